@@ -159,11 +159,9 @@ def _remove_parts(letters: bytes, parts: Iterable[bytes]) -> bytes:
 def name_authors(root: Node) -> None:
     """Set the author of each input document that a nested engine or agent wrote.
 
-    A nested engine answers "In 1874.", and LlamaIndex gives the next call the document
-    "Sub question: When did it open? Response: In 1874.": the engine is its author.
-
-    A tool that returns the answer of an engine inside it gets this answer as an input
-    document, so that whoever reads the tool's text is known to read the engine's.
+    Example: a nested engine answers "In 1874.", and LlamaIndex gives the next call the
+    document "Sub question: When did it open? Response: In 1874.". The author of this
+    document is the engine.
 
     Args:
         root: The outermost call; the calls below it are changed.
@@ -173,19 +171,32 @@ def name_authors(root: Node) -> None:
     answer_by_call = _answers_of_nested_calls(nodes)
     if not answer_by_call:
         return
-    found_documents = _originals_of(nodes)  # found by searches: these have no author
+    found_documents = _documents_found(nodes)
     for node in nodes:
         if node.kind == "tool" and node.text:
+            # A tool's text counts, not what it was given. In the place of its inputs
+            # stand the answers of engines inside it that its text repeats.
             node.input_documents = _answers_handed_on(node, answer_by_call)
         else:
-            earlier_answers = _answers_before(node, answer_by_call)
-            node.input_documents = tuple(
-                replace(
-                    document, author=_author(document, earlier_answers, found_documents)
-                )
-                for document in node.input_documents
+            node.input_documents = _inputs_with_authors(
+                node, answer_by_call, found_documents
             )
     copy_authors([root])  # to other copies of the documents
+
+
+def _inputs_with_authors(
+    node: Node, answer_by_call: Mapping[Node, str], found_documents: _FoundDocuments
+) -> tuple[Document, ...]:
+    """Return the documents that a call was given, each with the call that wrote it.
+
+    The author is a call that answered before; None for a document that was found.
+    """
+    earlier_answers = _answers_before(node, answer_by_call)
+    with_authors = []
+    for document in node.input_documents:
+        author = _author(document, earlier_answers, found_documents)
+        with_authors.append(replace(document, author=author))
+    return tuple(with_authors)
 
 
 def _answers_before(node: Node, answer_by_call: Mapping[Node, str]) -> dict[Node, str]:
@@ -210,7 +221,7 @@ def _answers_of_nested_calls(nodes: Sequence[Node]) -> dict[Node, str]:
     return answers
 
 
-def _originals_of(nodes: Sequence[Node]) -> _Originals:
+def _documents_found(nodes: Sequence[Node]) -> _FoundDocuments:
     """Return the documents of retrievers and rerankers that no nested engine wrote.
 
     Example: a search found "It fell." with the id "a": the ids are {"a"}, the texts
@@ -229,7 +240,7 @@ def _originals_of(nodes: Sequence[Node]) -> _Originals:
             texts.add(document.text)
             if document.id is not None:
                 ids.add(document.id)
-    return _Originals(ids, texts)
+    return _FoundDocuments(ids, texts)
 
 
 def copy_authors(roots: Sequence[Node]) -> None:
@@ -279,8 +290,8 @@ def _with_authors(
 
 
 @dataclass(frozen=True)
-class _Originals:
-    """What retrievers and rerankers returned.
+class _FoundDocuments:
+    """The documents that retrievers and rerankers returned, and no engine wrote.
 
     Attributes:
         ids: The ids of the documents.
@@ -297,7 +308,7 @@ class _Originals:
 
 
 def _author(
-    document: Document, answer_by_call: Mapping[Node, str], originals: _Originals
+    document: Document, answer_by_call: Mapping[Node, str], found: _FoundDocuments
 ) -> Node | None:
     """Return the first call whose answer a document's text is, alone or among few words.
 
@@ -306,18 +317,18 @@ def _author(
     Args:
         document: The document.
         answer_by_call: The answers that were there before the document.
-        originals: The documents that retrievers and rerankers returned: none of them
-            has an author.
+        found: The documents that retrievers and rerankers returned: none of them has
+            an author.
     """
-    if originals.hold(document):
+    if found.hold(document):
         return None
     for call, answer in answer_by_call.items():
         if answer not in document.text:
             continue
         # a page may hold a found document, an answer and many words besides
-        holds_original = any(text in document.text for text in originals.texts)
+        holds_found_text = any(text in document.text for text in found.texts)
         words_around_answer = frame_of(document.text, answer, call.query)
-        if not holds_original or len(words_around_answer) < LONGEST_FRAME:
+        if not holds_found_text or len(words_around_answer) < LONGEST_FRAME:
             return call
     return None
 
@@ -327,9 +338,10 @@ def _answers_handed_on(
 ) -> tuple[Document, ...]:
     """Return the answers of engines inside a tool that it returned, as documents.
 
-    Example: an engine inside the tool answered "In 1874.", and the tool returned this
-    as its text: the document "In 1874.", whose author is the engine. If the answer is
-    only a line of the tool's text, the document is the whole text.
+    Who reads the tool's text reads these answers. Example: an engine inside the tool
+    answered "In 1874.", and the tool returned this as its text: the document "In 1874.",
+    whose author is the engine. If the answer is only a line of the tool's text, the
+    document is the whole text.
 
     Args:
         tool: The tool.

@@ -244,7 +244,9 @@ class Captured(Generic[Run]):
         self._max_runs = max_samples
         self._runs_without_samples: list[Run] = []  # recorded since the last reading
         self._samples: list[Sample] = []
-        self._number: int | None = None  # in the order in which blocks ended
+        # how many capture blocks of this process ended before this one; None until it
+        # ends
+        self._n_blocks_ended_before: int | None = None
         self._lock = Lock()
 
     def __repr__(self) -> str:
@@ -269,7 +271,7 @@ class Captured(Generic[Run]):
 
     def end(self) -> None:
         """Note that the block ended: blocks that are read later may go on from it."""
-        self._number = _ended_blocks.add(self._make_samples)
+        self._n_blocks_ended_before = _ended_blocks.add(self._make_samples)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -279,7 +281,7 @@ class Captured(Generic[Run]):
         samples of blocks that ended before are made first: a turn of a conversation
         gets the calls of its earlier turns.
         """
-        _ended_blocks.make_samples_before(self._number)
+        _ended_blocks.make_samples_before(self._n_blocks_ended_before)
         with self._lock:
             self._keep_samples_of_new_runs()
             return (*self._samples, *(self._finish_waiting_samples() or ()))

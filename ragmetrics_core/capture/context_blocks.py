@@ -83,18 +83,28 @@ def _spans(text: str, prompt: str) -> Iterator[tuple[int, int]]:
 
     A text of several parts, divided by "…", reaches from the first part to the last.
     """
-    first_part = text.partition("…")[0].strip()
-    opening = first_part[:_OPENING].strip()
+    opening = _opening_in(prompt, text)
     start = prompt.find(opening) if opening else -1
-    without_last_word = opening.rpartition(" ")[0].rstrip()
-    if start < 0 and opening == text and len(without_last_word) >= _SHORTEST:
-        # a text that is shown but for the last letters of its last word is whole
-        opening = without_last_word
-        start = prompt.find(opening)
     while start >= 0:
         end = _end_of(text, prompt, start + len(opening))
         yield start, end
         start = prompt.find(opening, end)
+
+
+def _opening_in(prompt: str, text: str) -> str:
+    """Return the first characters of a text by which it is found in a prompt.
+
+    These are its first 200 characters, up to a "…". A prompt may break off inside of the
+    last word of a short text: "The bridge was opened in the year of the flo" shows "The
+    bridge was opened in the year of the flood". Then the last word is left out.
+    """
+    first_part = text.partition("…")[0].strip()
+    opening = first_part[:_OPENING].strip()
+    is_all_of_text = opening == text
+    if opening in prompt or not is_all_of_text:
+        return opening
+    without_last_word = opening.rpartition(" ")[0].rstrip()
+    return without_last_word if len(without_last_word) >= _SHORTEST else opening
 
 
 def _end_of(text: str, prompt: str, end_of_opening: int) -> int:

@@ -34,8 +34,9 @@ Extent = Literal["whole", "beginning", "end", "middle", "parts"]
 # stands between the shown parts of a text
 BETWEEN_PIECES = " … "
 _AROUND = 3  # characters beside the first and last letter that may be such a sign
-# the letters at the end of some characters, if a word begins with them
-_BEGUN_WORD = lazy_pattern(r"\W(?P<letters>\w+)$")
+# the letters at the end of some characters, behind a sign or a blank
+_LAST_LETTERS = lazy_pattern(r"\W(?P<letters>\w+)$")
+_MOST_BY_CHANCE = LONGEST_STEP  # equal characters; more of them are equal by no chance
 
 
 @dataclass(frozen=True)
@@ -310,21 +311,25 @@ class ShownInPrompt:
         letters, but the prompt lacks the "-".
         """
         raw = self.text.raw
-        # most texts of the letters a to z alone have neither numbers nor comparisons
+        has_digits = not self.text.letters.isalpha()
         has_comparison = "=" in raw or "≠" in raw
-        if self.text.letters.isalpha() and not has_comparison:
+        if not has_digits and not has_comparison:
             return False
         message = self.prompt.messages[self.message_index].raw
-        # nearly always; also where it stands once more, with its signs
+        # Nearly always the message holds the text as it is written, with its signs.
         if raw in message:
             return False
         # without marks such as "[12]", which a cleaner may take away
         signs = NumberSigns(MARKUP.sub(" ", decode_escapes(raw)))
-        if not signs:
-            return False
+        return bool(signs) and signs.lack_in(self._passage_in(message))
+
+    def _passage_in(self, message: str) -> str:
+        """Return where a message shows the text, with three characters on both sides.
+
+        A sign such as "-" may stand there, before the first letter or behind the last.
+        """
         start, end = self.offsets
-        passage = decode_escapes(message[max(start - _AROUND, 0) : end + _AROUND])
-        return signs.lack_in(passage)
+        return decode_escapes(message[max(start - _AROUND, 0) : end + _AROUND])
 
     @property
     def pieces(self) -> list[_Piece]:
@@ -346,26 +351,27 @@ class ShownInPrompt:
         return pieces
 
     def _n_letters_by_chance(self, prompt_end: int) -> int:
-        """Count the last equal letters that begin a longer word of the prompt.
+        """Count the last equal letters that only begin a longer word of the prompt.
 
-        2 for the text "the Douro in the north" and the prompt "the Douro inside".
+        Example: the text "the Douro in the north" and the prompt "the Douro inside" have
+        "the Douro in" in common. The prompt's word is "inside": its first 2 letters are
+        equal by chance.
 
         Args:
             prompt_end: Where the equal letters end: an index in the prompt's letters.
         """
         message_index = self.prompt.message_index_at(prompt_end - 1)
         message = self.prompt.messages[message_index]
-        end_in_message = prompt_end - self.prompt.message_starts[message_index]
-        # In the message as written: where the last equal letter ends, and where the next
-        # letter begins, after blanks and signs.
-        end, next_letter = message.gap_at(end_in_message)
-        is_inside_of_word = end == next_letter < len(message.raw)
-        if not is_inside_of_word:
+        # the index of the first other letter, in the letters of its message
+        next_letter = prompt_end - self.prompt.message_starts[message_index]
+        # In the message as written: do the equal letters end where another one begins?
+        end = message.end_of_letter_before(next_letter)
+        is_inside_of_word = end == message.start_of_letter(next_letter)
+        if not is_inside_of_word or end == len(message.raw):
             return 0
-        begun_word = _BEGUN_WORD.search(message.raw[max(end - LONGEST_STEP, 0) : end])
-        if begun_word is None:
-            return 0
-        return len(letters_of(begun_word["letters"]))
+        last_equal = message.raw[max(end - _MOST_BY_CHANCE, 0) : end]
+        begun_word = _LAST_LETTERS.search(last_equal)  # "in"
+        return 0 if begun_word is None else len(letters_of(begun_word["letters"]))
 
 
 def _finding_in_prompts(

@@ -211,25 +211,33 @@ class Text:
         _, end_offset = self._offsets_of_character(end - 1)
         return first_offset, end_offset
 
-    def gap_at(self, index: int) -> tuple[int, int]:
-        """Return where the characters between two letters stand in the text.
+    def end_of_letter_before(self, index: int) -> int:
+        """Return where the letter before a letter ends in the text as it is written.
 
-        They are spaces, quotes and the like, or none.
+        Example: in "It fell." the letter 2 is "f", and the "t" before it ends at 2. The
+        first letter has none before it: 0.
 
         Args:
-            index: The byte in ``letters`` before which the gap stands. 0 is the gap
-                before the first letter, ``len(letters)`` the one after the last.
-
-        Returns:
-            The offsets in ``raw`` where the gap begins and ends.
+            index: The index of the letter in ``letters``; ``len(letters)`` for the end.
         """
-        gap_start = 0
-        gap_end = len(self.raw)
-        if index > 0:
-            _, gap_start = self._offsets_of_character(index - 1)
-        if index < len(self.letters):
-            gap_end, _ = self._offsets_of_character(index)
-        return gap_start, gap_end
+        if index == 0:
+            return 0
+        _, end = self._offsets_of_character(index - 1)
+        return end
+
+    def start_of_letter(self, index: int) -> int:
+        """Return where a letter begins in the text as it is written.
+
+        Example: in "It fell." the letter 2 is "f", and begins at 3.
+
+        Args:
+            index: The index of the letter in ``letters``. For ``len(letters)`` the end
+                of the text is returned.
+        """
+        if index == len(self.letters):
+            return len(self.raw)
+        start, _ = self._offsets_of_character(index)
+        return start
 
     def written_around(self, start: int, end: int) -> str:
         """Return some letters as they are written, with the signs on both sides of them.
@@ -240,8 +248,8 @@ class Text:
             start: The first byte in ``letters``.
             end: The end in ``letters``.
         """
-        raw_start, _ = self.gap_at(start)
-        _, raw_end = self.gap_at(end)
+        raw_start = self.end_of_letter_before(start)
+        raw_end = self.start_of_letter(end)
         return decode_escapes(self.raw[raw_start:raw_end])
 
     @cached_property

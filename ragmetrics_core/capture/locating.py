@@ -199,21 +199,24 @@ class _Competition:
         occurrences_by_bytes = _group_by_bytes(occurrences)
         repetitions: list[Occurrence] = []
         for occurrence in best_first(occurrences, prompt_size=len(self.taken)):
-            # all occurrences of texts that fit just these bytes, this one included
-            rivals = occurrences_by_bytes[_bytes_shown(occurrence)]
+            # of all texts that show just these bytes, this one included
+            occurrences_of_bytes = occurrences_by_bytes[_bytes_shown(occurrence)]
             if not self._has_enough_free_bytes(occurrence):  # the chunk
                 occurrence.sought_text.why_not_shown = _IS_OF_ANOTHER_TEXT
-            elif fits_several_texts(rivals):
+            elif fits_several_texts(occurrences_of_bytes):
                 # The header of two pages. Its bytes are taken now, and whose they are
                 # is decided later.
                 take_bytes(self.taken, occurrence)
-                self.shared_parts.add_place(rivals)
+                self.shared_parts.add_place(occurrences_of_bytes)
             elif _repeats_longer_part(occurrence):
                 # The end of chunk 1 stands here a second time. It may be the beginning
                 # of chunk 2, which has the same words: chunk 2 goes first.
                 repetitions.append(occurrence)
-            elif not _is_surplus(occurrence.sought_text):
-                # surplus: the question's second place, which a document may hold
+            elif _is_known_text_with_all_places(occurrence.sought_text):
+                # The question stands here once more than is known. These bytes stay
+                # free: a document that has the question's words may stand here.
+                continue
+            else:
                 self._accept(occurrence)
         for occurrence in repetitions:
             if self._has_enough_free_bytes(occurrence):
@@ -455,10 +458,10 @@ def _bytes_shown(occurrence: Occurrence) -> object:
     return occurrence.begins_at, occurrence.size
 
 
-def _is_surplus(sought_text: SoughtText) -> bool:
-    """Whether a known text, such as the question, already has all its places.
+def _is_known_text_with_all_places(sought_text: SoughtText) -> bool:
+    """Whether a text is only a known one, such as the question, and has all its places.
 
-    One more place of it stays free: a candidate may hold the question's words.
+    The caller says how often a known text stands in the prompt.
     """
     is_only_known = not sought_text.candidate_indexes
     return is_only_known and not sought_text.has_unplaced_known_text

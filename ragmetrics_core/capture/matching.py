@@ -97,30 +97,33 @@ def collect_equal_spans(
 def _start_of_tag(prompt: PromptLetters, text: bytes, span: EqualSpan) -> int | None:
     """Return where a tag of the prompt begins that interrupts a text; None without one.
 
-    Example: the prompt "The <b>Brandt</b> lamp" has the letters "thebbrandtblamp", the
-    text "The Brandt lamp" has "thebrandtlamp". Their equal letters are "theb". The last
-    of them, at 3, is the tag, and the text goes on behind it with "bran": 3.
+    Example: the text "The lamp" has the letters "thelamp". The prompt "The <b>lamp" has
+    "theblamp", and the letter "b" at 3 is a tag. Their equal letters, "the", end at 3,
+    and behind the tag the prompt goes on with the text's next word: 3.
+
+    A tag may also begin among the last equal letters: with "thebrandt" for the text and
+    "thebbrandt" for the prompt, "theb" is equal by chance, and the tag begins at 3, too.
 
     Args:
         prompt: The prompt.
         text: The letters of the text.
-        span: The equal letters. The tag begins at their end, or among the last 24 of
-            them: its first letters may equal the text by chance.
+        span: The equal letters.
     """
     if not prompt.tag_ends or span.text_end == len(text):
         return None
-    first_place = max(span.prompt_end - LONGEST_STEP, span.prompt_start)
-    for place in range(span.prompt_end, first_place - 1, -1):
-        n_of_tag = prompt.tag_ends.get(place, place) - place  # 0 if no tag begins here
-        if not 0 < n_of_tag <= _LONGEST_TAG:
+    furthest_back = max(span.prompt_end - LONGEST_STEP, span.prompt_start)
+    for tag_start in range(span.prompt_end, furthest_back - 1, -1):
+        tag_end = prompt.tag_ends.get(tag_start)
+        if tag_end is None or not 0 < tag_end - tag_start <= _LONGEST_TAG:
             continue
-        next_word = span.text_start + (place - span.prompt_start)
-        if _goes_on(prompt, place, text, next_word):
-            return place
+        # where the text goes on if the tag begins here
+        text_offset = span.text_start + (tag_start - span.prompt_start)
+        if _has_next_word(prompt, tag_start, text, text_offset):
+            return tag_start
     return None
 
 
-def _goes_on(
+def _has_next_word(
     prompt: PromptLetters, prompt_offset: int, text: bytes, text_offset: int
 ) -> bool:
     """Whether the next word of a text stands in a prompt, perhaps with tags inside.

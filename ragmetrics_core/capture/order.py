@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -144,34 +144,43 @@ class CallOrder:
             moments.sort()
         return beginnings
 
-    def earliest_concurrent_begin(self, chosen: Iterable[Node]) -> dict[Node, float]:
+    def earliest_concurrent_begin(self, chosen: Collection[Node]) -> dict[Node, float]:
         """Find for each call when the first of the calls that ran beside it began.
 
         Example: a search ran from 1.0 to 3.0, another from 2.0 to 4.0, a third from 6.0
         to 7.0. The first two get 1.0. The third ran alone, and gets 6.0.
         """
-        calls = list(chosen)
-        # by a chosen call, or a call around chosen calls: when the first of these began
-        first_begin_inside = self._first_begin_inside(calls)
-        # by the same calls: the earliest such begin in the other branches beside them
-        first_begin_beside: dict[Node, float] = {}
-        for siblings in self._siblings_around(calls):
-            first_begin_beside.update(_first_begin_beside(siblings, first_begin_inside))
-        chosen_calls = set(calls)
+        first_begin_beside = self._first_begin_beside(chosen)
         earliest: dict[Node, float] = {}
-        for call in calls:
+        for call in chosen:
             begins = [call.began]
-            # the outermost call first, such as a parallel step, then its branch, …
+            # the outermost call first, such as a parallel step, then its branch, …, and
+            # at last the call itself
             for node in self.calls.paths[call]:
                 if node in first_begin_beside:
                     begins.append(first_begin_beside[node])
                 # a chosen call around the call ran at the same time
-                if node in chosen_calls:
+                if node in chosen:
                     begins.append(node.began)
             earliest[call] = min(begins)
         return earliest
 
-    def _first_begin_inside(self, chosen: Iterable[Node]) -> dict[Node, float]:
+    def _first_begin_beside(self, chosen: Collection[Node]) -> dict[Node, float]:
+        """Return when the first chosen call began in the branches beside a call, by call.
+
+        Example: a parallel step has two branches. The first searched at 1.0, the second
+        at 2.0: the first branch gets 2.0, and the second 1.0. All chosen calls and the
+        calls around them have such a begin, if another one of these ran beside them.
+        """
+        first_begin_inside = self._first_begin_inside(chosen)
+        first_begin_beside: dict[Node, float] = {}
+        for siblings in self._siblings_around(chosen):
+            first_begin_beside.update(
+                _smallest_value_beside(siblings, first_begin_inside)
+            )
+        return first_begin_beside
+
+    def _first_begin_inside(self, chosen: Collection[Node]) -> dict[Node, float]:
         """Return for each call the earliest begin of the chosen calls in its subtree.
 
         The call itself belongs to its subtree. Calls without a chosen call are left out.
@@ -183,7 +192,7 @@ class CallOrder:
                 first_begin_inside[node] = min(first_so_far, call.began)
         return first_begin_inside
 
-    def _siblings_around(self, chosen: Iterable[Node]) -> Iterator[list[Node]]:
+    def _siblings_around(self, chosen: Collection[Node]) -> Iterator[list[Node]]:
         """Yield the chosen calls and the calls around them; siblings come together.
 
         Example: of two parallel branches, each with a chosen search, the branches are
@@ -231,8 +240,8 @@ def _beginning_and_branches(path: Path) -> tuple[float, str]:
     return counted_from.began, "/".join(branches)
 
 
-def _first_begin_beside(
-    siblings: Sequence[Node], first_begin_inside: Mapping[Node, float]
+def _smallest_value_beside(
+    siblings: Sequence[Node], value_by_call: Mapping[Node, float]
 ) -> dict[Node, float]:
     """Return for each call the smallest value of the other calls that ran beside it.
 
@@ -242,21 +251,20 @@ def _first_begin_beside(
 
     Args:
         siblings: Calls with one parent, sorted by their beginning.
-        first_begin_inside: The value of each sibling: the earliest begin of a chosen
-            call in its subtree.
+        value_by_call: The value of each sibling, such as a moment.
 
     Returns:
         The values; a call that ran alone is left out.
     """
-    first_begin_beside: dict[Node, float] = {}
+    smallest_beside: dict[Node, float] = {}
     for calls_beside in _overlapping(siblings):
         if len(calls_beside) == 1:
             continue
-        smallest, second, *_ = sorted(first_begin_inside[call] for call in calls_beside)
+        smallest, second, *_ = sorted(value_by_call[call] for call in calls_beside)
         for call in calls_beside:
-            has_smallest = first_begin_inside[call] == smallest
-            first_begin_beside[call] = second if has_smallest else smallest
-    return first_begin_beside
+            has_smallest = value_by_call[call] == smallest
+            smallest_beside[call] = second if has_smallest else smallest
+    return smallest_beside
 
 
 def _overlapping(siblings: Iterable[Node]) -> Iterator[list[Node]]:

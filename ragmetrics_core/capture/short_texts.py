@@ -113,31 +113,58 @@ def borders_of(occurrence: Occurrence, prompt: Prompt) -> Borders:
     message_index = prompt.message_index_at(span.prompt_start)
     message = prompt.messages[message_index]
     message_start = prompt.message_starts[message_index]
-    # How many letters of the message stand before the text, and before its end: 3 and 6
-    # for "art" in 'the "art" of'.
-    n_letters_before = span.prompt_start - message_start
-    n_letters_to_end = span.prompt_end - message_start
-    # the offsets of ' "' and '" ' in the message as written
-    left_start, left_end = message.gap_at(n_letters_before)
-    right_start, right_end = message.gap_at(n_letters_to_end)
-    if occurrence.literal_offsets is not None:  # "...", which has no letters itself
-        left_end, right_start = occurrence.literal_offsets
-    left = _border(message.raw[left_start:left_end])
-    right = _border(message.raw[right_start:right_end])
-    # the text begins the message, or stands after the number of a line: "3. art"
-    if n_letters_before == 0 or _ends_with_numbering(message.raw, left_end):
-        left = Border.MARK
-    if n_letters_to_end == len(message.letters):
-        right = Border.MARK
+    # indexes in the message's letters: of the text's first letter, and of the letter
+    # behind the text
+    first_letter = span.prompt_start - message_start
+    next_letter = span.prompt_end - message_start
+    if occurrence.literal_offsets is None:
+        start = message.start_of_letter(first_letter)
+        end = message.end_of_letter_before(next_letter)
+        return Borders(
+            _left_border(message, first_letter, start),
+            _right_border(message, next_letter, end),
+        )
+    # "...", which has no letters: the dots never join the letters beside them
+    start, end = occurrence.literal_offsets
+    return Borders(
+        max(_left_border(message, first_letter, start), Border.GAP),
+        max(_right_border(message, next_letter, end), Border.GAP),
+    )
+
+
+def _left_border(message: Text, first_letter: int, start: int) -> Border:
+    """Return what stands on the left of a text in a message.
+
+    Args:
+        message: The message.
+        first_letter: The index of the text's first letter in the message's letters.
+        start: Where the text begins in the message as written.
+    """
+    # "50" in "12.50", which is one number
+    if divides_word(message.raw, start):
+        return Border.LETTER
+    # nothing stands before it, or only the number of a line, as in "3. art"
+    if first_letter == 0 or _ends_with_numbering(message.raw, start):
+        return Border.MARK
+    end_of_letter_before = message.end_of_letter_before(first_letter)
+    return _border(message.raw[end_of_letter_before:start])
+
+
+def _right_border(message: Text, next_letter: int, end: int) -> Border:
+    """Return what stands on the right of a text in a message.
+
+    Args:
+        message: The message.
+        next_letter: The index of the letter behind the text in the message's letters.
+        end: Where the text ends in the message as written.
+    """
     # "12" in "12.50", which is one number
-    if divides_word(message.raw, left_end):
-        left = Border.LETTER
-    if divides_word(message.raw, right_start):
-        right = Border.LETTER
-    # a letter never joins the dots of "...": they count as set off by a gap at least
-    if occurrence.literal_offsets is not None:
-        return Borders(max(left, Border.GAP), max(right, Border.GAP))
-    return Borders(left, right)
+    if divides_word(message.raw, end):
+        return Border.LETTER
+    if next_letter == len(message.letters):
+        return Border.MARK
+    start_of_next_letter = message.start_of_letter(next_letter)
+    return _border(message.raw[end:start_of_next_letter])
 
 
 def _occurrences_by_letters(

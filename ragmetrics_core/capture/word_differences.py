@@ -11,7 +11,7 @@ Prompt and text are compared by their letters, as bytes (``letters``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -101,13 +101,16 @@ def is_rest_of_last_word(text: Text, start: int) -> bool:
     n_missing = n_letters - start
     if n_missing > min(_MOST_OF_LAST_WORD, _SHARE_OF_LAST_WORD * n_letters):
         return False
-    raw_start, _ = text.gap_at(start)
+    raw_start = text.end_of_letter_before(start)
     rest = re.match(r"[^\W\d]+", text.raw[raw_start:])
     return rest is not None and len(letters_of(rest[0])) == n_missing
 
 
 class _Gap(NamedTuple):
     """The letters of a text or a prompt between two spans that are equal in both.
+
+    Example: the text "It fell." and the prompt "It never fell." have "It" and "fell" in
+    common. The prompt's gap is "never", and the gap of the text is empty.
 
     Attributes:
         start: Where they begin.
@@ -133,26 +136,22 @@ def _is_difference(
     """
     text_gap = _Gap(before.text_end, max(after.text_start, before.text_end))
     prompt_gap = _Gap(before.prompt_end, after.prompt_start)
-    # the second span stands elsewhere: what the prompt has between is of other texts
-    if not 0 <= prompt_gap.size <= MOST_APART + LONGEST_STEP:
+    is_near_in_prompt = 0 <= prompt_gap.size <= MOST_APART + LONGEST_STEP
+    if not is_near_in_prompt:
+        # the prompt has other texts between: only the text's own gap counts
         return bool(_words_of_text(text, text_gap))
-    # "It opened" for "It was opened"
     if prompt_gap.size == 0 and text_gap.size > 0:
-        return _leaves_words_out(text, text_gap, most_back=before.size)
-    # "It was opened" for "It opened". The text has nothing in its gap then, or letters
-    # with which the prompt's gap ends: Cyrillic letters share their first byte.
-    letters_of_text = text.letters[text_gap.start : text_gap.end]
-    letters_of_prompt = prompt.letters[prompt_gap.start : prompt_gap.end]
-    if letters_of_prompt.endswith(letters_of_text):
-        put_in = prompt_gap._replace(end=prompt_gap.end - text_gap.size)
-        return _puts_words_in(
-            text, prompt, before.text_end, put_in, most_back=before.size
-        )
+        # "It opened" for "It was opened"
+        return _leaves_words_out(text, text_gap, n_equal_before=before.size)
+    put_in = _letters_put_in(text, text_gap, prompt, prompt_gap)
+    if put_in is not None:
+        # "It was opened" for "It opened"
+        return _puts_words_in(text, prompt, put_in, n_equal_before=before.size)
     # "1875" for "1874"
     return _words_of_text(text, text_gap) != _words_of_prompt(prompt, prompt_gap)
 
 
-def _leaves_words_out(text: Text, left_out: _Gap, *, most_back: int) -> bool:
+def _leaves_words_out(text: Text, left_out: _Gap, *, n_equal_before: int) -> bool:
     """Whether the letters of a text that a prompt leaves out are words.
 
     Of "<p>port" the prompt leaves out one "p". The first one is a tag: False.
@@ -160,51 +159,103 @@ def _leaves_words_out(text: Text, left_out: _Gap, *, most_back: int) -> bool:
     Args:
         text: The text.
         left_out: The letters. They may also be those further back.
-        most_back: How many letters before them are equal in text and prompt.
+        n_equal_before: How many letters before them are equal in text and prompt.
     """
-    readings = _shifted(text.letters, left_out, most_back=most_back)
+    readings = _shifted(text.letters, left_out, most_back=n_equal_before)
     return all(_words_of_text(text, reading) for reading in readings)
 
 
+class _PutIn(NamedTuple):
+    """Letters that only the prompt has, between two letters of a text.
+
+    Example: the text "It fell." and the prompt "It never fell.": ``prompt_gap`` (2, 7)
+    holds the letters "never", and ``text_offset`` 2 is the letter "f" of the text.
+
+    Attributes:
+        prompt_gap: Where they stand in the letters of the prompt.
+        text_offset: The letter of the text before which they are put in.
+    """
+
+    prompt_gap: _Gap
+    text_offset: int
+
+
+def _letters_put_in(
+    text: Text, text_gap: _Gap, prompt: Prompt, prompt_gap: _Gap
+) -> _PutIn | None:
+    """Return what a prompt puts into a text between two spans of equal letters.
+
+    None if the text has letters there which the prompt has not: they were replaced.
+
+    The text may have the end of a letter there: each Cyrillic letter has two bytes, and
+    the first one may be equal by chance. The prompt's gap then ends with this end.
+    """
+    letters_of_text = text.letters[text_gap.start : text_gap.end]
+    letters_of_prompt = prompt.letters[prompt_gap.start : prompt_gap.end]
+    if not letters_of_prompt.endswith(letters_of_text):
+        return None
+    end = prompt_gap.end - text_gap.size
+    return _PutIn(_Gap(prompt_gap.start, end), text_gap.start)
+
+
 def _puts_words_in(
-    text: Text,
-    prompt: Prompt,
-    text_offset: int,
-    put_in: _Gap,
-    *,
-    most_back: int,
+    text: Text, prompt: Prompt, put_in: _PutIn, *, n_equal_before: int
 ) -> bool:
     """Whether the letters that a prompt puts into a text are words in a sentence.
 
-    Example: the text is "It fell in 1874.", and the prompt shows "It never fell in
-    1874.": True. False for words between two sentences of the text, which change
-    neither, and for a repetition of words of the text, as where two chunks overlap: "It
-    fell in 1874,", and in the next line "1874, at last."
+    Example: for the text "It fell in 1874." the prompt has "It never fell in 1874.":
+    True. False for a tag, for words between two sentences of the text, which change
+    neither of them, and where the prompt repeats words of the text.
 
     Args:
         text: The text.
         prompt: The prompt.
-        text_offset: The letter of the text before which the letters are put in.
-        put_in: The letters, in the prompt.
-        most_back: How many letters before them are equal in text and prompt.
+        put_in: The letters.
+        n_equal_before: How many letters before them are equal in text and prompt.
     """
-    # The letters put in may also begin further back: as the first or second "p" of
-    # "<p>port". False if one reading is a tag, or stands between two sentences.
-    for reading in _shifted(prompt.letters, put_in, most_back=most_back):
-        n_back = put_in.start - reading.start
-        words = _words_of_prompt(prompt, reading)
-        if not words or _is_between_sentences(text, text_offset - n_back):
+    # "<p>port" may have its first or its second "p" put in: the second one comes first
+    readings = _readings(prompt, put_in, n_equal_before)
+    for reading in readings:
+        is_markup = not _words_of_prompt(prompt, reading.prompt_gap)
+        if is_markup or _is_between_sentences(text, reading.text_offset):
             return False
-    # ``words`` and ``reading`` are now those of the reading that begins furthest back.
-    # The text has them before that place, or behind it, where nothing was further back.
-    repeats_words_before = text.letters.endswith(words, 0, text_offset)
-    repeats_words_behind = text.letters.startswith(words, text_offset - n_back)
-    if not repeats_words_before and not repeats_words_behind:
-        return True
-    # A repetition of fewer than 12 letters, as in "had had", may be chance: it counts as
-    # words, unless a line ends there. Then two short chunks overlap.
+    return not _repeats_words(text, prompt, readings)
+
+
+def _readings(prompt: Prompt, put_in: _PutIn, n_equal_before: int) -> list[_PutIn]:
+    """List which letters of a prompt may be those put in, the furthest back last.
+
+    Example: the text "port" and the prompt "<p>port". The second "p" may be put in
+    before the "o", or the first "p" before the other one.
+    """
+    readings = []
+    for gap in _shifted(prompt.letters, put_in.prompt_gap, most_back=n_equal_before):
+        n_back = put_in.prompt_gap.start - gap.start
+        readings.append(_PutIn(gap, put_in.text_offset - n_back))
+    return readings
+
+
+def _repeats_words(text: Text, prompt: Prompt, readings: Sequence[_PutIn]) -> bool:
+    r"""Whether the words that a prompt puts into a text repeat words beside them.
+
+    Example: two chunks of the text "It fell in 1874, at last." overlap. The prompt has
+    "It fell in 1874,\n1874, at last." A repetition of fewer than 12 letters, as in "had
+    had", may be chance: it counts only at the end of a line.
+
+    Args:
+        text: The text.
+        prompt: The prompt.
+        readings: Which letters may be those put in, the furthest back last.
+    """
+    last_place = readings[0]
+    first_place = readings[-1]
+    words = _words_of_prompt(prompt, first_place.prompt_gap)
+    stand_before = text.letters.endswith(words, 0, last_place.text_offset)
+    stand_behind = text.letters.startswith(words, first_place.text_offset)
+    if not stand_before and not stand_behind:
+        return False
     is_long = len(words) >= RESUMED_LENGTH
-    return not is_long and not _are_last_words_of_line(prompt, reading)
+    return is_long or _are_last_words_of_line(prompt, first_place.prompt_gap)
 
 
 def _is_between_sentences(text: Text, text_offset: int) -> bool:

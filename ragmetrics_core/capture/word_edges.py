@@ -116,29 +116,31 @@ def _may_be_of_one_word(prompt: Prompt, place: int) -> bool:
 
 def _begins_inside_of_word(message: Text, index: int) -> bool:
     """Whether a word of a message begins before a letter and goes on with it."""
-    _, offset = message.gap_at(index)
-    return _divides_word(message, index, offset)
+    return _is_inside_of_word(message, index, message.start_of_letter(index))
 
 
 def _ends_inside_of_word(message: Text, index: int) -> bool:
     """Whether a word of a message goes on behind the letter that ends at an index."""
-    offset, _ = message.gap_at(index)
-    return _divides_word(message, index, offset)
+    return _is_inside_of_word(message, index, message.end_of_letter_before(index))
 
 
-def _divides_word(message: Text, index: int, offset: int) -> bool:
-    """Whether a place of a message divides a word or number; escapes are decoded.
+def _is_inside_of_word(message: Text, index: int, offset: int) -> bool:
+    """Whether a place of a message lies inside of a word or number.
+
+    Example: in "The fare is 125." the place before the "5". An escape counts as the
+    letter that it stands for, as in "caf&eacute;s".
 
     Args:
         message: The message.
-        index: The place, an index in its letters.
+        index: How many of the message's letters and digits stand before the place.
         offset: The place in the message as it is written.
     """
     n_letters = len(message.letters)
-    if not 0 < index < n_letters:
+    if index == 0 or index == n_letters:
         return False
-    start, _ = message.gap_at(max(index - _BESIDE, 0))
-    _, end = message.gap_at(min(index + _BESIDE, n_letters))
+    # a few letters on both sides of the place, with the signs between them
+    start = message.end_of_letter_before(max(index - _BESIDE, 0))
+    end = message.start_of_letter(min(index + _BESIDE, n_letters))
     before = decode_escapes(message.raw[start:offset])
     behind = decode_escapes(message.raw[offset:end])
     return divides_word(before + behind, len(before))
