@@ -254,8 +254,8 @@ def _doubts_of_other_passages(
     """
     if n_from_elsewhere:
         yield _Doubt("inferred", FROM_ELSEWHERE.format(n_from_elsewhere))
-    if shown.keys_behind_notes:
-        yield _Doubt("inferred", _SHORT_NOTES.format(len(shown.keys_behind_notes)))
+    if shown.keys_perhaps_noted:
+        yield _Doubt("inferred", _SHORT_NOTES.format(len(shown.keys_perhaps_noted)))
     if shown.keys_perhaps_cut:
         yield _Doubt("inferred", _PERHAPS_CUT.format(len(shown.keys_perhaps_cut)))
 

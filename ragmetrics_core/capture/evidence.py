@@ -32,7 +32,10 @@ from ragmetrics_core.capture.passage_notes import Passages
 from ragmetrics_core.capture.prompt_contents import PromptContents, ShownToCall
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.retrieved import Retrieved, retrieved_of
-from ragmetrics_core.capture.sibling_calls import ShownBeside, shown_beside
+from ragmetrics_core.capture.sibling_calls import (
+    ShownToOtherCalls,
+    shown_to_other_calls,
+)
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.capture.unnamed_tools import tools_of_text
 from ragmetrics_core.data import EvidenceCall, Grade
@@ -103,16 +106,28 @@ def evidence(
     """
     search = ContextSearch(turn, found_answer, prompt_contents, call_results)
     contexts = contexts_of(search)
-    # what the answering call was shown; None if that is unknown, and where the user
-    # named the contexts, ``contexts_from="docs"``: then prompts do not matter
-    shown = _shown_besides_named(search, contexts)
+    # None if that is unknown, and where the user named the contexts,
+    # ``contexts_from="docs"``: then prompts do not matter
+    shown_to_answering_call = _shown_besides_named(search, contexts)
     # calls whose replies the prompt of the answer repeats: partial answers, notes
-    contributing_calls = _contributing_calls(found_answer.writing_call, shown)
-    # calls that were asked the same, and whose replies the application left out
-    beside = ShownBeside()
+    contributing_calls = _contributing_calls(
+        found_answer.writing_call, shown_to_answering_call
+    )
+    # say a third call, which was asked the same of C, and whose reply was left out
+    shown_to_others = ShownToOtherCalls()
     if contexts.evidence_from == "prompt":
-        beside = shown_beside(found_answer, turn.calls, prompt_contents)
-    retrieved = retrieved_of(turn, found_answer, contexts, shown, beside, call_results)
+        shown_to_others = shown_to_other_calls(
+            found_answer, turn.calls, prompt_contents
+        )
+    # A, B and C, each with what calls were shown of it
+    retrieved = retrieved_of(
+        turn,
+        found_answer,
+        contexts,
+        shown_to_answering_call,
+        shown_to_others,
+        call_results,
+    )
     entries, earlier_calls = _ledger_entries(
         search, contexts, contributing_calls, retrieved
     )
@@ -120,8 +135,7 @@ def evidence(
     if _are_named_without_search(contexts, entries):
         entries = (entry_of_named_contexts(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
-    # A tool gave the text "1. It is old. 2. It fell." and no documents. A sample without
-    # contexts then has the evidence "undivided": a text that is not cut into documents.
+    # a tool gave the text "1. It is old. 2. It fell." and no documents
     tools = tools_of_text(contexts, entries, turn.calls)
     if tools.with_text:
         contexts = _undivided_if_none(contexts)

@@ -360,10 +360,9 @@ class ShownInPrompt:
         Args:
             prompt_end: Where the equal letters end: an index in the prompt's letters.
         """
-        message_index = self.prompt.message_index_at(prompt_end - 1)
-        message = self.prompt.messages[message_index]
+        message = self.prompt.message_at(prompt_end)
         # the index of the first other letter, in the letters of its message
-        next_letter = prompt_end - self.prompt.message_starts[message_index]
+        next_letter = self.prompt.index_in_message(prompt_end)
         # In the message as written: do the equal letters end where another one begins?
         end = message.end_of_letter_before(next_letter)
         is_inside_of_word = end == message.start_of_letter(next_letter)

@@ -90,7 +90,7 @@ def _may_be_shown_elsewhere(
         if shown.shown_documents or shown.keys_with_some_words:
             return True
         # a short note that a model wrote on a document, or a document's first words
-        if shown.keys_behind_notes or shown.keys_perhaps_cut:
+        if shown.keys_perhaps_noted or shown.keys_perhaps_cut:
             return True
     return False
 

@@ -402,10 +402,26 @@ class Prompt:
         """Return the index of the message that holds a byte of the prompt's letters."""
         return bisect_right(self.message_starts, prompt_offset) - 1
 
+    def message_at(self, prompt_offset: int) -> Text:
+        """Return the message that holds a byte of the prompt's letters."""
+        return self.messages[self.message_index_at(prompt_offset)]
+
+    def index_in_message(self, prompt_offset: int) -> int:
+        """Return the index that a byte of the prompt's letters has in its message's."""
+        message_index = self.message_index_at(prompt_offset)
+        return prompt_offset - self.message_starts[message_index]
+
     def offsets_in_message(self, start: int, end: int) -> tuple[int, int]:
         """Return where the letters ``[start, end)`` stand in their message as written."""
-        index = self.message_index_at(start)
-        message_start = self.message_starts[index]
-        return self.messages[index].offsets_of(
-            start - message_start, end - message_start
+        return self.message_at(start).offsets_of(
+            self.index_in_message(start), self.index_in_message(end)
+        )
+
+    def written_around(self, start: int, end: int) -> str:
+        """Return the letters ``[start, end)`` of one message as they are written.
+
+        The signs on both sides of them are included; see ``Text.written_around``.
+        """
+        return self.message_at(start).written_around(
+            self.index_in_message(start), self.index_in_message(end)
         )

@@ -20,7 +20,7 @@ from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.origins import MatchedContexts
 from ragmetrics_core.capture.passages import share_held
 from ragmetrics_core.capture.prompt_contents import ShownToCall
-from ragmetrics_core.capture.sibling_calls import ShownBeside
+from ragmetrics_core.capture.sibling_calls import ShownToOtherCalls
 from ragmetrics_core.capture.step_effects import (
     RetrieverEffect,
     StepEffect,
@@ -43,11 +43,11 @@ _SUMMARISED = (
     "the answering call was shown what {} wrote of documents, and not these; the contexts"
     " are the documents"
 )
-_SHOWN_BESIDE = (
+_SHOWN_WHEN_ASKED_THE_SAME = (
     "{} of {} retrieved documents were shown to calls beside the answering call, which"
     " were asked the same; they are not among the contexts"
 )
-_DOUBTFUL_BESIDE = (
+_SHOWN_TO_PERHAPS_ANSWERING = (
     "{} of {} retrieved documents were shown to other calls alone, of which it is not"
     " known whether they answered; they are not among the contexts"
 )
@@ -87,7 +87,7 @@ class DocumentTraces:
         contexts: The contexts of the answer.
         shown: What the answering call was shown; None where no prompt says so, and
             where the user named the contexts.
-        beside: What calls beside the answering call were shown.
+        shown_to_others: What other calls than the answering call were shown.
     """
 
     documents_by_search: Mapping[Node, Documents]
@@ -96,7 +96,7 @@ class DocumentTraces:
     rewriting_steps: Mapping[DocumentKey, str]
     contexts: Contexts
     shown: ShownToCall | None
-    beside: ShownBeside
+    shown_to_others: ShownToOtherCalls
 
     def summariser_of(self, index: int) -> str | None:
         """Name what summed up a document for the answering call; None if nothing did.
@@ -107,8 +107,8 @@ class DocumentTraces:
         key = self.matched_contexts.context_keys[index]
         if key is None or self.shown is None or key not in self.shown.reader_by_key:
             return None
-        if index in self.effects.writer_by_index:
-            return self.effects.writer_by_index[index]
+        if index in self.effects.replacing_step_by_index:
+            return self.effects.replacing_step_by_index[index]
         reader = self.shown.reader_by_key[key]
         return reader.name if reader in self.shown.summarisers else None
 
@@ -131,7 +131,7 @@ def passages_of(
     notes = _NoteWriter(retrieved, traces).notes()
     warnings = [
         *_warnings_of_hidden_documents(notes, traces.contexts),
-        *_warnings_of_documents_shown_beside(retrieved, notes, traces.beside),
+        *_warnings_of_other_calls(retrieved, notes, traces.shown_to_others),
         *_warnings_of_summaries(notes, traces),
         *_warnings_of_contexts(traces),
     ]
@@ -151,21 +151,26 @@ def _warnings_of_hidden_documents(
     return [_HIDDEN.format(n_hidden, len(notes))] if n_hidden else []
 
 
-def _warnings_of_documents_shown_beside(
-    retrieved: Sequence[Document], notes: Sequence[PassageNote], beside: ShownBeside
+def _warnings_of_other_calls(
+    retrieved: Sequence[Document],
+    notes: Sequence[PassageNote],
+    shown_to_others: ShownToOtherCalls,
 ) -> list[str]:
-    """Say how many retrieved documents only calls beside the answering call were shown."""
-    n_beside = n_doubtful = 0
+    """Say how many retrieved documents only other calls than the answering call were shown."""
+    n_asked_the_same = n_perhaps_answered = 0
     for document, note in zip(retrieved, notes, strict=True):
-        if note.context is None and document.key in beside.documents:
-            n_beside += 1
+        is_of_sibling = document.key in shown_to_others.when_asked_the_same
+        if note.context is None and is_of_sibling:
+            n_asked_the_same += 1
         elif note.why_unknown:
-            n_doubtful += 1
+            n_perhaps_answered += 1
     warnings = []
-    if n_beside:
-        warnings.append(_SHOWN_BESIDE.format(n_beside, len(notes)))
-    if n_doubtful:
-        warnings.append(_DOUBTFUL_BESIDE.format(n_doubtful, len(notes)))
+    if n_asked_the_same:
+        warnings.append(_SHOWN_WHEN_ASKED_THE_SAME.format(n_asked_the_same, len(notes)))
+    if n_perhaps_answered:
+        warnings.append(
+            _SHOWN_TO_PERHAPS_ANSWERING.format(n_perhaps_answered, len(notes))
+        )
     return warnings
 
 
@@ -292,40 +297,53 @@ class _NoteWriter:
         """Name the retriever that rewrote a document, if one did."""
         document = self.retrieved[index]
         for effect in reversed(self.traces.effects.retrievers):
-            if document.key in effect.rewritten_keys:
+            if document.key in effect.keys_written_or_cut:
                 update = {"written_anew_by": effect.retriever.name}
                 return note.model_copy(update=update)
         return note
 
     def _add_what_was_shown(self, note: PassageNote, index: int) -> PassageNote:
-        """Add to a note which context shows its document, and how much of it.
+        """Add to a note which context shows its document, and which share of it.
 
-        A document that no context shows has the context None and the share 0.
+        Example: half of the document is the first context: context 0, and share 0.5. The
+        context is None for a document that no context shows.
         """
         update = {
             "context": self._index_of_context(index),
-            "share": self._share_in_context(index),
+            "share": self._share_in_contexts(index),
         }
         note = note.model_copy(update=update)
         rewriting_step = self._step_that_rewrote(index)
         if rewriting_step is not None:
             return _add_rewriting_step(note, rewriting_step)
-        if note.share != 0.0:
-            return note
-        beside = self.traces.beside
-        key = self.retrieved[index].key
-        if key in beside.documents:
-            _, finding = beside.documents[key]
-            return note.model_copy(update={"share": _share_shown(finding)})
-        was_dropped = note.kept is False
-        if was_dropped:
-            return note
-        if key in beside.why_doubtful:
-            why = beside.why_doubtful[key]
-            return note.model_copy(update={"share": None, "why_unknown": why})
-        return self._doubt_that_hidden(note, index)
+        if note.share == 0.0:
+            return self._add_what_others_were_shown(note, index)
+        return note
 
-    def _doubt_that_hidden(self, note: PassageNote, index: int) -> PassageNote:
+    def _add_what_others_were_shown(self, note: PassageNote, index: int) -> PassageNote:
+        """Change the share of a document that no context shows, if a call was shown it.
+
+        Example: two calls were asked the same question, one of A and one of B, and the
+        application took the reply of the first. B is no context, and has the share 1.
+
+        Args:
+            note: The note of the document, with the share 0.
+            index: The index of the document.
+        """
+        shown_to_others = self.traces.shown_to_others
+        key = self.retrieved[index].key
+        if key in shown_to_others.when_asked_the_same:
+            _, finding = shown_to_others.when_asked_the_same[key]
+            return note.model_copy(update={"share": _share_shown(finding)})
+        was_dropped_by_reranker = note.kept is False
+        if was_dropped_by_reranker:
+            return note
+        if key in shown_to_others.why_perhaps_answered:
+            why = shown_to_others.why_perhaps_answered[key]
+            return note.model_copy(update={"share": None, "why_unknown": why})
+        return self._unknown_if_in_other_words(note, index)
+
+    def _unknown_if_in_other_words(self, note: PassageNote, index: int) -> PassageNote:
         """Make the share unknown if the prompt may show the document in other words."""
         rewriting_step = self._step_that_may_have_rewritten(index)
         if rewriting_step is not None:
@@ -349,30 +367,35 @@ class _NoteWriter:
         """The contexts of the answer."""
         return self.traces.contexts.by_key
 
-    def _share_in_context(self, index: int) -> float | None:
-        """Return which share of a document the contexts show, from 0 to 1.
+    def _share_in_contexts(self, index: int) -> float | None:
+        """Return which share of a document the contexts show, 0 to 1; None if unknown.
 
-        Half of a document in the prompt is 0.5; a document of which no context shows
-        anything has 0. None if the prompts are known, and do not show the context, which
-        is a guess. If no prompt is known, the lengths of context and document tell the
-        share. A step may have divided the document: then all its pieces count.
+        Example: half of the document stands in the prompt, and is a context: 0.5.
         """
         document = self.retrieved[index]
         context_key = self.traces.matched_contexts.context_keys[index]
         if context_key is None:
-            # A part of it in the contexts is so short that no context was matched with
-            # the document: it may stand there by chance.
-            share = self._share_in_pieces(document)
-            return share if share in (0.0, 1.0) else None
-        if self.traces.shown is not None:
-            shown_documents = self.traces.shown.shown_documents
-            if context_key not in shown_documents:
-                return None
-            if context_key == document.key:
-                _, finding = shown_documents[context_key]
-                return 1.0 if finding.extent == "whole" else finding.coverage
+            return self._share_without_context(document)
+        shown = self.traces.shown
+        if shown is not None and context_key not in shown.shown_documents:
+            # it is a context although no prompt shows it: how much was shown is unknown
+            return None
+        if shown is not None and context_key == document.key:
+            _, finding = shown.shown_documents[context_key]
+            return _share_shown(finding)
+        # The context is another text, made of the document, or no prompt is known. Then
+        # the lengths tell the share. If a step divided the document, all pieces count.
         share_in_one = _share_by_length(document, self._context_by_key[context_key])
         return max(share_in_one, self._share_in_pieces(document))
+
+    def _share_without_context(self, document: Document) -> float | None:
+        """Return the share shown of a document that was matched with no context.
+
+        The contexts may hold all of it, in pieces: 1. A part of it is so short that it
+        may stand there by chance: None, unknown.
+        """
+        share = self._share_in_pieces(document)
+        return share if share in (0.0, 1.0) else None
 
     def _share_in_pieces(self, document: Document) -> float:
         """Return the share of a document that contexts show which are pieces of it."""
@@ -414,10 +437,10 @@ class _NoteWriter:
         """
         effects = self.traces.effects
         if self.traces.rewriting_steps:
-            return effects.writer_by_index.get(index)
+            return effects.replacing_step_by_index.get(index)
         if effects.keys_of_unknown_origin.isdisjoint(self.traces.contexts.keys):
             return None
-        return effects.possible_writer_by_index.get(index)
+        return effects.replacing_or_searching_step_by_index.get(index)
 
     def _may_be_shown_in_other_words(self, index: int) -> bool:
         """Whether words of the prompt may come from a document that no context shows.
@@ -431,7 +454,7 @@ class _NoteWriter:
         if shown is None:
             return False
         key = self.retrieved[index].key
-        return key in shown.keys_behind_notes or key in shown.keys_perhaps_cut
+        return key in shown.keys_perhaps_noted or key in shown.keys_perhaps_cut
 
 
 def _add_rewriting_step(note: PassageNote, step: str) -> PassageNote:
@@ -552,22 +575,30 @@ def _fate_of_dropped(step: StepEffect) -> _Fate:
 
 
 def _is_worked_on(step: StepEffect, steps: Sequence[StepEffect]) -> bool:
-    """Whether a later step took documents that a step returned.
+    """Whether a later step worked on the documents that a step returned."""
+    later_steps = [
+        later
+        for later in steps
+        if later is not step and later.node.began >= end_of(step.node)
+    ]
+    return any(_works_on_result_of(step, later) for later in later_steps)
+
+
+def _works_on_result_of(step: StepEffect, later: StepEffect) -> bool:
+    """Whether a later step worked on the documents that a step returned.
 
     Example: a filter took A and B and returned A; a reranker then took A: True. If the
     reranker took A and B, it worked beside the filter, on what the search had found:
-    False. A node of a graph takes whatever the state keeps: it worked on the filter's
-    documents if it returned none but these.
+    False.
     """
-    indexes_dropped = step.indexes_taken.difference(step.indexes_returned)
-    for later in steps:
-        if later is step or later.node.began < end_of(step.node):
-            continue
-        took_its_documents = not later.indexes_taken.isdisjoint(step.indexes_returned)
-        took_dropped_ones = not later.indexes_taken.isdisjoint(indexes_dropped)
-        takes_whole_state = not later.node.input_documents
-        returned_only_its = set(later.indexes_returned) <= set(step.indexes_returned)
-        worked_on_its_choice = takes_whole_state and returned_only_its
-        if took_its_documents and (not took_dropped_ones or worked_on_its_choice):
-            return True
-    return False
+    takes_result = not later.indexes_taken.isdisjoint(step.indexes_returned)
+    if not takes_result:
+        return False
+    dropped = step.indexes_taken.difference(step.indexes_returned)
+    takes_dropped = not later.indexes_taken.isdisjoint(dropped)
+    if not takes_dropped:
+        return True
+    # A node of a graph is handed no documents: it is given the state, in which A and B
+    # both stand. It worked on the filter's result if it returned nothing else.
+    is_given_state = not later.node.input_documents
+    return is_given_state and set(later.indexes_returned) <= set(step.indexes_returned)

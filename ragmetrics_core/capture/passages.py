@@ -7,7 +7,6 @@ letters (``letters``), so that escapes, quotes and other white space make no dif
 import re
 from collections.abc import Iterable
 
-from ragmetrics_core.capture.byte_spans import EqualSpan, text_ranges
 from ragmetrics_core.capture.letters import letters_of
 
 # Lengths in bytes of the letters. A shorter text stands in another one by chance.
@@ -48,16 +47,32 @@ def share_held(text: bytes, pieces: Iterable[bytes]) -> float:
     """
     if not text:
         return 0.0
-    spans: list[EqualSpan] = []
-    start = end = 0  # of the piece before: most pieces follow it, or overlap with it
+    is_held = bytearray(len(text))  # 1 for each byte that a piece holds
+    start = end = 0  # of the piece before, in the text
     for piece in pieces:
-        place = end if text.startswith(piece, end) else text.find(piece, start)
-        if place < 0:
-            place = text.find(piece)
+        place = _place_after(text, piece, start, end)
         if piece and place >= 0:
             start, end = place, place + len(piece)
-            spans.append(EqualSpan(0, start, len(piece)))
-    return sum(end - start for start, end in text_ranges(spans)) / len(text)
+            is_held[start:end] = b"\1" * len(piece)
+    return sum(is_held) / len(text)
+
+
+def _place_after(text: bytes, piece: bytes, start: int, end: int) -> int:
+    """Return where a piece of a text begins in it; -1 if it does not stand there.
+
+    Most pieces follow the piece before, or overlap with it. So the first place looked
+    at is behind that piece, the next ones are from its beginning on.
+
+    Args:
+        text: The text.
+        piece: The piece.
+        start: Where the piece before begins in the text.
+        end: Where the piece before ends.
+    """
+    if text.startswith(piece, end):
+        return end
+    place = text.find(piece, start)
+    return place if place >= 0 else text.find(piece)
 
 
 def share_a_passage(text: bytes, other: bytes) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
+from ragmetrics_core.capture.byte_spans import EqualSpan
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.cut_beginnings import begins_with_any, short_lines
 from ragmetrics_core.capture.document_versions import (
@@ -27,7 +28,7 @@ from ragmetrics_core.capture.document_versions import (
     unite_shown_documents,
 )
 from ragmetrics_core.capture.earlier_replies import EarlierReplies, EarlierReply
-from ragmetrics_core.capture.findings import Finding
+from ragmetrics_core.capture.findings import Finding, ShownInPrompt
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_search import (
@@ -59,9 +60,9 @@ class ShownToCall:
             their neighbours of one list.
         calls: The call and the calls that it read, in the order in which they began.
         calls_showing_documents: Those of these calls whose own prompts show documents.
-        keys_behind_notes: The keys of documents that only another call was shown, whose
-            few words stand in the prompt. They may be its note of these documents, or
-            stand there by chance.
+        keys_perhaps_noted: The keys of documents that only another call was shown. A
+            few words that this call replied stand in the prompt: they may be its note
+            of these documents, or stand there by chance.
         keys_perhaps_cut: The keys of documents whose few first words fill a line of a
             prompt. They may be all that is shown of the document.
         reader_by_key: For a document that only calls which it read were shown, the first
@@ -78,7 +79,7 @@ class ShownToCall:
     keys_in_order: tuple[DocumentKey, ...]
     calls: tuple[Node, ...]
     calls_showing_documents: tuple[Node, ...]
-    keys_behind_notes: frozenset[DocumentKey]
+    keys_perhaps_noted: frozenset[DocumentKey]
     keys_perhaps_cut: frozenset[DocumentKey]
     reader_by_key: Mapping[DocumentKey, Node]
     summarisers: frozenset[Node]
@@ -135,22 +136,18 @@ class PromptContents:
         Example: "Read: It fell. When did it fall?" shows "It fell.", and leaves
         ``b"readwhendiditfall"``.
         """
-        shown_in_prompts = [
-            shown
-            for _, finding in self._shown_by_itself(call).shown_documents.values()
-            for shown in finding.shown_in_prompts
-        ]
-        if not shown_in_prompts:
+        shown_in_prompt: list[ShownInPrompt] = []
+        for _, finding in self._shown_by_itself(call).shown_documents.values():
+            shown_in_prompt += finding.shown_in_prompts
+        if not shown_in_prompt:
             return b"".join(letters_of(message.text) for message in call.prompt)
-        letters = shown_in_prompts[0].prompt.letters
-        spans = [span for shown in shown_in_prompts for span in shown.occurrence.spans]
-        around = []
-        end = 0
-        for span in sorted(spans):
-            around.append(letters[end : span.prompt_start])
-            end = max(end, span.prompt_end)
+        # all of them were found in the one prompt of this call
+        letters_of_prompt = shown_in_prompt[0].prompt.letters
+        spans: list[EqualSpan] = []
+        for shown in shown_in_prompt:
+            spans += shown.occurrence.spans
         # zero bytes stand between the letters of two messages
-        return b"".join([*around, letters[end:]]).replace(b"\0", b"")
+        return _letters_outside(spans, letters_of_prompt).replace(b"\0", b"")
 
     def _unite_with_calls_read(self, call: Node) -> ShownToCall:
         """Unite what a call was shown with what the calls that it read were shown.
@@ -172,9 +169,10 @@ class PromptContents:
             ),
             calls=tuple(calls),
             calls_showing_documents=self._calls_showing_documents(calls),
-            # of documents that only another call was shown, which may have left a note
-            keys_behind_notes=self._keys_behind_notes(call, calls, shown_by_key),
-            # of documents that begin with the words of a short line of the prompts
+            # of documents of which a note may stand in the prompt, such as "2,100 cars",
+            # which another call wrote of them
+            keys_perhaps_noted=self._keys_perhaps_noted(call, calls, shown_by_key),
+            # of documents of which the first words alone may stand in the prompts
             keys_perhaps_cut=self._keys_perhaps_cut(calls, shown_by_key, lists_before),
             # call 1 for A and B
             reader_by_key=self._readers_of_unshown(call, calls),
@@ -287,7 +285,7 @@ class PromptContents:
         texts = [message.text for message in messages if message.role != "assistant"]
         return short_lines(texts, known_letters)
 
-    def _keys_behind_notes(
+    def _keys_perhaps_noted(
         self,
         call: Node,
         calls_read: Sequence[Node],
@@ -354,20 +352,11 @@ class PromptContents:
             *_calls_whose_replies_are_shown(
                 replies, search.findings_of_replies, shown_by_key
             ),
-            *self._calls_read_anyway(call),
+            # these were read in any case, in whatever words the prompt has their replies
+            *self._authors_of_documents_handed_to_engine(call),
+            *self._earlier_calls_of_same_step(call),  # whose answer it refines
         ]
         return _shown_in_own_prompt(search, shown_by_key, calls_read)
-
-    def _calls_read_anyway(self, call: Node) -> list[Node]:
-        """Return calls that a call read, whether or not their replies stand in its prompt.
-
-        These are the calls whose replies were handed to its engine as documents, and the
-        earlier calls of its step, whose answer it refines.
-        """
-        return [
-            *self._authors_of_documents_handed_to_engine(call),
-            *self._earlier_calls_of_same_step(call),
-        ]
 
     def _documents_of_this_turn(
         self,
@@ -429,9 +418,10 @@ class PromptContents:
     ) -> PromptToSearch:
         """Return the texts of a call's prompt, and the known texts among them.
 
-        A known text, such as the question, stands there without retrieval. Earlier
-        answers are left out if they equal a document: assistant "It fell in May.", where a
-        search of this turn found "It fell in May."
+        A known text, such as the question, stands there without retrieval. Answers of
+        earlier turns are left out if a search of this turn found the same words: the
+        assistant said "It fell in May." before, and so says a document. Else this
+        message would count as showing the document.
 
         Args:
             call: The call.
@@ -440,10 +430,8 @@ class PromptContents:
         """
         asking_index = self._index_of_question(call.prompt)  # None if no message asks
         turn_start = start_of_turn(call.prompt, asking_index)
-        # not written: the documents that are no reply of a model of this turn
-        left_out = earlier_answers_like(
-            call.prompt[:turn_start], self._letters_not_written(documents, replies)
-        )
+        letters_found = self._letters_no_model_wrote(documents, replies)
+        left_out = earlier_answers_like(call.prompt[:turn_start], letters_found)
         texts_of_turn, texts_of_earlier_turns = texts_this_turn_first(
             call.prompt, turn_start, left_out=left_out
         )
@@ -459,7 +447,7 @@ class PromptContents:
             message_texts, known_texts, n_messages_of_turn=len(texts_of_turn)
         )
 
-    def _letters_not_written(
+    def _letters_no_model_wrote(
         self, documents: Iterable[Document], replies: Iterable[EarlierReply]
     ) -> set[bytes]:
         """Return the letters of the documents that no model of this turn wrote."""
@@ -667,6 +655,16 @@ class PromptContents:
             if around.kind == "agent":
                 return around
         return None
+
+
+def _letters_outside(spans: Iterable[EqualSpan], letters: bytes) -> bytes:
+    """Return the letters of a prompt without those of some spans, which may overlap."""
+    outside = []
+    end = 0  # of the spans so far
+    for span in sorted(spans):
+        outside.append(letters[end : span.prompt_start])
+        end = max(end, span.prompt_end)
+    return b"".join([*outside, letters[end:]])
 
 
 def _is_in_any(text: str, message_texts: Iterable[str]) -> bool:

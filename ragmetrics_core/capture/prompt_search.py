@@ -273,28 +273,27 @@ def _longer_forms_of_unknown(search: LocatedSearch) -> set[tuple[DocumentKey, st
 
 
 def _longer_forms_by_chance(search: LocatedSearch) -> set[tuple[DocumentKey, str]]:
-    r"""Find longer texts of a document of which a prompt shows the end of a label by chance.
+    r"""Find texts with a label that only seem to be shown with the end of this label.
 
     A document has the texts "The tower is of stone …" and "page: 1\n\nThe tower is of
-    stone …". A prompt with "[1] The tower is" has the letters "1The tower is" of the
-    longer text. It shows nothing of the label: its "1" counts the texts.
+    stone …". The prompt "[1] The tower is of stone …" seems to show the second one from
+    the "1" on. But this "1" counts the texts, and only the first one is shown.
 
     Returns:
-        The longer texts, each with the key of its document.
+        The texts with a label, each with the key of its document.
     """
-    shorter_texts_by_key: dict[DocumentKey, list[str]] = {}
+    texts_by_key: dict[DocumentKey, list[str]] = {}
     for candidate in search.candidates:
-        texts = shorter_texts_by_key.setdefault(candidate.document.key, [])
-        texts.append(candidate.text)
+        texts_by_key.setdefault(candidate.document.key, []).append(candidate.text)
     longer_forms = set()
     for candidate, finding in search.findings_of_candidates:
+        if finding.outcome != "shown":
+            continue
         key = candidate.document.key
-        if finding.outcome == "shown" and any(
-            _shows_end_of_label(finding, candidate.text, shorter)
-            for shorter in shorter_texts_by_key[key]
-            if len(shorter) < len(candidate.text)
-        ):
-            longer_forms.add((key, candidate.text))
+        for text in texts_by_key[key]:
+            is_shorter = len(text) < len(candidate.text)
+            if is_shorter and _shows_end_of_label(finding, candidate.text, text):
+                longer_forms.add((key, candidate.text))
     return longer_forms
 
 

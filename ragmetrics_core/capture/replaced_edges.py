@@ -92,11 +92,10 @@ def _written_before(end: int, prompt: Prompt, taken: bytearray) -> str:
         prompt: The prompt.
         taken: For each byte of the prompt's letters 1 if a located text has taken it.
     """
-    message_index = prompt.message_index_at(end)
-    message_start = prompt.message_starts[message_index]
+    message_start = end - prompt.index_in_message(end)
     start = max(end - _FARTHEST, message_start)
     start = max(start, taken.rfind(1, start, end) + 1)  # after a located text
-    written = _written(prompt, message_index, start, end)
+    written = prompt.written_around(start, end)
     begins_at = 0
     for boundary in _BOUNDARY.finditer(written):
         begins_at = boundary.end()
@@ -115,21 +114,12 @@ def _written_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
         prompt: The prompt.
         taken: For each byte of the prompt's letters 1 if a located text has taken it.
     """
-    # of the letter before the place: a message may end there
-    message_index = prompt.message_index_at(start - 1)
-    message_start = prompt.message_starts[message_index]
-    message_end = message_start + len(prompt.messages[message_index].letters)
+    message_start = start - prompt.index_in_message(start)
+    message_end = message_start + len(prompt.message_at(start).letters)
     end = min(start + _FARTHEST, message_end)
     first_taken = taken.find(1, start, end)
     if first_taken >= 0:
         end = first_taken
-    written = _written(prompt, message_index, start, end)
+    written = prompt.written_around(start, end)
     boundary = _BOUNDARY.search(written)
     return written if boundary is None else written[: boundary.start()]
-
-
-def _written(prompt: Prompt, message_index: int, start: int, end: int) -> str:
-    """Return the prompt's letters ``[start, end)``, all of one message, as written."""
-    message_start = prompt.message_starts[message_index]
-    message = prompt.messages[message_index]
-    return message.written_around(start - message_start, end - message_start)

@@ -23,7 +23,7 @@ from ragmetrics_core.capture.passage_notes import (
 from ragmetrics_core.capture.prompt_contents import ShownToCall
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.rewriting import changes_of, rewriting_step_by_key
-from ragmetrics_core.capture.sibling_calls import ShownBeside
+from ragmetrics_core.capture.sibling_calls import ShownToOtherCalls
 from ragmetrics_core.capture.step_effects import effects_of
 from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, DocumentKey, Node
 from ragmetrics_core.capture.widening import (
@@ -63,7 +63,7 @@ def retrieved_of(
     found_answer: FoundAnswer,
     contexts: Contexts,
     shown: ShownToCall | None,
-    beside: ShownBeside,
+    shown_to_others: ShownToOtherCalls,
     call_results: CallResults,
 ) -> Retrieved:
     """Find the documents retrieved for an answer, and what became of each.
@@ -78,31 +78,22 @@ def retrieved_of(
         contexts: The contexts of the sample.
         shown: What the prompt of the answering call holds. None if that is unknown, and
             where the user named the contexts.
-        beside: What calls beside the answering call were shown.
+        shown_to_others: What other calls than the answering call were shown.
         call_results: What each search or tool returned.
     """
     # a plain function of a graph may search: nobody recorded it as a retriever
     by_step = call_results.documents_of_steps(contexts.by_key)
-    # None if no call retrieved anything
-    documents = call_results.documents_retrieved(_document_keys(contexts), by_step)
     documents_by_search = {**turn.calls.retrievals, **by_step}
-    # which context shows which document
-    matched_contexts = match_contexts(documents or (), contexts.by_key)
-    # what rerankers, filters and other steps dropped, added and rewrote
-    texts_shown = [context.text for context in contexts.items] if shown else []
-    changes = changes_of(turn.calls.nodes, texts_shown)
-    effects = effects_of(
-        changes, turn.calls, documents or (), found_answer.writing_call
-    )
-    texts_rewritten = _texts_rewritten(contexts, matched_contexts)
-    traces = DocumentTraces(
-        documents_by_search=documents_by_search,
-        effects=effects,
-        matched_contexts=matched_contexts,
-        rewriting_steps=rewriting_step_by_key(texts_rewritten, changes),
+    # A, B and C; None if no call retrieved anything
+    documents = call_results.documents_retrieved(_document_keys(contexts), by_step)
+    traces = _traces_of(
+        documents or (),
+        documents_by_search,
+        turn=turn,
+        answering_call=found_answer.writing_call,
         contexts=contexts,
         shown=shown,
-        beside=beside,
+        shown_to_others=shown_to_others,
     )
     passages = passages_of(documents, traces)
     warnings = list(passages.warnings)
@@ -111,12 +102,7 @@ def retrieved_of(
     if _carry_a_distance(documents or contexts.items):
         warnings.append(_DISTANCE)
     return Retrieved(
-        documents=_with_widened_texts(
-            documents,
-            matched_contexts.context_keys,
-            contexts,
-            effects.documents_added,
-        ),
+        documents=_with_sentences_around(documents, traces),
         by_step=by_step,
         sources=names_of(documents_by_search),
         passages=passages,
@@ -124,21 +110,52 @@ def retrieved_of(
     )
 
 
-def _with_widened_texts(
-    documents: tuple[Document, ...] | None,
-    context_keys: Sequence[DocumentKey | None],
+def _traces_of(
+    documents: Sequence[Document],
+    documents_by_search: Mapping[Node, tuple[Document, ...]],
+    *,
+    turn: Turn,
+    answering_call: Node | None,
     contexts: Contexts,
-    documents_added: Sequence[Document],
-) -> tuple[Document, ...] | None:
-    """Give documents the text that a step put around them, say their neighbours.
+    shown: ShownToCall | None,
+    shown_to_others: ShownToOtherCalls,
+) -> DocumentTraces:
+    """Put together what a run tells of its retrieved documents.
 
-    A document that a context shows gets the text of the context. Another one gets what
-    a step put in its place before a later step dropped it.
+    Example: the documents are A, B and C. The traces say that a context shows A, that a
+    reranker took all three and returned A and B, and which calls were shown B.
+    """
+    matched_contexts = match_contexts(documents, contexts.by_key)
+    # what rerankers, filters and other steps dropped, added and rewrote
+    texts_shown = [context.text for context in contexts.items] if shown else []
+    changes = changes_of(turn.calls.nodes, texts_shown)
+    texts_rewritten = _texts_rewritten(contexts, matched_contexts)
+    return DocumentTraces(
+        documents_by_search=documents_by_search,
+        effects=effects_of(changes, turn.calls, documents, answering_call),
+        matched_contexts=matched_contexts,
+        rewriting_steps=rewriting_step_by_key(texts_rewritten, changes),
+        contexts=contexts,
+        shown=shown,
+        shown_to_others=shown_to_others,
+    )
+
+
+def _with_sentences_around(
+    documents: tuple[Document, ...] | None, traces: DocumentTraces
+) -> tuple[Document, ...] | None:
+    """Give documents the longer text that a step put in their place, if one did.
+
+    Example: a search found "It fell.", and a step put "It opened in 1874. It fell." in
+    its place: the document gets this text. A document that a context shows gets the
+    text of the context. Another one gets what the step returned.
     """
     if documents is None:
         return None
+    context_keys = traces.matched_contexts.context_keys
+    documents_added = traces.effects.documents_added
     documents = with_texts_of_steps(documents, context_keys, documents_added)
-    return with_widened_texts(documents, context_keys, contexts.by_key)
+    return with_widened_texts(documents, context_keys, traces.contexts.by_key)
 
 
 def _document_keys(contexts: Contexts) -> Sequence[DocumentKey]:

@@ -216,32 +216,43 @@ def _without_set_aside(
 def _set_aside(
     call: Node, nodes: Sequence[Node], shown: Sequence[Document]
 ) -> list[Document]:
-    """List the documents that a call returned under a name that did not lead to the prompt.
+    """List the documents that a call returned in a list of which the prompt shows none.
 
-    The prompt shows documents of another list of the call, and none of theirs. And no
-    later call handed them on, or was given them together with what the prompt shows.
+    Example: a router took A, B and C, and returned the lists "current" (A, B) and
+    "unmatched" (C). The prompt shows A, and no later call took C: C was set aside.
+
+    Args:
+        call: The call. It divided its documents into lists, or it sets nothing aside.
+        nodes: The calls of the run.
+        shown: What the answering prompt shows of documents.
     """
     lists_shown: list[tuple[Document, ...]] = []
     lists_hidden: list[tuple[Document, ...]] = []
     for documents in call.divided_documents:
-        n_hidden = len(_without_relatives(documents, shown))
-        if n_hidden < len(documents):
+        if _is_any_shown(documents, shown):
             lists_shown.append(documents)
         else:
             lists_hidden.append(documents)
     if not lists_shown:
-        return []
+        return []  # the prompt tells nothing of this call
     keys_shown = _keys_of(chain.from_iterable(lists_shown))
     keys_taken = _keys_of(_documents_taken(call))
     set_aside: list[Document] = []
     for documents in lists_hidden:
-        was_given = _keys_of(documents) <= keys_taken
-        if was_given and not _goes_on(documents, keys_shown, call, nodes):
-            set_aside += documents
+        is_own_find = not _keys_of(documents) <= keys_taken  # it was not given them
+        if is_own_find or _is_taken_later(documents, keys_shown, call, nodes):
+            continue
+        set_aside += documents
     return set_aside
 
 
-def _goes_on(
+def _is_any_shown(documents: Sequence[Document], shown: Sequence[Document]) -> bool:
+    """Whether the prompt shows any of some documents, or a text made of one."""
+    not_shown = _without_relatives(documents, shown)
+    return len(not_shown) < len(documents)
+
+
+def _is_taken_later(
     documents: Sequence[Document],
     keys_shown: set[DocumentKey],
     call: Node,

@@ -45,10 +45,10 @@ class RunGroup:
         last_added_at: When the last run was added, by the monotonic clock of this
             process.
         answered_at: When the last run that answered ended; None before.
-        was_read: Whether a model was shown what was found, whatever the model replied:
-            it may have graded the documents.
-        names_read: The documents found that a model was shown, by id, or by text where a
-            document has no id.
+        was_shown_to_model: Whether a model was shown what was found, whatever the model
+            replied: it may have graded the documents.
+        names_shown_to_model: The documents found that a model was shown, by id, or by
+            text where a document has no id.
         query_writers: The runs of the group in which a model wrote the query or
             question of another run.
         part_roots: The outermost calls of runs that answered one of several questions
@@ -58,8 +58,8 @@ class RunGroup:
     runs: list[Tree]
     last_added_at: float = field(default_factory=time.monotonic)
     answered_at: float | None = None
-    was_read: bool = False
-    names_read: set[str] = field(default_factory=set)
+    was_shown_to_model: bool = False
+    names_shown_to_model: set[str] = field(default_factory=set)
     query_writers: list[Tree] = field(default_factory=list)
     part_roots: set[Node] = field(default_factory=set)
 
@@ -226,14 +226,23 @@ class RunGroup:
         if is_answered:
             self.answered_at = end_of(run.root)
 
+    def note_shown_to_model(self, names_of_documents: Iterable[str]) -> None:
+        """Note that a model was shown what was found, and which documents these are.
+
+        Args:
+            names_of_documents: The ids of the documents, or their texts without ids.
+        """
+        self.was_shown_to_model = True
+        self.names_shown_to_model.update(names_of_documents)
+
     def take_over(self, groups: Iterable[RunGroup]) -> None:
         """Add the runs of other groups; all runs then stand in the order they began."""
         for group in groups:
             self.runs += group.runs
             self.query_writers += group.query_writers
             self.part_roots |= group.part_roots
-            self.was_read |= group.was_read
-            self.names_read |= group.names_read
+            self.was_shown_to_model |= group.was_shown_to_model
+            self.names_shown_to_model |= group.names_shown_to_model
         self.runs.sort(key=lambda run: run.root.began)
 
     def copy_with(self, groups: Sequence[RunGroup]) -> RunGroup:
@@ -243,12 +252,12 @@ class RunGroup:
             runs=list(self.runs),
             query_writers=list(self.query_writers),
             part_roots=set(self.part_roots),
-            names_read=set(self.names_read),
+            names_shown_to_model=set(self.names_shown_to_model),
         )
         whole_group.take_over(groups)
         return whole_group
 
-    def doubt(self, words: str) -> None:
+    def add_doubt(self, words: str) -> None:
         """Put the question of the group in doubt, in words."""
         # a doubt of one run is a doubt of the turn that the runs become
         self.runs[-1] = doubtful(self.runs[-1], words)

@@ -110,13 +110,11 @@ def borders_of(occurrence: Occurrence, prompt: Prompt) -> Borders:
         prompt: The prompt.
     """
     span = occurrence.spans[0]
-    message_index = prompt.message_index_at(span.prompt_start)
-    message = prompt.messages[message_index]
-    message_start = prompt.message_starts[message_index]
+    message = prompt.message_at(span.prompt_start)
     # indexes in the message's letters: of the text's first letter, and of the letter
     # behind the text
-    first_letter = span.prompt_start - message_start
-    next_letter = span.prompt_end - message_start
+    first_letter = prompt.index_in_message(span.prompt_start)
+    next_letter = prompt.index_in_message(span.prompt_end)
     if occurrence.literal_offsets is None:
         start = message.start_of_letter(first_letter)
         end = message.end_of_letter_before(next_letter)

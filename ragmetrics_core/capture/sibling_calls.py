@@ -1,4 +1,4 @@
-"""What calls beside the answering call were shown. A part of stage 3. Pure.
+"""What other calls than the answering call were shown. A part of stage 3. Pure.
 
 An application may ask a model once for each passage, and take one of the replies: the
 one with the best score, or the first that does not decline. The others were asked the
@@ -28,30 +28,30 @@ _DIGITS = lazy_pattern(rb"[0-9]+")
 
 
 @dataclass(frozen=True)
-class ShownBeside:
-    """The documents that calls beside the answering call were shown.
+class ShownToOtherCalls:
+    """The documents that other calls than the answering call were shown.
 
     Attributes:
-        documents: What calls that were asked the same show of each document, by its key.
-        why_doubtful: For the key of each other document that calls were shown, in
-            words, why it is not known whether one of them answered.
+        when_asked_the_same: What calls that were asked the same show of each document,
+            by its key. The application left their replies out.
+        why_perhaps_answered: For the key of each other document that calls were shown,
+            in words, why one of them may have answered, too.
     """
 
-    documents: Mapping[DocumentKey, ShownDocument] = field(default_factory=dict)
-    why_doubtful: Mapping[DocumentKey, str] = field(default_factory=dict)
+    when_asked_the_same: Mapping[DocumentKey, ShownDocument] = field(
+        default_factory=dict
+    )
+    why_perhaps_answered: Mapping[DocumentKey, str] = field(default_factory=dict)
 
 
-def shown_beside(
+def shown_to_other_calls(
     found_answer: FoundAnswer, calls: Calls, prompt_contents: PromptContents
-) -> ShownBeside:
-    """Find the documents that were shown to calls beside the answering call.
+) -> ShownToOtherCalls:
+    """Find the documents that were shown to other calls than the answering call.
 
     Example: one prompt is passage A and "When did it open?", another passage B and the
-    same question. The application takes the reply to the first: B was shown beside.
-
-    If it is not known which call answered, each call that wrote a text may have. Else
-    only calls count whose prompt has the same template. If the run gave such a reply as
-    well, it may be another answer, as of two pipelines that are compared.
+    same question. The application takes the reply to the first as the answer: B was
+    shown to another call that was asked the same.
 
     Args:
         found_answer: The answer, and the call that wrote it.
@@ -60,23 +60,42 @@ def shown_beside(
     """
     writing_call = found_answer.writing_call
     if writing_call is None:
-        return ShownBeside()
-    shown_by_call = _shown_to_other_calls(writing_call, calls, prompt_contents)
-    shown_to_siblings = []
-    why_doubtful: dict[DocumentKey, str] = {}
+        return ShownToOtherCalls()
+    shown_by_call = _shown_by_other_call(writing_call, calls, prompt_contents)
+    is_writer_uncertain = bool(found_answer.doubts)
+    if is_writer_uncertain:
+        why = _why_perhaps_shown_to_writer(shown_by_call, calls)
+        return ShownToOtherCalls(why_perhaps_answered=why)
+    when_asked_the_same = []
+    why_perhaps_answered: dict[DocumentKey, str] = {}
     for call, shown in shown_by_call.items():
-        if found_answer.doubts:
-            if calls.looks_like_answer(call):
-                why_doubtful |= dict.fromkeys(shown, _UNKNOWN_WRITER)
-        elif _have_same_template(call, writing_call, prompt_contents):
-            if _is_handed_out(call, writing_call, calls):
-                why_doubtful |= dict.fromkeys(shown, _ALSO_HANDED_OUT)
-            else:
-                shown_to_siblings.append(shown)
-    return ShownBeside(unite_shown_documents(shown_to_siblings), why_doubtful)
+        if not _have_same_template(call, writing_call, prompt_contents):
+            continue  # it was asked something else
+        if _is_handed_out(call, writing_call, calls):
+            # the run gave two answers, as of two pipelines that are compared
+            why_perhaps_answered |= dict.fromkeys(shown, _ALSO_HANDED_OUT)
+        else:
+            when_asked_the_same.append(shown)
+    return ShownToOtherCalls(
+        unite_shown_documents(when_asked_the_same), why_perhaps_answered
+    )
 
 
-def _shown_to_other_calls(
+def _why_perhaps_shown_to_writer(
+    shown_by_call: Mapping[Node, Mapping[DocumentKey, ShownDocument]], calls: Calls
+) -> dict[DocumentKey, str]:
+    """Say of the documents shown to calls that may have answered why this is not known.
+
+    Each call that wrote a text may have answered; one that wrote a grade has not.
+    """
+    why: dict[DocumentKey, str] = {}
+    for call, shown in shown_by_call.items():
+        if calls.looks_like_answer(call):
+            why |= dict.fromkeys(shown, _UNKNOWN_WRITER)
+    return why
+
+
+def _shown_by_other_call(
     writing_call: Node, calls: Calls, prompt_contents: PromptContents
 ) -> dict[Node, Mapping[DocumentKey, ShownDocument]]:
     """Return what each call was shown that the answering call was not shown all of.

@@ -20,6 +20,9 @@ def note_documents_of_step(node: Node, taken: object, returned: object) -> None:
     with another text or score counts as brought. A step that returned an empty list in
     the place of its documents dropped them all: its documents are ().
 
+    If a step divided its documents, as a router does into "current" and "outdated", the
+    lists into which it divided them are written into the call as well.
+
     Args:
         node: The call, with its ``documents_among_inputs``; it is changed.
         taken: What the step was given.

@@ -45,14 +45,14 @@ class RetrieverEffect:
         retriever: The retriever.
         dropped: Those of these documents that it did not return; empty where that is
             not known.
-        rewritten_keys: The keys of documents that it returned and no search inside it
-            found: it wrote them, or cut them out of longer documents. If it wrote any,
-            nobody knows which documents it dropped.
+        keys_written_or_cut: The keys of documents that it returned and no search inside
+            it found: it wrote them, or cut them out of longer documents. If it wrote
+            any, nobody knows which documents it dropped.
     """
 
     retriever: Node
     dropped: tuple[FoundInside, ...]
-    rewritten_keys: frozenset[DocumentKey]
+    keys_written_or_cut: frozenset[DocumentKey]
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,11 @@ class StepEffects:
     Attributes:
         steps: The rerankers and filters between the searches and the answer.
         retrievers: The retrievers that hand on what searches inside them found.
-        writer_by_index: For the index of a document that a rewriting step took and did
-            not return, the name of the first such step.
-        possible_writer_by_index: The same of steps that perhaps rewrote documents:
-            nobody recorded where a document comes from that they added.
+        replacing_step_by_index: For the index of a document that a step took, and in
+            the place of which it returned others, the name of the first such step.
+        replacing_or_searching_step_by_index: The same, only of those of these steps
+            that perhaps replaced nothing and searched for further documents: nobody
+            recorded where the documents that they added come from.
         keys_of_unknown_origin: The keys of the documents that these steps added.
         copy_by_index: For the index of a document that a step left out as a duplicate,
             the index of the document of the same text that it handed on.
@@ -96,8 +97,8 @@ class StepEffects:
 
     steps: tuple[StepEffect, ...]
     retrievers: tuple[RetrieverEffect, ...]
-    writer_by_index: Mapping[int, str]
-    possible_writer_by_index: Mapping[int, str]
+    replacing_step_by_index: Mapping[int, str]
+    replacing_or_searching_step_by_index: Mapping[int, str]
     keys_of_unknown_origin: frozenset[DocumentKey]
     copy_by_index: Mapping[int, int]
     documents_added: tuple[Document, ...]
@@ -130,38 +131,58 @@ def effects_of(
         _retriever_effect(retriever, found_inside)
         for retriever, found_inside in _found_inside_retrievers(calls).items()
     ]
-    # Writers: steps that translated, shortened or merged documents. They dropped
-    # documents and returned others in their place.
-    steps_with_documents = set(calls.steps_with_documents)
-    rewriting_changes = [
-        change
-        for change in changes
-        if change.replaces_documents and change.node in steps_with_documents
-    ]
-    # Some of these are doubtful: nobody recorded where the new documents come from. The
-    # step may have translated documents, or searched for others.
-    doubtful_changes = [
-        change for change in rewriting_changes if change.texts_of_unknown_origin
+    # steps that returned other documents in the place of some, as a translator does
+    replacing = _changes_that_replace_documents(changes, calls)
+    # Of some of these nobody recorded where the other documents come from. Such a step
+    # may have translated documents, or searched for further ones.
+    replacing_or_searching = [
+        change for change in replacing if change.texts_of_unknown_origin
     ]
     return StepEffects(
         steps=tuple(step_effects),
         retrievers=tuple(retriever_effects),
-        writer_by_index=_writer_by_index(retrieved, rewriting_changes),
-        possible_writer_by_index=_writer_by_index(retrieved, doubtful_changes),
-        keys_of_unknown_origin=frozenset(
-            document.key
-            for change in doubtful_changes
-            for document in change.texts_of_unknown_origin
+        replacing_step_by_index=_first_step_by_index(retrieved, replacing),
+        replacing_or_searching_step_by_index=_first_step_by_index(
+            retrieved, replacing_or_searching
         ),
+        keys_of_unknown_origin=_keys_of_unknown_origin(replacing_or_searching),
         # {3: 0}: a step removed document 3, a duplicate of document 0
         copy_by_index=_copy_by_index(retrieved, changes, calls.nodes),
-        documents_added=tuple(
-            document
-            for change in rewriting_changes
-            if _is_before(change.node, answering_call)
-            for document in change.added
-        ),
+        documents_added=_added_before(replacing, answering_call),
     )
+
+
+def _changes_that_replace_documents(
+    changes: Iterable[DocumentChange], calls: Calls
+) -> list[DocumentChange]:
+    """Return the changes of steps that dropped documents and returned others."""
+    steps_with_documents = set(calls.steps_with_documents)
+    return [
+        change
+        for change in changes
+        if change.replaces_documents and change.node in steps_with_documents
+    ]
+
+
+def _keys_of_unknown_origin(
+    changes: Iterable[DocumentChange],
+) -> frozenset[DocumentKey]:
+    """Return the keys of the documents of which nobody recorded where they come from."""
+    keys = set()
+    for change in changes:
+        keys |= {document.key for document in change.texts_of_unknown_origin}
+    return frozenset(keys)
+
+
+def _added_before(
+    changes: Iterable[DocumentChange], answering_call: Node | None
+) -> tuple[Document, ...]:
+    """Return the documents that steps added before the answering call began."""
+    added: list[Document] = []
+    for change in changes:
+        if _is_before(change.node, answering_call):
+            added += change.added
+    return tuple(added)
 
 
 def _copy_by_index(
@@ -264,21 +285,21 @@ def _identities_taken_after(step: Node, nodes: Iterable[Node]) -> set[DocumentKe
     return identities
 
 
-def _writer_by_index(
-    retrieved: Sequence[Document], rewriting_changes: Sequence[DocumentChange]
+def _first_step_by_index(
+    retrieved: Sequence[Document], changes: Sequence[DocumentChange]
 ) -> dict[int, str]:
-    """Name for each retrieved document the first rewriting step that dropped it.
+    """Name for each retrieved document the first of some steps that dropped it.
 
     Example: "translator" took the document 0 and returned its translation: ``{0:
     "translator"}``. Documents that no such step dropped are left out.
     """
-    writer_by_index: dict[int, str] = {}
-    for change in rewriting_changes:
+    step_by_index: dict[int, str] = {}
+    for change in changes:
         dropped_keys = match_documents(retrieved, change.dropped).later_keys
         for index, dropped_key in enumerate(dropped_keys):
             if dropped_key is not None:
-                writer_by_index.setdefault(index, change.node.name)
-    return writer_by_index
+                step_by_index.setdefault(index, change.node.name)
+    return step_by_index
 
 
 @dataclass(frozen=True)
@@ -426,19 +447,27 @@ def _indexes_by_words(
 def _retriever_effect(
     retriever: Node, found_inside: Sequence[FoundInside]
 ) -> RetrieverEffect:
-    """Say what a retriever did to the documents that searches inside it found."""
+    """Say which documents of searches inside it a retriever dropped, wrote anew or cut.
+
+    Example: the searches found A, B and "It is old. It fell.", and the retriever returned
+    A and "It is old.": it dropped B, and cut "It is old." out of the third document.
+    """
     returned = retriever.documents or ()
     documents = [found.document for found in found_inside]
     matched = match_documents(documents, returned)
-    unmatched_keys = frozenset(matched.unmatched_keys)
+    keys_written = frozenset(matched.unmatched_keys)  # made of no document found inside
+    keys_cut = _keys_of_shortened(documents, returned, matched.later_keys)
     dropped: list[FoundInside] = []
-    # a document that no search inside found may be a dropped one in other words
-    if not unmatched_keys:
-        for found, later_key in zip(found_inside, matched.later_keys, strict=True):
-            if later_key is None:
+    # What it wrote may be a document in other words: then nobody knows what it dropped.
+    if not keys_written:
+        for found, key_returned in zip(found_inside, matched.later_keys, strict=True):
+            if key_returned is None:
                 dropped.append(found)
-    shortened_keys = _keys_of_shortened(documents, returned, matched.later_keys)
-    return RetrieverEffect(retriever, tuple(dropped), unmatched_keys | shortened_keys)
+    return RetrieverEffect(
+        retriever=retriever,
+        dropped=tuple(dropped),
+        keys_written_or_cut=keys_written | keys_cut,
+    )
 
 
 def _keys_of_shortened(

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Generic
 
 from ragmetrics_core.capture.answers_read_later import AnswersReadLater
@@ -306,8 +306,7 @@ class Turns(Generic[Run]):
         # a graph asked a person
         if resumption_key is not None and tree.is_paused:
             return self._let_wait(resumption_key, runs_of_turn)
-        # One of two joins: the runs that this run resumes come before it. Or, if it
-        # resumes none, the earlier model call that rewrote the user's question does.
+        # the calls of all these runs, or of the run and the call that wrote its question
         joined_tree = self._join_with_writers(runs_of_turn)
         calls = Calls(joined_tree, self._overrides.context_tools or ())
         # a graph stopped at a breakpoint before its search
@@ -315,13 +314,11 @@ class Turns(Generic[Run]):
             return self._let_wait(resumption_key, runs_of_turn)
         has_failed = bool(tree.error or tree.root.error)
         resumes_none = len(runs_of_turn) == 1
-        # a single search or model call of plain functions waits for the calls after it
         if resumes_none and not has_failed:
-            # If the run is kept, other questions may be over now: their samples, perhaps
-            # none, are returned. None: the run is not kept, its own turn is over.
-            samples_of_others = self._keep_for_other_runs(tree, calls)
-            if samples_of_others is not None:
-                return samples_of_others
+            # a single search or model call of plain functions waits for the calls after it
+            kept_run = self._keep_for_other_runs(tree, calls)
+            if kept_run is not None:
+                return kept_run.samples_of_other_questions
         return self._end_turn(runs_of_turn, calls)
 
     def _end_turn(self, runs_of_turn: list[Tree], calls: Calls) -> list[Sample]:
@@ -403,7 +400,7 @@ class Turns(Generic[Run]):
         elif tree.was_routed_away:
             self._unsampled_questions.add(tree, counts_anyway=False)
 
-    def _keep_for_other_runs(self, tree: Tree, calls: Calls) -> list[Sample] | None:
+    def _keep_for_other_runs(self, tree: Tree, calls: Calls) -> _KeptRun | None:
         """Keep a run that a later run may complete: a search, a model call or a part.
 
         Args:
@@ -411,20 +408,19 @@ class Turns(Generic[Run]):
             calls: Its calls, with those of the runs that wrote its question.
 
         Returns:
-            The samples of other questions that are over now, perhaps none; None if the
-            run was not kept.
+            The kept run; None if the run was not kept.
         """
         if tree.gives_only_documents or tree.root.kind == "retriever":
-            return self._keep_retrieval(tree)
+            return _KeptRun(self._keep_retrieval(tree))
         if calls.models and not calls.has_search_of_application:
             was_kept = self._keep_call_of_model(tree, calls)
             if was_kept:
-                return self._samples_due()
+                return _KeptRun(self._samples_due())
         if tree.is_always_a_sample or calls.has_search:
             return self._keep_part_of_question(tree, calls)
         return None
 
-    def _keep_part_of_question(self, tree: Tree, calls: Calls) -> list[Sample] | None:
+    def _keep_part_of_question(self, tree: Tree, calls: Calls) -> _KeptRun | None:
         """Keep a run that was asked one of several questions that a model wrote.
 
         Example: a model split "Compare the bridge and the ferry" into two questions,
@@ -436,8 +432,8 @@ class Turns(Generic[Run]):
             calls: Its calls; those of a joined run if it was joined with its writer.
 
         Returns:
-            The samples of groups that are given up, since too many wait; None if the
-            run was not kept.
+            The kept run, with the samples of groups that are given up, since too many
+            wait; None if the run was not kept.
         """
         writer = self._auxiliary_runs.writer_of_several(tree)
         was_joined_with_writer = calls.tree.root is not tree.root
@@ -447,7 +443,8 @@ class Turns(Generic[Run]):
         if self._overrides.contexts_from is not None:
             tree = doubtful(tree, _NAMED_IN_EACH_PART)
         self._waiting_groups.add_part(tree, writer)
-        return self._samples_of_groups(self._waiting_groups.take_too_many())
+        given_up = self._waiting_groups.take_too_many()
+        return _KeptRun(self._samples_of_groups(given_up))
 
     def _samples_of_groups(
         self, groups: Iterable[RunGroup], *, is_final: bool = True
@@ -767,6 +764,18 @@ def _doubt_words_of_conversation(tree: Tree, words: Iterable[str], doubt: str) -
     """
     with_words = replace(tree, instructions=(*tree.instructions, *words))
     return doubtful(with_words, doubt)
+
+
+@dataclass(frozen=True)
+class _KeptRun:
+    """A run that is kept, since a later run may belong to the same question.
+
+    Attributes:
+        samples_of_other_questions: The samples of the questions that are over now that
+            this run has come; often none.
+    """
+
+    samples_of_other_questions: list[Sample]
 
 
 class _DocumentsFoundBefore:

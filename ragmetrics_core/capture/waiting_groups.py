@@ -39,7 +39,7 @@ from ragmetrics_core.capture.tree import Document, Message, Tree
 _MOST_WAITING = 1000
 _MOST_OF_OTHER_TASKS = 32
 _LONGEST_WAIT_SECONDS = 60.0
-_MAY_GO_ON = (
+_MAY_BE_A_TURN_OF_ITS_OWN = (
     "a later call was shown the answer and nothing that was found: it may be a turn of"
     " its own, or work on the answer"
 )
@@ -104,7 +104,7 @@ class WaitingGroups:
         for writer in writers:
             group = self._group_of(writer)
             if group is not None:
-                group.doubt(_SEVERAL_WROTE)
+                group.add_doubt(_SEVERAL_WROTE)
 
     def _possible_writers(
         self, task_or_thread: str, query: str, writers: Sequence[Tree]
@@ -261,11 +261,12 @@ class WaitingGroups:
         joined = self._unite([shown_group.group for shown_group in shown_groups])
         wrote_free_text = FREE_TEXT in calls.reply_forms.values()  # no grade or route
         joined.add(run, is_answered=wrote_free_text)
-        joined.names_read |= _names_of_shown_documents(joined, shown_groups)
-        joined.was_read = True
-        for shown_group in shown_groups:
-            if _may_revise_answer(shown_group, quotation_by_group[shown_group.group]):
-                joined.doubt(_MAY_GO_ON)
+        joined.note_shown_to_model(_names_of_shown_documents(joined, shown_groups))
+        if any(
+            _may_be_a_new_turn(shown_group, quotation_by_group[shown_group.group])
+            for shown_group in shown_groups
+        ):
+            joined.add_doubt(_MAY_BE_A_TURN_OF_ITS_OWN)
         return joined
 
     def _quotations_of_open_groups(
@@ -290,7 +291,7 @@ class WaitingGroups:
                 quotation_by_group[group] = kind
             elif kind == "assistant's last words":
                 # no "User:" after "Assistant: In 1874.": it may also revise this answer
-                group.doubt(_MAY_GO_ON)
+                group.add_doubt(_MAY_BE_A_TURN_OF_ITS_OWN)
         return quotation_by_group
 
     def _unite(self, groups: Sequence[RunGroup]) -> RunGroup:
@@ -324,7 +325,7 @@ class WaitingGroups:
             own_searches = [search for search in unread if search in owner_by_search]
             whole_group = group.copy_with(own_searches) if unread else group
             if len(own_searches) < len(unread):
-                whole_group.doubt(_SEARCHED_BEFORE)
+                whole_group.add_doubt(_SEARCHED_BEFORE)
             whole_groups.append(whole_group)
         return whole_groups
 
@@ -367,15 +368,15 @@ class WaitingGroups:
         earlier_begins = [
             other.began
             for other in groups_of_task
-            if other.was_read and other.began < group.began
+            if other.was_shown_to_model and other.began < group.began
         ]
         last_question_began = max(earlier_begins, default=-math.inf)
         return [
             other
             for other in groups_of_task
             if last_question_began < other.began < last_run.root.began
-            and not other.was_read
-            and not other.document_names.isdisjoint(group.names_read)
+            and not other.was_shown_to_model
+            and not other.document_names.isdisjoint(group.names_shown_to_model)
         ]
 
     def take_over_due(
@@ -456,11 +457,12 @@ def _is_followed_by_search(
     return is_same_task and not group.writes_query(query)
 
 
-def _may_revise_answer(shown_group: ShownGroup, quotation_of_answer: Quotation) -> bool:
-    """Return whether a run may revise a group's answer, or be a turn of its own.
+def _may_be_a_new_turn(shown_group: ShownGroup, quotation_of_answer: Quotation) -> bool:
+    """Return whether a run may be a turn of its own, after the question of a group.
 
-    Its prompts show the answer right after its question, and no document of the group:
-    "Question: When did it open? Draft: In 1874. Make it longer."
+    Its prompts show the group's answer right after its question, and no document of the
+    group: "Question: When did it open? Draft: In 1874. Make it longer." It may also
+    revise the answer: nobody can tell.
     """
     is_after_question = quotation_of_answer == "after its question"
     return is_after_question and not shown_group.shows_documents

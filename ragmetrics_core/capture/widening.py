@@ -62,24 +62,34 @@ def with_texts_of_steps(
             no context does. Documents with a context keep their texts.
         documents_added: What steps before the answer put in the place of others.
     """
-    hidden = [
-        document
-        for document, key in zip(retrieved, context_keys, strict=True)
-        if key is None
-    ]
+    hidden_indexes = [index for index, key in enumerate(context_keys) if key is None]
+    added_by_key = _new_texts_by_key(documents_added, retrieved)
+    if not hidden_indexes or not added_by_key:
+        return tuple(retrieved)
+    hidden = [retrieved[index] for index in hidden_indexes]
+    # the texts that steps added are treated as if they were contexts
+    keys_of_added = context_keys_of(hidden, added_by_key)
+    hidden_with_texts = with_widened_texts(hidden, keys_of_added, added_by_key) or ()
+    documents = list(retrieved)
+    for index, document in zip(hidden_indexes, hidden_with_texts, strict=True):
+        documents[index] = document
+    return tuple(documents)
+
+
+def _new_texts_by_key(
+    documents_added: Iterable[Document], retrieved: Iterable[Document]
+) -> dict[DocumentKey, Context]:
+    """Return the texts that steps added and no search found, by the documents' keys.
+
+    The longest come first: of a window and the page around it, the page holds more.
+    """
     texts_retrieved = {document.text for document in retrieved}
-    # of a window and the page around it the page, which holds more
     longest_first = sorted(documents_added, key=lambda added: -len(added.text))
-    added = {
+    return {
         document.key: document.context()
         for document in longest_first
         if document.text not in texts_retrieved
     }
-    if not hidden or not added:
-        return tuple(retrieved)
-    added_keys = iter(context_keys_of(hidden, added))
-    keys_of_all = [next(added_keys) if key is None else None for key in context_keys]
-    return with_widened_texts(retrieved, keys_of_all, added) or ()
 
 
 def _indexes_by_context(

@@ -305,23 +305,14 @@ def _words_of_prompt(prompt: Prompt, gap: _Gap) -> bytes:
     Example: ``fellin1879`` for "<b>fell</b> in 1879 [2]". Tags, the targets of links,
     marks such as "[2]", and the number of a line are left out.
     """
-    message = prompt.messages[prompt.message_index_at(gap.start)]
-    written = MARKUP.sub(" ", _written_in_prompt(prompt, gap))
-    return letters_of(_without_line_number(written, message))
+    written = MARKUP.sub(" ", prompt.written_around(gap.start, gap.end))
+    return letters_of(_without_line_number(written, prompt.message_at(gap.start)))
 
 
 def _are_last_words_of_line(prompt: Prompt, gap: _Gap) -> bool:
     """Whether the letters of a gap in a prompt are whole words behind which a line ends."""
-    return _LAST_WORDS_OF_LINE.fullmatch(_written_in_prompt(prompt, gap)) is not None
-
-
-def _written_in_prompt(prompt: Prompt, gap: _Gap) -> str:
-    """Return a gap of a prompt as it is written, with the signs on both sides of it."""
-    message_index = prompt.message_index_at(gap.start)
-    message_start = prompt.message_starts[message_index]
-    return prompt.messages[message_index].written_around(
-        gap.start - message_start, gap.end - message_start
-    )
+    written = prompt.written_around(gap.start, gap.end)
+    return _LAST_WORDS_OF_LINE.fullmatch(written) is not None
 
 
 def _without_line_number(written: str, message: Text) -> str:

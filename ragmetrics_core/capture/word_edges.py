@@ -82,11 +82,10 @@ def cut_longer_words(
 
 def _has_longer_word_before(place: int, prompt: Prompt, is_of_text: bytearray) -> bool:
     """Whether a word that no sought text has goes on at a letter of the prompt."""
-    message_index = prompt.message_index_at(place)
-    index = place - prompt.message_starts[message_index]
+    index = prompt.index_in_message(place)
     if index == 0 or is_of_text[place - 1] or not _may_be_of_one_word(prompt, place):
         return False
-    return _begins_inside_of_word(prompt.messages[message_index], index)
+    return _begins_inside_of_word(prompt.message_at(place), index)
 
 
 def _has_longer_word_behind(place: int, prompt: Prompt, is_of_text: bytearray) -> bool:
@@ -97,9 +96,8 @@ def _has_longer_word_behind(place: int, prompt: Prompt, is_of_text: bytearray) -
         prompt: The prompt.
         is_of_text: For each byte of the prompt's letters 1 if it is of a sought text.
     """
-    message_index = prompt.message_index_at(place - 1)
-    message = prompt.messages[message_index]
-    index = place - prompt.message_starts[message_index]
+    message = prompt.message_at(place)
+    index = prompt.index_in_message(place)
     if index == len(message.letters) or is_of_text[place]:
         return False
     return _may_be_of_one_word(prompt, place) and _ends_inside_of_word(message, index)
