@@ -113,21 +113,14 @@ def evidence(
     contributing_calls = _contributing_calls(
         found_answer.writing_call, shown_to_answering_call
     )
-    # say a third call, which was asked the same of C, and whose reply was left out
+    # say a call that was asked the same of C, and whose reply the application left out
     shown_to_others = ShownToOtherCalls()
     if contexts.evidence_from == "prompt":
         shown_to_others = shown_to_other_calls(
             found_answer, turn.calls, prompt_contents
         )
-    # A, B and C, each with what calls were shown of it
-    retrieved = retrieved_of(
-        turn,
-        found_answer,
-        contexts,
-        shown_to_answering_call,
-        shown_to_others,
-        call_results,
-    )
+    # A, B and C, and why C is no context
+    retrieved = retrieved_of(search, contexts, shown_to_answering_call, shown_to_others)
     entries, earlier_calls = _ledger_entries(
         search, contexts, contributing_calls, retrieved
     )

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.answer import FoundAnswer
-from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.calls import names_of
-from ragmetrics_core.capture.context_rules import Contexts
+from ragmetrics_core.capture.context_rules import Contexts, ContextSearch
 from ragmetrics_core.capture.origins import MatchedContexts, match_contexts
 from ragmetrics_core.capture.passage_notes import (
     DocumentTraces,
@@ -21,7 +19,6 @@ from ragmetrics_core.capture.passage_notes import (
     passages_of,
 )
 from ragmetrics_core.capture.prompt_contents import ShownToCall
-from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.rewriting import changes_of, rewriting_step_by_key
 from ragmetrics_core.capture.sibling_calls import ShownToOtherCalls
 from ragmetrics_core.capture.step_effects import effects_of
@@ -59,12 +56,10 @@ class Retrieved:
 
 
 def retrieved_of(
-    turn: Turn,
-    found_answer: FoundAnswer,
+    search: ContextSearch,
     contexts: Contexts,
     shown: ShownToCall | None,
     shown_to_others: ShownToOtherCalls,
-    call_results: CallResults,
 ) -> Retrieved:
     """Find the documents retrieved for an answer, and what became of each.
 
@@ -73,25 +68,23 @@ def retrieved_of(
     but not shown, and that the reranker dropped C.
 
     Args:
-        turn: The question, and the calls made for it.
-        found_answer: The answer, and the call that wrote it.
+        search: The turn, its answer, and what its searches and tools returned.
         contexts: The contexts of the sample.
         shown: What the prompt of the answering call holds. None if that is unknown, and
             where the user named the contexts.
         shown_to_others: What other calls than the answering call were shown.
-        call_results: What each search or tool returned.
     """
+    call_results = search.call_results
     # a plain function of a graph may search: nobody recorded it as a retriever
     by_step = call_results.documents_of_steps(contexts.by_key)
-    documents_by_search = {**turn.calls.retrievals, **by_step}
+    documents_by_search = {**search.calls.retrievals, **by_step}
     # A, B and C; None if no call retrieved anything
     documents = call_results.documents_retrieved(_document_keys(contexts), by_step)
     traces = _traces_of(
         documents or (),
         documents_by_search,
-        turn=turn,
-        answering_call=found_answer.writing_call,
-        contexts=contexts,
+        search,
+        contexts,
         shown=shown,
         shown_to_others=shown_to_others,
     )
@@ -113,10 +106,9 @@ def retrieved_of(
 def _traces_of(
     documents: Sequence[Document],
     documents_by_search: Mapping[Node, tuple[Document, ...]],
-    *,
-    turn: Turn,
-    answering_call: Node | None,
+    search: ContextSearch,
     contexts: Contexts,
+    *,
     shown: ShownToCall | None,
     shown_to_others: ShownToOtherCalls,
 ) -> DocumentTraces:
@@ -128,11 +120,12 @@ def _traces_of(
     matched_contexts = match_contexts(documents, contexts.by_key)
     # what rerankers, filters and other steps dropped, added and rewrote
     texts_shown = [context.text for context in contexts.items] if shown else []
-    changes = changes_of(turn.calls.nodes, texts_shown)
+    changes = changes_of(search.calls.nodes, texts_shown)
+    answering_call = search.found_answer.writing_call
     texts_rewritten = _texts_rewritten(contexts, matched_contexts)
     return DocumentTraces(
         documents_by_search=documents_by_search,
-        effects=effects_of(changes, turn.calls, documents, answering_call),
+        effects=effects_of(changes, search.calls, documents, answering_call),
         matched_contexts=matched_contexts,
         rewriting_steps=rewriting_step_by_key(texts_rewritten, changes),
         contexts=contexts,

@@ -226,23 +226,20 @@ def _set_aside(
         nodes: The calls of the run.
         shown: What the answering prompt shows of documents.
     """
-    lists_shown: list[tuple[Document, ...]] = []
-    lists_hidden: list[tuple[Document, ...]] = []
+    lists_shown = []
+    lists_hidden = []
     for documents in call.divided_documents:
-        if _is_any_shown(documents, shown):
-            lists_shown.append(documents)
-        else:
-            lists_hidden.append(documents)
+        is_shown = _is_any_shown(documents, shown)
+        (lists_shown if is_shown else lists_hidden).append(documents)
     if not lists_shown:
         return []  # the prompt tells nothing of this call
     keys_shown = _keys_of(chain.from_iterable(lists_shown))
     keys_taken = _keys_of(_documents_taken(call))
     set_aside: list[Document] = []
     for documents in lists_hidden:
-        is_own_find = not _keys_of(documents) <= keys_taken  # it was not given them
-        if is_own_find or _is_taken_later(documents, keys_shown, call, nodes):
-            continue
-        set_aside += documents
+        was_given = _keys_of(documents) <= keys_taken  # else it found them itself
+        if was_given and not _is_taken_later(documents, keys_shown, call, nodes):
+            set_aside += documents
     return set_aside
 
 

@@ -134,11 +134,13 @@ def _is_difference(
     Example: the text "It opened in 1874." and the prompt "It was opened in 1874."
     differ after "It". The prompt "It [2] opened in 1874." has no other words.
     """
+    # the spans may overlap in the text: then nothing stands between them there
     text_gap = _Gap(before.text_end, max(after.text_start, before.text_end))
     prompt_gap = _Gap(before.prompt_end, after.prompt_start)
-    is_near_in_prompt = 0 <= prompt_gap.size <= MOST_APART + LONGEST_STEP
-    if not is_near_in_prompt:
-        # the prompt has other texts between: only the text's own gap counts
+    follows_closely = 0 <= prompt_gap.size <= MOST_APART + LONGEST_STEP
+    if not follows_closely:
+        # The second span stands elsewhere in the prompt: what stands between them there
+        # is of other texts. Only the words count that the text itself has between.
         return bool(_words_of_text(text, text_gap))
     if prompt_gap.size == 0 and text_gap.size > 0:
         # "It opened" for "It was opened"
@@ -213,7 +215,7 @@ def _puts_words_in(
         put_in: The letters.
         n_equal_before: How many letters before them are equal in text and prompt.
     """
-    # "<p>port" may have its first or its second "p" put in: the second one comes first
+    # In "<p>port" the first or the second "p" may be put into "port": nobody can tell.
     readings = _readings(prompt, put_in, n_equal_before)
     for reading in readings:
         is_markup = not _words_of_prompt(prompt, reading.prompt_gap)
@@ -227,6 +229,11 @@ def _readings(prompt: Prompt, put_in: _PutIn, n_equal_before: int) -> list[_PutI
 
     Example: the text "port" and the prompt "<p>port". The second "p" may be put in
     before the "o", or the first "p" before the other one.
+
+    Args:
+        prompt: The prompt.
+        put_in: The letters, where they would be put in last.
+        n_equal_before: How many letters before them are equal in text and prompt.
     """
     readings = []
     for gap in _shifted(prompt.letters, put_in.prompt_gap, most_back=n_equal_before):
@@ -247,15 +254,17 @@ def _repeats_words(text: Text, prompt: Prompt, readings: Sequence[_PutIn]) -> bo
         prompt: The prompt.
         readings: Which letters may be those put in, the furthest back last.
     """
-    last_place = readings[0]
-    first_place = readings[-1]
-    words = _words_of_prompt(prompt, first_place.prompt_gap)
-    stand_before = text.letters.endswith(words, 0, last_place.text_offset)
-    stand_behind = text.letters.startswith(words, first_place.text_offset)
-    if not stand_before and not stand_behind:
+    # Was the first "1874" put in, or the second? The second one stands behind the word
+    # that it repeats, and the first one before it.
+    as_second = readings[0]
+    as_first = readings[-1]
+    words = _words_of_prompt(prompt, as_first.prompt_gap)
+    repeat_words_before = text.letters.endswith(words, 0, as_second.text_offset)
+    repeat_words_behind = text.letters.startswith(words, as_first.text_offset)
+    if not repeat_words_before and not repeat_words_behind:
         return False
     is_long = len(words) >= RESUMED_LENGTH
-    return is_long or _are_last_words_of_line(prompt, first_place.prompt_gap)
+    return is_long or _are_last_words_of_line(prompt, as_first.prompt_gap)
 
 
 def _is_between_sentences(text: Text, text_offset: int) -> bool:
