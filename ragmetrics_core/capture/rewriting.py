@@ -226,8 +226,8 @@ def _set_aside(
         nodes: The calls of the run.
         shown: What the answering prompt shows of documents.
     """
-    lists_shown = []
-    lists_hidden = []
+    lists_shown: list[tuple[Document, ...]] = []
+    lists_hidden: list[tuple[Document, ...]] = []
     for documents in call.divided_documents:
         is_shown = _is_any_shown(documents, shown)
         (lists_shown if is_shown else lists_hidden).append(documents)
