@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.citation_search import CitationSearch
 from ragmetrics_core.capture.evidence import AnswerEvidence
+from ragmetrics_core.capture.labels_to_cite import each_context_has_label_to_cite
 from ragmetrics_core.capture.marked_citations import by_a_closing_line, by_marks
 from ragmetrics_core.capture.model_words import has_lost_its_marks
 from ragmetrics_core.capture.names_in_words import names_a_source
@@ -145,7 +146,9 @@ def _without_marks(search: CitationSearch) -> CitationsFound:
         return CitationsFound(None, _UNREAD_FIELDS)
     if reply is not None and any(map(may_be_a_source, reply.values)):
         return CitationsFound(None, _MAY_BE_A_SOURCE)
-    if search.are_labels_to_be_cited:
+    if each_context_has_label_to_cite(
+        search.labels, search.prompts, search.context_texts
+    ):
         return _citing_nothing(search)
     may_name_numbers = _NUMBERS_BEHIND_WORDS.search(search.text) is not None
     return CitationsFound(None, UNREAD_FORM if may_name_numbers else "")
@@ -158,10 +161,14 @@ def _citing_nothing(search: CitationSearch) -> CitationsFound:
     says must also stand in a passage, or in the question: then the answer speaks of it.
     """
     is_source_named = names_a_source(
-        search.text, search.indexes_by_label, subjects=search.subjects
+        search.text,
+        search.indexes_by_shown_name,
+        question_and_passages=search.question_and_passages,
     )
     if is_source_named:
         return CitationsFound(None, SOURCE_IN_WORDS)
-    if has_number_of_a_source(search.text, [search.subjects], search.prompts):
+    if has_number_of_a_source(
+        search.text, [search.question_and_passages], search.prompts
+    ):
         return CitationsFound(None, NUMBER_OF_A_SOURCE)
     return CitationsFound(citations=())

@@ -56,7 +56,7 @@ def invented_addresses(marks: Sequence[Mark], search: CitationSearch) -> set[str
     spans_of_known = [
         _span_with_address(mark, search.text)
         for mark in marks
-        if all(label in search.numbering for label in mark.labels)
+        if all(label in search.indexes_by_known_label for label in mark.labels)
     ]
     shown = "\n".join([*search.prompts, *search.context_texts])
     shown_pages = {page_of(address) for address in _addresses_in(shown)}
@@ -64,7 +64,7 @@ def invented_addresses(marks: Sequence[Mark], search: CitationSearch) -> set[str
     invented: set[str] = set()
     for address in _addresses_in(_words_that_may_cite(search, spans_of_known)):
         page = page_of(address)
-        if address in search.numbering or address in invented:
+        if address in search.indexes_by_known_label or address in invented:
             continue
         if page in shown_pages - pages_of_contexts:  # a link of a passage
             continue
@@ -116,7 +116,7 @@ def _addresses_of(mark: Mark, search: CitationSearch) -> list[str]:
     addresses = [
         label
         for label in mark.labels
-        if label in search.numbering and WEB_ADDRESS.fullmatch(label)
+        if label in search.indexes_by_known_label and WEB_ADDRESS.fullmatch(label)
     ]
     linked = address_behind(search.text, mark.end)
     return addresses if linked is None else [*addresses, linked]

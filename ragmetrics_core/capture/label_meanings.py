@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.capture.citation_search import CitationSearch
-from ragmetrics_core.capture.label_lines import IN_BRACKETS
 from ragmetrics_core.capture.page_numbers import pages_in_metadata
 from ragmetrics_core.capture.prompt_labels import Labels
 from ragmetrics_core.capture.source_names import file_name_of, is_mark_label
@@ -54,7 +53,7 @@ def by_kinds_of_numbers(
         UnknownMeaning: If a number may mean one context or another.
     """
     # are_new: the answer's list gives a number another meaning than the prompt does
-    if not labels.indexes_by_kind and not search.own_numbers.are_new:
+    if not labels.indexes_by_kind and not search.own_lists.numbers.are_new:
         return citation
     # the kind of a number is the word before it: "source" of "[Source 1]"
     kind = search.kind_of_mark(mark, labels)
@@ -64,7 +63,7 @@ def by_kinds_of_numbers(
         indexes_of_label = (
             indexes_by_own_list(label, search)
             or indexes_of_number(label, kind, labels)
-            or places_of(label, search.numbering)
+            or places_of(label, search.indexes_by_known_label)
         )
         indexes += indexes_of_label
         if not indexes_of_label and label in citation.dangling:
@@ -88,7 +87,7 @@ def indexes_by_own_list(label: str, search: CitationSearch) -> tuple[int, ...]:
         UnknownMeaning: If the answer numbers its sources anew, and does not say
             clearly which context the number means.
     """
-    own_numbers = search.own_numbers
+    own_numbers = search.own_lists.numbers
     index_by_number = own_numbers.index_by_number or {}
     is_as_in_prompt = not own_numbers.are_new or label in own_numbers.as_in_prompt
     if is_as_in_prompt or not is_mark_label(label):
@@ -131,38 +130,14 @@ def refuse_numbers_of_other_lists(
         UnknownMeaning: If it may.
     """
     for label in labels:
-        if label in search.own_numbers.as_in_prompt or not is_mark_label(label):
+        if label in search.own_lists.numbers.as_in_prompt or not is_mark_label(label):
             continue  # the answer itself says what it means
         if indexes_by_own_list(label, search):
             continue
-        if search.is_under_another_name(label, kind):
+        if search.other_lists.give_to_another_context(label, kind):
             raise UnknownMeaning(_TWO_NUMBERINGS.format(as_mark(label)))
-        if _is_of_another_list(label, kind, search):
+        if search.other_lists.give_to_no_context(label, kind):
             raise UnknownMeaning(SHOWN_ELSEWHERE.format(as_mark(label)))
-
-
-def _is_of_another_list(number: str, kind: str, search: CitationSearch) -> bool:
-    """Whether "Document 2" or "[2]" in the prompts names something that is no context.
-
-    langchain-ai/open_deep_research: the contexts stand under "SOURCE 1:", and "[1]
-    Source Title: URL" is how the model shall list its sources. Without such a list in
-    the answer nobody knows whether its "[1]" is the number of that list.
-
-    A prompt lists uploads, "Document 2: scan.pdf", beside contexts with the labels "[1]"
-    and "[2]": there "Document 2" is an upload. Below "Document 2:" it is a context.
-
-    Args:
-        number: The number, such as "2".
-        kind: The word before the number, such as ``document``, or ``IN_BRACKETS``;
-            for "" False is returned.
-        search: What the rules look at.
-    """
-    if kind == IN_BRACKETS:
-        return search.begins_another_list(number)
-    # by the words of ``kinds`` the prompt numbers the contexts themselves
-    if not kind or kind in search.labels.kinds:
-        return False
-    return (kind, number) in search.words_with_numbers
 
 
 def indexes_by_metadata(name: str, search: CitationSearch) -> tuple[int, ...]:

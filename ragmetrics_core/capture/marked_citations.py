@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import replace
 
-from ragmetrics_core.capture.citation_search import (
-    CitationSearch,
-    brackets_after_words,
-    words_before_mark,
-)
+from ragmetrics_core.capture.citation_search import CitationSearch
 from ragmetrics_core.capture.closing_sources import (
     ClosingSources,
     closing_sources_in,
@@ -60,7 +56,6 @@ from ragmetrics_core.data.citations import (
     cites_in_unread_form,
     marks_with_citations,
 )
-from ragmetrics_core.data.mark_patterns import LOOKBACK
 from ragmetrics_core.data.marks import (
     Mark,
     Numbering,
@@ -112,69 +107,110 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     """
     if parse_json(search.text) is not None:
         return None  # "[1, 2]" of JSON is a list
-    numbering = search.numbering
-    # the answer, with "(report.pdf)" written as "[report.pdf]", which is a mark
-    text = search.text_with_file_marks
-    marks_and_citations = marks_with_citations(text, numbering)
+    marks_and_citations = marks_with_citations(
+        search.text_with_file_marks, search.indexes_by_known_label
+    )
     if not marks_and_citations:
         return _by_the_framework(search)
-    closing = closing_sources_in(search.model_text)
-    if closing is not None and closing.start <= marks_and_citations[0][0].start:
-        return None  # all marks stand in a closing line
-    # where the model's own words stand in the answer
-    spans_of_model = search.spans_of_the_model
-    if spans_of_model is None:  # the application edited these words
+    first_mark, _ = marks_and_citations[0]
+    if _is_in_closing_line(first_mark, search):
+        return None  # and so are all the others
+    if search.spans_of_the_model is None:  # the application edited the model's words
         raise UnknownMeaning(MARKS_CHANGED)
-    invented = invented_addresses([mark for mark, _ in marks_and_citations], search)
-    if invented:  # links to them are marks as well
-        addresses_of_no_context: Numbering = dict.fromkeys(invented, ())
-        marks_and_citations = marks_with_citations(
-            text, {**numbering, **addresses_of_no_context}
-        )
-        refuse_addresses_in_words(
-            invented, [mark for mark, _ in marks_and_citations], search
-        )
-    citations = []
-    for mark, citation in marks_and_citations:
-        # marks in "Sources: [1] a.pdf [2] b.pdf", a list that the application or the
-        # model added, cite nothing
-        is_of_model = any(start <= mark.start < end for start, end in spans_of_model)
-        if is_of_model and not search.is_in_own_list(mark.start):
-            citations.append(_citation_beside(mark, citation, invented, search))
+    marks = [mark for mark, _ in marks_and_citations]
+    invented = invented_addresses(marks, search)
+    if invented:
+        marks_and_citations = _marks_and_links_to(invented, search)
+    citations = [
+        _citation_beside(mark, citation, invented, search)
+        for mark, citation in marks_and_citations
+        if _may_cite(mark, search)
+    ]
     if not citations:
         return None
     _refuse_sources_beside_marks(citations, search)
     return tuple(citations)
 
 
+def _is_in_closing_line(mark: Mark, search: CitationSearch) -> bool:
+    """Whether a mark stands in a last line such as "SOURCES: a.txt, [2]"."""
+    closing = closing_sources_in(search.model_text)
+    return closing is not None and closing.start <= mark.start
+
+
+def _may_cite(mark: Mark, search: CitationSearch) -> bool:
+    """Whether a mark is the model's, and stands in no list such as "Sources: [1] a.pdf"."""
+    is_of_model = any(
+        start <= mark.start < end for start, end in search.spans_of_the_model or ()
+    )
+    return is_of_model and not search.own_lists.hold(mark.start)
+
+
+def _marks_and_links_to(
+    addresses: set[str], search: CitationSearch
+) -> list[tuple[Mark, Citation]]:
+    """List the marks of an answer, and its links to some addresses that nobody was shown.
+
+    ``[b](https://b.test)`` is a mark only if the address is a label. Here each of the
+    addresses is the label of no context, so that such a link dangles.
+
+    Raises:
+        UnknownMeaning: If one of the addresses also stands outside of links.
+    """
+    labels_of_no_context: Numbering = dict.fromkeys(addresses, ())
+    marks_and_citations = marks_with_citations(
+        search.text_with_file_marks,
+        {**search.indexes_by_known_label, **labels_of_no_context},
+    )
+    marks = [mark for mark, _ in marks_and_citations]
+    refuse_addresses_in_words(addresses, marks, search)
+    return marks_and_citations
+
+
 def _refuse_sources_beside_marks(
     citations: Iterable[Citation], search: CitationSearch
 ) -> None:
-    """Raise if an answer also cites, or lists, sources that its marks do not cite.
+    """Raise if an answer names sources also in another way than by marks.
 
     Raises:
-        UnknownMeaning: If it does, by "[see 2]", "(Bridge book)", "according to b.pdf"
-            or "Sources: b.pdf", or by the address of a page that the model's provider
-            may have shown.
+        UnknownMeaning: If it does: by the address of a page that the model's provider
+            may have shown, by "[see 2]", in words, "according to b.pdf", or in a list,
+            "Sources: b.pdf".
     """
-    if search.may_provider_have_shown_more and _names_another_page(search):
-        raise UnknownMeaning(SEARCHED_UNSEEN)
-    if cites_in_unread_form(search.model_text_with_file_marks, search.numbering):
-        raise UnknownMeaning(UNREAD_FORM)
-    if names_unknown_file(search.sentences, search.indexes_by_name):
-        raise UnknownMeaning(SOURCE_IN_WORDS)
     cited: set[int] = set()
     for citation in citations:
         cited.update(citation.contexts)
-    if cites_in_words(
-        search.sentences,
-        search.indexes_by_name,
-        cited=cited,
-        subjects=search.subjects,
-    ):
+    if search.may_provider_have_shown_more and _names_another_page(search):
+        raise UnknownMeaning(SEARCHED_UNSEEN)
+    # a mark as "(report.pdf)" is read, and must not look like a form that is not
+    text_with_file_marks = search.model_text_with_file_marks
+    if cites_in_unread_form(text_with_file_marks, search.indexes_by_known_label):
+        raise UnknownMeaning(UNREAD_FORM)
+    if _names_uncited_source_in_words(cited, search):
         raise UnknownMeaning(SOURCE_IN_WORDS)
     if lists_other_sources(search.model_text, search.indexes_by_name, cited):
         raise UnknownMeaning(_LISTS_OTHERS)
+
+
+def _names_uncited_source_in_words(cited: set[int], search: CitationSearch) -> bool:
+    """Whether the sentences of an answer name a source that its marks do not cite.
+
+    "It is old [1]. According to b.pdf, it fell." does, and so does "(z.pdf)", a file
+    that nobody was shown.
+
+    Args:
+        cited: The indexes of the contexts that the marks cite.
+        search: What the rules look at.
+    """
+    sentences = search.sentences
+    if names_unknown_file(sentences, search.indexes_by_name):
+        return True
+    return cites_in_words(
+        sentences,
+        search.indexes_by_name,
+        cited=cited,
+        question_and_passages=search.question_and_passages,
+    )
 
 
 def _names_another_page(search: CitationSearch) -> bool:
@@ -197,7 +233,7 @@ def _refuse_other_page(mark: Mark, citation: Citation, search: CitationSearch) -
         UnknownMeaning: If the contexts that its words name have other addresses, or if
             the model wrote a target that may be another source.
     """
-    if may_link_another_source(search.model_text, mark, search.numbering):
+    if may_link_another_source(search.model_text, mark, search.indexes_by_known_label):
         raise UnknownMeaning(OTHER_TARGET)
     address = address_behind(search.text, mark.end)
     is_numbered = any(map(is_mark_label, mark.labels))
@@ -265,25 +301,34 @@ def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
     """Raise unless each label of a mark names a context, or was certainly made up.
 
     Raises:
-        UnknownMeaning: If it is not known what a label means. The label of
-            ``(source: town records)`` is of no form that the prompt uses: these may be
-            the author's own words.
+        UnknownMeaning: If it is not known what a label means.
     """
-    numbering = search.numbering
+    known_labels = search.indexes_by_known_label
     kind = search.kind_of_mark(mark, search.labels)
     for label in mark.labels:
-        if indexes_by_own_list(label, search) or label in numbering:
+        if indexes_by_own_list(label, search) or label in known_labels:
             continue
-        if label == "0" and "1" in numbering:  # an index, or all marks count from 0
+        if label == "0" and "1" in known_labels:  # an index, or all marks count from 0
             raise UnknownMeaning(_COUNTS_FROM_ZERO)
-        if indexes_of_number(label, kind, search.labels):
-            continue
-        refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
-        if not (
-            is_like_labels(label, numbering)
-            or is_written_like_known(mark, label, search)
-        ):
-            raise UnknownMeaning(NO_MEANING.format("a source that it names"))
+        if not indexes_of_number(label, kind, search.labels):
+            _refuse_unless_made_up(label, mark, search)
+
+
+def _refuse_unless_made_up(label: str, mark: Mark, search: CitationSearch) -> None:
+    """Raise unless the model made up a label of a mark, which labels no context.
+
+    It made up "[7]" beside the prompt's "[1]" and "[2]", and "[citation:zz9]" beside
+    "[citation:e1b6]". The label of ``(source: town records)`` has no form of a label of
+    the prompt: these may be the author's own words.
+
+    Raises:
+        UnknownMeaning: If the prompt shows something under the label, or if it has no
+            form of a known label.
+    """
+    refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
+    has_form_of_labels = is_like_labels(label, search.indexes_by_known_label)
+    if not has_form_of_labels and not is_written_like_known(mark, label, search):
+        raise UnknownMeaning(NO_MEANING.format("a source that it names"))
 
 
 def _refuse_copied_marks(mark: Mark, search: CitationSearch) -> None:
@@ -295,9 +340,7 @@ def _refuse_copied_marks(mark: Mark, search: CitationSearch) -> None:
     Raises:
         UnknownMeaning: If a context has it.
     """
-    words = search.text[max(0, mark.start - LOOKBACK) : mark.end]
-    bracket = brackets_after_words(words).get(len(words))
-    if bracket in search.marks_of_contexts:
+    if search.marks_shown.is_in_a_context(mark, search.text):
         raise UnknownMeaning(_COPIED.format(mark.written))
 
 
@@ -312,12 +355,8 @@ def _refuse_marks_of_earlier_answers(
         UnknownMeaning: If an earlier answer in the prompt has the same number behind the
             same words.
     """
-    words = words_before_mark(mark, citation, search.text)
-    for label in mark.labels:
-        # an earlier sentence may be shorter than four words
-        for first in range(len(words)):
-            if (label, words[first:]) in search.marks_of_earlier_answers:
-                raise UnknownMeaning(_OF_EARLIER_ANSWER.format(mark.written))
+    if search.marks_shown.is_in_an_earlier_answer(mark, citation, search.text):
+        raise UnknownMeaning(_OF_EARLIER_ANSWER.format(mark.written))
 
 
 def _refuse_numbers_of_other_calls(mark: Mark, search: CitationSearch) -> None:
@@ -328,7 +367,7 @@ def _refuse_numbers_of_other_calls(mark: Mark, search: CitationSearch) -> None:
             that it was shown has the number, and the answer does not say what it means.
     """
     for label in mark.labels:
-        if label not in search.numbers_of_other_calls:
+        if label not in search.labels_the_writer_never_saw:
             continue
         if not indexes_by_own_list(label, search):
             raise UnknownMeaning(_OF_OTHER_CALL.format(as_mark(label)))
@@ -354,41 +393,51 @@ def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) 
             raise UnknownMeaning(_FILE_OR_NUMBER.format(as_mark(name)))
 
 
-def _is_listed_alone(label: str) -> bool:
-    """Whether a label names one source of several, as a number or a file does.
-
-    "[1, 2, p. 7]" names two sources. "[HR Handbook, Okafor, p. 7]" names one, by its
-    title and its author.
-    """
-    return is_mark_label(label) or is_file(label)
-
-
 def _narrowed_to_page(
     mark: Mark, citation: Citation, search: CitationSearch
 ) -> Citation:
     """Return the citation of a mark, narrowed to the page that the mark names.
 
-    "[report.pdf, p. 2]" may name several contexts of one file: those of page 2 are
-    meant. A mark without a page keeps its citation, and so does one whose label the
-    prompt shows with its page. "[2, p. 3]" is source 2, unless that is of page 7 alone.
+    Two chunks of report.pdf are of the pages 1 and 2: "[report.pdf, p. 2]" cites the
+    second one alone. A mark without a page keeps its citation.
 
     Raises:
-        UnknownMeaning: If none of these contexts is known to be of the page, or if the
-            only one is known to be of another. Also if words beside the page, such as
-            title and author, name different contexts.
+        UnknownMeaning: If the contexts that its labels mean do not have the page.
     """
     page = PAGE.search(mark.written)
     if page is None:
         return citation
-    if len(citation.contexts) <= len(mark.labels):
-        # the page of "[1, 9, p. 3]" may be one of 9, which nobody was shown
-        if len(citation.contexts) == 1 and not citation.dangling:
-            refuse_other_page(citation.contexts[0], page[1], search)
-        if len(citation.contexts) > 1 and not any(map(_is_listed_alone, mark.labels)):
-            raise UnknownMeaning(NO_MEANING.format("a source that it names"))
+    has_shared_label = len(citation.contexts) > len(mark.labels)
+    if not has_shared_label:
+        _refuse_page_of_another(mark, citation, page[1], search)
         return citation
     indexes = indexes_of_page(citation.contexts, page[1], search)
     return citation.model_copy(update={"contexts": indexes})
+
+
+def _refuse_page_of_another(
+    mark: Mark, citation: Citation, page: str, search: CitationSearch
+) -> None:
+    """Raise if a mark with a page does not say clearly which source it means.
+
+    Raises:
+        UnknownMeaning: If the only context that the mark names is known to be of another
+            page. Also if title and author, as in "[HR Handbook, Okafor, p. 7]", name
+            different contexts: such words together name one source.
+    """
+    n_contexts = len(citation.contexts)
+    # the page of "[1, 9, p. 3]" may be one of 9, which nobody was shown
+    if n_contexts == 1 and not citation.dangling:
+        refuse_other_page(citation.contexts[0], page, search)
+    # "[1, 2, p. 7]" names two sources
+    names_sources_one_by_one = any(map(_is_number_or_file, mark.labels))
+    if n_contexts > 1 and not names_sources_one_by_one:
+        raise UnknownMeaning(NO_MEANING.format("a source that it names"))
+
+
+def _is_number_or_file(label: str) -> bool:
+    """Whether a label is a number such as "2" or "S2", or the name of a file."""
+    return is_mark_label(label) or is_file(label)
 
 
 def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
@@ -396,8 +445,6 @@ def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
 
     Example: the answer says "It fell <2>." Haystack's ``AnswerBuilder`` finds the
     number by the user's ``reference_pattern``, and names a source with the label "2".
-    The citation means the context that the prompt shows as 2; if the prompt has no such
-    label, the one that the framework counts as 2.
 
     Returns:
         The citations; None if the framework names no source as cited.
@@ -407,26 +454,37 @@ def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
             the application changed the numbers before the framework read them.
     """
     sources = search.found_answer.answer.cited_sources or ()
-    cited_sources = [source for source in sources if source.is_cited]
-    if not cited_sources:
+    labels = [source.label or "" for source in sources if source.is_cited]
+    if not labels:
         return None
     if not has_the_numbers_of(search.reply, search.text):
         raise UnknownMeaning(MARKS_CHANGED)
-    # where both have a label, the prompt's meaning replaces the framework's
-    numbering = {**search.framework_numbering, **search.labels.indexes_by_label}
     citations = []
-    for source in cited_sources:
-        label = source.label or ""
-        # First the numbers of a prompt that numbers contexts twice, "[2] Source 3:".
-        # The kind "" means any of the two numberings: the framework does not say
-        # whether it read "[2]" or "Source 2".
-        indexes = indexes_of_number(label, "", search.labels)
-        # else the one numbering of the prompt, or the framework's
-        indexes = indexes or places_of(label, numbering)
-        if not indexes:
-            raise UnknownMeaning(NO_MEANING.format(f"[{source.label}]"))
+    for label in labels:
+        indexes = _indexes_of_label_read_by_framework(label, search)
         citations.append(Citation(start=0, end=len(search.text), contexts=indexes))
     return tuple(citations)
+
+
+def _indexes_of_label_read_by_framework(
+    label: str, search: CitationSearch
+) -> tuple[int, ...]:
+    """Find the contexts that a label means: by the prompt, else by the framework's count.
+
+    Raises:
+        UnknownMeaning: If neither says what it means, or if the prompt numbers the
+            contexts twice, and "2" may be the 2 of "[2]" or of "Source 2".
+    """
+    # the framework does not say whether it read "[2]" or "Source 2"
+    kind_not_known = ""
+    indexes = (
+        indexes_of_number(label, kind_not_known, search.labels)
+        or places_of(label, search.labels.indexes_by_label)
+        or places_of(label, search.framework_numbering)
+    )
+    if not indexes:
+        raise UnknownMeaning(NO_MEANING.format(f"[{label}]"))
+    return indexes
 
 
 def by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
@@ -449,7 +507,7 @@ def by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
         return _by_a_line_cut_off(search)
     body = text[: closing.start].rstrip()
     # "It fell [1].": the answer before the line may have citations of its own
-    if may_cite(body) or marks_in(body, search.numbering):
+    if may_cite(body) or marks_in(body, search.indexes_by_known_label):
         return None
     names = names_in_closing(closing, text)
     if len(names) == 1 and names[0].isdecimal():  # "Sources: 3" may be how many
@@ -491,9 +549,9 @@ def _citation_of_name(
         UnknownMeaning: If it may be something else than a label of the prompt, or than
             a name that nobody was shown.
     """
-    labels = labels_in_words(name.strip("()"), search.numbering)
+    labels = labels_in_words(name.strip("()"), search.indexes_by_known_label)
     mark = Mark(closing.start_of_names, closing.end, labels, name)
-    citation = citation_of(mark, (0, 0), search.numbering)
+    citation = citation_of(mark, (0, 0), search.indexes_by_known_label)
     is_other_number = name.isdecimal() and bool(citation.dangling)  # "a.pdf, 2022"
     if not labels or is_other_number:
         raise UnknownMeaning(UNREAD_FORM)

@@ -85,7 +85,7 @@ def cites_in_words(
     indexes_by_name: Mapping[str, Collection[int]],
     *,
     cited: Collection[int],
-    subjects: str,
+    question_and_passages: str,
 ) -> bool:
     """Whether an answer cites a context in words that none of its marks cites.
 
@@ -96,15 +96,17 @@ def cites_in_words(
         answer: The answer, without its lists of sources.
         indexes_by_name: By each name of a context the indexes of its contexts.
         cited: The indexes of the contexts that the marks cite.
-        subjects: The question and the texts of the contexts, in lower case. A title
-            that stands there is what the answer speaks of.
+        question_and_passages: The question and the texts of the contexts, in lower case.
+            A title that stands there is what the answer speaks of.
     """
     for name, indexes in _names_in(answer, indexes_by_name):
         if not indexes.isdisjoint(cited):
             continue
         if _stands_after_citing_words(name, answer):
             return True
-        may_be_subject = not is_distinctive(name) or name.lower() in subjects
+        may_be_subject = (
+            not is_distinctive(name) or name.lower() in question_and_passages
+        )
         if not may_be_subject and _stands_like_a_source(name, answer):
             return True
     return False
@@ -114,7 +116,7 @@ def names_a_source(
     answer: str,
     indexes_by_name: Mapping[str, Collection[int]],
     *,
-    subjects: str,
+    question_and_passages: str,
 ) -> bool:
     """Whether an answer without marks names a source in words.
 
@@ -126,7 +128,7 @@ def names_a_source(
     Args:
         answer: The answer.
         indexes_by_name: By each name of a context the indexes of its contexts.
-        subjects: The question and the texts of the contexts, in lower case.
+        question_and_passages: The question and the texts of the contexts, in lower case.
     """
     for name, _ in _names_in(answer, indexes_by_name):
         if _stands_after_citing_words(name, answer):
@@ -134,7 +136,9 @@ def names_a_source(
         if _stands_like_a_source(name, answer):
             return True
         # "report.pdf" anywhere in the answer, but not in the question or a context
-        may_be_subject = not is_distinctive(name) or name.lower() in subjects
+        may_be_subject = (
+            not is_distinctive(name) or name.lower() in question_and_passages
+        )
         if not may_be_subject and re.search(pattern_of_name(name), answer):
             return True
     return False

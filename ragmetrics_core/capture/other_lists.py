@@ -9,24 +9,158 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from ragmetrics_core.capture.label_lines import IN_BRACKETS
 from ragmetrics_core.capture.numbers_beside_names import (
     NamedNumber,
     numbers_beside_names,
     numbers_in_short_lines,
 )
-from ragmetrics_core.capture.prompt_labels import without_texts
-from ragmetrics_core.capture.prompt_numbers import numbers_by_kind_in
+from ragmetrics_core.capture.prompt_labels import Labels, without_texts
+from ragmetrics_core.capture.prompt_numbers import (
+    lines_by_number_in_brackets,
+    numbers_by_kind_in,
+)
 from ragmetrics_core.capture.source_names import SourceNames
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LINE, PARAGRAPH_BREAK
+from ragmetrics_core.data.source_lists import is_reference
 
 _NO_WORD = "\0"  # stands in place of a context
 _WORD_AND_NUMBER = lazy_pattern(r"[\s#>*<\[(\"'-]*[^\W\d_]+[^\w\n]*(?:id)?[^\w\n]*\d")
 
 
+@dataclass(frozen=True, eq=False)
+class OtherLists:
+    """The lists in prompts that number something else than the labels of contexts do.
+
+    Attributes:
+        prompts: The messages that the model was shown.
+        context_texts: The texts of the contexts.
+        labels: The labels of the contexts in the prompts.
+        lettered_labels: The labels that marks name with letters, as "S1": no names.
+        indexes_by_document_name: By each telling name in the contexts' metadata: the
+            indexes of its contexts.
+        indexes_by_any_name: The same, and by each label that the answer may name.
+        indexes_by_number: All contexts that each number may mean in the prompts.
+    """
+
+    prompts: Sequence[str]
+    context_texts: Sequence[str]
+    labels: Labels
+    lettered_labels: Collection[str]
+    indexes_by_document_name: Mapping[str, tuple[int, ...]]
+    indexes_by_any_name: Mapping[str, tuple[int, ...]]
+    indexes_by_number: Mapping[str, frozenset[int]]
+
+    def give_to_another_context(self, number: str, kind: str) -> bool:
+        """Whether another list gives a number to another context.
+
+        Args:
+            number: The number.
+            kind: The word before the number, such as ``document``, or ``IN_BRACKETS``.
+        """
+        # "Document 1: b.pdf" may be an upload, which "[1]" does not mean
+        is_kind_of_labels = kind == IN_BRACKETS and kind in self.labels.kinds
+        return self._numbers_beside_names.contradict(
+            number, frozenset({"", kind}) if is_kind_of_labels else None
+        )
+
+    def give_to_no_context(self, number: str, kind: str) -> bool:
+        """Whether "Document 2" or "[2]" in the prompts names what is no context.
+
+        A prompt lists uploads, "Document 2: scan.pdf", beside contexts with the labels
+        "[1]" and "[2]": there "Document 2" is an upload. Below "Document 2:" it is a
+        context.
+
+        Args:
+            number: The number, such as "2".
+            kind: The word before the number, such as ``document``, or ``IN_BRACKETS``;
+                for "" False is returned.
+        """
+        # by words of these kinds the prompts number the contexts themselves
+        if not kind or kind in self.labels.kinds:
+            return False
+        if kind == IN_BRACKETS:
+            return self._is_in_brackets_before_another_source(number)
+        return (kind, number) in self._words_with_numbers
+
+    def _is_in_brackets_before_another_source(self, number: str) -> bool:
+        """Whether a line such as "[2] Title: URL" names a source that is not context 2.
+
+        langchain-ai/open_deep_research: the contexts stand under "SOURCE 1:", and "[1]
+        Source Title: URL" is how the model shall list its sources. Without such a list in
+        the answer nobody knows whether its "[1]" is the number of that list. A rule such
+        as "[2] Be brief." names no source.
+        """
+        lines = self._lines_by_number_in_brackets.get(number)
+        if not lines:
+            return False
+        names = self._names_of_contexts_under(number)
+        return any(
+            is_reference(line) and not self._is_about_context(line, number, names)
+            for line in lines
+        )
+
+    def _names_of_contexts_under(self, number: str) -> list[str]:
+        """List the names of the contexts that a number may mean; numbers are no names."""
+        indexes_of_number = self.indexes_by_number.get(number, frozenset())
+        return [
+            name
+            for name, indexes in self.indexes_by_any_name.items()
+            if not name.isdigit() and not indexes_of_number.isdisjoint(indexes)
+        ]
+
+    def _is_about_context(self, line: str, number: str, names: Iterable[str]) -> bool:
+        """Whether a line behind "[2]" is of the context 2: "b.pdf", or "see source 2".
+
+        Args:
+            line: What stands behind the number; a line of a context itself counts, too.
+            number: The number, such as "2".
+            names: The names of the context 2.
+        """
+        is_line_of_a_context = any(line in text for text in self.context_texts)
+        numbers_behind_words = {other for _, other in numbers_by_kind_in(line)}
+        holds_a_name = any(name in line for name in names)
+        return is_line_of_a_context or number in numbers_behind_words or holds_a_name
+
+    @cached_property
+    def _lines_by_number_in_brackets(self) -> dict[str, set[str]]:
+        """What lines of the prompts say behind a number such as "[2]", by the number."""
+        return lines_by_number_in_brackets(self.prompts)
+
+    @cached_property
+    def _words_with_numbers(self) -> set[tuple[str, str]]:
+        """With which words and numbers lines of the prompts begin: ("document", "2")."""
+        return _words_with_numbers(self.prompts, self.context_texts)
+
+    @cached_property
+    def _numbers_beside_names(self) -> _OtherNumbers:
+        """The numbers beside names of contexts, anywhere in the prompts."""
+        names_of_labels = SourceNames.of(
+            {
+                label: indexes
+                for label, indexes in self.labels.indexes_by_label.items()
+                if label not in self.lettered_labels
+            }
+        )
+        # a label means what stands under it, whatever document has the same name
+        names_of_documents = SourceNames.of(
+            {
+                name: indexes
+                for name, indexes in self.indexes_by_document_name.items()
+                if name.lower() not in names_of_labels.indexes_by_name
+            }
+        )
+        named_numbers = _numbers_beside_names_of_contexts(
+            self.prompts, self.context_texts, names_of_labels, names_of_documents
+        )
+        return _other_numbers(list(named_numbers), self.indexes_by_number)
+
+
 @dataclass(frozen=True, slots=True)
-class OtherNumbers:
+class _OtherNumbers:
     """Numbers that stand beside names of contexts in a prompt, compared with the labels.
 
     The contexts stand under "[1] a.pdf", "[2] b.pdf" and "[3] c.pdf". A list says
@@ -60,10 +194,10 @@ class OtherNumbers:
         return bool(differing) and (number in differing or number not in self.agreeing)
 
 
-def other_numbers(
+def _other_numbers(
     named_numbers: Sequence[NamedNumber],
     indexes_by_number: Mapping[str, frozenset[int]],
-) -> OtherNumbers:
+) -> _OtherNumbers:
     """Compare the numbers beside names in a prompt with the labels of its contexts.
 
     Args:
@@ -78,10 +212,10 @@ def other_numbers(
             agreeing.add(named.number)
         elif labelled:  # a number that labels no context is left out
             kinds_by_number.setdefault(named.number, set()).add(named.kind)
-    return OtherNumbers(agreeing, kinds_by_number)
+    return _OtherNumbers(agreeing, kinds_by_number)
 
 
-def numbers_beside_names_of_contexts(
+def _numbers_beside_names_of_contexts(
     prompts: Sequence[str],
     context_texts: Sequence[str],
     labels: SourceNames,
@@ -118,7 +252,7 @@ def _numbers_of_list(paragraph: str, names: SourceNames) -> list[NamedNumber]:
     return listed if len(numbers) > 1 and len(meanings) > 1 else []
 
 
-def words_with_numbers(
+def _words_with_numbers(
     prompts: Iterable[str], context_texts: Sequence[str]
 ) -> set[tuple[str, str]]:
     """Return with which words and numbers lines of prompts begin, as ("document", "2").

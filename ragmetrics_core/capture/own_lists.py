@@ -74,15 +74,16 @@ class ListEntry:
         text: What it says of this number.
         start: Where it begins in the answer; 0 if it stands beside the answer.
         end: Where it ends there.
-        may_count: Whether the number may only count the entries, as in "1. a.pdf": a
-            model may list its sources in the order in which it cited them.
+        has_item_number: Whether the number is written like that of any item, "1. a.pdf".
+            It may only count the entries: a model may list its sources in the order in
+            which it cited them.
     """
 
     number: str
     text: str
     start: int = 0
     end: int = 0
-    may_count: bool = False
+    has_item_number: bool = False
 
 
 def entries_of_own_lists(
@@ -103,7 +104,7 @@ def entries_of_own_lists(
         is_for_reading = FURTHER_READING.match(text, start, end) is not None
         for entry in _entries_from(text, start, end):
             # "Further reading:" and "1. a.pdf": the 1 is that of no mark
-            explains_none = is_for_reading and entry.may_count
+            explains_none = is_for_reading and entry.has_item_number
             entries.append(replace(entry, number="") if explains_none else entry)
     labels = {"", *lettered_labels}
     return [
@@ -148,13 +149,13 @@ def _entries_of_line(line: str, start: int) -> Iterator[ListEntry]:
     # "[2] [b.pdf](https://example.org)" names b.pdf
     line = _LINK.sub(r"\g<words>", line)
     first = _ENTRY.fullmatch(line)
-    may_count = first is not None and first["bare"] is not None
+    has_item_number = first is not None and first["bare"] is not None
     for number, text in _numbers_and_texts(line):
         if not text.strip():
             continue
         # "[2] b.pdf (see also a.pdf)" is b.pdf
         text = _SEE_ALSO.sub("", text)
-        yield ListEntry(mark_label_of(number), text, start, end, may_count)
+        yield ListEntry(mark_label_of(number), text, start, end, has_item_number)
 
 
 def _numbers_and_texts(line: str) -> list[tuple[str, str]]:

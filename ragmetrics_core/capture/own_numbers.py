@@ -72,6 +72,10 @@ class Shown:
     indexes_by_number: Mapping[str, frozenset[int]]
     pages_by_index: Mapping[int, frozenset[str]]
 
+    def indexes_of_number(self, number: str) -> frozenset[int]:
+        """All contexts that a number of the prompt may mean; none for any other number."""
+        return self.indexes_by_number.get(number, frozenset())
+
     @cached_property
     def names(self) -> SourceNames:
         """The names of the contexts, and the short forms of files."""
@@ -169,29 +173,32 @@ class _NumbersBeingRead:
     unclear: set[str] = field(default_factory=set)
 
     def add_entry(self, entry: ListEntry) -> None:
-        """Read what an entry of a list says of its number."""
-        number = entry.number
+        """Read what an entry of a list says of its number.
+
+        Where the prompt shows "[1] a.txt" and "[2] b.txt", the entry "[2] b.txt" numbers
+        as the prompt does, "[1] b.txt" gives 1 a new meaning, and "[1] z.txt" leaves 1
+        unclear.
+        """
         if _names_another_page(entry, self.shown):
-            self.unclear.add(number)
+            self.unclear.add(entry.number)
+        elif _agrees_with_prompt(entry, self.shown):
+            self.as_in_prompt.add(entry.number)
+        else:
+            self._add_new_meaning(entry)
+
+    def _add_new_meaning(self, entry: ListEntry) -> None:
+        """Read an entry that does not give its number the prompt's meaning."""
+        context_index = _context_surely_meant(entry, self.shown)
+        if context_index is None:
+            self.unclear.add(entry.number)
             return
-        if _agrees_with_prompt(entry, self.shown):
-            self.as_in_prompt.add(number)
-            return
-        context_index = _only_context_named(entry, self.shown)
-        # "1. b.txt", and the prompt shows another text under its 1
-        may_count = entry.may_count and number in self.shown.indexes_by_number
-        # None: "[1] z.txt" names no context, or more than one.
-        # "[2] Bridges" may be a shorter form of the prompt's "[2] Bridges of Norwick"
-        if context_index is None or may_count or _may_be_shortened(entry, self.shown):
-            self.unclear.add(number)
-            return
-        earlier_index = self.index_by_number.setdefault(number, context_index)
-        if earlier_index != context_index:
-            self.unclear.add(number)
+        earlier_index = self.index_by_number.setdefault(entry.number, context_index)
+        if earlier_index != context_index:  # two entries contradict each other
+            self.unclear.add(entry.number)
 
     def add_named(self, named: NamedNumber) -> None:
         """Read what a name beside a number says of it; the lists were read before."""
-        in_prompt = self.shown.indexes_by_number.get(named.number, frozenset())
+        in_prompt = self.shown.indexes_of_number(named.number)
         agrees_with_prompt = not named.indexes.isdisjoint(in_prompt)
         agrees_with_list = self.index_by_number.get(named.number) in named.indexes
         if agrees_with_prompt:
@@ -211,17 +218,31 @@ class _NumbersBeingRead:
         )
 
 
+def _context_surely_meant(entry: ListEntry, shown: Shown) -> int | None:
+    """Return the index of the context that an entry means instead of the prompt's.
+
+    None if it is not sure, as where the entry names no context, or more than one.
+    """
+    # "1. b.txt", and the prompt shows another text as 1: this 1 may only count entries
+    if entry.has_item_number and entry.number in shown.indexes_by_number:
+        return None
+    # "[2] Bridges" may be a shorter form of the prompt's "[2] Bridges of Norwick"
+    if _may_be_shortened(entry, shown):
+        return None
+    return _only_context_named(entry, shown)
+
+
 def _may_be_shortened(entry: ListEntry, shown: Shown) -> bool:
     """Whether an entry may be a shorter form of the name that the prompt gives its number.
 
     "[2] Bridges" may be so where the prompt shows "[1] Bridges" and "[2] Bridges of
     Norwick".
     """
-    in_prompt = shown.indexes_by_number.get(entry.number, frozenset())
+    indexes_of_number = shown.indexes_of_number(entry.number)
     text = entry.text.strip(AROUND_NAME).lower()
     return any(
         text in name.lower()
-        for index in in_prompt
+        for index in indexes_of_number
         for name in shown.names_by_index.get(index, ())
     )
 
@@ -233,16 +254,16 @@ def _agrees_with_prompt(entry: ListEntry, shown: Shown) -> bool:
     agree with it, but "[1] z.txt" does not. Each name, number and quote in the entry
     must agree.
     """
-    in_prompt = shown.indexes_by_number.get(entry.number, frozenset())
-    if _names_an_unknown_file(entry.text, in_prompt, shown):
+    indexes_of_number = shown.indexes_of_number(entry.number)
+    if _names_an_unknown_file(entry.text, indexes_of_number, shown):
         return False
     meanings = [
         *_meanings_of_text(entry.text, shown),
         *_meanings_of_like_files(entry.text, shown),
     ]
-    if not meanings and _has_another_title(entry.text, in_prompt, shown):
+    if not meanings and _has_another_title(entry.text, indexes_of_number, shown):
         return False
-    return all(in_prompt & indexes for indexes in meanings)
+    return all(indexes_of_number & indexes for indexes in meanings)
 
 
 def _with_schemes(text: str) -> str:
@@ -259,31 +280,39 @@ def _names_another_page(entry: ListEntry, shown: Shown) -> bool:
     if page is None:
         return False
     indexes = _only_contexts_named(entry.text, shown)
-    indexes = indexes or shown.indexes_by_number.get(entry.number, frozenset())
+    indexes = indexes or shown.indexes_of_number(entry.number)
     pages = [shown.pages_by_index.get(index, frozenset()) for index in indexes]
     are_known = bool(pages) and all(pages)
     return are_known and not any(page[1] in pages_of for pages_of in pages)
 
 
-def _has_another_title(text: str, in_prompt: frozenset[int], shown: Shown) -> bool:
-    """Whether an entry is a title that has nothing in common with those of its number.
+def _has_another_title(
+    title: str, indexes_of_number: frozenset[int], shown: Shown
+) -> bool:
+    """Whether an entry's title is surely none of what the prompt shows under its number.
 
-    "[1] Bus prices" has another title where the prompt shows "[1] HR Handbook". "[1] The
-    handbook" shares a word with it, and words of the passage itself may describe it.
+    Where the prompt shows "[1] HR Handbook", the entry "[1] Bus prices" has another
+    title. "[1] The handbook" has not: it shares a word. Nor has "[1] Paid leave" if both
+    words stand in the passage, which they may describe.
+
+    Args:
+        title: The entry without its number.
+        indexes_of_number: The contexts that the prompt shows under the number.
+        shown: What the prompt showed.
     """
+    words = _words_of_title(title)
     words_of_titles: set[str] = set()
     words_of_passages: set[str] = set()
-    for index in in_prompt:
+    for index in indexes_of_number:
         for name in shown.names_by_index.get(index, ()):
             if not is_file(name):
                 words_of_titles |= _words_of_title(name)
         context = shown.contexts[index]
-        words_of_passages |= _words_of_title(context.text)
-        words_of_passages |= _words_of_title(str(context.metadata))
-    words = _words_of_title(text)
-    if not words or not words_of_titles or words & words_of_titles:
-        return False
-    return not words <= words_of_passages
+        words_of_passages |= _words_of_title(f"{context.text} {context.metadata}")
+    can_be_compared = bool(words) and bool(words_of_titles)
+    shares_a_word = not words.isdisjoint(words_of_titles)
+    may_describe_passage = words.issubset(words_of_passages)
+    return can_be_compared and not shares_a_word and not may_describe_passage
 
 
 def _words_of_title(text: str) -> set[str]:
@@ -377,7 +406,9 @@ def _meanings_of_quotes(text: str, shown: Shown) -> Iterator[frozenset[int]]:
             yield frozenset(quoted.holding_all)
 
 
-def _names_an_unknown_file(text: str, in_prompt: frozenset[int], shown: Shown) -> bool:
+def _names_an_unknown_file(
+    text: str, indexes_of_number: frozenset[int], shown: Shown
+) -> bool:
     """Whether an entry names files, and the prompt shows none of them.
 
     True for the entry "[1] z.pdf" if the prompt shows "[1] a.pdf". False if the prompt
@@ -385,12 +416,12 @@ def _names_an_unknown_file(text: str, in_prompt: frozenset[int], shown: Shown) -
 
     Args:
         text: The entry without its number, such as "z.pdf".
-        in_prompt: The indexes of the contexts that the prompt shows under the number.
+        indexes_of_number: The contexts that the prompt shows under the number.
         shown: What the prompt showed.
     """
     number_has_file = any(
         is_file(name)
-        for index in in_prompt
+        for index in indexes_of_number
         for name in shown.names_by_index.get(index, ())
     )
     stems = _stems_of_files(text)

@@ -123,7 +123,7 @@ def _with_marks_of_the_prompt(
         return tuple(citations)
     citations_of_numbers = []
     for mark, citation in marks_with_citations(search.text, numbering):
-        if search.is_in_own_list(mark.start):
+        if search.own_lists.hold(mark.start):
             continue  # "[2] b.pdf" in the answer's own list of sources
         # Under "[1] Source 3: IRON" the mark "[Source 3]" cites IRON, and "[3]" does
         # not: the word before a number decides.

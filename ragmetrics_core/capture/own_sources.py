@@ -1,0 +1,126 @@
+"""The lists in which an answer says itself what its numbers mean. Pure.
+
+They stand below the answer, "Sources: [1] a.pdf", or in a field of a structured reply,
+``{"sources": [{"id": 1, "name": "a.pdf"}]}``. ``own_lists`` finds the first kind, and
+``own_numbers`` tells what the numbers mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ragmetrics_core.capture.numbers_beside_names import NamedNumber
+from ragmetrics_core.capture.own_lists import (
+    ListEntry,
+    entries_of_own_lists,
+    with_plain_lists,
+)
+from ragmetrics_core.capture.own_numbers import (
+    OwnNumbers,
+    Shown,
+    numbers_named_in_sentences,
+    own_numbers,
+)
+from ragmetrics_core.capture.tree import CitedSource
+from ragmetrics_core.data.mark_patterns import Span
+from ragmetrics_core.data.marks import Mark, Numbering, marks_in, plain_label
+
+
+@dataclass(frozen=True, eq=False)
+class OwnLists:
+    """The lists of sources that an answer gives itself.
+
+    Attributes:
+        answer: The answer, with blanks for what its model did not write.
+        sources: The sources that the structured reply names beside the answer.
+        shown: What the prompt showed.
+        indexes_by_known_label: By each label that the answer may name: its contexts.
+        lettered_labels: Those of these labels that marks name with letters, as "S1".
+    """
+
+    answer: str
+    sources: Sequence[CitedSource]
+    shown: Shown
+    indexes_by_known_label: Numbering
+    lettered_labels: Collection[str]
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """Where the entries below the answer stand in it; a mark there cites nothing."""
+        return sorted({(entry.start, entry.end) for entry in self._entries_in_answer})
+
+    def hold(self, place: int) -> bool:
+        """Whether a place of the answer is in one of these lists."""
+        return bool(self._is_in_list_by_place[place])
+
+    @cached_property
+    def numbers(self) -> OwnNumbers:
+        """What the answer's numbers mean by these lists.
+
+        The prompt shows "[1] a.pdf [2] b.pdf", and the answer ends in "Sources: [1]
+        b.pdf": its number 1 means b.pdf, another context than in the prompt.
+        """
+        entries = [
+            entry
+            for entry in [*self._entries_in_answer, *self._entries_in_field]
+            # "1. a.pdf" explains the 1 of a mark only if a mark has a 1
+            if not entry.has_item_number or entry.number in self._cited_labels
+        ]
+        return own_numbers(entries, self._cited_numbers_with_names(), self.shown)
+
+    @cached_property
+    def _entries_in_answer(self) -> list[ListEntry]:
+        """The entries below the answer, as "[1] a.pdf"."""
+        return entries_of_own_lists(self.answer, self.lettered_labels)
+
+    @cached_property
+    def _entries_in_field(self) -> list[ListEntry]:
+        """The names and quotes that the structured reply gives to numbers."""
+        entries: list[ListEntry] = []
+        for source in self.sources:
+            number = plain_label(str(source.id))
+            if not number.isdigit():
+                continue
+            entries += [ListEntry(number, name) for name in source.names]
+            # a quote under a number of the prompt gives it no other meaning: the two
+            # contradict each other
+            is_of_prompt = number in self.shown.indexes_by_number
+            if source.quote is not None and not is_of_prompt:
+                entries.append(ListEntry(number, source.quote))
+        return entries
+
+    @cached_property
+    def _is_in_list_by_place(self) -> bytearray:
+        """For each place of the answer 1 if it is in one of the lists, else 0."""
+        flags = bytearray(len(self.answer) + 1)
+        for start, end in self.spans:
+            flags[start:end] = b"\1" * (end - start)
+        return flags
+
+    @cached_property
+    def _marks_outside_of_lists(self) -> list[Mark]:
+        """The marks of the answer but those of the lists."""
+        marks = marks_in(with_plain_lists(self.answer), self.indexes_by_known_label)
+        return [mark for mark in marks if not self.hold(mark.start)]
+
+    @cached_property
+    def _cited_labels(self) -> set[str]:
+        """The labels that marks of the answer, or a field of the reply, cite."""
+        labels = {plain_label(str(source.id)) for source in self.sources}
+        for mark in self._marks_outside_of_lists:
+            labels.update(mark.labels)
+        return labels
+
+    def _cited_numbers_with_names(self) -> list[NamedNumber]:
+        """List the cited numbers to which a sentence gives a name: "where [1] is b.pdf"."""
+        ends_of_marks = [mark.end for mark in self._marks_outside_of_lists]
+        numbers = numbers_named_in_sentences(
+            self.answer, self.shown.names, max(ends_of_marks, default=0)
+        )
+        return [
+            named
+            for named in numbers
+            if named.number in self._cited_labels and not self.hold(named.start)
+        ]
