@@ -65,10 +65,10 @@ _RULES = (
     by_a_structured_reply,
     by_a_closing_line,
 )
-# Where one of these rules cannot tell, no other is asked. A source of the provider is
-# none of the prompt's, and no mark tells what it is. Where an answer contradicts itself,
-# neither its marks nor its field alone say what it cites.
-_LAST_WORDS = (by_the_provider, by_marks_and_a_field)
+# Where one of these rules cannot tell, no later rule is asked. A source of the provider
+# is none of the prompt's, and no mark tells what it is. Where the marks of an answer
+# contradict its field, a later rule would believe one of the two alone.
+_RULES_WITHOUT_A_SECOND_OPINION = (by_the_provider, by_marks_and_a_field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,6 @@ def cited_by(
     - ``citations`` is None: nobody knows, as of a mark "[3]" of unknown meaning.
       ``why_unknown`` is the first reason that a rule gave.
 
-    Where no rule applies, ``_without_marks`` says (), or None with a reason.
-
     Args:
         turn: The question, and the calls that were made for it.
         found_answer: The answer, and the call that wrote it.
@@ -109,49 +107,62 @@ def cited_by(
     if found_answer.text is None:
         return CitationsFound(citations=None)
     search = CitationSearch(turn, found_answer, answer_evidence)
-    why_unknown = ""
+    first_reason = ""
     for rule in _RULES:
         try:
             # None where the rule does not apply; () where the answer cites nothing
             citations = rule(search)
         except UnknownMeaning as reason:
-            # a later rule may still tell; if none does, the first reason is given
-            why_unknown = why_unknown or str(reason)
-            if rule in _LAST_WORDS:
-                return CitationsFound(None, why_unknown)
-            continue
+            first_reason = first_reason or str(reason)
+            if rule in _RULES_WITHOUT_A_SECOND_OPINION:
+                # what the provider means, or an answer that contradicts itself, is no
+                # clearer to the rules that follow
+                return CitationsFound(None, first_reason)
+            continue  # a later rule may still tell
         if citations:
             return CitationsFound(citations)
         cites_nothing = citations is not None
         # after a mark of unknown meaning an empty list of sources is not believed
-        if cites_nothing and not why_unknown:
+        if cites_nothing and not first_reason:
             return _citing_nothing(search)
-    if why_unknown:
-        return CitationsFound(None, why_unknown)
-    return _without_marks(search)
+    if first_reason:
+        return CitationsFound(None, first_reason)
+    return _where_no_rule_applies(search)
 
 
-def _without_marks(search: CitationSearch) -> CitationsFound:
-    """Say what an answer cites that has no mark and names no source.
+def _where_no_rule_applies(search: CitationSearch) -> CitationsFound:
+    """Say what an answer cites of which no rule can tell anything.
 
-    It cites nothing if the prompt numbered the contexts as sources, or gave them other
-    labels to be cited. Otherwise it is not known.
+    It cites nothing if nothing in it may be a citation, and the prompt gives each context
+    a label to be cited by, such as "[1]". Otherwise it is not known.
     """
-    reply = search.reply
-    if has_lost_its_marks(search.text, reply):
-        return CitationsFound(None, MARKS_CHANGED)
-    if may_cite(search.text):
-        return CitationsFound(None, "" if marks_in(search.text) else UNREAD_FORM)
-    if reply is not None and any(map(has_unread_lists, reply.values)):
-        return CitationsFound(None, _UNREAD_FIELDS)
-    if reply is not None and any(map(may_be_a_source, reply.values)):
-        return CitationsFound(None, _MAY_BE_A_SOURCE)
+    why_unknown = _why_it_may_still_cite(search)
+    if why_unknown is not None:
+        return CitationsFound(None, why_unknown)
     if each_context_has_label_to_cite(
         search.labels, search.prompts, search.context_texts
     ):
         return _citing_nothing(search)
     may_name_numbers = _NUMBERS_BEHIND_WORDS.search(search.text) is not None
     return CitationsFound(None, UNREAD_FORM if may_name_numbers else "")
+
+
+def _why_it_may_still_cite(search: CitationSearch) -> str | None:
+    """Say why an answer may cite in a way that no rule reads; None if it does not.
+
+    "" if it has marks such as "[1]", and no prompt tells what they mean.
+    """
+    if has_lost_its_marks(search.text, search.reply):
+        return MARKS_CHANGED
+    if may_cite(search.text):
+        has_marks = bool(marks_in(search.text))
+        return "" if has_marks else UNREAD_FORM
+    fields = () if search.reply is None else search.reply.values
+    if any(map(has_unread_lists, fields)):
+        return _UNREAD_FIELDS
+    if any(map(may_be_a_source, fields)):
+        return _MAY_BE_A_SOURCE
+    return None
 
 
 def _citing_nothing(search: CitationSearch) -> CitationsFound:

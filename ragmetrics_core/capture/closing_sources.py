@@ -6,7 +6,6 @@ line, which cites for all of the answer.
 
 from __future__ import annotations
 
-import itertools
 import re
 from dataclasses import dataclass
 
@@ -36,7 +35,8 @@ class ClosingSources:
 
     Args:
         start: Where the line begins in the answer.
-        start_of_names: From where on its names stand: behind its colon.
+        start_of_names: From where on its names stand: behind its colon, or from its
+            start where they are marks alone.
         end: Where it ends.
         are_marks_alone: Whether the sources are marks such as "[2]", and no names.
     """
@@ -50,21 +50,31 @@ class ClosingSources:
 def closing_sources_in(answer: str) -> ClosingSources | None:
     r"""Find the sources that the end of an answer lists; None if it lists none.
 
-    Its heading is "Sources:" or another such word; before marks alone, it is any word.
-
     Examples:
         >>> closing_sources_in("It fell.\nSOURCES: a.txt, [2]")
         ClosingSources(start=9, start_of_names=17, end=28, are_marks_alone=False)
     """
-    lines_of_marks = closing_marks_in(answer)
-    if lines_of_marks:
-        start, end = lines_of_marks[0][0], lines_of_marks[-1][1]
-        return ClosingSources(start, start, end, are_marks_alone=True)
-    tail_start = max(0, len(answer) - _LONGEST_LINE)
-    found = _CLOSING.search(answer, tail_start)
-    if found is None or not answer[: found.start()].strip():
+    return _marks_in_last_lines(answer) or _names_behind_heading(answer)
+
+
+def _marks_in_last_lines(answer: str) -> ClosingSources | None:
+    """Find last lines that hold marks alone, behind a heading of any word: "Lu: [1], [2]"."""
+    spans_of_lines = closing_marks_in(answer)
+    if not spans_of_lines:
         return None
-    return ClosingSources(found.start(), found.start("listed"), found.end())
+    start, _ = spans_of_lines[0]
+    _, end = spans_of_lines[-1]
+    # the heading holds no mark: the marks are looked for from its start on
+    return ClosingSources(start, start_of_names=start, end=end, are_marks_alone=True)
+
+
+def _names_behind_heading(answer: str) -> ClosingSources | None:
+    """Find a last line that names sources behind a heading such as "Sources:"."""
+    tail_start = max(0, len(answer) - _LONGEST_LINE)
+    line = _CLOSING.search(answer, tail_start)
+    if line is None or not answer[: line.start()].strip():
+        return None
+    return ClosingSources(line.start(), line.start("listed"), line.end())
 
 
 def names_in_closing(closing: ClosingSources, answer: str) -> list[str]:
@@ -76,11 +86,12 @@ def names_in_closing(closing: ClosingSources, answer: str) -> list[str]:
         ['a.txt', 'b.txt, p. 7', '3', '[4]']
     """
     listed = answer[closing.start_of_names : closing.end]
-    pieces = _MARK.split(_BULLET.sub("", listed))
+    if closing.are_marks_alone:  # between "[1], [2] и [3]" stand no names
+        return _MARK.findall(listed)
     names: list[str] = []
-    for words, mark in itertools.zip_longest(pieces[::2], pieces[1::2], fillvalue=""):
-        # between "[1], [2] и [3]" stand no names
-        names += [] if closing.are_marks_alone else _BETWEEN_NAMES.split(words)
-        names.append(mark)
+    # "a.txt, " and "[4]": the words between marks, and the marks
+    for piece in _MARK.split(_BULLET.sub("", listed)):
+        is_mark = _MARK.fullmatch(piece) is not None
+        names += [piece] if is_mark else _BETWEEN_NAMES.split(piece)
     stripped_names = [name.strip(_AROUND_NAME) for name in names]
     return [name for name in stripped_names if name]

@@ -7,6 +7,7 @@ is old [b](https://b.test)." The second link cites a page that the model made up
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ragmetrics_core.capture.citation_search import (
     CitationSearch,
@@ -29,50 +30,84 @@ _IMAGE = lazy_pattern(r"!\[[^\[\]\n]{0,200}\]\([^()\n]{1,500}\)")
 _BEHIND_AN_ADDRESS = ".,;:!?'*`”’。，"
 
 
-def invented_addresses(marks: Sequence[Mark], search: CitationSearch) -> set[str]:
-    """Return the addresses in an answer that may cite, and that nobody was shown.
+@dataclass(frozen=True, slots=True)
+class _AddressesShown:
+    """The web addresses in all that a model was shown.
 
-    An address that the prompt shows is none of them, whatever it stands for there: the
-    answer may repeat a link of a passage.
+    Attributes:
+        of_contexts: The pages that are the sources of contexts.
+        of_links: The other pages, to which a prompt or a passage links.
+        shown_text: All that was shown, in lower case and without "https://".
+    """
+
+    of_contexts: set[str]
+    of_links: set[str]
+    shown_text: str
+
+
+def invented_addresses(marks: Sequence[Mark], search: CitationSearch) -> set[str]:
+    """Return the addresses in an answer that cite a page which nobody was shown.
 
     Args:
-        marks: The marks of the answer, by the labels that are known.
+        marks: The marks of the answer.
         search: What the rules look at.
 
     Returns:
-        The addresses; none of an answer that does not cite by addresses.
+        The addresses; none of an answer that does not cite contexts by their addresses.
 
     Raises:
         UnknownMeaning: If an address may be another form of one that was shown.
     """
     pages_of_contexts: set[str] = set().union(*search.pages_by_index.values())
-    cited_pages = {
-        page_of(address) for mark in marks for address in _addresses_of(mark, search)
-    }
-    if pages_of_contexts.isdisjoint(cited_pages):
+    cited_pages: set[str] = set()
+    for mark in marks:
+        cited_pages.update(map(page_of, _addresses_of(mark, search)))
+    if cited_pages.isdisjoint(pages_of_contexts):
         return set()
-
-    # what a mark of a known label links to is the business of that mark
-    spans_of_known = [
+    known_labels = search.indexes_by_known_label
+    # what a mark of known labels links to is no citation of its own
+    spans_of_known_marks = [
         _span_with_address(mark, search.text)
         for mark in marks
-        if all(label in search.indexes_by_known_label for label in mark.labels)
+        if all(label in known_labels for label in mark.labels)
     ]
-    shown = "\n".join([*search.prompts, *search.context_texts])
-    shown_pages = {page_of(address) for address in _addresses_in(shown)}
-    shown_in_any_form = without_scheme(shown.lower())
+    shown = _addresses_shown(pages_of_contexts, search)
     invented: set[str] = set()
-    for address in _addresses_in(_words_that_may_cite(search, spans_of_known)):
-        page = page_of(address)
-        if address in search.indexes_by_known_label or address in invented:
-            continue
-        if page in shown_pages - pages_of_contexts:  # a link of a passage
-            continue
-        if page in pages_of_contexts or without_scheme(page) in shown_in_any_form:
-            raise UnknownMeaning(NO_MEANING.format("an address that it names"))
-        refuse_if_perhaps_shown(address, search, search.labels, search.prompts)
-        invented.add(address)
+    for address in _addresses_in(_words_that_may_cite(search, spans_of_known_marks)):
+        is_new = address not in known_labels and address not in invented
+        if is_new and _is_invented(address, shown, search):
+            invented.add(address)
     return invented
+
+
+def _addresses_shown(
+    pages_of_contexts: set[str], search: CitationSearch
+) -> _AddressesShown:
+    """Return the web addresses in the prompts and the passages."""
+    shown_text = "\n".join([*search.prompts, *search.context_texts])
+    pages = set(map(page_of, _addresses_in(shown_text)))
+    return _AddressesShown(
+        of_contexts=pages_of_contexts,
+        of_links=pages - pages_of_contexts,
+        shown_text=without_scheme(shown_text.lower()),
+    )
+
+
+def _is_invented(address: str, shown: _AddressesShown, search: CitationSearch) -> bool:
+    """Whether an address that is no known label was certainly shown to nobody.
+
+    False for a link of a prompt or passage, which the answer may repeat.
+
+    Raises:
+        UnknownMeaning: If it may be another form of an address that was shown.
+    """
+    page = page_of(address)
+    if page in shown.of_links:
+        return False
+    if page in shown.of_contexts or without_scheme(page) in shown.shown_text:
+        raise UnknownMeaning(NO_MEANING.format("an address that it names"))
+    refuse_if_perhaps_shown(address, search, search.labels, search.prompts)
+    return True
 
 
 def refuse_addresses_in_words(

@@ -82,7 +82,7 @@ class CallBeingRead:
         searches: Whether it searches.
         queries: What it was asked.
         documents: What it found, with texts.
-        addresses: The names of each source without a text, in their order.
+        names_without_text: The names of each source without a text, in their order.
         n_nameless: How many sources were told without a text or a name.
         outputs: What a tool that does not search returned.
         is_answered: Whether a result stands in the reply, be it an empty list.
@@ -94,7 +94,7 @@ class CallBeingRead:
     searches: bool = True
     queries: list[str] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
-    addresses: dict[tuple[str, ...], None] = field(default_factory=dict)
+    names_without_text: dict[tuple[str, ...], None] = field(default_factory=dict)
     n_nameless: int = 0
     outputs: list[str] = field(default_factory=list)
     is_answered: bool = False
@@ -103,7 +103,7 @@ class CallBeingRead:
     @property
     def source_names(self) -> set[str]:
         """What its sources are called: addresses, ids, file names, titles."""
-        names = {name for names in self.addresses for name in names}
+        names = {name for names in self.names_without_text for name in names}
         for document in self.documents:
             names.update(str(value) for value in document.metadata.values())
         return names
@@ -141,37 +141,44 @@ class CallBeingRead:
             self._add_result(item if isinstance(item, Mapping) else {})
 
     def _add_result(self, item: Fields) -> None:
-        """Add an item of a list of results: a document, if it has a text or a snippet.
+        """Add an item of a list of results: a document, or a source without its text.
 
-        An item without its whole text is counted as such, and may tell a better
-        ``remedy``, which is the advice for the user.
+        ``{"url": "https://a.test", "content": "It fell."}`` is a document.
         """
-        text = text_of_item(item)
         if "encrypted_content" in item:
             # Anthropic encrypts the pages that its own search found
             self.remedy = ANTHROPIC_WEB
+        text = text_of_item(item)
         if text is not None and text.strip():
             self.documents.append(document_of_source(text, item))
-            return
+        else:
+            self._add_result_without_text(item)
+
+    def _add_result_without_text(self, item: Fields) -> None:
+        """Add a found source whose whole text the reply does not hold.
+
+        A snippet of the text becomes a document. The ``remedy`` says how the user gets
+        the rest of the text.
+        """
         if self.name == "web_fetch":
             self.remedy = ANTHROPIC_FETCH
         snippet = item.get("snippet")
         if isinstance(snippet, str) and snippet.strip():
             self.documents.append(document_of_source(snippet, item))
             self.remedy = SNIPPETS
-        self.add_address(names_of_source(item))
+        self.add_source_without_text(names_of_source(item))
 
-    def add_addresses(self, sources: object) -> None:
+    def add_sources_without_text(self, sources: object) -> None:
         """Add the sources of a list that are named without a text."""
         for source in objects_in(sources):
             names = names_of_source(source)
             if names:
-                self.add_address(names)
+                self.add_source_without_text(names)
 
-    def add_address(self, names: tuple[str, ...]) -> None:
+    def add_source_without_text(self, names: tuple[str, ...]) -> None:
         """Add a source without a text, by its names; () for one that is only told to be there."""
         if names:
-            self.addresses[names] = None
+            self.names_without_text[names] = None
         else:
             self.n_nameless += 1
 
@@ -200,7 +207,7 @@ class CallBeingRead:
     @property
     def _is_result_missing(self) -> bool:
         """Whether the reply holds nothing of what the call found or returned."""
-        return not (self.is_answered or self.addresses or self.n_nameless)
+        return not (self.is_answered or self.names_without_text or self.n_nameless)
 
     def _sources_without_text(self) -> tuple[tuple[str, ...], ...]:
         """List the texts that the model may have been shown, and that are not known.
@@ -208,7 +215,7 @@ class CallBeingRead:
         A call without any result in the reply counts for one text.
         """
         n_nameless = 1 if self._is_result_missing else self.n_nameless
-        return (*self.addresses, *((),) * n_nameless)
+        return (*self.names_without_text, *((),) * n_nameless)
 
     def _advice(self) -> str:
         """Advice for the user: of a call without a result, where its result may be."""

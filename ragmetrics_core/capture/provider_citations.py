@@ -88,26 +88,60 @@ def annotation_of(
     """
     if citation.get("type") in _OF_FILES_MADE_BY_THE_MODEL:
         return None
-    source = citation
-    # OpenAI nests it: {"url_citation": {"url": …}}; LangChain does under "value"
-    for key in ("url_citation", "file_citation", "value"):
-        # without this key the source stays as it is
-        source = inner_object(source, key) or source
+    source = _source_of(citation)
     names = names_of_source(source)
     quote = _quote_of(source)
     if not names and quote is None:
         return None
-    # Anthropic's {"document_index": 0}: the first document of the request is cited
-    place = _place_in_request(source)
-    text = _text_of_page(citation, source)
+    start, end = _span_in_block(citation, source)
+    if start is None or end is None:
+        # it stands for all of its block
+        start_in_reply, end_in_reply = block_bounds or (None, None)
+    else:
+        start_in_reply, end_in_reply = start + offset, end + offset
+    return Annotation(
+        start_in_reply,
+        end_in_reply,
+        names,
+        quote,
+        _place_in_request(source),
+        _text_of_page(citation, source),
+    )
+
+
+def _source_of(citation: Fields) -> Fields:
+    """Return the object of a citation that names the source: often the citation itself.
+
+    OpenAI nests it, ``{"url_citation": {"url": …}}``, and LangChain does under "value".
+    """
+    source = citation
+    for key in ("url_citation", "file_citation", "value"):
+        # without this key the source stays as it is
+        source = inner_object(source, key) or source
+    return source
+
+
+def _span_in_block(
+    citation: Fields, source: Fields
+) -> tuple[int, int] | tuple[None, None]:
+    """Return the first and last index of the words that a citation stands for.
+
+    ``{"start_index": 0, "end_index": 4}`` gives (0, 4). For a file OpenAI only tells
+    where the sentence ends that it is cited for: (16, 16). (None, None) without indexes.
+
+    Args:
+        citation: The citation.
+        source: The object in it, or itself, that names the source.
+    """
     start, end = source.get("start_index"), source.get("end_index")
     if is_place(start) and is_place(end) and start <= end:
-        return Annotation(start + offset, end + offset, names, quote, place, text)
-    point = _point_of_file(citation) or _point_of_file(source)
-    if point is not None:
-        return Annotation(point + offset, point + offset, names, quote, place, text)
-    start, end = block_bounds or (None, None)
-    return Annotation(start, end, names, quote, place, text)
+        return start, end
+    end_of_sentence = _end_of_sentence_citing_file(
+        citation
+    ) or _end_of_sentence_citing_file(source)
+    if end_of_sentence is None:
+        return None, None
+    return end_of_sentence, end_of_sentence
 
 
 def _text_of_page(citation: Fields, source: Fields) -> str | None:
@@ -117,7 +151,7 @@ def _text_of_page(citation: Fields, source: Fields) -> str | None:
     return text if is_page and isinstance(text, str) and text.strip() else None
 
 
-def _point_of_file(citation: Fields) -> int | None:
+def _end_of_sentence_citing_file(citation: Fields) -> int | None:
     """Where a sentence of the reply ends that OpenAI cites a file for; None if not told.
 
     ``{"type": "file_citation", "file_id": "file-1", "index": 16}`` gives 16. LangChain
@@ -125,9 +159,9 @@ def _point_of_file(citation: Fields) -> int | None:
     """
     for fields in (citation, inner_object(citation, "extras")):
         for key in ("index", "file_index"):
-            point = fields.get(key)
-            if "file_id" in fields and is_place(point):
-                return point
+            end_of_sentence = fields.get(key)
+            if "file_id" in fields and is_place(end_of_sentence):
+                return end_of_sentence
     return None
 
 

@@ -6,7 +6,7 @@ model, so that the stages treat it like everything else that was retrieved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,37 +45,45 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
         call: The call of the model, with its prompt. It is changed.
         evidence: What its reply tells.
     """
+    _note_cited_sources(call, evidence)
+    was_added_before = any(child.by_provider for child in call.children)
+    if was_added_before:
+        return
+    # searches and tools of the provider, with the passages that the reply quotes
+    quoted_sources = _quoted_sources(call, evidence)
+    calls = [
+        *_searches_with_quotes(evidence.calls, quoted_sources),
+        *_calls_of_other_sources(quoted_sources),
+    ]
+    call.children += [_node(provider_call, call) for provider_call in calls]
+    shown_message = message_of(calls)
+    if shown_message is not None:
+        call.prompt = (*call.prompt, shown_message)
+    signs_of_unseen_texts = _signs_of_unseen_texts(call, evidence)
+    call.may_have_searched = bool(signs_of_unseen_texts)
+    call.remarks = (*call.remarks, *signs_of_unseen_texts)
+
+
+def _note_cited_sources(call: Node, evidence: ProviderEvidence) -> None:
+    """Put the sources that a reply cites or lists into the reply of a model's call."""
     sources = (
         *(_cited_source(annotation, call) for annotation in evidence.annotations),
         *_numbered_sources(evidence),
     )
     if call.reply is not None and sources:
         call.reply = replace(call.reply, cited_sources=sources)
-    was_changed_before = any(child.by_provider for child in call.children)
-    if was_changed_before:
-        return
-    # searches and tools of the provider, with the passages that the reply quotes
-    calls = list(_with_cited_words(call, evidence))
-    call.children += [_node(provider_call, call) for provider_call in calls]
-    shown_message = message_of(calls)
-    if shown_message is not None:
-        call.prompt = (*call.prompt, shown_message)
-    remarks = _remarks_on(call, evidence)
-    call.may_have_searched = bool(remarks)
-    call.remarks = (*call.remarks, *remarks)
 
 
-def _remarks_on(call: Node, evidence: ProviderEvidence) -> list[str]:
-    """List what is uncertain about a reply, in words.
+def _signs_of_unseen_texts(call: Node, evidence: ProviderEvidence) -> Sequence[str]:
+    """Say why a model may have been shown texts that its reply does not tell; often ().
 
-    A reply that tells of no search gets a remark if its model searches by itself.
+    One reason is a model that searches by itself, and tells of no search.
     """
-    remarks = list(evidence.doubts)
     if not evidence:
         for model in (call.model, evidence.model):
             if model and _SEARCHING_MODEL.search(model):
                 return [searches_by_itself(model)]
-    return remarks
+    return evidence.signs_of_unseen_texts
 
 
 def _cited_source(annotation: Annotation, call: Node) -> CitedSource:
@@ -121,16 +129,15 @@ def _node(provider_call: ProviderCall, call: Node) -> Node:
     )
 
 
-def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[ProviderCall]:
-    """Yield the provider's searches and tools, with quoted passages as documents.
+def _searches_with_quotes(
+    searches: Sequence[ProviderCall], quoted_sources: Sequence[_QuotedSource]
+) -> Iterator[ProviderCall]:
+    """Yield a provider's searches and tools, with quoted passages as documents.
 
     A search named https://a.test without its text, and the reply quotes "It fell." from
-    it: "It fell." becomes a document of the search. Quotes from sources that no search of
-    the reply found become the documents of a further call. The full texts of these
-    sources are unknown, so the call has a ``remedy``: advice for the user.
+    it: "It fell." becomes a document of the search.
     """
-    quoted_sources = _quoted_sources(call, evidence)
-    for index, provider_call in enumerate(evidence.calls):
+    for index, provider_call in enumerate(searches):
         quoted_documents = [
             source.document for source in quoted_sources if source.search == index
         ]
@@ -138,22 +145,36 @@ def _with_cited_words(call: Node, evidence: ProviderEvidence) -> Iterator[Provid
             documents = (*(provider_call.documents or ()), *quoted_documents)
             provider_call = replace(provider_call, documents=documents)
         yield provider_call
-    found_elsewhere = [source for source in quoted_sources if source.search is None]
-    # a document of the request may be a PDF; anything else was found before
-    for is_in_request, remedy in ((True, UNKNOWN_DOCUMENT), (False, QUOTES)):
-        sources = [
-            source
-            for source in found_elsewhere
-            if (source.place_in_request is not None) == is_in_request
-        ]
-        if sources:
-            yield ProviderCall(
-                _CITED,
-                documents=tuple(source.document for source in sources),
-                # since only quotes are known
-                sources_without_text=tuple(source.names for source in sources),
-                remedy=remedy,
-            )
+
+
+def _calls_of_other_sources(
+    quoted_sources: Iterable[_QuotedSource],
+) -> Iterator[ProviderCall]:
+    """Yield calls with the passages from sources that no search of the reply found.
+
+    Such a source is a document of the request without a known text, as a PDF, or was
+    found by a search of an earlier reply. Each kind has its own advice for the user.
+    """
+    in_request: list[_QuotedSource] = []
+    found_earlier: list[_QuotedSource] = []
+    for source in quoted_sources:
+        if source.search is None:
+            is_in_request = source.place_in_request is not None
+            (in_request if is_in_request else found_earlier).append(source)
+    if in_request:
+        yield _call_with_quotes(in_request, UNKNOWN_DOCUMENT)
+    if found_earlier:
+        yield _call_with_quotes(found_earlier, QUOTES)
+
+
+def _call_with_quotes(sources: Sequence[_QuotedSource], remedy: str) -> ProviderCall:
+    """Make a call that found the quotes of some sources; their whole texts are unknown."""
+    return ProviderCall(
+        _CITED,
+        documents=tuple(source.document for source in sources),
+        sources_without_text=tuple(source.names for source in sources),
+        remedy=remedy,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,8 @@ class ProviderEvidence:
     Attributes:
         calls: The searches and tools, in their order.
         annotations: The sources that are named for places of the reply.
-        doubts: What is uncertain, in words: a search that may have been made.
+        signs_of_unseen_texts: Why the model may have been shown texts that the reply
+            does not tell, in words.
         model: The model that replied, by the word of the provider; None if not told.
         n_listed: How many sources stand in a list beside the reply, which may cite them
             by their numbers.
@@ -116,13 +117,13 @@ class ProviderEvidence:
 
     calls: tuple[ProviderCall, ...] = ()
     annotations: tuple[Annotation, ...] = ()
-    doubts: tuple[str, ...] = ()
+    signs_of_unseen_texts: tuple[str, ...] = ()
     model: str | None = None
     n_listed: int = 0
 
     def __bool__(self) -> bool:
         """Whether the reply tells of anything."""
-        return bool(self.calls or self.annotations or self.doubts)
+        return bool(self.calls or self.annotations or self.signs_of_unseen_texts)
 
     @property
     def message(self) -> Message | None:
@@ -201,7 +202,8 @@ class _ReplyBeingRead:
         call_by_key: The searches and tools, by the id that the provider gives them.
         annotations: The sources named for places of the reply, in their order.
         placed_sources: Names and quotes of the sources named for a place of the reply.
-        doubts: What is uncertain, in words.
+        signs_of_unseen_texts: Why the model may have been shown texts that the reply
+            does not tell, in words.
         whole_text: The text of the reply, if the provider gives it in one piece.
         text_of_blocks: The text of the blocks that were read so far.
         ids_of_tool_searches: The ids of calls that only searched for tools, and so
@@ -213,7 +215,7 @@ class _ReplyBeingRead:
     call_by_key: dict[str, CallBeingRead] = field(default_factory=dict)
     annotations: dict[Annotation, None] = field(default_factory=dict)
     placed_sources: set[tuple[tuple[str, ...], str | None]] = field(default_factory=set)
-    doubts: list[str] = field(default_factory=list)
+    signs_of_unseen_texts: list[str] = field(default_factory=list)
     whole_text: str = ""
     text_of_blocks: str = ""
     ids_of_tool_searches: set[str] = field(default_factory=set)
@@ -332,10 +334,10 @@ class _ReplyBeingRead:
         results = block.get("results")
         if is_list(results):
             call.add_results(results)
-        call.add_addresses(action.get("sources"))
+        call.add_sources_without_text(action.get("sources"))
         opens_page = action.get("type") in ("open_page", "find_in_page")
         if opens_page:  # its address stands in the action
-            call.add_addresses([action])
+            call.add_sources_without_text([action])
         if block.get("status") in _FAILED:
             call.error = "the search failed"
 
@@ -362,8 +364,8 @@ class _ReplyBeingRead:
         """Read a model's request for a tool of its provider into a call with queries.
 
         ``{"id": "t1", "name": "web_search", "input": {"query": "lamp"}}`` asks "lamp"; the
-        result comes in another block. A search for tools is no evidence: only its id is
-        noted, to pass over its result.
+        result comes in another block. A search for tools is no evidence: its id is noted,
+        so that its result is passed over.
         """
         name = _name_of_tool(block) or _UNNAMED
         if name.startswith(_SEARCHES_FOR_TOOLS):
@@ -373,10 +375,8 @@ class _ReplyBeingRead:
         remedy = remedies.remedy_of_tool(name, str(block.get("type")))
         call = self.call_of(block.get("id"), name, remedy)
         call.searches = is_name_of_search(name) and not _is_of_remote_server(block)
-        arguments = block.get("input", block.get("args"))
-        if not arguments:  # of a stream LangChain leaves the pieces joined
-            arguments = arguments_in(block.get("partial_json")) or arguments
-        if isinstance(arguments, Mapping):
+        arguments = _arguments_of_request(block)
+        if arguments is not None:
             call.add_arguments(arguments)
 
     def read_result(self, block: Fields) -> None:
@@ -432,7 +432,7 @@ class _ReplyBeingRead:
         if isinstance(returned, Mapping):
             sources = returned.get("sources")
             if is_list(sources):
-                call.add_addresses(sources)
+                call.add_sources_without_text(sources)
             else:
                 call.add_results([returned])
         elif is_list(returned):
@@ -443,7 +443,9 @@ class _ReplyBeingRead:
 
     def read_reference(self, block: Fields) -> None:
         """Read an address that Mistral names between the blocks of its text."""
-        self.call_of("references of Mistral", "web_search").add_addresses([block])
+        self.call_of("references of Mistral", "web_search").add_sources_without_text(
+            [block]
+        )
 
     # Beside the blocks
 
@@ -481,7 +483,7 @@ class _ReplyBeingRead:
             is_read = _PAGE_NOT_READ.search(str(status)) is None
             if isinstance(address, str) and is_read:
                 call = self.call_of("pages of Gemini", "url_context", remedies.PAGES)
-                call.add_address((address,))
+                call.add_source_without_text((address,))
 
     def read_part_of_gemini(self, part: Fields) -> None:
         """Read code that Gemini ran, and what it printed.
@@ -548,7 +550,7 @@ class _ReplyBeingRead:
     def _add_documents_of_cohere(self, cohere: CohereDocuments) -> None:
         """Add documents of Cohere as one call, which is no search: the model was given them.
 
-        There is a doubt where the reply lists only the documents that it cites.
+        Where the reply lists only the documents that it cites, there may be more.
         """
         call = self.call_of("documents of Cohere", "documents")
         if call.is_answered:  # the same documents were read in another place
@@ -557,9 +559,9 @@ class _ReplyBeingRead:
         call.is_answered = True
         call.documents += cohere.documents
         for source_id in cohere.ids_without_text:
-            call.add_address((source_id,))
+            call.add_source_without_text((source_id,))
         if not cohere.lists_all_documents:
-            self.doubts.append(remedies.COHERE_CITED)
+            self.signs_of_unseen_texts.append(remedies.COHERE_CITED)
 
     def read_listed_results(self, place: Fields) -> None:
         """Read sources that a provider lists beside its reply, as Perplexity and xAI do.
@@ -582,7 +584,7 @@ class _ReplyBeingRead:
         known_names = call.source_names
         for address in addresses:
             if address not in known_names:
-                call.add_address((address,))
+                call.add_source_without_text((address,))
 
     def read_tool_of_groq(self, tool: Fields) -> None:
         """Read a tool that Groq ran: what it was asked, and its results or output.
@@ -614,7 +616,9 @@ class _ReplyBeingRead:
         names = filter(None, map(_name_of_hidden_tool, objects_in(place.get("tools"))))
         distinct_names = list(dict.fromkeys(names))
         if distinct_names:
-            self.doubts.append(remedies.handed_on_nothing(" and ".join(distinct_names)))
+            self.signs_of_unseen_texts.append(
+                remedies.handed_on_nothing(" and ".join(distinct_names))
+            )
 
     # Sources that are named for places of the reply
 
@@ -648,8 +652,8 @@ class _ReplyBeingRead:
         )
         self._add_cited_sources(annotations)
         calls = tuple(call.frozen() for call in self.call_by_key.values())
-        doubts = tuple(dict.fromkeys(self.doubts))
-        return ProviderEvidence(calls, annotations, doubts, n_listed=self.n_listed)
+        signs = tuple(dict.fromkeys(self.signs_of_unseen_texts))
+        return ProviderEvidence(calls, annotations, signs, n_listed=self.n_listed)
 
     def _add_cited_sources(self, annotations: Sequence[Annotation]) -> None:
         """Count cited sources that no search of the reply names.
@@ -667,7 +671,9 @@ class _ReplyBeingRead:
                 continue
             known_names.update(annotation.names)
             if annotation.text is None:
-                self._search_of_cited(annotation).add_address(annotation.names)
+                self._search_of_cited(annotation).add_source_without_text(
+                    annotation.names
+                )
             else:
                 self._add_cited_page(annotation.names, annotation.text)
 
@@ -675,7 +681,7 @@ class _ReplyBeingRead:
         """Add a page that is cited with its text, as OpenRouter tells it."""
         call = self.call_of("cited addresses", "web_search")
         call.add_results([{"url": names[0], "title": names[-1], "text": text}])
-        self.doubts.append(remedies.CITED_PAGES)
+        self.signs_of_unseen_texts.append(remedies.CITED_PAGES)
 
     def _search_of_cited(self, annotation: Annotation) -> CallBeingRead:
         """The search that found a cited source: the last one without texts, else a new one."""
@@ -769,6 +775,20 @@ def _error_of_result(block: Fields, returned: object) -> str | None:
     if error is None and block.get("status") in _FAILED:
         return as_text(returned) or "the tool failed"
     return error
+
+
+def _arguments_of_request(block: Fields) -> Fields | None:
+    """Return what a request asks its tool, as {"query": "lamp"}; None if it is not told.
+
+    Of a streamed reply LangChain may leave ``input`` empty, and keeps the JSON of the
+    arguments as a text: ``{"input": {}, "partial_json": '{"query": "lamp"}'}``.
+    """
+    arguments = block.get("input", block.get("args"))
+    if not arguments:
+        streamed_arguments = arguments_in(block.get("partial_json"))
+        if streamed_arguments:
+            return streamed_arguments
+    return arguments if isinstance(arguments, Mapping) else None
 
 
 def _is_of_remote_server(block: Fields) -> bool:

@@ -23,8 +23,8 @@ from ragmetrics_core.capture.provider_payloads import (
     is_place,
 )
 
-# What a provider tells anew, and more fully, in later chunks: the last one counts.
-_TOLD_ANEW = (
+# What later chunks tell once more, and more fully: the last one counts.
+_KEYS_REPEATED_MORE_FULLY = (
     *GROUNDING_KEYS,
     *PAGE_KEYS,
     *("citations", "search_results"),  # of Perplexity and xAI
@@ -57,32 +57,53 @@ class StreamedReply:
 
     They are events of Anthropic, chunks of OpenAI's chat completions, or responses of
     Gemini. A chunk of any other form tells nothing.
+
+    Attributes:
+        _blocks: Anthropic's blocks of content, by their indexes.
+        _annotations: The sources that OpenAI names.
+        _parts_of_code: What Gemini tells of code that it ran.
+        _latest_by_key: For each key of ``_KEYS_REPEATED_MORE_FULLY`` its last value.
+        _counts_of_tools: How often Anthropic ran its tools: {"web_search_requests": 2}.
     """
 
     _blocks: dict[int, _Block] = field(default_factory=dict)
     _annotations: list[Any] = field(default_factory=list)
-    _parts: list[Any] = field(default_factory=list)
-    _told_anew: dict[str, Any] = field(default_factory=dict)
-    _counts: Fields = field(default_factory=dict)
+    _parts_of_code: list[Any] = field(default_factory=list)
+    _latest_by_key: dict[str, Any] = field(default_factory=dict)
+    _counts_of_tools: Fields = field(default_factory=dict)
 
     def add(self, chunk: object) -> None:
-        """Read the next chunk, as a mapping or an object of a provider's client."""
+        """Read the next chunk, as a mapping or an object of a provider's client.
+
+        Each provider has its own fields, so that a chunk is read in all of these ways.
+        """
         fields = _shallow(chunk)
-        event = fields.get("type")
-        if event in ("content_block_start", "content_block_delta"):
+        self._add_chunk_of_anthropic(fields)
+        self._add_annotations_of_openai(fields)
+        self._add_code_of_gemini(fields)
+        for key in _KEYS_REPEATED_MORE_FULLY:
+            if fields.get(key):
+                self._latest_by_key[key] = fields[key]
+
+    def _add_chunk_of_anthropic(self, fields: Fields) -> None:
+        """Read an event of a block, or the counts of the tools that were run."""
+        if fields.get("type") in ("content_block_start", "content_block_delta"):
             self._add_event(fields)
         elif "usage" in fields:
-            usage = _shallow(fields["usage"])
-            self._counts = _shallow(usage.get("server_tool_use")) or self._counts
+            counts = _shallow(_shallow(fields["usage"]).get("server_tool_use"))
+            self._counts_of_tools = counts or self._counts_of_tools
+
+    def _add_annotations_of_openai(self, fields: Fields) -> None:
+        """Read ``{"choices": [{"delta": {"annotations": […]}}]}``."""
         for choice in _elements(fields.get("choices")):
             delta = _shallow(_shallow(choice).get("delta"))
             self._annotations += _elements(delta.get("annotations"))
+
+    def _add_code_of_gemini(self, fields: Fields) -> None:
+        """Read ``{"content": {"parts": [{"executable_code": …}]}}``."""
         for part in _elements(_shallow(fields.get("content")).get("parts")):
             if any(field_of(_shallow(part), name) for name in _PARTS_OF_CODE):
-                self._parts.append(part)
-        for key in _TOLD_ANEW:
-            if fields.get(key):
-                self._told_anew[key] = fields[key]
+                self._parts_of_code.append(part)
 
     def _add_event(self, event: Fields) -> None:
         """Add an event of Anthropic to its block."""
@@ -114,12 +135,12 @@ class StreamedReply:
         Returns:
             The fields of a reply, as the chunks hold them; empty if they tell nothing.
         """
-        reply = dict(self._told_anew)
+        reply = dict(self._latest_by_key)
         blocks = [*self._blocks_begun(), *self._tools_without_begin(own_arguments)]
         if blocks:
             reply["content"] = blocks
-        elif self._parts:
-            reply["content"] = {"parts": self._parts}
+        elif self._parts_of_code:
+            reply["content"] = {"parts": self._parts_of_code}
         if self._annotations:
             reply["annotations"] = self._annotations
         return reply
@@ -135,29 +156,39 @@ class StreamedReply:
     def _tools_without_begin(
         self, own_arguments: Sequence[Fields] | None
     ) -> Iterator[Fields]:
-        """Yield a request for each tool of the provider whose beginning was dropped."""
+        """Yield a request for each tool of the provider whose beginning was dropped.
+
+        Anthropic streams ``{"query": "lamp"}`` in pieces, and the framework drops the
+        event that names the tool. If no tool of the application's own has these
+        arguments, they are those of a tool of the provider.
+
+        Args:
+            own_arguments: The arguments of the application's own tools that the reply
+                calls; None if they are not known.
+        """
         if own_arguments is None:
             return
-        own = list(own_arguments)
-        requests = []
+        own_arguments_left = list(own_arguments)
+        requests: list[Fields] = []
         for index, block in self._blocks.items():
             if block.start or not block.arguments:
                 continue
             arguments = _arguments_of(block)
-            if arguments in own:
-                own.remove(arguments)
-            else:
-                requests.append((index, arguments))
-        # arguments that a framework changed are those of one of the requests
-        for index, arguments in requests[len(own) :]:
+            if arguments in own_arguments_left:
+                own_arguments_left.remove(arguments)
+                continue
             name = self._tool_that_asks(arguments)
             request = {"type": "server_tool_use", "id": f"block {index}", "name": name}
-            yield {**request, "input": arguments}
+            requests.append({**request, "input": arguments})
+        # A framework may have changed the arguments that are left here. Then as many
+        # requests are for own tools; which of them, nobody knows.
+        n_of_own_tools = len(own_arguments_left)
+        yield from requests[n_of_own_tools:]
 
     def _tool_that_asks(self, arguments: Fields) -> str | None:
         """Name a counted tool by what it was asked; None if that is not sure."""
         for argument, name in _TOOL_BY_ARGUMENT.items():
-            if argument in arguments and self._counts.get(f"{name}_requests"):
+            if argument in arguments and self._counts_of_tools.get(f"{name}_requests"):
                 return name
         return None
 
