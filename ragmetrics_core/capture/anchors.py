@@ -67,12 +67,7 @@ class OccurrenceSearch:
     """
 
     def __init__(self, prompt: Prompt, sought_texts: Sequence[SoughtText]) -> None:
-        """Index the texts by their anchors; the prompt is searched later.
-
-        An anchor is a piece of 16 bytes: "portoliesonthedo" finds the text "Porto lies
-        on the Douro." Letters are the letters and digits of prompt and texts, in lower
-        case, as bytes.
-        """
+        """Index the texts by their anchors; the prompt is searched later."""
         self.prompt = prompt
         self.sought_texts = sought_texts
         # in a long prompt the search looks only at every third byte
@@ -85,12 +80,13 @@ class OccurrenceSearch:
         self._whole_texts = WholeTexts(
             prompt.letters, self._text_letters, stride=self._stride
         )
-        # finds the other texts by any of their anchors
-        self._anchors = AnchorIndex(self._text_letters, self._stride)
-        # The search stops at each anchor that it knows. It must also know where families
-        # may begin: the texts with the same first 16 bytes.
-        for anchor in self._whole_texts.families_by_anchor:
-            self._anchors.add_without_position(anchor)
+        # finds the other texts by any of their anchors; the search also stops at the
+        # anchors with which whole texts begin
+        self._anchors = AnchorIndex(
+            self._text_letters,
+            self._stride,
+            beginnings=self._whole_texts.families_by_anchor,
+        )
         # Filled by the search, by text index: the runs of equal bytes, and the offsets
         # of the prompt at which the whole text begins.
         self._runs_by_text: dict[int, list[list[EqualSpan]]] = defaultdict(list)

@@ -115,10 +115,8 @@ def label_line_of(raw: str) -> LabelLine | None:
     ``numbers_by_kind`` are pairs such as ("source", "2").
     """
     line = raw.strip()
-    if line[:1] in _BRANCHES:  # RAGFlow: "├── Title: a.pdf", "└── Content:"
-        in_tree = label_line_of(line.lstrip(_BRANCHES + "─ "))
-        # "└── Content:" stands directly above its text, as no heading of a list does
-        return None if in_tree is None else replace(in_tree, is_heading=False)
+    if line.startswith(tuple(_BRANCHES)):
+        return _line_of_branch(line)
     if len(line) > _LONGEST_LINE:
         return None
     readers = (
@@ -132,12 +130,23 @@ def label_line_of(raw: str) -> LabelLine | None:
     for read in readers:
         label_line = read(line)
         if label_line is not None:
-            numbers = (
-                *label_line.numbers_by_kind,
-                *_numbers_behind_words(label_line, line),
+            further_numbers = _numbers_behind_words(label_line, line)
+            return replace(
+                label_line,
+                numbers_by_kind=(*label_line.numbers_by_kind, *further_numbers),
+                fields=_fields_of(line),
             )
-            return replace(label_line, numbers_by_kind=numbers, fields=_fields_of(line))
     return None
+
+
+def _line_of_branch(line: str) -> LabelLine | None:
+    """Read a line of a tree as RAGFlow draws it: "├── Title: a.pdf", "└── Content:".
+
+    "Content:" without a tree may be the heading of a list. Here it stands directly above
+    its text, and is no heading.
+    """
+    label_line = label_line_of(line.lstrip(_BRANCHES + "─ "))
+    return None if label_line is None else replace(label_line, is_heading=False)
 
 
 def _numbers_behind_words(label_line: LabelLine, line: str) -> list[tuple[str, str]]:

@@ -94,14 +94,16 @@ def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator
     openings_here = [opening for opening in openings if opening and opening in prompt]
     openings_here.sort(key=prompt.index)
     # what stands before each context: it need not be a label
-    labels = [line_before(prompt, prompt.index(opening)) for opening in openings_here]
-    for pattern in _patterns_of(labels):
+    words_before = [
+        line_before(prompt, prompt.index(opening)) for opening in openings_here
+    ]
+    for pattern in _patterns_of(words_before):
         passages = list(_passages_under(pattern, prompt))
-        # If the pattern does not match before the first context, each label stands
-        # below its text, as "(page 4)" in the line below "IRON". Then no passage stands
-        # after the last label: what follows this label is left out.
-        labels_stand_behind = pattern.search(labels[0]) is None
-        if labels_stand_behind:
+        has_label_above = pattern.search(words_before[0]) is not None
+        if not has_label_above:
+            # The labels stand below their texts: "IRON", "(page 4)", "WOOD", "(page 7)".
+            # So the text under one label is that above the next, and under the last
+            # label stands something else.
             passages = passages[:-1]
         # "[1] Be brief. [2] Be kind." is a list of rules: only lists in which a context
         # stands count

@@ -41,15 +41,14 @@ class _Surroundings:
     """The lines that stand around the contexts of a prompt.
 
     Args:
-        text_before: The raw text before the first context.
-        lines_before: All lines before the first context that are near; before an only
-            context, the label lines next to it.
+        raw_lines_before: The lines before the first context that are near, as written.
+        lines_before: The same lines, read as labels.
         lines_between: All lines between two contexts: a list for each context but the
             last, with the lines up to the next context.
-        lines_behind: The same after the last context.
+        lines_behind: The lines after the last context that are near.
     """
 
-    text_before: str
+    raw_lines_before: Sequence[str]
     lines_before: Sequence[LabelLine]
     lines_between: Sequence[Sequence[LabelLine]]
     lines_behind: Sequence[LabelLine]
@@ -67,9 +66,9 @@ def lines_of_blocks(blocks: Sequence[Block], prompt: str) -> list[list[LabelLine
     """
     if not blocks:
         return []
+    if len(blocks) == 1:
+        return [_lines_of_a_single_text(blocks[0], prompt)]
     around = _surroundings(blocks, prompt)
-    if not around.lines_between:
-        return [_lines_of_a_single_text(around)]
     n_below = _count_lines_below(around)
     if n_below is None:
         # in "Context: [1] It is old." the first label stands after other words
@@ -119,35 +118,30 @@ def _divide_lines(around: _Surroundings, n_below: int) -> list[list[LabelLine]]:
 
 
 def _surroundings(blocks: Sequence[Block], prompt: str) -> _Surroundings:
-    r"""Collect the lines before, between and after the contexts of a prompt.
+    r"""Collect the lines before, between and after several contexts of a prompt.
 
-    In "Read this.\n[a]\nIt is old.\n[b]\nIt fell." the line "[a]" stands before the
-    contexts, "[b]" between them, and none after them.
+    In "Read this.\n[a]\nIt is old.\n[b]\nIt fell." the lines "Read this." and "[a]"
+    stand before the contexts, "[b]" between them, and none after them.
 
     Args:
-        blocks: Where the contexts stand, in the prompt's order; at least one.
+        blocks: Where the contexts stand, in the prompt's order; at least two.
         prompt: The prompt.
     """
-    regions_between = [
+    texts_between = [
         prompt[block.end : next_block.start]
         for block, next_block in itertools.pairwise(blocks)
     ]
-    # as much as may stand between two contexts may stand before and after them all
-    n_near = max([_REGION, *(2 * len(region) for region in regions_between)])
-    first_start = blocks[0].start
-    last_end = blocks[-1].end
-    text_before = prompt[max(0, first_start - n_near) : first_start]
-    text_behind = prompt[last_end : last_end + n_near]
-    if regions_between:
-        lines_before, lines_behind = _all_lines(text_before), _all_lines(text_behind)
-    else:
-        lines_before = _nearest_lines(text_before, direction=-1)
-        lines_behind = _nearest_lines(text_behind, direction=1)
+    # before and after them all a label may stand beside other words
+    n_near = max(_REGION, 2 * max(map(len, texts_between)))
+    first_start, last_end = blocks[0].start, blocks[-1].end
+    raw_lines_before = _lines_with_words(
+        prompt[max(0, first_start - n_near) : first_start]
+    )
     return _Surroundings(
-        text_before=text_before,
-        lines_before=lines_before,
-        lines_between=[_all_lines(region) for region in regions_between],
-        lines_behind=lines_behind,
+        raw_lines_before=raw_lines_before,
+        lines_before=[_label_or_words(raw) for raw in raw_lines_before],
+        lines_between=[_all_lines(text) for text in texts_between],
+        lines_behind=_all_lines(prompt[last_end : last_end + n_near]),
     )
 
 
@@ -161,22 +155,27 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
         The surroundings with this label before the first context. As they are without
         such a label.
     """
-    next_labels = around.lines_between[0]
-    n_lines = len(next_labels)
-    raw_lines = [
-        raw for raw in _raw_lines(around.text_before) if not _NO_WORDS.fullmatch(raw)
-    ]
-    if not next_labels or len(raw_lines) < n_lines:
+    labels_of_second = around.lines_between[0]
+    # where the lines begin that stand before the first context as these before the second
+    first_index = len(around.lines_before) - len(labels_of_second)
+    if not labels_of_second or first_index < 0:
         return around
-    first_label = _label_at_the_end(raw_lines[-n_lines], next_labels[0].shape)
+    first_label = _label_at_the_end(
+        around.raw_lines_before[first_index], labels_of_second[0].shape
+    )
     if first_label is None:
         return around
-    other_lines = around.lines_before[len(raw_lines) - n_lines + 1 :]
-    labels = [first_label, *other_lines]
-    # words before the first context may hold another number, as "cite as [7]" does
+    labels_of_first = [first_label, *around.lines_before[first_index + 1 :]]
+    if not _count_on(labels_of_first, labels_of_second):
+        # another number in words before the first context, as "cite as [7]"
+        return around
+    return replace(around, lines_before=labels_of_first)
+
+
+def _count_on(labels: Iterable[LabelLine], next_labels: Iterable[LabelLine]) -> bool:
+    """Whether the next labels have the next numbers, as "[2]" after "[1]", or both none."""
     following_numbers = {int(number) + 1 for number in numbers_of(labels)}
-    goes_on = following_numbers == {int(number) for number in numbers_of(next_labels)}
-    return replace(around, lines_before=labels) if goes_on else around
+    return following_numbers == {int(number) for number in numbers_of(next_labels)}
 
 
 def _label_at_the_end(raw: str, shape: str) -> LabelLine | None:
@@ -198,19 +197,24 @@ def _label_at_the_end(raw: str, shape: str) -> LabelLine | None:
     return labels[-1] if len(numbers) == 1 else None
 
 
-def _lines_of_a_single_text(around: _Surroundings) -> list[LabelLine]:
+def _lines_of_a_single_text(block: Block, prompt: str) -> list[LabelLine]:
     """Return the lines before the only context if they name it, else those after it.
 
-    A number in brackets close before the text is its number, whatever words stand
-    before it: ``What was found: [1] It is old.``
+    No second context shows which lines are labels, so that only the nearest ones count.
+    A number in brackets close before the text is its number, whatever words stand before
+    it: ``What was found: [1] It is old.``
     """
-    bracket = _NUMBER_AT_THE_END.search(around.text_before)
-    if bracket is not None and not numbers_of(around.lines_before):
+    text_before = prompt[max(0, block.start - _REGION) : block.start]
+    lines_before = _nearest_lines(text_before, direction=-1)
+    bracket = _NUMBER_AT_THE_END.search(text_before)
+    if bracket is not None and not numbers_of(lines_before):
         line = label_line_of(bracket[0])
         if line is not None:
             return [line]
-    names_it = any(line.names or line.number for line in around.lines_before)
-    return list(around.lines_before if names_it else around.lines_behind)
+    names_it = any(line.names or line.number for line in lines_before)
+    if names_it:
+        return lines_before
+    return _nearest_lines(prompt[block.end : block.end + _REGION], direction=1)
 
 
 def _count_lines_below(around: _Surroundings) -> int | None:
@@ -259,7 +263,7 @@ def own_lines(text: str) -> list[LabelLine]:
     """
     label, words = _label_and_words(text)
     label_lines = _nearest_lines(f"{label}\n{words}", direction=1)
-    n_lines = len([raw for raw in _raw_lines(words) if not _NO_WORDS.fullmatch(raw)])
+    n_lines = len(_lines_with_words(words))
     if len(label_lines) == n_lines + bool(label):
         # below "Source 3:" a text says "It opens at 11:30.", which is like a field
         label_lines = label_lines[:-1]
@@ -336,17 +340,23 @@ def _raw_lines(region: str) -> list[str]:
     return lines
 
 
-def _all_lines(region: str) -> list[LabelLine]:
-    """Return all lines of a region except rules and blank ones.
+def _lines_with_words(region: str) -> list[str]:
+    """Split a region into its lines, without rules and blank lines."""
+    return [raw for raw in _raw_lines(region) if not _NO_WORDS.fullmatch(raw)]
 
-    A line that labels nothing has no names. Its shape are its words: where they stand
-    beside each context, as "Use this text:" may, they belong to what is written around it.
+
+def _all_lines(region: str) -> list[LabelLine]:
+    """Return all lines of a region except rules and blank ones."""
+    return [_label_or_words(raw) for raw in _lines_with_words(region)]
+
+
+def _label_or_words(raw: str) -> LabelLine:
+    """Read a line as a label; one that labels nothing has no names, and its words as shape.
+
+    Words that stand beside each context, as "Use this text:" may, belong to what is
+    written around it.
     """
-    lines = []
-    for raw in _raw_lines(region):
-        if not _NO_WORDS.fullmatch(raw):
-            lines.append(label_line_of(raw) or LabelLine(shape_of(raw), ()))
-    return lines
+    return label_line_of(raw) or LabelLine(shape_of(raw), ())
 
 
 def numbers_of(lines: Iterable[LabelLine]) -> set[str]:
