@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragmetrics_core.capture.prompt_numbers import CHUNK, numbers_by_kind_in
 from ragmetrics_core.capture.source_names import (
@@ -122,8 +122,8 @@ class NamedNumber:
         number: The number.
         indexes: The indexes of the contexts that the name means.
         start: Where the number begins in the text.
-        kind: The word before the number, such as "source"; "" without a word, and in
-            "Source 1 = a.pdf", which tells of any 1.
+        kind: The word before the number, such as "source", if the name tells of numbers
+            behind this word alone; "" if it tells of any such number.
     """
 
     number: str
@@ -157,11 +157,10 @@ def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]
 def _numbers_in_line(
     words: str, line_start: int, names: SourceNames
 ) -> Iterator[NamedNumber]:
-    """Yield the numbers of a line that a source's name explains.
+    """Yield the numbers of a line that the name of a source explains.
 
-    "[1] a.pdf" and "Source 1: a.pdf" do, where the name follows the number; also "[1]
-    is a.pdf", "a.pdf = [1]" and "### a.pdf [1]". The [1] of "a.pdf [1], b.pdf [2]" is
-    the number of a.pdf, and not that of the name that follows it.
+    The name may stand before the number, as in "a.pdf = [1]", or behind it, as in "[1]
+    a.pdf" and "[1] is a.pdf".
 
     Args:
         words: The line.
@@ -172,27 +171,62 @@ def _numbers_in_line(
     numbers = [
         number for number in _NUMBER.finditer(words) if _kind_of(number) != CHUNK
     ]
-    # In "a.pdf [1], b.pdf [2]" the name that follows [1] is not its name.
-    is_name_first = bool(numbers) and _stands_behind_a_name(numbers[0], words, names)
+    # in "a.pdf [1], b.pdf [2]" the name that follows [1] is not its name
+    are_names_first = bool(numbers) and _stands_behind_a_name(numbers[0], words, names)
     for number in numbers:
-        start = line_start + number.start()
-        # "a.pdf = [1]"
-        indexes_before = _named_before_a_link(number, words, names)
-        if indexes_before:
-            yield NamedNumber(_label(number), indexes_before, start)
-        else:  # "### a.pdf [1]"
-            indexes = _named_by_a_name_set_off(number, words, names)
-            if indexes:
-                kind = _kind_of(number)
-                yield NamedNumber(_label(number), indexes, start, kind=kind)
-        equal = _name_behind(_EQUALS, words, number.end(), names, must_end=False)
-        if equal is not None:  # "Source 1 = a.pdf" explains any 1, so it has no kind
-            yield NamedNumber(_label(number), equal.indexes, start)
-        elif not is_name_first:
-            name = _name_directly_after(number, words, names)
-            if name is not None:
-                kind = _kind_of(number)
-                yield NamedNumber(_label(number), name.indexes, start, kind=kind)
+        named_before = _named_before(number, words, names)
+        if named_before is not None:
+            yield replace(named_before, start=line_start + number.start())
+        named_behind = _named_behind(
+            number, words, names, are_names_first=are_names_first
+        )
+        if named_behind is not None:
+            yield replace(named_behind, start=line_start + number.start())
+
+
+def _named_before(
+    number: re.Match[str], words: str, names: SourceNames
+) -> NamedNumber | None:
+    """Return a number of a line with what a name before it means; None without a name.
+
+    "a.pdf = Source 1" tells of any 1: the number has no kind. "### a.pdf (Source 1)" tells
+    of the 1 behind "Source" alone: its kind is "source".
+    """
+    indexes = _named_before_a_link(number, words, names)
+    if indexes:
+        return NamedNumber(_label(number), indexes, number.start())
+    indexes = _named_by_a_name_set_off(number, words, names)
+    if not indexes:
+        return None
+    kind = _kind_of(number)
+    return NamedNumber(_label(number), indexes, number.start(), kind=kind)
+
+
+def _named_behind(
+    number: re.Match[str], words: str, names: SourceNames, *, are_names_first: bool
+) -> NamedNumber | None:
+    """Return a number of a line with what a name behind it means; None without a name.
+
+    "Source 1 = a.pdf" tells of any 1: the number has no kind. "Source 1: a.pdf" tells of
+    the 1 behind "Source" alone: its kind is "source".
+
+    Args:
+        number: The number.
+        words: The line.
+        names: The names of the contexts.
+        are_names_first: Whether the line names sources before their numbers. Then only a
+            sign such as "=" links a number to the name behind it.
+    """
+    name = _name_behind(_EQUALS, words, number.end(), names, must_end=False)
+    if name is not None:
+        return NamedNumber(_label(number), name.indexes, number.start())
+    if are_names_first:
+        return None
+    name = _name_directly_after(number, words, names)
+    if name is None:
+        return None
+    kind = _kind_of(number)
+    return NamedNumber(_label(number), name.indexes, number.start(), kind=kind)
 
 
 def _label(found: re.Match[str]) -> str:
@@ -246,25 +280,43 @@ def _named_by_a_name_set_off(
     brackets. Empty for "Edit a.pdf [1].", for a title without such signs, as in "Opening
     day [1]: in May.", and where a sentence goes on behind the number.
     """
-    if number["in_brackets"] is None and number["behind_word"] is None:
+    is_mark = number["in_brackets"] is not None or number["behind_word"] is not None
+    clause_ends = _BEHIND_ITS_NUMBER.match(words, number.end()) is not None
+    if not is_mark or not clause_ends:
         return frozenset()
-    if _BEHIND_ITS_NUMBER.match(words, number.end()) is None:
-        return frozenset()
-    if words.lstrip().startswith("|") and _is_alone_in_its_cell(number, words):
+    is_row_of_a_table = words.lstrip().startswith("|")
+    if is_row_of_a_table and _is_alone_in_its_cell(number, words):
         return _file_that_a_row_is_about(words, names)
-    nearest = max(0, number.start() - names.longest - 2 * LOOKBACK)
-    region = words[nearest : number.start()].rstrip(_BETWEEN_NAME_AND_NUMBER)
-    region = _PAGE_AT_THE_END.sub("", region).rstrip(_BETWEEN_NAME_AND_NUMBER)
-    found = names.longest_before(region, len(region))
-    if found is None or not is_distinctive(found.name):
+    name = _name_directly_before(number, words, names)
+    if name is None or not is_distinctive(name.name) or not _is_set_off(name, words):
         return frozenset()
-    name_start = nearest + found.end - len(found.name)
+    return name.indexes
+
+
+def _name_directly_before(
+    number: re.Match[str], words: str, names: SourceNames
+) -> NameFound | None:
+    """Find the name that only signs and a page part from a number: "a.pdf, p. 3 [1]"."""
+    n_signs_and_page = 2 * LOOKBACK  # a bound keeps it linear
+    nearest = max(0, number.start() - names.longest - n_signs_and_page)
+    before = words[nearest : number.start()].rstrip(_BETWEEN_NAME_AND_NUMBER)
+    before = _PAGE_AT_THE_END.sub("", before).rstrip(_BETWEEN_NAME_AND_NUMBER)
+    name = names.longest_before(before, len(before))
+    return None if name is None else replace(name, end=nearest + name.end)
+
+
+def _is_set_off(name: NameFound, words: str) -> bool:
+    """Whether no sentence leads to a name in a line: it begins a line, clause or bracket.
+
+    A title may be what the sentence speaks of: it must begin a heading or a bracket, or
+    have quotes or stars around it.
+    """
+    name_start = name.end - len(name.name)
     before = words[max(0, name_start - LOOKBACK) : name_start]
-    is_set_off = _SETS_A_NAME_OFF.search(before) is not None
-    is_title = any(map(str.isspace, found.name))
-    if not is_set_off or (is_title and _MARKS_A_TITLE.search(before) is None):
-        return frozenset()
-    return found.indexes
+    is_title = any(map(str.isspace, name.name))
+    if is_title and _MARKS_A_TITLE.search(before) is None:
+        return False
+    return _SETS_A_NAME_OFF.search(before) is not None
 
 
 def _is_alone_in_its_cell(number: re.Match[str], row: str) -> bool:
@@ -349,19 +401,19 @@ def _name_at(
         words: The line.
         start: The place.
         names: The names of the contexts.
-        must_end: Whether a title with more words behind it is none: "[1] Opening day was
-            in May." tells of the day.
+        must_end: Whether a title must end a clause. "[1] Opening day was in May." tells
+            of the day, and names no source "Opening day". A file counts whatever follows.
     """
-    found = names.longest_at(words, start)
-    if found is None:  # "docs/a.pdf", where "a.pdf" is known
+    name = names.longest_at(words, start)
+    if name is None:  # "docs/a.pdf", where "a.pdf" is known
         path = _PATH.match(words, start)
-        found = None if path is None else names.longest_at(words, path.end())
-    if found is None or not is_distinctive(found.name):
+        name = None if path is None else names.longest_at(words, path.end())
+    if name is None or not is_distinctive(name.name):
         return None
-    if _PAGE_OR_PART.match(found.name):
-        return None  # "[1] (page 3)" names no source
-    goes_on = not is_file(found.name) and not _TITLE_ENDS.match(words, found.end)
-    return None if must_end and goes_on else found
+    is_page = _PAGE_OR_PART.match(name.name) is not None  # "[1] (page 3)"
+    ends_clause = _TITLE_ENDS.match(words, name.end) is not None
+    is_subject = must_end and not is_file(name.name) and not ends_clause
+    return None if is_page or is_subject else name
 
 
 def numbers_in_short_lines(text: str, names: SourceNames) -> Iterator[NamedNumber]:

@@ -69,15 +69,9 @@ def has_number_of_a_source(
 ) -> bool:
     r"""Whether an answer has a number that may name a source.
 
-    A number may do so in three cases:
-
-    - The prompts have it, too, where it is none of a passage.
-    - It stands behind a word that numbers several things there: "page 99" beside
-      "Page: 7" and "Page: 12".
-    - It stands in brackets, or in a tag, and no passage has it.
-
-    It does not if a passage has it beside the same word, or if it only counts the
-    answer's own items.
+    It may name one if the prompts show it, or numbers like it, beside passages, or if it
+    stands in brackets. A number that a passage has beside the same word is one of the
+    text: "2 euros". A number that counts the answer's own items is none either.
 
     Args:
         answer: The answer.
@@ -93,23 +87,29 @@ def has_number_of_a_source(
         >>> has_number_of_a_source("It is 2 euros.", passages, prompts)
         False
     """
-    spoken = SpokenNumbers(passages)
-    labels = _NumbersOfLabels(prompts, spoken)
+    numbers_of_passages = SpokenNumbers(passages)
+    labels = _NumbersOfLabels(prompts, numbers_of_passages)
     text = _plain(answer)
-    starts_in_brackets = {
-        number.start()
-        for bracket in _BRACKETS.finditer(text)
-        for number in _NUMBER.finditer(text, *bracket.span())
-    }
+    starts_in_brackets = _starts_in_brackets(text)
     starts_of_items = _starts_of_items(text)
     for number in _numbers_in(text):
-        if number.start in starts_of_items or spoken.has(number):
+        if number.start in starts_of_items or numbers_of_passages.has(number):
             continue
-        if labels.may_be(number):
+        if labels.have(number) or labels.have_others_behind_its_word(number):
             return True
-        if number.start in starts_in_brackets and number.value not in spoken.values:
+        is_of_no_passage = number.value not in numbers_of_passages.values
+        if number.start in starts_in_brackets and is_of_no_passage:
             return True
     return False
+
+
+def _starts_in_brackets(text: str) -> set[int]:
+    """Return where the numbers begin that stand in brackets or tags: "(row 14)"."""
+    starts: set[int] = set()
+    for bracket in _BRACKETS.finditer(text):
+        numbers = _NUMBER.finditer(text, *bracket.span())
+        starts.update(number.start() for number in numbers)
+    return starts
 
 
 class _NumbersOfLabels:
@@ -131,10 +131,15 @@ class _NumbersOfLabels:
         for word in filter(None, number.before.split("_")):
             self._values_by_word.setdefault(word, set()).add(number.value)
 
-    def may_be(self, number: _NumberBesideWords) -> bool:
-        """Whether a number of an answer may be one of these, or made up like them."""
-        if number.value in self._values:
-            return True
+    def have(self, number: _NumberBesideWords) -> bool:
+        """Whether the prompts show a number of an answer beside a passage."""
+        return number.value in self._values
+
+    def have_others_behind_its_word(self, number: _NumberBesideWords) -> bool:
+        """Whether the word before a number numbers several things in the prompts.
+
+        "page 99" may be made up where the prompts show "Page: 7" and "Page: 12".
+        """
         return len(self._values_by_word.get(number.before, ())) > 1
 
 

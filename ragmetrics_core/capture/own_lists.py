@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -208,32 +207,45 @@ def _lists_at_the_end(answer: str, lettered_labels: Collection[str]) -> list[Spa
     """Find the last lines if they list sources that the text before them cites.
 
     After "It fell [1]." the lines "Read:", "[1] a.pdf" are such a list, and so is
-    "Sources: [1] a.pdf". Each line of the list must name or quote something under a
-    cited number; a heading is not needed.
+    "Sources: [1] a.pdf". A heading is not needed, and is left out.
+
+    Args:
+        answer: The answer.
+        lettered_labels: The labels with letters that its marks name, such as "S1".
 
     Returns:
-        Where the list begins and ends in the answer, as the only element; else empty. A
-        line with the heading alone, "Read:", is left out.
+        Where the list begins and ends in the answer, as the only element; else empty.
     """
-    breaks = list(PARAGRAPH_BREAK.finditer(answer.rstrip()))
-    start_of_last = breaks[-1].end() if breaks else 0
-    lines = list(LINE.finditer(answer.rstrip(), start_of_last))
-    entries = list(
-        itertools.takewhile(lambda line: _is_entry(line[0]), reversed(lines))
-    )
-    closing = closing_sources_in(answer)
-    if entries:
-        start = entries[-1].start()
-    elif closing is not None:
-        start = closing.start
-    else:
+    start = _start_of_last_entries(answer)
+    if start is None:
         return []
+    # "S1" is read as a mark only where it is known as a label
+    numbering = dict.fromkeys(lettered_labels, 0)
     cited_numbers: set[str] = set()
-    for mark in marks_in(answer[:start], dict.fromkeys(lettered_labels, 0)):
+    for mark in marks_in(answer[:start], numbering):
         cited_numbers.update(mark.labels)
     numbers = [entry.number for entry in _entries_from(answer, start, len(answer))]
     is_list = bool(numbers) and cited_numbers.issuperset(numbers)
     return [(start, len(answer))] if is_list else []
+
+
+def _start_of_last_entries(answer: str) -> int | None:
+    """Return where the entries of a list begin with which an answer ends; None without.
+
+    They are lines such as "[1] a.pdf", or a closing line, "Sources: [1] a.pdf".
+    """
+    text = answer.rstrip()
+    breaks = list(PARAGRAPH_BREAK.finditer(text))
+    start_of_last_paragraph = breaks[-1].end() if breaks else 0
+    start: int | None = None
+    for line in reversed(list(LINE.finditer(text, start_of_last_paragraph))):
+        if not _is_entry(line[0]):
+            break
+        start = line.start()
+    if start is not None:
+        return start
+    closing = closing_sources_in(answer)
+    return None if closing is None else closing.start
 
 
 def _entries_from(answer: str, start: int, end: int) -> Iterator[ListEntry]:

@@ -162,22 +162,14 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
     """
     lines_by_context = _lines_by_context(prompts, contexts)
     indexes_by_name = _indexes_by_name(lines_by_context)
-    numbers_by_context = {
-        index: numbers_of(lines) for index, lines in lines_by_context.items()
-    }
-    indexes_by_number = _indexes_by_number(numbers_by_context, {})
-    if indexes_by_number is None and _are_in_one_prompt(prompts, contexts):
-        names_by_context = {
-            index: {name for line in lines for name in line.names}
-            for index, lines in lines_by_context.items()
-        }
-        indexes_by_number = _indexes_by_number(numbers_by_context, names_by_context)
+    pages_by_index = _pages_by_index(lines_by_context)
+    indexes_by_number = _numbering_of(lines_by_context, prompts, contexts)
     if indexes_by_number is None:
-        all_numbers = frozenset(itertools.chain(*numbers_by_context.values()))
+        all_numbers = set().union(*map(numbers_of, lines_by_context.values()))
         return Labels(
             indexes_by_name,
-            ambiguous_numbers=all_numbers,
-            pages_by_index=_pages_by_index(lines_by_context),
+            ambiguous_numbers=frozenset(all_numbers),
+            pages_by_index=pages_by_index,
         )
     indexes_by_kind = _indexes_by_kind(lines_by_context, indexes_by_number)
     # "[1] Source 7:", but not "[1] Source 1:"
@@ -185,17 +177,40 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         _differs(indexes_of_kind, indexes_by_number)
         for indexes_of_kind in indexes_by_kind.values()
     )
-    # "Cite the doc_id", and "[1]" above "doc_id: 3": nobody can tell what 3 means
-    numbers_of_fields = numbers_that_fields_may_mean(
-        lines_by_context, indexes_by_number, without_texts(prompts, contexts, "\n")
-    )
     labels = Labels(
         {**indexes_by_name, **indexes_by_number},
         indexes_by_kind=indexes_by_kind if has_second_numbering else {},
         kinds=frozenset(indexes_by_kind),
-        pages_by_index=_pages_by_index(lines_by_context),
+        pages_by_index=pages_by_index,
+    )
+    # "Cite the doc_id", and "[1]" above "doc_id: 3": nobody can tell what 3 means
+    numbers_of_fields = numbers_that_fields_may_mean(
+        lines_by_context, indexes_by_number, without_texts(prompts, contexts, "\n")
     )
     return labels.with_ambiguous(numbers_of_fields)
+
+
+def _numbering_of(
+    lines_by_context: Mapping[int, Sequence[LabelLine]],
+    prompts: Sequence[str],
+    contexts: Sequence[str],
+) -> dict[str, tuple[int, ...]] | None:
+    """Return the indexes of the contexts by their numbers; None if nobody can tell them.
+
+    Two contexts have different numbers. In a single prompt, the chunks of one file may
+    have the same one: ``<source id="1" name="a.pdf">`` above each.
+    """
+    numbers_by_context = {
+        index: numbers_of(lines) for index, lines in lines_by_context.items()
+    }
+    indexes_by_number = _indexes_by_number(numbers_by_context, {})
+    if indexes_by_number is not None or not _are_in_one_prompt(prompts, contexts):
+        return indexes_by_number
+    names_by_context = {
+        index: {name for line in lines for name in line.names}
+        for index, lines in lines_by_context.items()
+    }
+    return _indexes_by_number(numbers_by_context, names_by_context)
 
 
 def _pages_by_index(
@@ -241,34 +256,45 @@ def _lines_by_context(
         for block, lines_around in zip(blocks, lines_by_block, strict=True):
             # such as "[a.txt]" above, and "Title: Iron" in its first line
             first_lines = own_lines(contexts[block.context_index])
-            lines = _with_first_numbers([*lines_around, *first_lines])
+            lines = _with_one_number([*lines_around, *first_lines])
             lines_by_context[block.context_index] += lines
     return lines_by_context
 
 
-def _with_first_numbers(lines: Sequence[LabelLine]) -> list[LabelLine]:
-    """Return the label lines of a text with its first number, and the first of each kind.
+def _with_one_number(lines: Sequence[LabelLine]) -> list[LabelLine]:
+    """Return the label lines of one text; all but one of them lose their number.
 
-    Below "Source 1:" the line "Source 7: see chunk 2" numbers nothing, but keeps the
-    first number of another kind, ("chunk", "2"). A field's number counts only if no
-    other line has one: "[2]" goes before "Page: 7".
+    Below "Source 1:" the line "Source 7: see chunk 2" loses the number 7: a text has one
+    number. It keeps the number of a new kind, ("chunk", "2"), but not ("source", "7").
     """
-    numbered = [line for line in lines if line.number is not None]
-    numbered.sort(key=lambda line: line.is_field)  # stable: fields come last
-    lines_left: list[LabelLine] = []
+    numbered_line = _line_with_the_number(lines)
+    changed_lines: list[LabelLine] = []
     kinds_above: set[str] = set()
     for line in lines:
-        first_of_kind = [
+        numbers_of_new_kinds = [
             (kind, number)
             for kind, number in line.numbers_by_kind
             if kind not in kinds_above
         ]
         kinds_above.update(kind for kind, _ in line.numbers_by_kind)
-        number = line.number if line in numbered[:1] else None
-        lines_left.append(
-            replace(line, number=number, numbers_by_kind=tuple(first_of_kind))
+        changed_lines.append(
+            replace(
+                line,
+                number=line.number if line == numbered_line else None,
+                numbers_by_kind=tuple(numbers_of_new_kinds),
+            )
         )
-    return lines_left
+    return changed_lines
+
+
+def _line_with_the_number(lines: Iterable[LabelLine]) -> LabelLine | None:
+    """Return the line that numbers a text: the first with a number; None without.
+
+    A field counts only if no other line has a number: "[2]" goes before "Page: 7".
+    """
+    numbered_lines = [line for line in lines if line.number is not None]
+    lines_without_fields = [line for line in numbered_lines if not line.is_field]
+    return next(iter([*lines_without_fields, *numbered_lines]), None)
 
 
 def _indexes_by_kind(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from ragmetrics_core.capture.context_blocks import blocks_in
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -82,13 +83,26 @@ def lines_by_number_in_brackets(prompts: Iterable[str]) -> dict[str, set[str]]:
     return lines_by_number
 
 
+@dataclass(frozen=True, slots=True)
+class _ShownContext:
+    """A context that a prompt shows.
+
+    Attributes:
+        index: The index of the context.
+        line_before: What stands before it in its line, else in the line above.
+    """
+
+    index: int
+    line_before: str
+
+
 def labels_differing_in_a_token(
     prompts: Sequence[str], contexts: Sequence[str]
 ) -> dict[str, int]:
-    r"""Return the index of each context by what alone differs in the lines before them.
+    r"""Return the index of each context by its label, if the labels differ in one token.
 
     Example: "Kilde 1: IRON\nKilde 2: STEEL" with the contexts [STEEL, IRON] gives
-    ``{"1": 1, "Kilde 1": 1, "2": 0, "Kilde 2": 0}``. The words need not be known. Numbers
+    ``{"Kilde 1": 1, "Kilde 2": 0, "1": 1, "2": 0}``. The words need not be known. Numbers
     must be 1, 2, … in the order of the prompt, since any word may stand before a number.
     Of "D1: IRON" and "D2: STEEL" the labels are "D1" and "D2"; these may stand in the
     contexts themselves.
@@ -100,67 +114,79 @@ def labels_differing_in_a_token(
     Returns:
         The indexes; empty unless one message shows each context once.
     """
-    shown = [
-        (prompt, block) for prompt in prompts for block in blocks_in(prompt, contexts)
-    ]
-    indexes = [block.context_index for _, block in shown]
-    are_in_one_message = len({prompt for prompt, _ in shown}) == 1
-    if not are_in_one_message or sorted(indexes) != list(range(len(contexts))):
-        return {}
-    lines_before = [line_before(prompt, block.start) for prompt, block in shown]
+    shown_contexts = _contexts_shown_once(prompts, contexts)
+    indexes = [shown.index for shown in shown_contexts]
+    lines_before = [shown.line_before for shown in shown_contexts]
     tokens = _tokens_that_differ(lines_before)
-    if tokens and all(map(str.isdigit, tokens)):
-        labels = _labels_that_count(tokens, lines_before)
-    elif tokens:
-        labels = _labels_of_one_shape(tokens)
-    else:  # in "D1: It fell." the label stands in the context
+    if not tokens:  # in "D1: It fell." the label stands in the context
         own_labels = [_label_of_its_own(contexts[index]) for index in indexes]
-        labels = _labels_of_one_shape(_tokens_that_differ(own_labels))
-    indexes_by_label: dict[str, int] = {}
-    for labels_of_contexts in labels:
-        indexes_by_label.update(zip(labels_of_contexts, indexes, strict=True))
-    return indexes_by_label
+        own_tokens = _tokens_that_differ(own_labels)
+        return _indexes_by_label(_if_of_one_shape(own_tokens), indexes)
+    if not all(map(str.isdigit, tokens)):
+        return _indexes_by_label(_if_of_one_shape(tokens), indexes)
+    if tokens != [str(count) for count in range(1, len(tokens) + 1)]:
+        return {}  # as years
+    # "Kilde 1" of "Kilde 1 (a.pdf):"
+    names = [_IN_ROUND_BRACKETS.sub("", line).strip(_SIGNS) for line in lines_before]
+    return {**_indexes_by_label(names, indexes), **_indexes_by_label(tokens, indexes)}
 
 
-def _labels_that_count(
-    numbers: Sequence[str], lines: Sequence[str]
-) -> list[Sequence[str]]:
-    """Return the lines as names, and their numbers, if these count the lines.
+def _contexts_shown_once(
+    prompts: Iterable[str], contexts: Sequence[str]
+) -> list[_ShownContext]:
+    """List the contexts in the order of a prompt that shows each of them once.
 
-    Example: ["1", "2"] of "Kilde 1 (a.pdf):" and "Kilde 2:" gives the names ["Kilde 1",
-    "Kilde 2"] and the numbers ["1", "2"]. Any other numbers, such as years, give [].
+    Empty if there is no such prompt, or if another prompt shows a context as well.
     """
-    if list(numbers) != [str(count) for count in range(1, len(numbers) + 1)]:
+    n_prompts_with_contexts = 0
+    shown_contexts: list[_ShownContext] = []
+    for prompt in prompts:
+        blocks = blocks_in(prompt, contexts)
+        n_prompts_with_contexts += bool(blocks)
+        for block in blocks:
+            line = line_before(prompt, block.start)
+            shown_contexts.append(_ShownContext(block.context_index, line))
+    indexes = sorted(shown.index for shown in shown_contexts)
+    is_each_shown_once = indexes == list(range(len(contexts)))
+    if n_prompts_with_contexts != 1 or not is_each_shown_once:
         return []
-    names = [_IN_ROUND_BRACKETS.sub("", line).strip(_SIGNS) for line in lines]
-    return [names, numbers]
+    return shown_contexts
 
 
-def _labels_of_one_shape(tokens: Sequence[str]) -> list[Sequence[str]]:
-    """Return the tokens if all are labels of one shape, such as "D1" and "D2"."""
+def _indexes_by_label(labels: Sequence[str], indexes: Sequence[int]) -> dict[str, int]:
+    """Return the index of each context by its label; {} if there are no labels."""
+    return dict(zip(labels, indexes, strict=True)) if labels else {}
+
+
+def _if_of_one_shape(tokens: Sequence[str]) -> Sequence[str]:
+    """Return the tokens if all are labels of one shape, such as "D1" and "D2"; else ()."""
     shapes = {shape_of_label(token) for token in tokens}
-    return [tokens] if len(shapes) == 1 and None not in shapes else []
+    return tokens if len(shapes) == 1 and None not in shapes else ()
 
 
 def _tokens_that_differ(lines: Sequence[str]) -> list[str]:
     """Return the token with a digit in which lines of equal words differ; [] for others.
 
-    ["[webpage 1 begin]", "[webpage 2 begin]"] gives ["1", "2"]. With a single line there
-    is nothing to compare: it counts if it has one word beside the token at most.
+    ["[webpage 1 begin]", "[webpage 2 begin]"] gives ["1", "2"].
     """
     plain_lines = [_IN_ROUND_BRACKETS.sub("", line) for line in lines]
+    # what the lines say around their tokens: it must be the same in all
     words_around = {tuple(_TOKEN.split(line)) for line in plain_lines}
     if len(words_around) != 1:
         return []
-    differing = [
-        tokens
-        for tokens in zip(*map(_TOKEN.findall, plain_lines), strict=True)
-        if len(set(tokens)) > 1 or len(lines) == 1
-    ]
-    are_apart = len(differing) == 1 and len(set(differing[0])) == len(lines)
     n_words = len(_WORD.findall(" ".join(words_around.pop())))
-    most_words = _MOST_WORDS_OF_A_LABEL if len(lines) > 1 else 1
-    return list(differing[0]) if are_apart and n_words <= most_words else []
+    tokens_by_line = [_TOKEN.findall(line) for line in plain_lines]
+    if len(lines) == 1:
+        # no other line to compare it with: it must be hardly more than its token
+        is_label = len(tokens_by_line[0]) == 1 and n_words <= 1
+        return tokens_by_line[0] if is_label else []
+    # the first tokens of all lines, the second tokens of all lines, …
+    tokens_by_position = zip(*tokens_by_line, strict=True)
+    differing = [tokens for tokens in tokens_by_position if len(set(tokens)) > 1]
+    if len(differing) != 1 or n_words > _MOST_WORDS_OF_A_LABEL:
+        return []
+    has_each_its_own = len(set(differing[0])) == len(lines)
+    return list(differing[0]) if has_each_its_own else []
 
 
 def line_before(prompt: str, start: int) -> str:

@@ -6,7 +6,7 @@ contradicts itself: what it cites is unknown, whether it is handed on as text or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ragmetrics_core.capture.calls import texts_not_of_models
 from ragmetrics_core.capture.citation_search import CitationSearch, kind_of_number
@@ -50,9 +50,9 @@ def by_marks_and_a_field(search: CitationSearch) -> tuple[Citation, ...] | None:
     as "[2]". With ``"sources": [1]`` it contradicts itself.
 
     Returns:
-        The citations of the marks; where the answer is the JSON itself, those of the
-        field, for the contexts that the marks cite. None unless both are there, and for
-        marks of unknown meaning: then the field alone decides.
+        The citations of the marks. If the answer is the JSON itself, those of the field.
+        None unless both are there, and for marks of unknown meaning: then the field
+        alone decides.
 
     Raises:
         UnknownMeaning: If marks and field differ, or if it is not known what the field
@@ -60,54 +60,58 @@ def by_marks_and_a_field(search: CitationSearch) -> tuple[Citation, ...] | None:
     """
     if search.annotator is not None or search.sources is None:
         return None
-    value = parse_json(search.text)
-    if value is None and _is_plain_reply_with_tools(search):
+    search_in_text = _search_in_text_with_marks(search)
+    if search_in_text is None:
         return None
-    answer_search = search if value is None else _search_in_field(value, search)
-    if answer_search is None:
-        return None
-    of_marks = _citations_of_known_marks(answer_search)
+    of_marks = _citations_of_known_marks(search_in_text)
     if not of_marks:
         return None
     of_field = by_a_structured_reply(search) or ()
     if not _cite_the_same(of_marks, of_field):
         raise UnknownMeaning(_MARKS_AND_FIELD_DIFFER)
-    if value is None:
+    is_answer_json = search_in_text is not search
+    if not is_answer_json:
         return of_marks
-    # a file of several contexts: the marks tell which of them is meant
-    cited = _contexts_of(of_marks)
-    return tuple(
-        citation.model_copy(
-            update={
-                "contexts": tuple(
-                    index for index in citation.contexts if index in cited
-                )
-            }
-        )
-        for citation in of_field
-    )
+    # the marks have their places in a field of the JSON, and not in the answer
+    return _only_of_contexts(of_field, _contexts_of(of_marks))
+
+
+def _search_in_text_with_marks(search: CitationSearch) -> CitationSearch | None:
+    """Return the search in the text of an answer: itself, or its field of a JSON answer.
+
+    None if a JSON answer has no such field. Also None if the answer is the reply's whole
+    text, and the reply calls tools: their arguments are no fields beside the answer.
+    """
+    value = parse_json(search.text)
+    if value is None:
+        return None if _is_plain_reply_with_tools(search) else search
+    if not isinstance(value, Mapping):
+        return None
+    text, _ = answer_in(value)
+    return None if text is None else search.in_text(text)
 
 
 def _is_plain_reply_with_tools(search: CitationSearch) -> bool:
-    """Whether the answer is the reply's text, and the reply also calls tools.
-
-    The arguments of these calls are no fields of the answer.
-    """
+    """Whether the answer is the reply's text, and the reply also calls tools."""
     reply = search.reply
     if reply is None or not reply.tool_calls:
         return False
     return reply.text.strip() == search.text.strip()
 
 
-def _search_in_field(value: object, search: CitationSearch) -> CitationSearch | None:
-    """Return the search in the field of a JSON answer that holds its text.
+def _only_of_contexts(
+    citations: Iterable[Citation], contexts_to_keep: Collection[int]
+) -> tuple[Citation, ...]:
+    """Return citations without other contexts than some.
 
-    None if it has no such field.
+    A field cites "a.pdf", of which there are two chunks. The marks tell which is meant.
     """
-    if not isinstance(value, Mapping):
-        return None
-    text, _ = answer_in(value)
-    return None if text is None else search.in_text(text)
+    changed_citations = []
+    for citation in citations:
+        indexes = [index for index in citation.contexts if index in contexts_to_keep]
+        changed = citation.model_copy(update={"contexts": tuple(indexes)})
+        changed_citations.append(changed)
+    return tuple(changed_citations)
 
 
 def _citations_of_known_marks(search: CitationSearch) -> tuple[Citation, ...]:

@@ -132,24 +132,42 @@ def _refuse_number_if_perhaps_shown(
             the contexts no numbers, or if another text than a context, such as a note
             of the application, has this number.
     """
-    mark = as_mark(number)
     if number in labels.ambiguous_numbers:
-        # two texts stand under "[7]", or a text stands under no number
-        lines = lines_by_number_in_brackets(prompts).get(number, set())
-        shows_several = len(lines) > 1
-        raise UnknownMeaning((SEVERAL if shows_several else _AMBIGUOUS).format(mark))
+        raise UnknownMeaning(_why_number_is_ambiguous(number, prompts))
     if not labels.numbers:
-        # The prompt gives the contexts no numbers: "[2]" may be the model's own count
-        # of them. Nothing is raised if the framework numbered the contexts, as an
-        # answer builder does: then the number is known.
-        if search.context_texts and not search.framework_numbering:
-            raise UnknownMeaning(_why_number_is_unclear(number, prompts))
-        # "[2] Our office opens at nine": a note of the application itself
-        if _begins_a_line(number, prompts):
-            raise UnknownMeaning(SHOWN_ELSEWHERE.format(mark))
+        _refuse_number_beside_unnumbered_contexts(number, search, prompts)
     # "[7] Our office opens at nine" beside the contexts "[1]" and "[2]"
     if _is_shown_like_contexts(number, labels, prompts):
-        raise UnknownMeaning(SHOWN_ELSEWHERE.format(mark))
+        raise UnknownMeaning(SHOWN_ELSEWHERE.format(as_mark(number)))
+
+
+def _why_number_is_ambiguous(number: str, prompts: Sequence[str]) -> str:
+    """Say in words why a number of the prompts may mean any of several contexts.
+
+    Two lines begin with "[7]"; or another context has no number, so that nobody knows
+    whether what stands under "[7]" goes on there.
+    """
+    lines = lines_by_number_in_brackets(prompts).get(number, set())
+    reason = SEVERAL if len(lines) > 1 else _AMBIGUOUS
+    return reason.format(as_mark(number))
+
+
+def _refuse_number_beside_unnumbered_contexts(
+    number: str, search: CitationSearch, prompts: Sequence[str]
+) -> None:
+    """Raise if a number may mean something where the prompts number no context.
+
+    Nothing is raised if the framework numbered the contexts, as an answer builder does,
+    or if there are none.
+
+    Raises:
+        UnknownMeaning: If it may be the model's own count of the contexts, or a line of
+            the prompts begins with it: "[2] Our office opens at nine".
+    """
+    if search.context_texts and not search.framework_numbering:
+        raise UnknownMeaning(_why_number_is_unclear(number, prompts))
+    if _begins_a_line(number, prompts):
+        raise UnknownMeaning(SHOWN_ELSEWHERE.format(as_mark(number)))
 
 
 def _why_number_is_unclear(number: str, prompts: Sequence[str]) -> str:
