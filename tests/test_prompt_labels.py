@@ -296,3 +296,9 @@ def test_whatever_a_prompt_holds_places_are_those_of_contexts(
     places = {place for named in labels.indexes_by_label.values() for place in named}
     assert places <= set(range(len(texts)))
     assert not labels.ambiguous_numbers & labels.indexes_by_label.keys()
+
+
+def test_a_bare_branch_of_a_tree_before_a_context_is_no_label() -> None:
+    shown = "Files │\nIt is old and grey.\n[2]\nIt fell in the war."
+    labels = labels_in([shown], TEXTS[:2])
+    assert labels.numbers == ()

@@ -180,13 +180,24 @@ def _tokens_that_differ(lines: Sequence[str]) -> list[str]:
         # no other line to compare it with: it must be hardly more than its token
         is_label = len(tokens_by_line[0]) == 1 and n_words <= 1
         return tokens_by_line[0] if is_label else []
+    if n_words > _MOST_WORDS_OF_A_LABEL:  # a sentence
+        return []
+    return _tokens_at_differing_position(tokens_by_line)
+
+
+def _tokens_at_differing_position(tokens_by_line: Iterable[Sequence[str]]) -> list[str]:
+    """Return the tokens at the only position at which lines differ, if all differ there.
+
+    [["2024", "1"], ["2024", "2"]], the tokens of two lines, gives ["1", "2"]. Else [].
+    """
     # the first tokens of all lines, the second tokens of all lines, …
     tokens_by_position = zip(*tokens_by_line, strict=True)
     differing = [tokens for tokens in tokens_by_position if len(set(tokens)) > 1]
-    if len(differing) != 1 or n_words > _MOST_WORDS_OF_A_LABEL:
+    if len(differing) != 1:
         return []
-    has_each_its_own = len(set(differing[0])) == len(lines)
-    return list(differing[0]) if has_each_its_own else []
+    tokens = differing[0]
+    has_each_line_its_own = len(set(tokens)) == len(tokens)
+    return list(tokens) if has_each_line_its_own else []
 
 
 def line_before(prompt: str, start: int) -> str:
