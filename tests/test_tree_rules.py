@@ -36,6 +36,7 @@ from ragmetrics_core.capture.passages import PASSAGE, share_a_passage
 from ragmetrics_core.data import RowError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample import Turn as Said
+from ragmetrics_core.data.undivided import tools_with_undivided_text
 
 QUESTION = "Which city lies on the Douro?"
 ANSWER = "It is Porto, in the north."
@@ -2352,6 +2353,41 @@ def test_results_that_are_taken_out_before_the_answer_are_no_contexts() -> None:
     assert sample.capture is not None
     assert sample.capture.evidence_from == "prompt"
     assert sample.capture.provenance["contexts"] == "the prompt of the agent's model"
+    assert CLEARED in sample.capture.warnings
+
+
+def test_the_text_of_a_tool_behind_a_reply_is_the_evidence_of_who_reads_the_reply() -> (
+    None
+):
+    """A supervisor is shown what its researcher wrote, and none of what that one read."""
+    c = Clock()
+    draft = "The bridge there was opened in 1886, says the tool."
+    run = tree(
+        c,
+        model(c, [Message("user", QUESTION)], TOOL_CALL, name="researcher"),
+        tool(c, PLAIN_TEXT, name="search"),
+        model(
+            c,
+            [Message("user", QUESTION), Message("tool", PLAIN_TEXT)],
+            draft,
+            name="researcher",
+        ),
+        model(
+            c,
+            [
+                Message("user", QUESTION),
+                Message("assistant", draft),
+                Message("tool", "Transferred back to the supervisor."),
+            ],
+            ANSWER,
+        ),
+        answers=SAYS,
+        is_always_a_sample=True,
+    )
+    (sample,) = samples_of(run)
+    assert sample.contexts == ()
+    assert tools_with_undivided_text(sample) == ("search",)
+    assert sample.capture is not None
     assert CLEARED in sample.capture.warnings
 
 

@@ -166,9 +166,11 @@ def _are_named_without_search(
 def _undivided_if_none(contexts: Contexts) -> Contexts:
     """Mark that a tool's text is the only evidence, if there are no contexts.
 
-    The text may hold several results, which nobody divided into contexts.
+    The text may hold several results, which nobody divided into contexts. Example: an
+    agent searched, and told its supervisor "Anna Berg lit it.". The prompt of the
+    supervisor, who answers, shows no document, and the tool's text is the evidence.
     """
-    if contexts.evidence_from is not None:
+    if contexts.items:
         return contexts
     return replace(contexts, evidence_from="undivided")
 
