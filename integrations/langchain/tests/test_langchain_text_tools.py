@@ -9,7 +9,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
@@ -161,6 +161,32 @@ def test_a_mark_of_a_tools_text_is_unknown_and_not_dangling(
     (sample,) = captured.samples
     assert sample.citations is None
     assert "nobody divided into passages" in sample.citations_unknown
+
+
+def test_each_block_of_a_tools_result_stands_on_a_line_of_its_own() -> None:
+    """The adapter of MCP servers hands on a block for each content of a result."""
+
+    @tool
+    def search_archive(query: str) -> list[dict[str, str]]:
+        """Returns two blocks of text."""
+        return [{"type": "text", "text": text} for text in (FACT, ROOMS)]
+
+    call = {"name": "search_archive", "args": {"query": "lamp"}, "id": "1"}
+    lines = [AIMessage("", tool_calls=[call]), AIMessage(ANSWER)]
+    agent = create_agent(Scripted(messages=iter(lines)), [search_archive])
+    with capture(context_tools={"search_archive"}) as captured:
+        agent.invoke({"messages": [("user", QUESTION)]})
+    (sample,) = captured.samples
+    assert [context.text for context in sample.contexts] == [f"{FACT}\n{ROOMS}"]
+
+
+def test_a_file_before_a_question_adds_nothing_to_the_question() -> None:
+    file = {"type": "document", "source": {"type": "file", "file_id": "f1"}}
+    asked = HumanMessage([file, {"type": "text", "text": QUESTION}])
+    with capture(every_turn=True) as captured:
+        Scripted(messages=iter([AIMessage(ANSWER)])).invoke([asked])
+    (sample,) = captured.samples
+    assert sample.question == QUESTION
 
 
 def test_a_named_tool_that_is_called_by_hand_is_no_answer() -> None:

@@ -209,15 +209,14 @@ def message_of(value: object) -> Message | None:
     """
     if isinstance(value, BaseMessage):
         calls = value.tool_calls if isinstance(value, AIMessage) else ()
+        role = ROLES.get(kind_of(value), "other")
         return Message(
-            ROLES.get(kind_of(value), "other"),
-            text_of(value.content),
-            tuple(map(_call, calls)),
+            role, _text_for_role(role, value.content), tuple(map(_call, calls))
         )
     if isinstance(value, tuple) and len(value) == 2:
         kind, content = value
         if isinstance(kind, str) and kind in ROLES:
-            return Message(ROLES[kind], text_of(content))
+            return Message(ROLES[kind], _text_for_role(ROLES[kind], content))
     if isinstance(value, Mapping):
         return _message_of_mapping(value)
     return None
@@ -243,7 +242,19 @@ def _message_of_mapping(mapping: Mapping[str, Any]) -> Message | None:
     for call in fields.get("tool_calls") or ():
         if isinstance(call, Mapping):
             calls.append(_call(call))
-    return Message(ROLES[kind], text_of(fields["content"]), tuple(calls))
+    text = _text_for_role(ROLES[kind], fields["content"])
+    return Message(ROLES[kind], text, tuple(calls))
+
+
+def _text_for_role(role: str, content: object) -> str:
+    """Return the texts in the content of a message that somebody in this role wrote.
+
+    A model writes one text in many blocks, and a tool a result in each block: those of
+    an MCP server may be ["Lit in 1882.", "A horn followed."], each on a line of its own.
+    """
+    if role == "tool" and isinstance(content, list):
+        return "\n".join(text_of(block) for block in content)
+    return text_of(content)
 
 
 def provider_evidence_of(message: object) -> capture.ProviderEvidence:
@@ -333,8 +344,9 @@ def text_of(content: object) -> str:
     kind = content.get("type", "text")
     if kind in ("document", "search_result", "tool_result"):
         data = _data_of_source(content.get("source"))
+        text = text_of(data or content.get("content"))
         # a line of its own, since the blocks of evidence are separate texts
-        return text_of(data or content.get("content")) + "\n"
+        return f"{text}\n" if text else ""
     if kind in ("text", "text-plain", "output_text"):
         return text_of(content.get("text"))
     return ""
