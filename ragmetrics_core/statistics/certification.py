@@ -29,8 +29,8 @@ _MAX_LABELS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One threshold, with what is known of the samples that reach it.
+class ThresholdCounts:
+    """A possible threshold, with counts of the samples that reach it.
 
     Attributes:
         threshold: The score.
@@ -50,11 +50,11 @@ class Certified(Frozen):
 
     target: float = Field(description="the precision asked for")
     samples: int = Field(description="scored samples of the run")
-    step: Step | None = Field(
+    step: ThresholdCounts | None = Field(
         default=None,
         description="the lowest threshold that is certified; None if none is",
     )
-    best: Step | None = Field(
+    best: ThresholdCounts | None = Field(
         default=None,
         description=(
             "else that which fewest more labels certify if its share of yes stays"
@@ -75,13 +75,13 @@ class Certified(Frozen):
             reason += f", more than the {self.samples} scored samples of this run"
         return f"No threshold is certified for a precision of {self.target:g}: {reason}"
 
-    def _certified_sentence(self, step: Step) -> str:
-        test = _stats().binomtest(step.n_yes, step.n_labels, alternative="greater")
+    def _certified_sentence(self, counts: ThresholdCounts) -> str:
+        test = _stats().binomtest(counts.n_yes, counts.n_labels, alternative="greater")
         bounds = test.proportion_ci(1 - _ALPHA, "exact")
         return (
-            f"Certified: scores from {step.threshold:g} on are right in at least"
-            f" {self.target:g} of this run's cases ({step.n_yes} of {step.n_labels}"
-            f" labels, 95 % lower bound {bounds.low:.3f}; {step.share:.0%} of the"
+            f"Certified: scores from {counts.threshold:g} on are right in at least"
+            f" {self.target:g} of this run's cases ({counts.n_yes} of {counts.n_labels}"
+            f" labels, 95 % lower bound {bounds.low:.3f}; {counts.share:.0%} of the"
             f" {self.samples} scored samples reach it; exact binomial bounds, fixed"
             " sequence)"
         )
@@ -127,15 +127,12 @@ def certify(
     """Find the lowest threshold whose precision surely reaches the target.
 
     The precision of a threshold is the share of yes among the samples whose scores
-    reach it. With a probability of 95 % no threshold is certified whose precision is
-    below the target.
+    reach it. "Surely" means: with a probability of 95 % no threshold is certified whose
+    precision is below the target.
 
-    Every score of the run is a possible threshold. From the highest one with enough
-    labels on they are tested one after the other, down to the first that fails. The last
-    one before it is certified. If already the first fails, the result says how many
-    labels would do. Example with target .9: 80 labels of yes at .9 and 10 of no at .2
-    certify the threshold .9. With 60 of yes too few labels reach .9, so nothing is
-    certified, and 71 labels in all would do.
+    Example with target .9: of samples that score .9, 80 have the label yes; of samples
+    that score .2, 10 have the label no. The threshold .9 is certified. With 60 of yes
+    instead of 80 nothing is certified, and the result says that 71 labels would do.
 
     Args:
         labelled: Score and label of samples drawn at random from the run.
@@ -161,16 +158,17 @@ def certify(
     if len(labelled) == 0:
         raise InputError("a threshold needs labels to be certified")
     pairs = [(float(score), bool(label)) for score, label in labelled]
-    # a step is a possible threshold with its counts of samples and labels
-    steps_highest_first = _steps(pairs, [float(score) for score in scores])
-    steps_to_test = _steps_to_test(steps_highest_first, len(labelled), target)
-    certified_step = _lowest_certified(steps_to_test, target)
-    if certified_step is not None:
-        return Certified(target=target, samples=len(scores), step=certified_step)
-    # the best step is the one that fewest labels would certify
-    best_step, n_needed = _plan(steps_highest_first, len(labelled), target)
+    # Each score of the run is a possible threshold. The highest ones stand first.
+    thresholds = _count_at_each_threshold(pairs, [float(score) for score in scores])
+    # The very highest are reached by too few labels to be tested. The others are tested
+    # from high to low, and the first failure ends the test (fixed-sequence testing).
+    testable = _thresholds_with_enough_labels(thresholds, len(labelled), target)
+    certified = _last_before_a_failure(testable, target)
+    if certified is not None:
+        return Certified(target=target, samples=len(scores), step=certified)
+    easiest, n_labels_needed = _easiest_to_certify(thresholds, len(labelled), target)
     return Certified(
-        target=target, samples=len(scores), best=best_step, needed=n_needed
+        target=target, samples=len(scores), best=easiest, needed=n_labels_needed
     )
 
 
@@ -183,27 +181,29 @@ def _check_target(target: float) -> None:
         )
 
 
-def _lowest_certified(steps: Sequence[Step], target: float) -> Step | None:
+def _last_before_a_failure(
+    thresholds: Sequence[ThresholdCounts], target: float
+) -> ThresholdCounts | None:
     """Test thresholds in their order, each at 5 %; return the last before a failure.
 
     None if the first one fails.
     """
     # sf(−1, 0, target) is 1: a threshold without labels fails.
-    n_right_less_one = [step.n_yes - 1 for step in steps]
-    n_labels = [step.n_labels for step in steps]
+    n_right_less_one = [counts.n_yes - 1 for counts in thresholds]
+    n_labels = [counts.n_labels for counts in thresholds]
     p_values = _stats().binom.sf(n_right_less_one, n_labels, target)
     certified = None
-    for step, p_value in zip(steps, p_values, strict=True):
+    for counts, p_value in zip(thresholds, p_values, strict=True):
         is_certified = p_value <= _ALPHA
         if not is_certified:
             break
-        certified = step
+        certified = counts
     return certified
 
 
-def _steps(
+def _count_at_each_threshold(
     labelled: Sequence[tuple[float, bool]], scores: Sequence[float]
-) -> list[Step]:
+) -> list[ThresholdCounts]:
     """Count for every score of the run, as a threshold, the samples that reach it.
 
     Example: samples score .9, .8 and .8, and a sample with .8 has the label yes. The
@@ -220,7 +220,7 @@ def _steps(
     labelled_below = sorted(labelled)  # the highest score is popped first
     n_samples_reaching = 0
     n_yes = 0
-    steps = []
+    thresholds = []
     for threshold, n_of_score in sorted(Counter(scores).items(), reverse=True):
         n_samples_reaching += n_of_score
         while labelled_below and labelled_below[-1][0] >= threshold:
@@ -229,13 +229,13 @@ def _steps(
                 n_yes += 1
         n_labels = len(labelled) - len(labelled_below)
         share_reaching = n_samples_reaching / len(scores)
-        steps.append(Step(threshold, n_yes, n_labels, share_reaching))
-    return steps
+        thresholds.append(ThresholdCounts(threshold, n_yes, n_labels, share_reaching))
+    return thresholds
 
 
-def _steps_to_test(
-    steps: Sequence[Step], n_labels: int, target: float
-) -> Sequence[Step]:
+def _thresholds_with_enough_labels(
+    thresholds: Sequence[ThresholdCounts], n_labels: int, target: float
+) -> Sequence[ThresholdCounts]:
     """The thresholds from the strictest one on that has enough labels for the test.
 
     Enough labels certify the target although two of them are no. If no threshold has so
@@ -245,24 +245,24 @@ def _steps_to_test(
         n_needed = fewest_labels(target, n_wrong)
         if n_needed > n_labels:
             continue
-        for index, step in enumerate(steps):
-            n_expected = step.share * n_labels
+        for index, counts in enumerate(thresholds):
+            n_expected = counts.share * n_labels
             if n_expected >= n_needed - 1e-9:
-                return steps[index:]
+                return thresholds[index:]
     return ()
 
 
-def _plan(
-    steps: Sequence[Step], n_labels: int, target: float
-) -> tuple[Step | None, int | None]:
+def _easiest_to_certify(
+    thresholds: Sequence[ThresholdCounts], n_labels: int, target: float
+) -> tuple[ThresholdCounts | None, int | None]:
     """Say how many labels could certify a threshold.
 
     Example: a precision of .95 is wanted. Of 50 labels 40 reach the threshold .8, and
-    all 40 are yes. But 40 are too few to certify it. Returned: the step of .8, and 74,
+    all 40 are yes. But 40 are too few to certify it. Returned: the counts of .8, and 74,
     the number of labels that would suffice.
 
     Args:
-        steps: Possible thresholds with their counts; none is certified so far.
+        thresholds: Possible thresholds with their counts; none is certified so far.
         n_labels: How many labels there are so far.
         target: The precision to certify.
 
@@ -270,35 +270,35 @@ def _plan(
         The threshold that needs fewest labels, None if none looks precise enough; and
         how many labels it needs, None if more labels would hardly help.
     """
-    promising_steps = [step for step in steps if _is_promising(step, target)]
-    if promising_steps:
-        best_step = min(promising_steps, key=lambda step: _labels_needed(step, target))
-        n_needed = _labels_needed(best_step, target)
+    promising = [counts for counts in thresholds if _is_promising(counts, target)]
+    if promising:
+        easiest = min(promising, key=lambda counts: _labels_needed(counts, target))
+        n_needed = _labels_needed(easiest, target)
         # ``n_labels`` certified nothing: at least one more is needed
-        return best_step, max(n_needed, n_labels + 1)
+        return easiest, max(n_needed, n_labels + 1)
     # 20 labels certify no precision of .9, even if all are yes: ask for enough first
     if n_labels < fewest_labels(target):
         return None, fewest_labels(target)
     return None, None
 
 
-def _is_promising(step: Step, target: float) -> bool:
+def _is_promising(counts: ThresholdCounts, target: float) -> bool:
     """Whether enough labels reach the threshold, and more are right than the target."""
-    has_enough_labels = step.n_labels >= _MIN_LABELS_TO_PLAN
-    return has_enough_labels and step.n_yes > target * step.n_labels
+    has_enough_labels = counts.n_labels >= _MIN_LABELS_TO_PLAN
+    return has_enough_labels and counts.n_yes > target * counts.n_labels
 
 
-def _labels_needed(step: Step, target: float) -> int:
+def _labels_needed(counts: ThresholdCounts, target: float) -> int:
     """Return about how many labels of the whole run would certify a threshold.
 
     If the share of yes stays as it is, that many labels, drawn anew, certify the
     threshold with a probability of 80 %.
     """
-    share_of_yes = step.n_yes / step.n_labels
+    share_of_yes = counts.n_yes / counts.n_labels
     deviation_at_target = _Z_ALPHA * sqrt(target * (1 - target))
     deviation_at_share = _Z_POWER * sqrt(share_of_yes * (1 - share_of_yes))
     spread = deviation_at_target + deviation_at_share
     excess = share_of_yes - target
     enough_for_power = (spread / excess) ** 2
     n_reaching_threshold = max(enough_for_power, fewest_labels(target))
-    return ceil(n_reaching_threshold / step.share)
+    return ceil(n_reaching_threshold / counts.share)

@@ -79,12 +79,13 @@ def _as_floats(scores: Scores) -> Scores:
 
 
 def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> CorrectedMean:
-    """Estimate the mean label over all samples from some labels and all scores.
+    """Estimate the share of yes among all samples, of which some have labels.
 
-    The mean of the labels is corrected by how far the samples without a label score
-    from those with one (prediction-powered inference): it is the mean of ``label -
-    weight * (score - mean score without labels)``. Example: mean label .70, mean score
-    .62 with labels and .67 without, weight 1: the estimate is .70 + .05 = .75.
+    The samples with labels may be better or worse than the others by chance. Their
+    scores tell, and the share of yes is corrected by it (prediction-powered inference).
+    Example: of the labels 70 % are yes. The labelled samples score .62 on average, the
+    others .67, which is .05 higher. The estimate is .70 + .05 = .75 if the scores follow
+    the labels fully (weight 1), and .70 if they say nothing about them (weight 0).
 
     Args:
         labels: Labels of samples that were drawn at random.
@@ -111,13 +112,15 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     if _are_rarer_labels_few(labels) or _are_clusters_few(unlabelled):
         return _labels_alone(labels, scores.cluster_numbers, n_unlabelled=n_unlabelled)
     label_values = [float(label) for label in labels]
-    # the better scores follow labels, the higher; for each label estimated on others
-    weights = _weights(label_values, scores, unlabelled)
+    # From 0 to 1: how much the scores say about the labels. It is estimated for each
+    # label from other labels, so that no label influences its own correction.
+    weight_for_each_label = _weights(label_values, scores, unlabelled)
+    # label − weight · (score − mean score without labels)
     corrected_labels = _correct_labels(
-        label_values, scores.values, weights, fmean(unlabelled.values)
+        label_values, scores.values, weight_for_each_label, fmean(unlabelled.values)
     )
     mean = min(1.0, max(0.0, fmean(corrected_labels)))
-    mean_weight = fmean(weights)
+    mean_weight = fmean(weight_for_each_label)
     corrected = Scores(corrected_labels, scores.cluster_numbers)
     return CorrectedMean(
         mean=mean,
@@ -146,8 +149,8 @@ def _interval(
 ) -> Interval:
     """Compute the 95 % interval of the mean of corrected labels, cut to [0, 1].
 
-    Two made-up labels, 0 and 1, widen the interval, so that it has a width even if all
-    labels agree.
+    It is uncertain for two reasons: the labels are a sample, and so is the mean score
+    without labels that corrects them. Both errors are put together.
 
     Args:
         mean: The estimate, which the interval includes.
@@ -155,18 +158,17 @@ def _interval(
         unlabelled: The scores of the unlabelled samples, with the clusters.
         mean_weight: The mean weight of the scores in the correction.
     """
-    sums, sizes = sum_clusters(corrected.values, corrected.cluster_numbers)
-    padded_mean, labelled_error, labelled_freedom = ratio_mean(
-        sums, sizes, added=(0.0, 1.0)
-    )
-    sums, sizes = sum_clusters(unlabelled.values, unlabelled.cluster_numbers)
-    _, unlabelled_error, unlabelled_freedom = ratio_mean(sums, sizes)
+    # Two made-up labels, 0 and 1, give the interval a width even if all labels agree.
+    labelled_mean = _mean_over_clusters(corrected, added=(0.0, 1.0))
+    unlabelled_mean = _mean_over_clusters(unlabelled)
+    # The correction has the unlabelled mean score times the weight, and so its error.
+    weighted_error = mean_weight * unlabelled_mean.standard_error
     half_width = _half_width(
-        (labelled_error, labelled_freedom),
-        (mean_weight * unlabelled_error, unlabelled_freedom),
+        labelled_mean, unlabelled_mean._replace(standard_error=weighted_error)
     )
-    low = min(mean, padded_mean - half_width)
-    high = max(mean, padded_mean + half_width)
+    # The made-up labels draw the middle to .5, so that the estimate may lie outside.
+    low = min(mean, labelled_mean.mean - half_width)
+    high = max(mean, labelled_mean.mean + half_width)
     method = "PPI++, weight cross-fitted in 5 folds, t with one label added at 0 and one at 1"
     return Interval(max(0.0, low), min(1.0, high), method)
 
@@ -192,29 +194,45 @@ def _correct_labels(
     return corrected
 
 
-def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> float:
+class _MeanWithError(NamedTuple):
+    """A mean with its standard error and the degrees of freedom of this error."""
+
+    mean: float
+    standard_error: float
+    freedom: int
+
+
+def _mean_over_clusters(scores: Scores, added: Sequence[float] = ()) -> _MeanWithError:
+    """The mean of scores, with an error that takes scores of a cluster as dependent.
+
+    Args:
+        scores: The scores.
+        added: Made-up scores to count too; see ``ratio_mean``.
+    """
+    sums, sizes = sum_clusters(scores.values, scores.cluster_numbers)
+    return _MeanWithError(*ratio_mean(sums, sizes, added))
+
+
+def _half_width(labelled: _MeanWithError, unlabelled: _MeanWithError) -> float:
     """Half the width of a 95 % t interval for a sum of two independent means.
 
     Example: errors of .03 and .04, with many degrees of freedom: 1.96 · .05 = .098.
 
     Args:
-        labelled: Standard error and degrees of freedom of the mean over labels.
-        unlabelled: Standard error and degrees of freedom of the mean over unlabelled
-            samples.
+        labelled: The mean over labels.
+        unlabelled: The mean over samples without a label.
 
     Returns:
         The t quantile times the error of the sum. Welch's formula gives the degrees of
         freedom of the sum; they are at most those of the labels.
     """
-    labelled_error, labelled_freedom = labelled
-    unlabelled_error, unlabelled_freedom = unlabelled
-    labelled_variance = labelled_error**2
-    unlabelled_variance = unlabelled_error**2
+    labelled_variance = labelled.standard_error**2
+    unlabelled_variance = unlabelled.standard_error**2
     variance = labelled_variance + unlabelled_variance
-    labelled_term = labelled_variance**2 / labelled_freedom
-    unlabelled_term = unlabelled_variance**2 / unlabelled_freedom
+    labelled_term = labelled_variance**2 / labelled.freedom
+    unlabelled_term = unlabelled_variance**2 / unlabelled.freedom
     welch_freedom = variance**2 / (labelled_term + unlabelled_term)
-    freedom = min(labelled_freedom, int(welch_freedom + _ROUNDING))
+    freedom = min(labelled.freedom, int(welch_freedom + _ROUNDING))
     return t_quantile(0.975, freedom) * sqrt(variance)
 
 

@@ -368,7 +368,7 @@ class Labelled:
 
 
 Statistic = Callable[[Sequence[Labelled]], float | None]
-_OfGroups = Callable[[Sequence[Sequence[Labelled]]], float | None]
+_MeasureOfGroups = Callable[[Sequence[Sequence[Labelled]]], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,31 +522,33 @@ def measure_all(
         For each measure its values on the sources, then its mean over them, whose
         source is None.
     """
-    groups_by_source = _by_source(groups)
-    group_statistics: dict[str, _OfGroups] = {
-        name: partial(_of_groups, statistic) for name, statistic in statistics.items()
-    }
-    resampled_by_source = {
-        source: _values_of_resamples(groups_of_source, group_statistics, draws)
-        for source, groups_of_source in groups_by_source.items()
-    }
+    measures_by_name: dict[str, _MeasureOfGroups] = {}
+    for name, measure_of_rows in statistics.items():
+        measures_by_name[name] = partial(_of_groups, measure_of_rows)
+    sources = []
+    for source_name, groups_of_source in _by_source(groups).items():
+        resampled = _values_of_resamples(groups_of_source, measures_by_name, draws)
+        sources.append(_Source(source_name, groups_of_source, resampled))
     measured: list[Measured] = []
-    for name, group_statistic in group_statistics.items():
-        on_sources = [
-            _on_source(
-                name,
-                source,
-                group_statistic,
-                groups_of_source,
-                resampled_by_source[source][name],
-            )
-            for source, groups_of_source in groups_by_source.items()
-        ]
-        mean_over_sources = _over_sources(
-            name, group_statistic, on_sources, groups_by_source, draws=draws
-        )
-        measured += [*on_sources, mean_over_sources]
+    for name, measure in measures_by_name.items():
+        measured += [_on_source(name, measure, source) for source in sources]
+        measured.append(_mean_over_sources(name, measure, sources, draws=draws))
     return measured
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The rows of one source, with the measures on resamples of them.
+
+    Attributes:
+        name: The source's name.
+        groups: Its rows, in groups that are not independent.
+        resampled_values: By the name of a measure, its values on the resamples.
+    """
+
+    name: str
+    groups: Sequence[Sequence[Labelled]]
+    resampled_values: Mapping[str, Sequence[float]]
 
 
 def _by_source(
@@ -559,38 +561,23 @@ def _by_source(
     return groups_by_source
 
 
-def _on_source(
-    name: str,
-    source: str,
-    group_statistic: _OfGroups,
-    groups: Sequence[Sequence[Labelled]],
-    values_of_resamples: Sequence[float],
-) -> Measured:
-    """Compute a measure on one source, with its bootstrap interval.
-
-    Args:
-        name: The measure's name.
-        source: The source.
-        group_statistic: The measure, computed on groups of rows.
-        groups: The groups of rows of the source.
-        values_of_resamples: The measure's values on resamples of these groups.
-    """
-    value = group_statistic(groups)
+def _on_source(name: str, measure: _MeasureOfGroups, source: _Source) -> Measured:
+    """Compute the measure of this name on one source, with its bootstrap interval."""
+    value = measure(source.groups)
     interval = None
     if value is not None:
-        interval = _bounds([values_of_resamples])
+        interval = _bounds([source.resampled_values[name]])
     return Measured(
-        name, source=source, count=len(groups), value=value, interval=interval
+        name,
+        source=source.name,
+        count=len(source.groups),
+        value=value,
+        interval=interval,
     )
 
 
-def _over_sources(
-    name: str,
-    group_statistic: _OfGroups,
-    on_sources: Sequence[Measured],
-    groups_by_source: Mapping[str, Sequence[Sequence[Labelled]]],
-    *,
-    draws: int,
+def _mean_over_sources(
+    name: str, measure: _MeasureOfGroups, sources: Sequence[_Source], *, draws: int
 ) -> Measured:
     """Compute the mean of a measure over the sources where it is defined.
 
@@ -598,26 +585,26 @@ def _over_sources(
 
     Args:
         name: The measure's name.
-        group_statistic: Computes the measure on the groups of rows of one source.
-        on_sources: Its value on each source.
-        groups_by_source: The groups of rows of each source, which are resampled.
+        measure: Computes it on the groups of rows of one source.
+        sources: The sources with their groups of rows.
         draws: How many resamples are drawn.
 
     Returns:
         The mean with its interval; ``count`` is the number of sources.
     """
-    if len(on_sources) == 1:  # the mean of one is itself
-        (only_source,) = on_sources
-        n_sources = 0 if only_source.value is None else 1
-        return replace(only_source, source=None, count=n_sources)
+    if len(sources) == 1:  # the mean of one is itself
+        on_only_source = _on_source(name, measure, sources[0])
+        n_defined = 0 if on_only_source.value is None else 1
+        return replace(on_only_source, source=None, count=n_defined)
     values = []
     groups_where_defined = []
-    for on_source in on_sources:
-        if on_source.value is not None and on_source.source is not None:
-            values.append(on_source.value)
-            groups_where_defined.append(groups_by_source[on_source.source])
-    # resamples each source by itself, and takes the mean over the sources
-    interval = bootstrap(groups_where_defined, group_statistic, draws=draws)
+    for source in sources:
+        value = measure(source.groups)
+        if value is not None:
+            values.append(value)
+            groups_where_defined.append(source.groups)
+    # resamples each source independently, and takes the mean over the sources
+    interval = bootstrap(groups_where_defined, measure, draws=draws)
     return Measured(
         name,
         source=None,

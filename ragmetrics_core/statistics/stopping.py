@@ -58,7 +58,7 @@ class _Evidence:
     it is infinite where the claim is impossible.
 
     Attributes:
-        highest: The evidence.
+        highest: The evidence so far.
     """
 
     def __init__(
@@ -73,22 +73,21 @@ class _Evidence:
         self._total_excess = 0.0
         self.highest = 1.0 if claimed_mean >= 0 else inf
 
-    def bet_on(self, unit: _Unit) -> float:
-        """Let the gamblers bet on the next unit; return their highest mean wealth yet.
+    def add(self, unit: _Unit) -> None:
+        """Let the gamblers bet on the next unit, so that ``highest`` may rise.
 
-        They bet that it scores more than the claim allows. Example: the claimed mean is
-        .8. A score of 1.0 is a gain of 1.0 / .8 - 1 = .25 of each stake.
+        They bet that the unit's mean is higher than the claim allows. Example: the
+        claimed mean is .8. A unit of one score, 1.0, is a gain of 1.0 / .8 - 1 = .25 of
+        what each gambler stakes. A score of .6 is a loss of .25.
 
         Args:
             unit: What is drawn at once: a score, or the scores of a cluster. A score
                 that is not known counts as its lowest possible value.
         """
-        excess = self._excess_of(unit)
-        # The highest mean that the claim allows for this unit and the later ones. If it
-        # is 0 or less, the claim is false already; from 1 on no score can refute it.
-        allowed_mean = self._highest_mean_left()
-        can_bet = 0 < allowed_mean < 1
-        if can_bet:
+        allowed_mean = self._mean_allowed_for_units_left()
+        excess = self._excess_over_claimed_mean(unit)
+        # At 0 or less the claim is false already; from 1 on no score can refute it.
+        if 0 < allowed_mean < 1:
             mean_of_unit = self._claimed_mean + excess
             gain = mean_of_unit / allowed_mean - 1
             self._multiply_wealth(gain, self._stake_factor(allowed_mean))
@@ -98,9 +97,8 @@ class _Evidence:
             self.highest = inf
         mean_wealth = sum(self._wealth) / len(_BETS)
         self.highest = max(self.highest, mean_wealth)
-        return self.highest
 
-    def _excess_of(self, unit: _Unit) -> float:
+    def _excess_over_claimed_mean(self, unit: _Unit) -> float:
         """How far the mean of a unit lies over the claimed mean, from −1 to 1.
 
         A unit smaller than the largest is filled up with the claimed mean, so that it
@@ -110,23 +108,24 @@ class _Evidence:
         excess_of_scores = unit.lowest_sum - self._claimed_mean * unit.n_scores
         return excess_of_scores / self._largest_unit
 
-    def _highest_mean_left(self) -> float:
-        """The highest mean that the claim allows for the units left.
+    def _mean_allowed_for_units_left(self) -> float:
+        """The highest mean that the units left may have if the claim is true.
 
         What earlier units of a population had over the claimed mean, later units must
-        have under it.
+        have under it. Example: at most .8 is claimed of 3 units. If the first one is
+        1.0, the other two have at most .7 on average.
         """
         if self._population is None:
             return self._claimed_mean
         n_left = self._population - self._n_units
         return self._claimed_mean - self._total_excess / n_left
 
-    def _stake_factor(self, highest_mean_left: float) -> float:
+    def _stake_factor(self, allowed_mean: float) -> float:
         """Gamblers stake more with few units left, and where a high mean is likely."""
         units_per_unit_left = 1.0
         if self._population is not None:
             units_per_unit_left = self._population / (self._population - self._n_units)
-        return units_per_unit_left / (1 - highest_mean_left)
+        return units_per_unit_left / (1 - allowed_mean)
 
     def _is_claim_impossible(self) -> bool:
         """Whether the mean exceeds the claim even if all units left score 0."""
@@ -261,12 +260,12 @@ class SequentialGate:
         min_samples: int = 0,
         min_scored: float = MIN_SCORED,
     ) -> None:
-        """Check the settings, and start without evidence for passing or failing.
+        """Check the settings, and start without any evidence.
 
-        The gate passes if the scores refute "the mean is too low", and fails if they
-        refute "the mean is high enough". Example: with threshold .8, margin .05 and
-        alpha .05, it passes by evidence of 1 / .05 = 20 against "the mean is at most
-        .75", and fails by 20 against "the mean is at least .8".
+        The gate passes by evidence against "the mean is too low", and fails by evidence
+        against "the mean is high enough". Example: threshold .8, margin .05 and alpha
+        .05. It passes by evidence of 1 / .05 = 20 against "the mean is at most .75". It
+        fails by evidence of 20 against "the mean is at least .8".
         """
         check_share("threshold", threshold)
         check_share("margin", margin)
@@ -278,20 +277,30 @@ class SequentialGate:
         _refuse_clusters_of_population(population, largest_cluster)
         self.population = population
         self._largest_cluster = largest_cluster
-        self._evidence_to_pass = 1 / alpha
-        self._evidence_to_fail = gates / alpha  # any gate fails the run (Bonferroni)
         self._min_samples = min_samples
         self._min_scored = min_scored
-        self._against_low_mean = self._evidence_against(threshold - margin - ROUNDING)
-        # "The mean is at least .8" is the same as "the mean of 1 − score is at most .2".
-        # So this evidence is fed with mirrored units.
-        self._against_high_mean = self._evidence_against(1 - threshold + ROUNDING)
+        self._evidence_to_pass = 1 / alpha
+        self._evidence_to_fail = gates / alpha  # any gate fails the run (Bonferroni)
+        self._set_claims(threshold, margin)
         self._units: list[_Unit] = []  # taken so far: a row, or the rows of a cluster
         self.decision: Outcome = "undecided"
         self.decided_at: int | None = None
         self.rows = 0
         self.scored = 0
         self._evidence_at_decision = 0.0
+
+    def _set_claims(self, threshold: float, margin: float) -> None:
+        """Set the two claims about the mean against which evidence is gathered.
+
+        Evidence against "the mean is at most ``threshold − margin``" lets the gate pass.
+        Evidence against "the mean is at least ``threshold``" lets it fail. That claim is
+        the same as "the mean of 1 − score is at most 1 − ``threshold``", so each unit is
+        mirrored (1 − score) before it is added there.
+        """
+        # a mean that misses the threshold by rounding alone has reached it
+        rounded_threshold = threshold - ROUNDING
+        self._against_low_mean = self._evidence_against(rounded_threshold - margin)
+        self._against_high_mean = self._evidence_against(1 - rounded_threshold)
 
     def update(self, *scores: Score, undefined: int = 0) -> Outcome:
         """Take the next unit of the random order, and return the decision.
@@ -317,13 +326,10 @@ class SequentialGate:
         self._units.append(unit)
         self.rows += n_rows
         self.scored += unit.n_known
-        evidence_for_passing = self._against_low_mean.bet_on(unit)
-        evidence_for_failing = self._against_high_mean.bet_on(unit.mirrored)
+        self._against_low_mean.add(unit)
+        self._against_high_mean.add(unit.mirrored)  # 1 − score: high where it is low
         if self.decision == "undecided" and self._may_decide():
-            if evidence_for_passing >= self._evidence_to_pass:
-                self._decide("passed", evidence_for_passing)
-            elif evidence_for_failing >= self._evidence_to_fail:
-                self._decide("failed", evidence_for_failing)
+            self._decide_by_evidence()
         return self.decision
 
     def _evidence_against(self, claimed_mean: float) -> _Evidence:
@@ -351,6 +357,13 @@ class SequentialGate:
             return False
         is_population_done = len(self._units) == self.population
         return is_population_done or self.scored >= self._min_samples
+
+    def _decide_by_evidence(self) -> None:
+        """Pass or fail if there is enough evidence for it."""
+        if self._against_low_mean.highest >= self._evidence_to_pass:
+            self._decide("passed", self._against_low_mean.highest)
+        elif self._against_high_mean.highest >= self._evidence_to_fail:
+            self._decide("failed", self._against_high_mean.highest)
 
     def _decide(self, decision: Outcome, evidence: float) -> None:
         self.decision = decision
@@ -404,7 +417,11 @@ class SequentialGate:
     ) -> bool:
         """Whether bets on units ever bring the evidence needed against a mean."""
         evidence = self._evidence_against(claimed_mean)
-        return any(evidence.bet_on(unit) >= needed for unit in units)
+        for unit in units:
+            evidence.add(unit)
+            if evidence.highest >= needed:
+                return True
+        return False
 
 
 def join_outcomes(outcomes: Iterable[Outcome]) -> Outcome:

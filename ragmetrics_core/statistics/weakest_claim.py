@@ -15,7 +15,7 @@ from operator import mul
 from ragmetrics_core.statistics.log_odds import log_odds, probability
 
 _RIDGE = 1e-2
-_COEFFICIENTS_WITHOUT_EFFECT = (0.0, 1.0, 0.0)
+_COEFFICIENTS_THAT_CHANGE_NOTHING = (0.0, 1.0, 0.0)
 """Intercept, slope and ``per_claim`` of a correction that changes nothing."""
 _ROUNDS = 100
 _FEWEST_OF_A_CLASS = 5
@@ -97,7 +97,7 @@ def fit_correction(answers: Sequence[WeakestClaim]) -> ClaimCorrection | None:
         [log(max(1, answer.n_claims)) for answer in answers],
     ]
     answer_weights = _weights_of_answers(answers)
-    coefficients = list(_COEFFICIENTS_WITHOUT_EFFECT)
+    coefficients = list(_COEFFICIENTS_THAT_CHANGE_NOTHING)
     # One coefficient after the other takes a step to its best value, many times over.
     for _ in range(_ROUNDS):
         for index in range(len(coefficients)):
@@ -132,29 +132,49 @@ def _newton_step(
     answer_weights: Sequence[float],
     coefficients: Sequence[float],
 ) -> float:
-    """Return the change of one coefficient of a logistic regression by a Newton step.
+    """Say by how much to change one coefficient, to predict the labels better.
 
-    A penalty (ridge) draws it to the value at which it corrects nothing. Example: most
-    answers are supported, and were predicted at .3: the intercept rises.
+    The regression predicts the probability that an answer is supported. Example: most
+    answers are supported, but are predicted at .3: the intercept must rise, so its
+    change is positive. The change is a Newton step for the log loss, plus a penalty
+    (ridge) that grows with the coefficient's distance from its start value.
 
     Args:
-        index: The index of the coefficient that changes.
+        index: Which coefficient is to change: 0 the intercept, 1 the slope, 2
+            ``per_claim``.
         features: For each coefficient, what it is multiplied with in each answer.
         labels: For each answer, whether it is supported.
         answer_weights: How much each answer counts; all together 1.
         coefficients: All coefficients so far.
     """
-    gradient = _RIDGE * (coefficients[index] - _COEFFICIENTS_WITHOUT_EFFECT[index])
+    # first and second derivative of the penalty, then of the log loss
+    start_value = _COEFFICIENTS_THAT_CHANGE_NOTHING[index]
+    gradient = _RIDGE * (coefficients[index] - start_value)
     curvature = _RIDGE
-    rows = zip(*features, strict=True)
-    for row, label, weight in zip(rows, labels, answer_weights, strict=True):
-        logit = sum(map(mul, coefficients, row))
-        predicted = probability(logit)
-        value = row[index]
-        gradient += weight * value * (predicted - label)
-        curvature += weight * value * value * predicted * (1 - predicted)
+    predictions = _predict_supported(features, coefficients)
+    for feature, predicted, label, weight in zip(
+        features[index], predictions, labels, answer_weights, strict=True
+    ):
+        gradient += weight * feature * (predicted - label)
+        curvature += weight * feature * feature * predicted * (1 - predicted)
     step = -gradient / curvature
-    return max(-2.0, min(2.0, step))  # it cannot overshoot far
+    return max(-2.0, min(2.0, step))  # a longer step might overshoot
+
+
+def _predict_supported(
+    features: Sequence[Sequence[float]], coefficients: Sequence[float]
+) -> list[float]:
+    """The probability that an answer is supported, as the regression has it, of each.
+
+    Args:
+        features: For each coefficient, what it is multiplied with in each answer.
+        coefficients: The coefficients.
+    """
+    predictions = []
+    for features_of_answer in zip(*features, strict=True):
+        logit = sum(map(mul, coefficients, features_of_answer))
+        predictions.append(probability(logit))
+    return predictions
 
 
 def shares_rejected(
