@@ -376,9 +376,9 @@ class TestNames:
         matches = features.align(answer, contexts)
         # Beside "Carl Voss" stands none of mill, bought, Dora; elsewhere two do. Dora
         # stands nowhere.
-        assert (matches[0].overlap_at_name, matches[0].name_apart) == (
-            0.0,
-            {"carl", "vos"} if "vos" in answer.terms else {"carl", "voss"},
+        assert matches[0].misplaced_name == features.MisplacedName(
+            frozenset({"carl", "vos"} if "vos" in answer.terms else {"carl", "voss"}),
+            support=0.0,
         )
         assert features.adherence(answer, contexts, matches)[3:] == (0.0, 0.5)
 
@@ -390,7 +390,8 @@ class TestNames:
         ]
         matches = features.align(answer, contexts)
         # mill and bought stand beside "Carl" only, not beside "Carl Voss"
-        assert matches[0].overlap_at_name == 0.0
+        assert matches[0].misplaced_name is not None
+        assert matches[0].misplaced_name.support == 0.0
 
     def test_shares_are_of_what_is_sought(self) -> None:
         answer = parse("Copper roofs turn green.")

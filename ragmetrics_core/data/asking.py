@@ -526,8 +526,13 @@ def weights_by_share(
     return tuple(weights)
 
 
-def weights_or_shares(asked: Asked[Any], weigh: LabelProbability) -> tuple[Weight, ...]:
-    """Return the weights of the verdicts, else the share of polls with the label."""
+def weight_of_each_verdict(
+    asked: Asked[Any], weigh: LabelProbability
+) -> tuple[Weight, ...]:
+    """Return for each verdict how probable its positive label is.
+
+    It is the weight that the judge gave, else the share of polls with this label.
+    """
     return asked.weights or weights_by_share(asked.replies, weigh)
 
 

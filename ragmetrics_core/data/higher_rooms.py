@@ -50,8 +50,8 @@ _DEFERRED_NAMES = {
         "encoders.local_decisions", "LocalDecisionModel", "a model on this machine"
     ),
     # what a guard would be sent, in a dry run
-    "guard_questions": _DeferredName(
-        "encoders.guard_judge", "guard_questions", "a guard"
+    "guard_requests": _DeferredName(
+        "encoders.guard_judge", "guard_requests", "a guard"
     ),
     "GuardVerdict": _DeferredName("encoders.guard_judge", "GuardVerdict", "a guard"),
     "control_requests": _DeferredName(

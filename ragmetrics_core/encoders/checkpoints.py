@@ -324,11 +324,11 @@ def _find_outputs(
 
 
 def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
-    """Return the id of the token that tells a word in a model's reply from others.
+    """Return the first token of a word that a model may reply.
 
-    It is the first token of the word. A word whose first token is only a part of its
-    letters is refused, because another reply may begin with the same letters. Example:
-    "supported" as "sup" and "ported" is refused: "superb" may begin alike.
+    Its probability is read as that of the word. So it must not begin other words, too:
+    of "supported", written as "sup" and "ported", the token "sup" is refused, because
+    the reply "superb" may begin with it.
 
     Raises:
         SettingError: If the tokenizer does not know the word, or splits its letters.
@@ -339,19 +339,27 @@ def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
             f"the tokenizer of {model} does not know the reply {word!r}; give the word"
             " that the model replies"
         )
-    first_text: str = tokenizer.decode(token_ids[:1]).strip()
-    # T5 splits "0" into ["▁", "0"]: a mark of a word's beginning, without text, and
-    # the digit. A first token without text is accepted here. If "0" and "1" share it,
-    # the caller refuses both.
-    if len(token_ids) > 1 and first_text:
-        advice = "give the words that the model replies"
-        if word.startswith(first_text):
-            advice += f", or {first_text!r} alone if no other reply begins with it"
-        raise SettingError(
-            f"the model {model} would reply {word!r} as {len(token_ids)} tokens, and the"
-            f" probability of the first alone is read: {advice}"
-        )
-    return token_ids[0]
+    first_token = token_ids[0]
+    # T5 may write "0" as two tokens: a mark that a word begins, which has no letters,
+    # and "0". Then the mark is returned. It splits no letters.
+    letters: str = tokenizer.decode([first_token]).strip()
+    has_more_letters_behind = len(token_ids) > 1 and letters != ""
+    if has_more_letters_behind:
+        raise _split_word(model, word, letters, n_tokens=len(token_ids))
+    return first_token
+
+
+def _split_word(
+    model: str | Path, word: str, first_letters: str, n_tokens: int
+) -> SettingError:
+    """Return the error of a word that a tokenizer splits, "supported" as "sup", "ported"."""
+    advice = "give the words that the model replies"
+    if word.startswith(first_letters):
+        advice += f", or {first_letters!r} alone if no other reply begins with it"
+    return SettingError(
+        f"the model {model} would reply {word!r} as {n_tokens} tokens, and the"
+        f" probability of the first alone is read: {advice}"
+    )
 
 
 def _index_of_support(

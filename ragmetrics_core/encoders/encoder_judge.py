@@ -128,10 +128,7 @@ class EncoderJudge(Judge):
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
-        """Check the settings, load the model, and find the label that means support.
-
-        Example: a model with the labels "entailment" and "contradiction" supports a
-        claim by "entailment"; for "yea" and "nay" ``label="yea"`` must be given.
+        """Check the settings, and load the model and its tokenizer.
 
         Raises:
             MissingDependency: If the extra ``local`` is not installed.
@@ -139,6 +136,25 @@ class EncoderJudge(Judge):
                 means support, or ``correction`` was fitted for another judge or for
                 other settings of this one.
         """
+        self._check_settings()
+        self.name = name_of(self.model)
+        self.free = True  # no call costs anything
+        # a judge card may hold a ``correction`` that was fitted for this judge
+        self.takes_correction = True
+        self._load()
+        # A tokenizer stores the settings of a call in itself: one call at a time.
+        self._tokenizer_lock = Lock()
+        self._model_lock = Lock()  # held by the thread that runs the model for all
+        # Calls of threads that wait for the model. Its next run judges the pairs of
+        # texts of all these calls together.
+        self._waiting_calls: list[_WaitingCall] = []
+        if self.correction is not None:
+            # It must have been fitted for this model with these settings.
+            judge_in_words = describe_judge(self.name, self._details_of_claims())
+            _check_correction(self.correction, judge_in_words)
+
+    def _check_settings(self) -> None:
+        """Refuse, by ``SettingError``, settings that no model could have."""
         check_number("EncoderJudge(batch=)", self.batch, least=1)
         if self.window is not None:
             check_number("EncoderJudge(window=)", self.window, least=1)
@@ -146,6 +162,13 @@ class EncoderJudge(Judge):
         _check_label("label", self.label)
         _check_label("other_label", self.other_label)
         _check_template(self.template, self.kind)
+
+    def _load(self) -> None:
+        """Load the model, and find which of its outputs means that a claim is supported.
+
+        Example: of a model with the labels "entailment" and "contradiction" it is
+        "entailment". For the labels "yea" and "nay", ``label="yea"`` must be given.
+        """
         labels = None
         if self.label is not None:
             labels = Labels(self.label, self.other_label or "")
@@ -159,11 +182,6 @@ class EncoderJudge(Judge):
             device=self.device,
             trust_remote_code=self.trust_remote_code,
         )
-        self.name = name_of(self.model)
-        self.free = True  # no call costs anything
-        # The score of an answer is that of its weakest claim. Of 10 claims the weakest
-        # is lower by chance than of two: ``correction`` evens this out.
-        self.takes_correction = True
         self.commit = checkpoint.commit  # of the model, or a digest of its weights
         self._tokenizer = checkpoint.tokenizer
         self._logits_of = checkpoint.logits
@@ -173,15 +191,6 @@ class EncoderJudge(Judge):
         self._tensors = checkpoint.tensors
         # special tokens such as "[SEP]" are taken out of the judged texts
         self._special_tokens_pattern = _any_of(self._tokenizer.all_special_tokens)
-        # A tokenizer stores the settings of a call in itself: one call at a time.
-        self._tokenizer_lock = Lock()
-        self._model_lock = Lock()  # held by the thread that runs the model for all
-        # Calls of threads that wait for the model. Its next run judges the pairs of
-        # texts of all these calls together.
-        self._waiting_calls: list[_WaitingCall] = []
-        if self.correction is not None:
-            judge = describe_judge(self.name, self._details_of_claims())
-            _check_correction(self.correction, judge)
 
     def __reduce__(self) -> Any:
         """Make a copy in another process load the model there."""

@@ -78,17 +78,17 @@ class GuardVerdict:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class GuardQuestions:
+class GuardRequests:
     """The requests to a guard that stand for a question, and how to read their verdicts.
 
     Args:
         requests: One for each claim, fact or chunk; () if there is nothing to ask.
-        reply_to: Makes the reply to the question of the verdicts on all requests, in
+        make_reply: Makes the reply to the question from the verdicts on all requests, in
             their order.
     """
 
     requests: tuple[GuardRequest, ...]
-    reply_to: Callable[[Sequence[GuardVerdict]], Asked[Any]]
+    make_reply: Callable[[Sequence[GuardVerdict]], Asked[Any]]
 
 
 @dataclass(eq=False, repr=False)
@@ -156,10 +156,13 @@ class GuardJudge(ModelJudge):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question, by one request to the model for each claim or text.
 
-        Example: "Does this document hold each of these two claims?" takes two requests.
+        A guard judges one claim at a time. Example: "Do the contexts hold this answer?"
+        takes two requests if the answer makes two claims, and the verdicts "yes" and
+        "no" together make the reply "no".
+
         Before the first question the model is asked about two claims whose verdicts are
-        known (the control), unless ``control`` is off. If it gets them wrong, every
-        question is answered with that error.
+        known, unless ``control`` is off. If it gets them wrong, every question is
+        answered with that error.
 
         Raises:
             JudgeUnavailable: If the model cannot be prepared; nothing was sent.
@@ -168,24 +171,25 @@ class GuardJudge(ModelJudge):
             # Asked outside of a run: a copy of this judge gets a session of its own.
             return await self._for_one_call().answer(question)
         try:
-            guard_question = guard_questions(self.model.form, question)
+            needed = guard_requests(self.model.form, question)
         except JudgeError as error:  # the model cannot be asked this kind of question
             return Answer(NotAnswered(error.with_traceback(None)))
-        if not guard_question.requests:  # e.g. an answer without a claim
-            return Answer(guard_question.reply_to(()))
-        failure, usage = await self._control_failure(self._run_session)
+        if not needed.requests:  # e.g. an answer without a claim
+            return Answer(needed.make_reply(()))
+        failure, usage = await self._ask_control_claims(self._run_session)
         if failure is not None:
             return Answer(NotAnswered(failure), usage)
-        outcomes_with_cost = await gather_all(
+        verdicts_with_cost = await gather_all(
             self._ask_in_windows(self._run_session, request)
-            for request in guard_question.requests
+            for request in needed.requests
         )
-        for _, cost in outcomes_with_cost:
+        verdicts_or_errors = []
+        for verdict_or_error, cost in verdicts_with_cost:
+            verdicts_or_errors.append(verdict_or_error)
             usage += cost
-        outcomes = [outcome for outcome, _ in outcomes_with_cost]
-        return Answer(_reply(guard_question, outcomes), usage)
+        return Answer(_reply(needed, verdicts_or_errors), usage)
 
-    async def _control_failure(
+    async def _ask_control_claims(
         self, session: Session
     ) -> tuple[JudgeError | None, Usage]:
         """Send the control, and return why the model cannot be used; None if it can.
@@ -287,7 +291,7 @@ class GuardJudge(ModelJudge):
 
 
 def _reply(
-    guard_question: GuardQuestions, outcomes: Sequence[GuardVerdict | JudgeError]
+    needed: GuardRequests, outcomes: Sequence[GuardVerdict | JudgeError]
 ) -> Asked[Any] | NotAnswered:
     """Return the reply to a question, or the error of a request without a verdict.
 
@@ -300,7 +304,7 @@ def _reply(
             return NotAnswered(error)
     if errors:
         return NotAnswered(errors[0])
-    return guard_question.reply_to(verdicts)
+    return needed.make_reply(verdicts)
 
 
 def control_requests() -> tuple[GuardRequest, GuardRequest]:
@@ -404,7 +408,7 @@ def _has_hidden_thoughts(choice: Choice) -> bool:
 # How questions become requests
 
 
-def guard_questions(form: GuardForm, question: Question[Any]) -> GuardQuestions:
+def guard_requests(form: GuardForm, question: Question[Any]) -> GuardRequests:
     """Return the requests to a guard that stand for a question.
 
     Raises:
@@ -436,7 +440,7 @@ def _not_supported(form: GuardForm, question: Question[Any]) -> QuestionNotSuppo
     )
 
 
-def _about_answer(question: Question[Any]) -> GuardQuestions:
+def _about_answer(question: Question[Any]) -> GuardRequests:
     """Ask about each claim of an answer, beside all contexts.
 
     The contexts come in an order that does not depend on their rank.
@@ -446,7 +450,7 @@ def _about_answer(question: Question[Any]) -> GuardQuestions:
     requests = tuple(
         GuardRequest("groundedness", documents, claim) for claim in parts.claims
     )
-    return GuardQuestions(requests, partial(_poll, parts))
+    return GuardRequests(requests, partial(_poll, parts))
 
 
 def _poll(parts: AnswerParts, verdicts: Sequence[GuardVerdict]) -> Asked[Poll]:
@@ -521,7 +525,7 @@ def _claims_with_chances(
     return (*claims, *other_parts)
 
 
-def _about_facts(question: Question[Any]) -> GuardQuestions:
+def _about_facts(question: Question[Any]) -> GuardRequests:
     """Ask about each fact, beside the context."""
     is_about_several = "facts" in question.parts
     part_name = "facts" if is_about_several else "fact"
@@ -530,17 +534,17 @@ def _about_facts(question: Question[Any]) -> GuardQuestions:
         GuardRequest("groundedness", documents, fact)
         for fact in question.parts[part_name].texts
     )
-    reply_to = partial(
+    make_reply = partial(
         _reply_about_texts,
         question,
         part_name,
         "covered",
         is_about_several=is_about_several,
     )
-    return GuardQuestions(requests, reply_to)
+    return GuardRequests(requests, make_reply)
 
 
-def _about_chunks(question: Question[Any]) -> GuardQuestions:
+def _about_chunks(question: Question[Any]) -> GuardRequests:
     """Ask about each chunk, beside the user's question.
 
     If the application has rewritten the question, the rewritten one is shown.
@@ -560,14 +564,14 @@ def _about_chunks(question: Question[Any]) -> GuardQuestions:
         GuardRequest("context_relevance", (chunk,), user_question)
         for chunk in question.parts[part_name].texts
     )
-    reply_to = partial(
+    make_reply = partial(
         _reply_about_texts,
         question,
         part_name,
         "useful",
         is_about_several=is_about_several,
     )
-    return GuardQuestions(requests, reply_to)
+    return GuardRequests(requests, make_reply)
 
 
 def _fields_of_verdicts(question: Question[Any]) -> frozenset[str]:

@@ -540,15 +540,13 @@ class CountingGuards(CountingJudge):
     def count(self, question: Question[R]) -> Answer[R]:
         """Count the requests of a question, and answer it as if the guard said yes."""
         try:
-            guard_question = import_deferred("guard_questions")(
-                self._model.form, question
-            )
+            needed = import_deferred("guard_requests")(self._model.form, question)
         except JudgeError as error:
             return Answer(NotAnswered(error))
-        for request in guard_question.requests:
+        for request in needed.requests:
             self._add(request)
         verdict = import_deferred("GuardVerdict")(True, 1.0)
-        return Answer(guard_question.reply_to([verdict] * len(guard_question.requests)))
+        return Answer(needed.make_reply([verdict] * len(needed.requests)))
 
     def _add(self, request: GuardRequest) -> None:
         """Count a request to a guard, unless an equal request was counted before.

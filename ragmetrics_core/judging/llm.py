@@ -195,12 +195,12 @@ class _Asking:
         return Asked(values, tuple(errors), together=came_together)
 
     async def ask_for_weights(self, probability_wanted: LabelProbability) -> Asked[Any]:
-        """Ask for a reply with a weight for each verdict: the probability of a label.
+        """Ask for a reply, and for the probability that each of its verdicts is positive.
 
-        The token "1" with probability .9 gives the weight .9. If the tokens of one
-        reply do not settle every verdict, polls do: "1" in 2 of 3 replies gives 2/3. If
-        only one poll is allowed, a verdict without a usable token weighs 1 if the reply
-        gives it the label, else 0.
+        The probability is called the weight of the verdict. It is read from the tokens
+        of the reply: the token "1" with probability .9 gives the weight .9. If they do
+        not tell it for every verdict, the model is polled: "1" in 2 of 3 replies gives
+        2/3.
 
         Args:
             probability_wanted: Which label's probability is wanted, and how many polls
@@ -212,24 +212,46 @@ class _Asking:
         """
         # at another temperature the probabilities are not those of the model
         request = replace(self._request, temperature=1.0)
-        replies_read: list[ReadReply[Any]] = []
-        weights_of_tokens: tuple[Weight | None, ...] = ()
-        if self._top_logprobs:  # the model tells the probabilities of its tokens
-            first_reply = await self._ask_for_logprobs(request)
-            weights_of_tokens = read_weights(first_reply, self._question)
-            settled = tuple(
-                weight for weight in weights_of_tokens if weight is not None
-            )
-            if settled and len(settled) == len(weights_of_tokens):
-                return Asked((first_reply.value,), weights=settled)
-            replies_read.append(first_reply)
+        if not self._top_logprobs:  # the model tells no probabilities of tokens
+            return await self._weigh_by_polls(request, probability_wanted)
+        reply = await self._ask_for_logprobs(request)
+        # None for a verdict whose token does not tell
+        weights_of_tokens = read_weights(reply, self._question)
+        known_weights = tuple(
+            weight for weight in weights_of_tokens if weight is not None
+        )
+        if known_weights and len(known_weights) == len(weights_of_tokens):
+            return Asked((reply.value,), weights=known_weights)
+        return await self._weigh_by_polls(
+            request, probability_wanted, first_poll=reply, of_tokens=weights_of_tokens
+        )
+
+    async def _weigh_by_polls(
+        self,
+        request: ChatRequest,
+        probability_wanted: LabelProbability,
+        first_poll: ReadReply[Any] | None = None,
+        of_tokens: Sequence[Weight | None] = (),
+    ) -> Asked[Any]:
+        """Poll the model, and weigh each verdict by the share of polls that say it.
+
+        Example: 3 polls say 1, 1 and 0: the weight is 2/3.
+
+        Args:
+            request: The request for one reply.
+            probability_wanted: Which label's probability is wanted, and how many polls
+                are asked.
+            first_poll: A reply to the request that counts as the first poll.
+            of_tokens: The weights that the tokens of this reply tell, None for a
+                verdict whose token does not tell.
+        """
         n_polls = probability_wanted.fallback_polls
-        replies = await self._poll_to_majority(request, n_polls, replies_read)
-        # one reply for several facts: token weights where there are any, else 1 or 0
+        read_before = [] if first_poll is None else [first_poll]
+        replies = await self._poll_to_majority(request, n_polls, read_before)
+        # A single poll, with verdicts on many texts, has no shares but 0 and 1. So the
+        # weights that its tokens tell are kept.
         if n_polls == 1 and _lists_verdicts(self._question):
-            weights = _weights_of_one_reply(
-                replies, probability_wanted, weights_of_tokens
-            )
+            weights = _weights_of_one_reply(replies, probability_wanted, of_tokens)
         else:
             weights = weights_by_share(replies, probability_wanted, "polls")
         return Asked(replies, weights=weights)

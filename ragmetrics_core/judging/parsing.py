@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from ragmetrics_core.data import CutOffReply, MalformedReply
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -73,15 +73,27 @@ class ReadReply(Generic[T]):
     end: int
 
 
-def find_objects(
-    choice: Choice, names: Sequence[str]
-) -> Iterator[tuple[dict[str, Any], int, int]]:
-    """Yield the JSON objects of a reply that may be the verdict, with start and end.
+class FoundObject(NamedTuple):
+    """A JSON object in a reply.
 
-    ``names`` are the fields of a verdict: ``{"useful": 1}`` has "useful", ``{"id": 7}``
-    is skipped. At least one object must begin a line or follow a colon, and no words
-    may follow the last: 'it shows {"useful": 1} as its form' may only quote a verdict.
-    This is checked after the last object was yielded.
+    Attributes:
+        fields: Its names and values.
+        start: Where it begins in the reply's text.
+        end: Where it ends.
+    """
+
+    fields: dict[str, Any]
+    start: int
+    end: int
+
+
+def find_objects(choice: Choice, names: Sequence[str]) -> Iterator[FoundObject]:
+    """Yield the JSON objects of a reply that may be the verdict.
+
+    ``names`` are the fields of a verdict. Example with "useful": ``{"useful": 1}`` is
+    yielded, ``{"id": 7}`` is skipped. After the last object it is checked that the
+    reply does not merely quote a verdict, as 'it shows {"useful": 1} as its form' may:
+    an object must begin a line or follow a colon, and no words may follow the last.
 
     Raises:
         CutOffReply: If the reply ends at the token limit before an object is complete.
@@ -89,24 +101,19 @@ def find_objects(
             or if all may be quotations.
     """
     # only objects near the beginning are repaired: a repair of long text takes long
-    end_of_tolerance = _start_of_reply(choice) + _TOLERANT_LIMIT
-    has_verdict = False
+    end_of_repairs = _start_of_reply(choice) + _TOLERANT_LIMIT
+    may_all_be_quotations = True
     end_of_last: int | None = None
     for span in _spans_with_names(choice, names):
-        if span.end is None:
-            _fail(choice, "its JSON object is incomplete")
-        value = _parse_object(
-            choice.text[span.start : span.end],
-            tolerantly=span.end <= end_of_tolerance,
-        )
-        if value is None:
-            _fail(choice, "its JSON object is not well-formed")
-        has_verdict = has_verdict or span.stands_as_verdict
-        end_of_last = span.end
-        yield value, span.start, span.end
+        found = _parse_span(choice, span, end_of_repairs)
+        if not span.may_be_quotation:
+            may_all_be_quotations = False
+        end_of_last = found.end
+        yield found
     if end_of_last is None:
+        # one name would do; the last is the verdict where a reason is asked for first
         _fail(choice, f"it holds no JSON object with the field {names[-1]!r}")
-    if not has_verdict or not _CLOSING.match(choice.text, end_of_last):
+    if may_all_be_quotations or not _CLOSING.match(choice.text, end_of_last):
         _fail(
             choice,
             "its JSON object stands among words, as a quotation does; it must begin a"
@@ -121,12 +128,29 @@ class _ObjectSpan:
     Args:
         start: Where it begins.
         end: Where it ends; None if no brace closes it.
-        stands_as_verdict: False if it may be a quotation within a sentence.
+        may_be_quotation: Whether it stands within a sentence, which may quote it.
     """
 
     start: int
     end: int | None
-    stands_as_verdict: bool
+    may_be_quotation: bool
+
+
+def _parse_span(choice: Choice, span: _ObjectSpan, end_of_repairs: int) -> FoundObject:
+    """Parse the JSON object at a place of a reply; raise an error if it is none.
+
+    Slips of form, such as single quotes, are repaired if it ends before
+    ``end_of_repairs``.
+    """
+    if span.end is None:
+        _fail(choice, "its JSON object is incomplete")
+    fields = _parse_object(
+        choice.text[span.start : span.end],
+        tolerantly=span.end <= end_of_repairs,
+    )
+    if fields is None:
+        _fail(choice, "its JSON object is not well-formed")
+    return FoundObject(fields, span.start, span.end)
 
 
 def _spans_with_names(choice: Choice, names: Sequence[str]) -> Iterator[_ObjectSpan]:
@@ -149,7 +173,7 @@ def _spans_with_names(choice: Choice, names: Sequence[str]) -> Iterator[_ObjectS
             )
         previous_end = start if end is None else end  # None: never closed
         if name_search.is_between(start, end):
-            yield _ObjectSpan(start, end, stands_as_verdict)
+            yield _ObjectSpan(start, end, may_be_quotation=not stands_as_verdict)
 
 
 class _NameSearch:

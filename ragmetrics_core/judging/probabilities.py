@@ -52,41 +52,52 @@ _ROUNDING = 1e-3
 def read_weights(
     reply: ReadReply[BaseModel], question: Question[BaseModel]
 ) -> tuple[Weight | None, ...]:
-    """Return the weight of each verdict of a reply, from log-probabilities.
+    """Return for each verdict of a reply how probable its positive label was.
 
-    A weight is the probability of the positive label. Example: (.9, None) for two
-    verdicts; the tokens of the second do not tell. All are None if the question wants
-    no probability, or if the verdicts cannot be matched with the model's text.
+    The log-probabilities of the reply's tokens tell it. Example: the reply has the
+    verdicts {"label": "A", "useful": 1} and {"label": "B", "useful": 0}, and (.9, None)
+    is returned: "1" had a probability of .9 for A, and the tokens of B do not tell. All
+    are None if the question wants no probability, or if the verdicts cannot be matched
+    with the model's text.
 
     Args:
         reply: The reply, with its tokens.
-        question: The question. Its ``weigh`` says which label's probability is wanted,
-            and names the field that tells several verdicts apart: "label" for
-            {"label": "B", "useful": 1}.
+        question: The question. Its ``weigh`` says which label's probability is wanted.
 
     Source:
         Design note "Probabilities from tokens".
     """
     verdicts = verdicts_of(reply.value)
-    unsettled = (None,) * len(verdicts)
-    # which field holds the label, and which label's probability is wanted
+    all_unknown = (None,) * len(verdicts)
     probability_wanted = question.weigh
     if probability_wanted is None:
-        return unsettled
+        return all_unknown
     weights_in_text_order = label_weights(
         reply.choice, probability_wanted, mode_of(question), reply.start, reply.end
     )
     if len(weights_in_text_order) != len(verdicts):
-        return unsettled
+        return all_unknown
+    # the field that tells several verdicts apart, e.g. "label"
     key_field = probability_wanted.cell_key
-    if key_field is None:
-        return weights_in_text_order if len(verdicts) == 1 else unsettled
-    keys = [str(getattr(verdict, key_field)) for verdict in verdicts]
-    keys_in_text = _keys_in_text(reply, key_field)
-    if sorted(keys_in_text) != sorted(keys):
-        return unsettled
-    # The model may have written B before A, and validation has sorted the verdicts.
-    return tuple(weights_in_text_order[keys_in_text.index(key)] for key in keys)
+    if key_field is not None:
+        keys = [str(getattr(verdict, key_field)) for verdict in verdicts]
+        keys_in_text_order = _keys_in_text(reply, key_field)
+        return _reorder(weights_in_text_order, keys_in_text_order, keys) or all_unknown
+    is_single_verdict = len(verdicts) == 1
+    return weights_in_text_order if is_single_verdict else all_unknown
+
+
+def _reorder(
+    weights: Sequence[Weight | None], keys: Sequence[str], wanted_order: Sequence[str]
+) -> tuple[Weight | None, ...]:
+    """Bring weights into the order in which their keys are wanted.
+
+    Example: the model wrote the verdict B before A, so that the weights (.2, .9) have
+    the keys B and A. Wanted are A and B: (.9, .2). () if the keys are not those wanted.
+    """
+    if sorted(keys) != sorted(wanted_order):
+        return ()
+    return tuple(weights[keys.index(key)] for key in wanted_order)
 
 
 def _keys_in_text(reply: ReadReply[BaseModel], key_field: str) -> list[str]:

@@ -59,15 +59,17 @@ def tag_digits(texts: Sequence[str]) -> str:
     first_text = texts[0] if texts else ""
     digest = hashlib.sha256(first_text.encode())
     digits = digest.hexdigest()[:_DIGITS]
-    # no digits go on from one text to the next: no text holds NUL
-    readings = _forms_as_read("\0".join(texts))
+    readings: list[str] = []
+    for text in texts:
+        readings += _forms_as_read(text)
     if not any(digits in reading for reading in readings):
         return digits
-    digits_in_texts = _runs_of_digits(readings)  # every eight in a row, overlapping too
+    # The texts hold these digits: add 1, 2, … to the first text, until they do not.
+    digits_in_texts = _runs_of_digits(readings)
     salt = 1
     while digits in digits_in_texts:
         salted_digest = digest.copy()
-        salted_digest.update(f"\0{salt}".encode())  # no text holds NUL
+        salted_digest.update(f"\0{salt}".encode())
         digits = salted_digest.hexdigest()[:_DIGITS]
         salt += 1
     return digits
@@ -100,10 +102,8 @@ def _forms_as_read(text: str) -> list[str]:
 def render(question: Question[Any]) -> tuple[Message, ...]:
     """Render a question into a system message and a user message.
 
-    A line ``---`` in the template separates the two messages. The sample's texts stand
-    in tags such as ``<context-52ae4fd5>``: no text has these digits, so none can close
-    its tag. The tags around examples have digits of their own, equal for all samples:
-    so the system message is equal, too, and is cached.
+    A line ``---`` in the template separates the two messages. Each text stands in a tag
+    such as ``<context-52ae4fd5>``. No text has these digits, so none can close its tag.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.
@@ -114,13 +114,15 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     sample_texts: list[str] = []
     for fenced in fenced_by_part.values():
         sample_texts.extend(fenced.texts)
+    # Two kinds of digits: those of the examples are the same for all samples, so that
+    # the system message is the same, and is cached. Those of the sample are its own.
     example_digits = _digits_of_examples(instructions, sample_texts)
-    fixed_words = _fixed_words(instructions, example_digits)
-    sample_digits = tag_digits([*sample_texts, fixed_words["examples"]])
+    examples_and_language = _examples_and_language(instructions, example_digits)
+    sample_digits = tag_digits([*sample_texts, examples_and_language["examples"]])
     text_by_placeholder = {
         name: _in_tags(fenced, sample_digits) for name, fenced in fenced_by_part.items()
     }
-    text_by_placeholder.update(fixed_words)
+    text_by_placeholder.update(examples_and_language)
 
     system_template, user_template = _split_messages(instructions.template)
     system_message = _fixed_system_message(
@@ -207,7 +209,7 @@ def _fixed_system_message(
 
     It is cached, as it is the same for thousands of questions.
     """
-    words = _fixed_words(instructions, example_digits)
+    words = _examples_and_language(instructions, example_digits)
     if words.keys() >= set(_names_of_placeholders(part)):
         return Message("system", _fill_template(part, words))
     return None
@@ -226,8 +228,10 @@ def _fill_template(template: str, texts: Mapping[str, str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _fixed_words(instructions: Instructions, example_digits: str) -> dict[str, str]:
-    """Return the words for placeholders that are the same in a metric's prompts."""
+def _examples_and_language(
+    instructions: Instructions, example_digits: str
+) -> dict[str, str]:
+    """Return the text for {examples} and for {language}, the same for all samples."""
     language = ""
     if instructions.language:
         language = f"Write explanations in {sendable_text(instructions.language)}."
@@ -272,21 +276,28 @@ def _fenced_texts_of_shown_parts(question: Question[Any]) -> dict[str, _FencedTe
 
 
 def _fenced_texts_of_part(part: Part) -> _FencedTexts:
-    """Turn a part of a question, such as the contexts, into the contents of tags.
+    """Say which texts of a part stand in a tag each, and which ids the tags have.
 
-    The chunks "Blue." and "Red." are two texts, A and B. The facts "Blue." and "Red."
-    (``marks="lines"``) are one: "F1: Blue.", line break, "F2: Red.".
+    Example: the contexts "Blue." and "Red." stand in two tags, with the ids 1 and 2.
     """
     if isinstance(part.text, str):
-        # below a user's question: its rewrite and the earlier turns, if any
-        text = "\n".join([part.text, *_lines_below_text(part)])
-        return _FencedTexts(part.label, [sendable_text(text)])
+        return _FencedTexts(part.label, [_with_lines_below(part, part.text)])
     if part.marks == "lines" and part.texts:
-        labelled_texts = zip(part.labels, part.texts, strict=True)
-        lines = [f"{label}: {_SPACE.sub(' ', text)}" for label, text in labelled_texts]
-        return _FencedTexts(part.label, [sendable_text("\n".join(lines))])
+        return _FencedTexts(part.label, [_as_labelled_lines(part)])
     texts = [sendable_text(text) for text in part.texts]
     return _FencedTexts(part.label, texts, ids=part.labels)
+
+
+def _as_labelled_lines(part: Part) -> str:
+    """Join the texts of a part: "F1: Blue.", line break, "F2: Red." of two facts."""
+    labelled_texts = zip(part.labels, part.texts, strict=True)
+    lines = [f"{label}: {_SPACE.sub(' ', text)}" for label, text in labelled_texts]
+    return sendable_text("\n".join(lines))
+
+
+def _with_lines_below(part: Part, text: str) -> str:
+    """Put a question's rewrite and the earlier turns, if any, below its text."""
+    return sendable_text("\n".join([text, *_lines_below_text(part)]))
 
 
 def _lines_below_text(part: Part) -> list[str]:

@@ -194,7 +194,7 @@ def build_discrete(
         source,
         maker,
         TEMPLATE,
-        pairs="written" if maker else "given",
+        origin_of_questions="written" if maker else "given",
     )
     return DiscreteSet(header=set_header, points=tuple(points))
 

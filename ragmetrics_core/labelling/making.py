@@ -265,12 +265,12 @@ def make_header(
     source: Iterable[str],
     maker: Maker | None,
     *prompts: str,
-    pairs: str | None = None,
+    origin_of_questions: Literal["written", "given"] | None = None,
 ) -> Header:
     """Return the header of a labelled set, which records how the set was made.
 
     Example: kind "discrete", source ``("faq.md",)``, seed 0, parameters ``{"top": 5,
-    "take": 2, …}``, and the model that wrote the pairs, if one did.
+    "take": 2, …}``, and the model that wrote the questions, if one did.
 
     Args:
         kind: "discrete" if a label is yes or no, "continuous" if a label is a share.
@@ -279,12 +279,13 @@ def make_header(
         source: Names of the files.
         maker: The model that wrote texts and labels; None if no model was asked.
         prompts: The prompts. The header of the set has their digest.
-        pairs: Who wrote a discrete set's questions: "written" by the model, or "given".
+        origin_of_questions: Of a discrete set, whether its questions and answers were
+            "written" by the model, or "given" by the user.
     """
     parameters = settings.model_dump()
     seed = parameters.pop("seed")
-    if pairs is not None:
-        parameters["pairs"] = pairs
+    if origin_of_questions is not None:
+        parameters["pairs"] = origin_of_questions  # pairs of a question and an answer
     ids_and_texts: list[str] = []
     for document in documents:
         ids_and_texts += [document.id, document.text]
@@ -300,6 +301,7 @@ def make_header(
     fields_of_model = {
         "model": maker.name,
         "prompts": digest_of_prompt(*prompts, maker.language or ""),
+        # how many texts the model made nothing of, by the reason
         "left_out": dict(sorted(maker.left_out.items())),
     }
     return set_header.model_copy(update=fields_of_model)

@@ -107,9 +107,15 @@ def asking(
     def ask(
         metric: Metric, samples: Sequence[Sample], repetition_number: int
     ) -> Sequence[MetricResult]:
-        """Score the samples in order with a metric.
+        """Score the samples in order with a metric: all of them, or raise an error.
 
         Repetition 0 may use stored replies. With 1, 2 and so on the judge answers anew.
+
+        Raises:
+            KeyboardInterrupt: If the run was interrupted.
+            JudgeUnavailable: If a limit, or a judge that answers no more, ended it
+                early. The scores are for a card, the report on how good a judge is,
+                which must not rest on a part of the samples.
         """
         judge_of_run = judge
         store_of_run = store
@@ -229,8 +235,11 @@ def measure_judge(
             measurement.
     """
     metric_by_question = _asking_metrics(labelled, metrics)
-    run = Run([*metric_by_question.values()], judge, concurrency=1, store=MemoryStore())
-    measuring = _Measuring(run.judges[0], ask, draws)
+    # Nothing is asked in this run: ``ask`` makes its own. It looks the judge up, and has
+    # what the card says of it, such as its name, and of the library's version and date.
+    metrics_asked = [*metric_by_question.values()]
+    run_of_facts = Run(metrics_asked, judge, concurrency=1, store=MemoryStore())
+    measuring = _Measuring(run_of_facts.judges[0], ask, draws)
     measured_by_question: dict[str, _MeasuredQuestion] = {}
     all_rows: list[LabelledSample] = []
     for question, metric in metric_by_question.items():
@@ -238,11 +247,11 @@ def measure_judge(
         measured = measuring.measure(question, metric, labelled_rows)
         measured_by_question[question] = measured
         all_rows += measured.rows
-    _refuse_nothing_scored(run.facts.judges[0], all_rows)
+    _refuse_nothing_scored(run_of_facts.facts.judges[0], all_rows)
     signature_by_question = {
         question: metric.signature for question, metric in metric_by_question.items()
     }
-    return _card(run, signature_by_question, measured_by_question)
+    return _card(run_of_facts, signature_by_question, measured_by_question)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,8 +87,9 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
 
     Args:
         path: The file or folder; ``docs/judges.md`` describes the forms of rows.
-        limit: At most this many samples of each question and source, drawn at random:
-            with 100, 300 samples of MS MARCO become 100. None returns all.
+        limit: At most this many samples of each group, drawn at random. A group has one
+            source and one question to people, such as MS MARCO and "relevant". With 100
+            its 300 samples become 100. None returns all.
 
     Raises:
         InputError: If a file cannot be read, if a row has none of the forms or has a
@@ -99,20 +100,30 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
         rows_with_places.extend(read_objects(file))
     # RAGTruth keeps the contexts of its answers in rows of another file
     ragtruth_origins = _ragtruth_origins(row for _, row in rows_with_places)
-    samples_by_group: dict[tuple[str, str], list[LabelledSample]] = {}
+    samples: list[LabelledSample] = []
     for place, row in rows_with_places:
-        for labelled in _read_at(place, row, ragtruth_origins):
-            group = (labelled.question, labelled.source)
-            samples_by_group.setdefault(group, []).append(labelled)
-    if not samples_by_group:
+        samples += _read_at(place, row, ragtruth_origins)
+    if not samples:
         raise InputError(
             f"{path} holds no labelled rows; docs/judges.md says which forms are read"
         )
+    return _draw_of_each_group(samples, limit)
+
+
+def _draw_of_each_group(
+    samples: Iterable[LabelledSample], limit: int | None
+) -> list[LabelledSample]:
+    """Draw at most ``limit`` samples at random of each source and question to people."""
+    samples_by_group: dict[tuple[str, str], list[LabelledSample]] = {}
+    for sample in samples:
+        group = (sample.question, sample.source)
+        samples_by_group.setdefault(group, []).append(sample)
     random_source = Random(0)  # noqa: S311 - sampling is no cryptography
     drawn_samples: list[LabelledSample] = []
-    for samples in samples_by_group.values():
-        count = min(limit or len(samples), len(samples))
-        drawn_samples.extend(random_source.sample(samples, count))
+    for samples_of_group in samples_by_group.values():
+        n_samples = len(samples_of_group)
+        count = min(limit or n_samples, n_samples)
+        drawn_samples.extend(random_source.sample(samples_of_group, count))
     return drawn_samples
 
 

@@ -80,9 +80,9 @@ LOST = "no answer to a probe"
 
 
 class ProbeReply(SilentData):
-    """The probabilities of all typed questions of a probe."""
+    """What a judge said to a probe: the probabilities of each of its typed questions."""
 
-    chances: tuple[tuple[float, ...], ...]
+    probabilities: tuple[tuple[float, ...], ...]
 
 
 class Probe(Question[ProbeReply]):
@@ -93,8 +93,8 @@ class ProbeEvidence(Evidence, extra="ignore"):
     """What a judge said to the probes of a sample."""
 
     kind: Literal["typed probes"] = "typed probes"
-    chances: tuple[tuple[tuple[float, ...], ...] | None, ...] = Field(
-        description="By probe, the probabilities by typed question; None: no answer."
+    replies: tuple[ProbeReply | None, ...] = Field(
+        description="The reply to each probe; None for one without an answer."
     )
 
 
@@ -278,7 +278,7 @@ def _probe_alone_and_in_company(
         rows, results_alone, results_in_company, strict=True
     ):
         answers = _read_answers(
-            _chances_in(result_alone), _chances_in(result_in_company)
+            _probabilities_in(result_alone), _probabilities_in(result_in_company)
         )
         probed_rows.append((row, answers))
     return probed_rows
@@ -343,10 +343,10 @@ def _metric_of_probes(
     *,
     most_probes: int | None = None,
 ) -> Metric:
-    """Make a metric that asks another metric's questions in other ways, as probes.
+    """Make a metric that asks another metric's questions in another way, as probes.
 
-    Example: the question which of three facts a context covers becomes three probes,
-    each about one fact.
+    Example: the other metric asks which of three facts a context covers. The probes may
+    be three requests, each about one fact.
 
     Args:
         probed_metric: The other metric.
@@ -354,34 +354,41 @@ def _metric_of_probes(
         most_probes: How many probes of a sample are asked, the first ones; None: all.
 
     Returns:
-        A metric whose evidence has the judge's probabilities. Its score is always 1.0
-        and says nothing.
+        A metric whose evidence has the judge's replies to the probes. Its score is
+        always 1.0 and says nothing.
     """
 
     def ask_probes(sample: Sample) -> Generator[Batch, Replies, Scored]:
-        """Ask the questions of ``probed_metric`` in other ways (probes), one by one.
-
-        Example: a question on two facts becomes two probes, one for each fact; the
-        evidence has their probabilities, such as .9 and .1. The score says nothing.
-        """
-        probes: list[Probe] = []
-        for question in _first_questions(probed_metric, sample):
-            # the same question as typed ones: "fact 1 is covered", true or false
-            typed_form = question.decided
-            if typed_form is not None:
-                probes += probes_of(question, typed_form)
-        chances_of_probes: list[Any] = []
+        """Ask the probes of a sample one after the other, and keep the replies."""
+        probes = _probes_of_sample(probed_metric, sample, probes_of)
+        replies: list[ProbeReply | None] = []
         for probe in probes[:most_probes]:
             (reply,) = yield from ask([probe])
-            chances_of_probes.append(_chances_of(reply))
+            replies.append(None if isinstance(reply, NotAnswered) else reply.reply)
         return Scored(
             metric=probed_metric.name,
             value=1.0,
-            reason=f"{len(chances_of_probes)} probes were asked.",
-            evidence=ProbeEvidence(chances=tuple(chances_of_probes)),
+            reason=f"{len(replies)} probes were asked.",
+            evidence=ProbeEvidence(replies=tuple(replies)),
         )
 
     return metric(name=probed_metric.name)(ask_probes)
+
+
+def _probes_of_sample(
+    probed_metric: Metric, sample: Sample, probes_of: _ProbesOfQuestion
+) -> list[Probe]:
+    """Make the probes of the questions that a metric asks first of a sample.
+
+    A question has probes if it can be asked as typed questions, such as "fact 1 is
+    covered", which is true or false.
+    """
+    probes: list[Probe] = []
+    for question in _first_questions(probed_metric, sample):
+        typed_form = question.decided
+        if typed_form is not None:
+            probes += probes_of(question, typed_form)
+    return probes
 
 
 def _first_questions(probed_metric: Metric, sample: Sample) -> Batch:
@@ -399,7 +406,7 @@ def _probe(
     decided: Decided[ProbeReply] = Decided(
         state=lambda _: state,
         asks=lambda _: typed_questions,
-        reads=lambda _, answers: Asked((ProbeReply(chances=tuple(answers)),)),
+        reads=lambda _, answers: Asked((ProbeReply(probabilities=tuple(answers)),)),
     )
     return Probe(
         parts=question.parts,
@@ -409,17 +416,7 @@ def _probe(
     )
 
 
-def _chances_of(
-    reply: Asked[ProbeReply] | NotAnswered,
-) -> tuple[tuple[float, ...], ...] | None:
-    """Return the probabilities by typed question that a probe was answered with.
-
-    Returns None without an answer.
-    """
-    return None if isinstance(reply, NotAnswered) else reply.reply.chances
-
-
-def _chances_in(result: MetricResult) -> list[tuple[float, ...]] | None:
+def _probabilities_in(result: MetricResult) -> list[Chances] | None:
     """Return the probabilities by typed question of all probes of a sample, in order.
 
     None if one probe has no answer.
@@ -427,12 +424,12 @@ def _chances_in(result: MetricResult) -> list[tuple[float, ...]] | None:
     evidence = getattr(result, "evidence", None)
     if not isinstance(evidence, ProbeEvidence):
         return None
-    chances_by_question: list[tuple[float, ...]] = []
-    for chances_of_probe in evidence.chances:
-        if chances_of_probe is None:
+    probabilities: list[Chances] = []
+    for reply in evidence.replies:
+        if reply is None:
             return None
-        chances_by_question += chances_of_probe
-    return chances_by_question
+        probabilities += reply.probabilities
+    return probabilities
 
 
 def _read_answers(
@@ -531,9 +528,10 @@ def _are_round(answers: _ProbeAnswers) -> Iterator[float]:
 def _judge_padded_texts(
     metric: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
 ) -> _SourcedValues:
-    """Ask one question about one row of each source, on a text too long for any model.
+    """Find the sources on which a judge answers although the text is far too long.
 
-    A judge that answers nevertheless has cut the text off, and has not said so.
+    It must have cut the text off then, and has not said so. Of each source one question
+    about one row is asked, with so much text around it that no model reads it all.
 
     Args:
         metric: Asks the judge about a sample.
@@ -552,9 +550,9 @@ def _judge_padded_texts(
     answered: _SourcedValues = []
     for row, result in zip(first_rows, results, strict=True):
         evidence = getattr(result, "evidence", None)
-        if isinstance(evidence, ProbeEvidence) and evidence.chances:
-            (chances_of_probe,) = evidence.chances  # None: the judge refused the text
-            is_answered = chances_of_probe is not None
+        if isinstance(evidence, ProbeEvidence) and evidence.replies:
+            (reply,) = evidence.replies
+            is_answered = reply is not None  # else the judge refused the text
             answered.append((row.source, float(is_answered)))
     return answered
 

@@ -42,6 +42,24 @@ _COVERAGE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
+class MisplacedName:
+    """A name in a sentence of the answer that the contexts mention in other sentences.
+
+    Example: the answer says "Carl Voss bought the old mill.", the contexts say "Carl
+    Voss lived in Kiel. Anna bought the old mill."
+
+    Args:
+        terms: The terms of the name: {"carl", "voss"}.
+        support: How much of the rest of the answer's sentence a context sentence with
+            the name says, as a share of the most that any context sentence says of it:
+            0 of the 3 terms "bought old mill" is 0.0. It is below 1.
+    """
+
+    terms: frozenset[str]
+    support: float
+
+
+@dataclass(frozen=True, slots=True)
 class Match:
     """The context sentence that shares most terms with a sentence of the answer.
 
@@ -49,11 +67,8 @@ class Match:
         context: Index of the context; None if no term is found anywhere.
         sentence: Index of the sentence in it.
         share: Share of the answer sentence's terms in that one sentence, in [0, 1].
-        overlap_at_name: How much of the sentence's other terms stands beside the name
-            ``name_apart``, as a share of the best overlap anywhere, in [0, 1]. It is the
-            least over the names of the sentence, and 1.0 if it has none.
-        name_apart: The terms of that name; empty if all names stand where the rest of
-            the sentence does.
+        misplaced_name: Of the names in the sentence that the contexts mention in other
+            sentences, the one with least support; None if there is none.
         denied_terms: Terms that it negates, while context sentences that say nearly the
             same negate nothing.
     """
@@ -61,8 +76,7 @@ class Match:
     context: int | None = None
     sentence: int = 0
     share: float = 0.0
-    overlap_at_name: float = 1.0
-    name_apart: frozenset[str] = frozenset()
+    misplaced_name: MisplacedName | None = None
     denied_terms: frozenset[str] = frozenset()
 
 
@@ -112,15 +126,9 @@ def _find_match(
     """Find the context sentence that shares most terms with a sentence of the answer.
 
     Example: "Carl Voss bought the old mill." has five terms. Over "Carl Voss lived in
-    Kiel. Anna bought the old mill." the second sentence shares 3 of them, .6.
-
-    The match also says what speaks against the answer's sentence:
-
-    - ``name_apart`` and ``overlap_at_name``: a name that the contexts mention only where
-      they say something else. In the example "Carl Voss" stands beside none of the other
-      3 terms: {"carl", "voss"}, and 0 of 3 = 0.
-    - ``denied_terms``: what the answer's sentence negates, while the context sentences
-      that say nearly the same negate nothing, as "not old" does over "It is old.".
+    Kiel. Anna bought the old mill." the second sentence shares 3 of them, .6. The match
+    also holds what speaks against the answer's sentence: here the misplaced name "Carl
+    Voss". Over "The mill is old." the answer "The mill is not old." has a denied term.
 
     Args:
         sentence: The sentence of the answer.
@@ -135,7 +143,6 @@ def _find_match(
         return Match()
     most_shared = max(n_shared_by_place.values())
     context_index, sentence_index = _first_place_with(most_shared, n_shared_by_place)
-    overlap_at_name, name_apart = _find_name_apart(sentence, n_shared_by_place, places)
     least_shared = max(
         _LEAST_SHARE_OF_TERMS * len(terms), _LEAST_SHARE_OF_BEST * most_shared
     )
@@ -145,8 +152,7 @@ def _find_match(
         context=context_index,
         sentence=sentence_index,
         share=most_shared / len(terms),
-        overlap_at_name=overlap_at_name,
-        name_apart=name_apart,
+        misplaced_name=_find_misplaced_name(sentence, n_shared_by_place, places),
         denied_terms=_find_denied_terms(sentence, similar),
     )
 
@@ -179,46 +185,41 @@ def _count_shared_terms(
     return n_shared_by_place
 
 
-def _find_name_apart(
+def _find_misplaced_name(
     sentence: Sentence,
     n_shared_by_place: Mapping[Place, int],
     places: Mapping[str, Sequence[Place]],
-) -> tuple[float, frozenset[str]]:
+) -> MisplacedName | None:
     """Find the name that the contexts mention farthest from the rest of its sentence.
 
     For example, the sentence says that Carl Voss bought the mill. The contexts name
-    Carl Voss, but not in the sentences that speak of the mill.
+    Carl Voss, but not in the sentences that speak of the mill. None if each name stands
+    where the rest of its sentence does, or is not mentioned.
 
     Args:
         sentence: The sentence of the answer.
         n_shared_by_place: How many terms of the sentence each context sentence holds.
         places: The places of the context sentences that hold a term, by the term.
-
-    Returns:
-        The least overlap at a name, and the terms of that name; 1.0 and no terms if
-        each name stands where the rest of its sentence does.
     """
-    least_overlap = 1.0
-    name_apart = frozenset[str]()
+    misplaced: MisplacedName | None = None
     for name_terms in terms_of_names(sentence.text)[:_MOST_NAMES]:
-        overlap = _overlap_at_name(name_terms, n_shared_by_place, places)
-        if overlap < least_overlap:
-            least_overlap = overlap
-            name_apart = name_terms
-    return least_overlap, name_apart
+        support = _support_beside_name(name_terms, n_shared_by_place, places)
+        if support < (1.0 if misplaced is None else misplaced.support):
+            misplaced = MisplacedName(name_terms, support)
+    return misplaced
 
 
-def _overlap_at_name(
+def _support_beside_name(
     name_terms: frozenset[str],
     n_shared_by_place: Mapping[Place, int],
     places: Mapping[str, Sequence[Place]],
 ) -> float:
-    """Divide the best overlap beside a name by the best overlap anywhere, in [0, 1].
+    """Measure how much of what the answer says of a name the contexts say beside it.
 
-    The name stands in a sentence of the answer. An overlap says how many terms of that
-    sentence, without the name's, a context sentence holds. Example: a context sentence
-    with the whole name "Carl Voss" holds 1 of them, another sentence 4: 1 / 4 = .25.
-    1.0 if no context sentence holds the whole name.
+    The name stands in a sentence of the answer. Counted are the terms of that sentence
+    that a context sentence holds, without the name's. Example: a context sentence with
+    the whole name "Carl Voss" holds 1 of them, another sentence 4: 1 / 4 = .25. 1.0 if
+    no context sentence holds the whole name.
 
     Args:
         name_terms: The terms of the name.
@@ -273,24 +274,32 @@ def adherence(
         1. The share of the answer's terms that stand in the contexts.
         2. The share of its bigrams that stand there.
         3. The mean share of a sentence's terms in the nearest context sentence.
-        4. How much of what the answer says beside a name stands beside that name in the
-           contexts, too. The least over all names counts.
+        4. For the answer's most misplaced name (see ``MisplacedName``): how much of what
+           the answer says of it the contexts say of it, too. 1.0 without such a name.
         5. The share of its names that the contexts hold.
 
         Example: "Carl Voss bought the old mill." over "Carl Voss lived in Kiel. Anna
-        bought the old mill.": 1.0, .75, .6, 0.0 (no other term stands beside Carl
-        Voss), 1.0.
+        bought the old mill.": 1.0, .75, .6, 0.0 (the contexts say nothing of "bought the
+        old mill" beside Carl Voss), 1.0.
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
     term_share = _share(answer.terms, terms)
     bigram_share = _bigram_share(answer, contexts) if answer.bigrams else term_share
     sentence_share = _mean([match.share for match in matches], default=0.0)
-    least_overlap = min((match.overlap_at_name for match in matches), default=1.0)
+    name_supports = [
+        match.misplaced_name.support for match in matches if match.misplaced_name
+    ]
+    least_name_support = min(name_supports, default=1.0)
+    name_share = _share_of_names(answer, terms)
+    return term_share, bigram_share, sentence_share, least_name_support, name_share
+
+
+def _share_of_names(answer: Passage, terms: AbstractSet[str]) -> float:
+    """Share of the names in an answer's first sentences of which all terms are there."""
     is_name_found: list[bool] = []
     for sentence in answer.sentences[:MOST_SENTENCES]:
         is_name_found += [name <= terms for name in terms_of_names(sentence.text)]
-    name_share = _mean(is_name_found, default=1.0)
-    return term_share, bigram_share, sentence_share, least_overlap, name_share
+    return _mean(is_name_found, default=1.0)
 
 
 def _bigram_share(answer: Passage, contexts: Sequence[Passage]) -> float:

@@ -184,7 +184,8 @@ def _judge_adherence_by_terms(
     elif denied_terms:
         reason = _explain_denied_terms(text, denied_terms)
     else:
-        reason = _explain_shared_terms(answer, text, feature_values, sentences, matches)
+        reason = _count_found_terms(answer, share_found=feature_values[0])
+        reason += _list_missing_words(sentences) + _list_misplaced_names(text, matches)
     low, high = UNCERTAIN_WITH_VECTORS if vectors else UNCERTAIN
     if low <= probability <= high:
         reason = f"uncertain: {reason}"
@@ -549,40 +550,38 @@ def _explain_denied_terms(answer_text: str, denied_terms: frozenset[str]) -> str
     return f"negated in the answer, not in the contexts: {_list_terms(denied_words)}"
 
 
-def _explain_shared_terms(
-    answer: Passage,
-    answer_text: str,
-    values: Features,
-    sentences: Sequence[SentenceSupport],
-    matches: Sequence[Match],
-) -> str:
-    """Say how many terms of an answer the contexts hold, and which they lack.
-
-    Example: "5 of 5 terms found in the contexts; not where the rest of its sentence
-    stands: Carl, Voss" where the best matching context sentence names somebody else.
-
-    Args:
-        answer: The answer, taken apart into terms: stems of its words.
-        answer_text: The answer as it is written.
-        values: Its features. The first one is the share of its terms that are found.
-        sentences: What the contexts hold of each sentence.
-        matches: The nearest context sentence of each sentence.
-    """
+def _count_found_terms(answer: Passage, share_found: float) -> str:
+    """Begin the reason of a verdict: "3 of 5 terms found in the contexts"."""
     n_terms = len(answer.terms)
-    n_found = round(values[0] * n_terms)  # the share of terms found, as a count
-    reason = f"{n_found} of {n_terms} terms found in the contexts"
-    missing_words = dict.fromkeys(
+    return f"{round(share_found * n_terms)} of {n_terms} terms found in the contexts"
+
+
+def _list_missing_words(sentences: Sequence[SentenceSupport]) -> str:
+    """Name the words of an answer that no context holds: "; not found: red, tower"."""
+    words = dict.fromkeys(
         chain.from_iterable(sentence.uncovered for sentence in sentences)
     )
-    if missing_words:
-        reason += f"; not found: {_list_terms(missing_words)}"
-    # names that the contexts hold, but not in the sentence that matches best
-    terms_of_names_apart = _union(match.name_apart for match in matches)
-    names_apart = words_with_terms(answer_text, terms_of_names_apart)
-    if names_apart:
-        listed = _list_terms(names_apart)
-        reason += f"; not where the rest of its sentence stands: {listed}"
-    return reason
+    return f"; not found: {_list_terms(words)}" if words else ""
+
+
+def _list_misplaced_names(answer_text: str, matches: Sequence[Match]) -> str:
+    """Name the names that the contexts mention, but not where they say the rest.
+
+    Example: the answer "Carl Voss bought the mill." over "Carl Voss lived in Kiel. Anna
+    bought the mill." gives "; not where the rest of its sentence stands: Carl, Voss".
+
+    Args:
+        answer_text: The answer as it is written.
+        matches: For each of its sentences the nearest context sentence.
+    """
+    terms = frozenset[str]()
+    for match in matches:
+        if match.misplaced_name is not None:
+            terms |= match.misplaced_name.terms
+    names = words_with_terms(answer_text, terms)
+    if not names:
+        return ""
+    return f"; not where the rest of its sentence stands: {_list_terms(names)}"
 
 
 def _explain_coverage(

@@ -118,11 +118,12 @@ def _can_be_scaled(number: str) -> bool:
     return len(number) <= _LONGEST and number.count(".") < 2
 
 
-def _spellings_of_decade(written: re.Match[str]) -> list[set[str]]:
-    """Return the ways in which a context may write a decade, such as "the 1990s".
+def _numbers_for_decade(written: re.Match[str]) -> set[str]:
+    """Return the numbers of which any bears out a decade of an answer, "the 1990s".
 
-    They are its short name "90", and each of its years. Empty if the number is no decade.
-    Example: "1990s" gives {"90"}, {"1990"}, … {"1999"}; "1990" gives none.
+    They are its short name and its years. Example: for "1990s" they are "90" and "1990"
+    to "1999"; for "90s" also "1890" to "1899" and "2090" to "2099". None for a number
+    that is no decade, such as "1990".
 
     Args:
         written: The number with the groups of ``_WRITTEN``: 1 is the digits, 3 an "s"
@@ -133,15 +134,14 @@ def _spellings_of_decade(written: re.Match[str]) -> list[set[str]]:
     tens = digits[-2:]
     is_plural = written[3] is not None
     has_fitting_length = len(century) in (0, 2)  # "90" or "1990"
-    if not (is_plural and has_fitting_length and tens.endswith("0")):
-        return []
-    centuries = [century] if century else _CENTURIES
-    years = [
-        f"{possible_century}{tens[0]}{last_digit}"
-        for possible_century in centuries
-        for last_digit in range(10)
-    ]
-    return [{tens}, *({year} for year in years)]
+    is_decade = is_plural and has_fitting_length and tens.endswith("0")
+    if not is_decade:
+        return set()
+    numbers = {tens}
+    for possible_century in [century] if century else _CENTURIES:
+        for last_digit in range(10):
+            numbers.add(f"{possible_century}{tens[0]}{last_digit}")
+    return numbers
 
 
 def numbers_in_words(terms: Iterable[str]) -> Iterator[str]:
@@ -206,5 +206,7 @@ def find_unknown_numbers(text: str, known_numbers: AbstractSet[str]) -> dict[str
 
 
 def _is_known(written: re.Match[str], known_numbers: AbstractSet[str]) -> bool:
-    spellings = [*_spellings(written), *_spellings_of_decade(written)]
-    return any(spelling <= known_numbers for spelling in spellings)
+    """Whether the known numbers bear a number out, in any spelling or as a decade."""
+    if any(spelling <= known_numbers for spelling in _spellings(written)):
+        return True
+    return not known_numbers.isdisjoint(_numbers_for_decade(written))

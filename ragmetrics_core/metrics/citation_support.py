@@ -27,7 +27,7 @@ from ragmetrics_core.data import (
     Weight,
     ask,
 )
-from ragmetrics_core.data.asking import weights_or_shares
+from ragmetrics_core.data.asking import weight_of_each_verdict
 from ragmetrics_core.data.frozen import PrivateRepr
 from ragmetrics_core.data.replies import EachOnce, Labelled, Mode
 from ragmetrics_core.metrics.quoted_sentences import holds_sentence
@@ -433,7 +433,7 @@ class SupportOfStatement:
         if isinstance(reply, NotAnswered):
             return reply
         # for each passage the probability that it supports the statement
-        weights = weights_or_shares(reply, self._wanted_probability(of_each=True))
+        weights = weight_of_each_verdict(reply, self._wanted_probability(of_each=True))
         return frozenset(
             passage
             for passage, weight in zip(question["passages"], weights, strict=True)
@@ -487,7 +487,7 @@ class SupportOfStatement:
         The reason is taken from the first reply that agrees with the verdict.
         """
         # how probable it is that the texts support the statement
-        (weight,) = weights_or_shares(judge_reply, self._wanted_probability())
+        (weight,) = weight_of_each_verdict(judge_reply, self._wanted_probability())
         holds = weight.p > 0.5
         reasons = [
             reply.reason for reply in judge_reply.replies if reply.supported == holds

@@ -28,7 +28,7 @@ from ragmetrics_core.data import (
     ask,
 )
 from ragmetrics_core.data.answered import why_contexts_are_unknown
-from ragmetrics_core.data.asking import weights_or_shares
+from ragmetrics_core.data.asking import weight_of_each_verdict
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.metric_evidence import (
@@ -332,7 +332,7 @@ class ContextSufficiency(Metric):
         if judge_reply is None:
             return SufficiencyEvidence(sufficient=False, probability=0.0)
         # the probability of "sufficient", or the share of polls that say so
-        (weight,) = weights_or_shares(judge_reply, self._wanted_probability)
+        (weight,) = weight_of_each_verdict(judge_reply, self._wanted_probability)
         is_sufficient = weight.p > 0.5
         low, high = self.uncertain  # the band in which the judge is called unsure
         return SufficiencyEvidence(

@@ -26,7 +26,7 @@ from ragmetrics_core.data.asking import (
     Part,
     Question,
     Split,
-    weights_or_shares,
+    weight_of_each_verdict,
 )
 from ragmetrics_core.data.replies import (
     Asked,
@@ -433,7 +433,7 @@ def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
         raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {n_facts} facts")
     # How probable it is that the fact is covered: by the tokens of the reply, else the
     # share of polls whose field ``covered`` is 1.
-    weights = weights_or_shares(reply, LabelProbability(field="covered"))
+    weights = weight_of_each_verdict(reply, LabelProbability(field="covered"))
     windows_by_fact = reply.windows or (1,) * n_facts
     return [
         Cell(
