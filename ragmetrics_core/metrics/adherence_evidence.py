@@ -116,24 +116,19 @@ def evidence_of_polls(
     Args:
         polls: The polls that were answered, and those that failed.
         ranks: For each text that the judge was shown, its rank among all contexts.
-        grounds: What the claims rest on; None if that was not asked.
+        grounds: What the claims rest on, e.g. two on contexts and one on an earlier
+            turn; None if that was not asked.
     """
-    # a single poll that says "no", where its token makes "yes" likelier, counts as yes
-    polls = _with_verdict_of_token(polls)
+    polls = _with_likelier_verdict(polls)
     yes_polls = polls_saying("yes", polls)
     no_polls = polls_saying("no", polls)
     n_decided = len(yes_polls) + len(no_polls)
     is_majority_yes = len(yes_polls) > len(no_polls)
     majority = yes_polls if is_majority_yes else no_polls
     minority = no_polls if is_majority_yes else yes_polls
-    # verdicts claim by claim, which encoders give and language models do not
-    claims: list[ClaimSupport] = []
-    for poll in polls.replies:
-        claims += poll.encoder_claims
     return AdherenceEvidence(
         asked=polls.asked,
-        # in how many pieces the contexts were judged, where they were too long
-        windows=polls.windows[0] if polls.windows else None,
+        windows=_n_windows(polls),
         yes=len(yes_polls),
         no=len(no_polls),
         abstained=len(polls.replies) - n_decided,
@@ -145,9 +140,26 @@ def evidence_of_polls(
         dissent=_strongest_explanation(minority),
         unsupported=_unsupported_claims(no_polls),
         sentences=_sentences(polls.replies, ranks),
-        claims=tuple(claims),
-        ledger=grounds,  # such as: two claims rest on contexts, one on an earlier turn
+        claims=_verdicts_on_claims(polls.replies),
+        ledger=grounds,
     )
+
+
+def _n_windows(polls: Asked[Poll]) -> int | None:
+    """In how many windows (pieces) too long contexts were judged; None: as a whole.
+
+    ``polls.windows`` has a number for each verdict of a reply. A poll is one verdict,
+    on the answer, so that there is one number at most.
+    """
+    return polls.windows[0] if polls.windows else None
+
+
+def _verdicts_on_claims(polls: Sequence[Poll]) -> tuple[ClaimSupport, ...]:
+    """Return the verdicts claim by claim, which encoders give, and no language model."""
+    claims: list[ClaimSupport] = []
+    for poll in polls:
+        claims += poll.encoder_claims
+    return tuple(claims)
 
 
 def _without_support(poll: Poll) -> Poll:
@@ -185,12 +197,12 @@ def _unsupported_claims(no_polls: Sequence[Poll]) -> tuple[str, ...]:
     return tuple(claims)
 
 
-def _with_verdict_of_token(polls: Asked[Poll]) -> Asked[Poll]:
-    """Replace the verdict of a single poll by the one that its token makes likelier.
+def _with_likelier_verdict(polls: Asked[Poll]) -> Asked[Poll]:
+    """Give a single poll the verdict to which the model gave the higher probability.
 
     A model draws its reply at random, so that a reply may hold the less likely verdict.
     Example: the reply says "no", and its token gives "yes" a probability of .7: "yes".
-    Any other polls are returned as they are.
+    Several polls are returned as they are.
     """
     if polls.asked != 1 or not polls.weights:
         return polls

@@ -96,11 +96,11 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         0.625
     """
     # cases[n]: that exactly n of the chunks so far are useful
-    cases = [_Case(probability=1.0, precision_sum=0.0)]
+    cases = [_Case(probability=1.0, weighted_precisions=0.0)]
     for rank, probability in enumerate(probabilities, start=1):
         cases = _after_chunk(cases, rank, float(probability))
     terms = [
-        case.precision_sum / n_useful
+        case.weighted_precisions / n_useful
         for n_useful, case in enumerate(cases)
         if n_useful > 0
     ]
@@ -112,12 +112,14 @@ class _Case(NamedTuple):
 
     Attributes:
         probability: How probable the case is.
-        precision_sum: The sum of the precisions at the ranks of the useful chunks, on
-            average over the case, times its probability.
+        weighted_precisions: The sum of the precisions at the ranks of the useful chunks
+            in each way that leads to the case, times the way's probability, over all
+            ways. Example: "ranks 1 and 2 are useful" (.3) has the precisions 1 and 1,
+            "ranks 1 and 3" (.1) has 1 and 2/3: .3 · 2 + .1 · 5/3.
     """
 
     probability: float
-    precision_sum: float
+    weighted_precisions: float
 
 
 def _after_chunk(cases: Sequence[_Case], rank: int, probability: float) -> list[_Case]:
@@ -125,6 +127,11 @@ def _after_chunk(cases: Sequence[_Case], rank: int, probability: float) -> list[
 
     Example: before the first chunk there is one case, of 0 useful chunks. After a chunk
     with .6, the cases of 0 and 1 useful chunks have the probabilities .4 and .6.
+
+    Args:
+        cases: The cases so far: at index 2 that of exactly two useful chunks.
+        rank: The rank of the chunk, from 1.
+        probability: How probable it is that the chunk is useful.
     """
     impossible = _Case(0.0, 0.0)
     cases_after: list[_Case] = []
@@ -132,13 +139,17 @@ def _after_chunk(cases: Sequence[_Case], rank: int, probability: float) -> list[
         # n are useful now: n were, and this chunk is useless ...
         if_useless = cases[n_useful] if n_useful < len(cases) else impossible
         # ... or n - 1 were, and this chunk is useful
-        before = cases[n_useful - 1] if n_useful > 0 else impossible
-        precision = n_useful / rank
-        if_useful = _Case(
-            before.probability, before.precision_sum + precision * before.probability
-        )
+        case_before = cases[n_useful - 1] if n_useful > 0 else impossible
+        precision_at_rank = n_useful / rank
+        if_useful = _with_precision(case_before, precision_at_rank)
         cases_after.append(_mean_case(if_useless, if_useful, probability))
     return cases_after
+
+
+def _with_precision(case: _Case, precision: float) -> _Case:
+    """Add a useful chunk's precision to the sum of each way that leads to a case."""
+    added = precision * case.probability
+    return _Case(case.probability, case.weighted_precisions + added)
 
 
 def _mean_case(if_useless: _Case, if_useful: _Case, probability: float) -> _Case:
@@ -146,8 +157,8 @@ def _mean_case(if_useless: _Case, if_useful: _Case, probability: float) -> _Case
     return _Case(
         (1 - probability) * if_useless.probability
         + probability * if_useful.probability,
-        (1 - probability) * if_useless.precision_sum
-        + probability * if_useful.precision_sum,
+        (1 - probability) * if_useless.weighted_precisions
+        + probability * if_useful.weighted_precisions,
     )
 
 

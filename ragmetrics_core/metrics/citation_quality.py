@@ -411,19 +411,17 @@ class CitationQuality(Metric):
     def _citations_of(self, sample: Sample) -> CitationsRead:
         """Read what a sample's answer cites, or say why that is not known.
 
-        The citations of the sample count first. Else the numbers of the answer are
-        read, by the first numbering that is known: the one in the contexts' own texts,
-        such as "[1] …"; then the one of the setting ``numbered_from=1``.
+        The citations of the sample count first. Else the numbers in the answer are
+        read, such as "[1]". Which context has the number 1 is told by the contexts' own
+        texts, such as "[1] …"; else by the setting ``numbered_from=1``.
         """
         answer = sample.answer or ""
         if sample.citations is not None:
             return _citations_in_sample(answer, sample.citations)
-        in_contexts = NumberingRead()
-        if not _is_of_captured_run(sample):
-            in_contexts = _numbering_in_contexts(sample)
-        # the capture has looked for numbers in the contexts, and in the prompt
-        elif sample.capture and sample.capture.citations_unknown:
-            return CitationsRead(None, sample.capture.citations_unknown)
+        why_capture_cannot_tell = _why_capture_cannot_tell(sample)
+        if why_capture_cannot_tell:
+            return CitationsRead(None, why_capture_cannot_tell)
+        in_contexts = _numbering_in_contexts(sample)
         numbering = in_contexts.numbering or self._numbering_of_setting(sample)
         if numbering is not None:
             return read_citations(answer, numbering)
@@ -611,8 +609,23 @@ def _is_of_captured_run(sample: Sample) -> bool:
     return notes is not None and notes.grade is not None
 
 
+def _why_capture_cannot_tell(sample: Sample) -> str:
+    """Why capturing a run could not tell what its answer cites; "" without a reason.
+
+    A sample from a table was not captured.
+    """
+    if sample.capture is None or not _is_of_captured_run(sample):
+        return ""
+    return sample.capture.citations_unknown or ""
+
+
 def _numbering_in_contexts(sample: Sample) -> NumberingRead:
-    """Read the numbers of the contexts from their texts or metadata."""
+    """Read the numbers of the contexts from their texts or metadata.
+
+    Nothing is read for a captured run: the capture has looked there, and in the prompt.
+    """
+    if _is_of_captured_run(sample):
+        return NumberingRead()
     return numbering_shown(
         [context.text for context in sample.contexts],
         [context.metadata for context in sample.contexts],

@@ -197,7 +197,7 @@ _TOGETHER: Decided[SupportReply] = Decided(
 _EACH_ALONE: Decided[EachPassage] = Decided(
     _state, _typed_questions_on_each, _reply_on_each
 )
-_EACH_CLAIM: Decided[EachSentence] = Decided(
+_TYPED_QUESTIONS_ON_CLAIMS: Decided[EachSentence] = Decided(
     _state_of_sentences, _typed_questions_on_claims, _reply_on_claims
 )
 _SUPPORT_EXAMPLES = (
@@ -432,13 +432,17 @@ class SupportOfStatement:
         (reply,) = yield from ask([question])
         if isinstance(reply, NotAnswered):
             return reply
-        # for each passage the probability that it supports the statement
-        weights = weight_of_each_verdict(reply, self._wanted_probability(of_each=True))
-        return frozenset(
-            passage
-            for passage, weight in zip(question["passages"], weights, strict=True)
-            if weight.p > 0.5
+        # for each passage how probable it is that the passage supports the statement
+        probabilities = weight_of_each_verdict(
+            reply, self._wanted_probability(of_each=True)
         )
+        supporting: set[str] = set()
+        for passage, probability in zip(
+            question["passages"], probabilities, strict=True
+        ):
+            if probability.p > 0.5:
+                supporting.add(passage)
+        return frozenset(supporting)
 
     def _question_on_group(self, passages: tuple[str, ...]) -> Supports:
         """Return the question whether these passages together support the statement."""
@@ -533,20 +537,7 @@ def ask_for_claims(
     )
     if not with_words:
         return frozenset()
-    (reply,) = yield from ask(
-        [
-            MakesClaim(
-                parts={
-                    "question": question,
-                    "sentences": Part("Sentences", with_words, "lines"),
-                },
-                instructions=instructions,
-                Reply=EachSentence,
-                decided=_EACH_CLAIM,  # for a judge that gives only probabilities
-                example=_all_claims,
-            )
-        ]
-    )
+    (reply,) = yield from ask([_question_on_claims(with_words, question, instructions)])
     if isinstance(reply, NotAnswered):
         return reply
     verdicts = reply.reply.sentences
@@ -554,4 +545,24 @@ def ask_for_claims(
         text
         for text, verdict in zip(with_words, verdicts, strict=True)
         if verdict.claims
+    )
+
+
+def _question_on_claims(
+    sentences: tuple[str, ...], question: Part, instructions: Instructions
+) -> MakesClaim:
+    """Build the question which of some sentences make a claim.
+
+    A language model replies {"sentences": [{"label": "S1", "claims": 1}, …]}. A judge
+    of typed questions is asked a question of yes or no about each sentence.
+    """
+    return MakesClaim(
+        parts={
+            "question": question,
+            "sentences": Part("Sentences", sentences, "lines"),
+        },
+        instructions=instructions,
+        Reply=EachSentence,
+        decided=_TYPED_QUESTIONS_ON_CLAIMS,
+        example=_all_claims,
     )

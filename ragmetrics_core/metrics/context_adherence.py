@@ -257,7 +257,7 @@ class ContextAdherence(Metric):
         question = self._question_of_verdict(parts, instructions)
         if groups.go_beyond_this_turn:
             return (yield from self._poll_beyond_this_turn(question, groups))
-        polls = yield from self._poll_in_rounds(question)
+        polls = yield from self._poll_or_judge_claims(question)
         return polls, None
 
     def _poll_beyond_this_turn(
@@ -283,7 +283,7 @@ class ContextAdherence(Metric):
             if not _may_verdict_succeed(labelled):  # such as a refused key
                 return labelled, None
             why_unlabelled = _why_unlabelled(labelled)
-        polls = yield from self._poll_in_rounds(question_of_verdict)
+        polls = yield from self._poll_or_judge_claims(question_of_verdict)
         note = (
             "Asked over the evidence of this and earlier turns, without labels:"
             f" {why_unlabelled}."
@@ -325,48 +325,59 @@ class ContextAdherence(Metric):
             question_what_claims_rest_on(groups, question_of_verdict, self.language),
             decided=LABELS,  # how judges are asked that read no prompts
         )
-        return (yield from self._poll_in_rounds(question_of_labels))
+        return (yield from self._poll_or_judge_claims(question_of_labels))
+
+    def _poll_or_judge_claims(
+        self, question: Question[Any]
+    ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
+        """Ask for all polls. If the texts are too long for the judge, claim by claim."""
+        polls = yield from self._poll_in_rounds(question)
+        if isinstance(polls, NotAnswered) and was_too_long(polls):
+            return (yield from self._claim_by_claim(question, polls))
+        return polls
 
     def _poll_in_rounds(
         self, question: Question[Any]
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
         """Ask for all polls: in one round, or in several if polling may stop early.
 
-        Example: five polls that may stop early. Three are asked first. Three times yes
-        decides. After two times yes and one no, a fourth poll is asked.
+        Example: five polls that may stop early. Three are asked first, since two could
+        not decide the majority. Three times yes decides it. After two times yes and one
+        no, a fourth poll is asked.
 
-        If the first round fails, ``NotAnswered`` is returned; but texts too long for
-        the judge are asked about claim by claim. If a later round fails, its polls
-        count as missing.
+        Returns:
+            The polls. ``NotAnswered`` if the first round fails, or a later one because
+            of a limit; if it fails otherwise, its polls count as missing.
         """
         polls_so_far: Asked[Any] = Asked(())
-        # 3 of 5: with fewer no majority says yes
         n_polls = self._decisive_yes if self.early_stop else self.polls
         while n_polls > 0:
-            # Replies are stored under their number. The polls of a second round have
-            # the numbers behind those of the first, so that the judge answers anew.
-            first_poll = polls_so_far.asked if self.early_stop else None
-            reply: Asked[Any] | NotAnswered
-            (reply,) = yield from ask(
-                [replace(question, polls=n_polls, first_poll=first_poll)]
-            )
+            reply = yield from self._ask_round(question, n_polls, polls_so_far.asked)
             if isinstance(reply, NotAnswered):
-                is_any_answered = bool(polls_so_far.replies)
-                if not is_any_answered and was_too_long(reply):
-                    return (yield from self._claim_by_claim(question, reply))
-                if not is_any_answered or isinstance(reply.error, LimitReached):
+                is_first_round = not polls_so_far.replies
+                if is_first_round or isinstance(reply.error, LimitReached):
                     return reply
-                # a later round failed: what was answered so far counts
                 reply = Asked((), failures=(reply.error,) * n_polls)
             polls_so_far = _add_polls(polls_so_far, reply)
             # a judge of probabilities answers once, however many polls are asked for
             answers_only_once = reply.asked < n_polls
             if answers_only_once:
                 break
-            n_not_asked = self.polls - polls_so_far.asked
-            # 0 ends the loop: all were asked, or the majority is decided
-            n_polls = min(n_not_asked, self._most_polls_before_decision(polls_so_far))
+            n_polls = self._polls_of_next_round(polls_so_far)
         return polls_so_far
+
+    def _ask_round(
+        self, question: Question[Any], n_polls: int, n_asked_before: int
+    ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
+        """Ask for so many polls, failed ones included, after those asked before.
+
+        A store keeps each poll under its number. So the polls of a later round have the
+        numbers behind those of earlier rounds, and the judge answers anew.
+        """
+        first_poll = n_asked_before if self.early_stop else None
+        round_question = replace(question, polls=n_polls, first_poll=first_poll)
+        (reply,) = yield from ask([round_question])
+        return reply
 
     def _claim_by_claim(
         self, question: Question[Any], too_long_reply: NotAnswered
@@ -399,14 +410,19 @@ class ContextAdherence(Metric):
         """How many times no decide that no majority says yes: 3 of 5, and 2 of 4."""
         return (self.polls + 1) // 2
 
-    def _most_polls_before_decision(self, polls: Asked[Any]) -> int:
-        """Return how many more polls can be asked before one of them may be useless.
+    def _polls_of_next_round(self, polls_so_far: Asked[Any]) -> int:
+        """How many polls to ask next; 0 or less if all were asked or they are decided."""
+        n_not_asked = self.polls - polls_so_far.asked
+        # if one request brings all polls, stopping early would save nothing
+        if polls_so_far.together or not self.early_stop:
+            return n_not_asked
+        return min(n_not_asked, self._fewest_polls_to_decision(polls_so_far))
 
-        Where polling stops early, a poll is useless once the majority is decided. 0 or
-        less: it is decided.
+    def _fewest_polls_to_decision(self, polls: Asked[Any]) -> int:
+        """How many more polls could decide the majority; 0 or less if it is decided.
+
+        Example: of 5 polls 3 yes or 3 no decide. After 2 yes and 1 no it is 1.
         """
-        if polls.together or not self.early_stop:
-            return self.polls
         n_yes_to_decision = self._decisive_yes - len(polls_saying("yes", polls))
         n_no_to_decision = self._decisive_no - len(polls_saying("no", polls))
         return min(n_yes_to_decision, n_no_to_decision)
@@ -458,7 +474,7 @@ class ContextAdherence(Metric):
         """
         if not self.early_stop or polls.together:
             return False
-        return self._most_polls_before_decision(polls) <= 0
+        return self._fewest_polls_to_decision(polls) <= 0
 
     def _estimate_after_early_stop(self, evidence: AdherenceEvidence) -> float:
         """Estimate the share of yes of all polls: the bare share would be biased."""

@@ -318,8 +318,8 @@ class ContextUtilization(Metric):
     )
 
     @property
-    def _form(self) -> str:
-        """Name of the prompt, and of the reply's form."""
+    def _prompt_name(self) -> str:
+        """Name of the prompt, e.g. "useful_list_graded"."""
         kind = "useful_list" if self.judging == "listwise" else "useful"
         return f"{kind}_graded" if self.relevance == "graded" else f"{kind}_binary"
 
@@ -328,7 +328,7 @@ class ContextUtilization(Metric):
         required = "chunks answer" if self.judging == "listwise" else "chunk answer"
         return (
             instructions_for_judge(
-                self._form,
+                self._prompt_name,
                 self.template,
                 required,
                 "question",
@@ -391,7 +391,7 @@ class ContextUtilization(Metric):
 
         If ``judging`` is "listwise", three chunks are shown at once with the letters A
         to C, and the reply has a verdict on each. Else one chunk is shown, and the
-        reply is the verdict on it.
+        reply is the verdict on it. A verdict is a grade, or whether the chunk is useful.
 
         Args:
             sample: The sample.
@@ -412,10 +412,15 @@ class ContextUtilization(Metric):
                 part_name: chunk_part,
             },
             instructions=instructions,
-            Reply=_REPLIES[self._form],
-            weigh=self._wanted_probability,  # None if bare verdicts will do
-            split=Split(part_name, verdict_field),  # what is cut if it is too long
-            decided=self._typed_questions,  # for a judge that gives only probabilities
+            # the fields that a language model fills in, such as "useful"
+            Reply=_REPLIES[self._prompt_name],
+            # the probability of the verdict to ask for; None: the bare verdict
+            weigh=self._wanted_probability,
+            # too long chunks are cut, and the piece with the highest verdict counts
+            split=Split(part_name, verdict_field),
+            # the same as typed questions, for judges that do not write
+            decided=self._typed_questions,
+            # replies of a usual length, for dry runs
             example=_examples,
         )
 

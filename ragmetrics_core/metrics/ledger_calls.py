@@ -6,6 +6,7 @@ Pure functions.
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from ragmetrics_core.data import (
     CallGain,
@@ -56,7 +57,7 @@ IdAndText = tuple[str | None, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _LedgerText:
+class _ReturnedText:
     """A text that a call returned.
 
     ``was_shown`` says whether the answering call was shown it; None is unknown.
@@ -70,83 +71,95 @@ class _LedgerText:
 def groups_of_texts(sample: Sample) -> Groups:
     """Group the texts that an answer may rest on, by where they come from.
 
-    - ``evidence``: the contexts, then what calls of this turn returned beside them;
-    - ``earlier``: what calls of earlier turns returned;
+    - ``evidence``: the contexts, then other texts that calls of this turn returned;
+    - ``earlier``: other texts that calls of earlier turns returned;
     - ``user``: what the user said;
     - ``assistant``: what the assistant said, and what models of the application wrote.
 
-    The ledger is the record of what the application's calls returned. ``ranks`` numbers
-    the texts of ``evidence`` and of ``earlier``. Example: three contexts, a web page
-    that a tool returned in this turn, and a page of an earlier turn. The contexts and
-    the first page are the evidence, ranks 1 to 4. The other page is earlier and has
-    rank 5. If a model of the application wrote context 2, that text is no evidence: the
-    contexts keep the ranks 1 and 3.
+    Example: three contexts, a web page that a tool returned in this turn, and a page of
+    an earlier turn. The contexts and the first page are the evidence, with the ranks 1
+    to 4. The other page is earlier and has rank 5.
     """
-    ledger = sample.ledger
-    if ledger is None:  # no record of calls: the contexts are the only evidence
-        context_by_rank = _context_by_rank(sample.contexts)
-        return Groups(
-            evidence=_texts_of_contexts(context_by_rank.values()),
-            ranks=tuple(context_by_rank),
-        )
-    ledger_texts = _evidence_of_ledger(ledger)
-    # a summary by a model may stand among the contexts: nobody retrieved it
-    texts_only_models_wrote = _texts_only_models_wrote(ledger, ledger_texts)
-    context_by_rank = _context_by_rank(sample.contexts, without=texts_only_models_wrote)
+    ledger = sample.ledger  # the record of what the application's calls returned
+    if ledger is None:
+        return _contexts_as_only_evidence(sample)
+    returned = _texts_returned_by_calls(ledger)
+    # A summary by a model may stand among the contexts. It is no evidence; the other
+    # contexts keep their ranks, such as 1 and 3.
+    written_by_models = _texts_only_models_wrote(ledger, returned)
+    context_by_rank = _context_by_rank(sample.contexts, without=written_by_models)
     contexts = list(context_by_rank.values())
-    of_this_turn, of_earlier_turns = _texts_beside_contexts(
-        ledger, ledger_texts, contexts
-    )
-    # 4 and 5: the pages of the example, behind the last context's rank 3
-    ranks_beside_contexts = _numbers_behind(
-        len(sample.contexts), len(of_this_turn) + len(of_earlier_turns)
-    )
-    texts_of_earlier_turns = [text for text in ledger_texts if text.turn < ledger.turn]
+    other_texts = _texts_that_are_no_contexts(ledger, returned, contexts)
+    ranks_of_others = _numbers_behind(len(sample.contexts), other_texts.n_texts)
     return Groups(
-        evidence=(*_texts_of_contexts(contexts), *of_this_turn),
-        ranks=(*context_by_rank, *ranks_beside_contexts),
-        earlier=tuple(of_earlier_turns),
+        evidence=(*_texts_of_contexts(contexts), *other_texts.of_this_turn),
+        ranks=(*context_by_rank, *ranks_of_others),
+        earlier=other_texts.of_earlier_turns,
         user=_user_words(sample),
         assistant=(*_assistant_words(sample), *_texts_of_models(ledger)),
-        # (2, 5): of 5 texts of earlier turns, this turn's model was shown 2
-        earlier_shown=_count_shown(texts_of_earlier_turns),
+        earlier_shown=_count_shown(
+            [text for text in returned if text.turn < ledger.turn]
+        ),
+    )
+
+
+def _contexts_as_only_evidence(sample: Sample) -> Groups:
+    """Group the texts of a sample without a record of calls: the contexts, by rank."""
+    context_by_rank = _context_by_rank(sample.contexts)
+    return Groups(
+        evidence=_texts_of_contexts(context_by_rank.values()),
+        ranks=tuple(context_by_rank),
     )
 
 
 def _texts_only_models_wrote(
-    ledger: Ledger, ledger_texts: Sequence[_LedgerText]
+    ledger: Ledger, returned: Sequence[_ReturnedText]
 ) -> set[str]:
     """Return what only models wrote, and no search or the like returned."""
-    return set(_texts_of_models(ledger)) - {text.context.text for text in ledger_texts}
+    return set(_texts_of_models(ledger)) - {text.context.text for text in returned}
 
 
-def _texts_beside_contexts(
-    ledger: Ledger, ledger_texts: Sequence[_LedgerText], contexts: Sequence[Context]
-) -> tuple[list[str], list[str]]:
-    """Return the evidence beside the contexts: of this turn, and of earlier turns.
+class _OtherTexts(NamedTuple):
+    """Texts that calls returned and that are no contexts, each once.
 
-    Example: a tool returned a web page, which is no context: it is evidence of this
-    turn. It is left out if the call that wrote the answer was not shown it. Pages of
-    earlier turns stay, shown or not.
+    Attributes:
+        of_this_turn: Without those that the answering call was not shown.
+        of_earlier_turns: Shown or not.
+    """
+
+    of_this_turn: tuple[str, ...]
+    of_earlier_turns: tuple[str, ...]
+
+    @property
+    def n_texts(self) -> int:
+        """How many texts there are of all turns."""
+        return len(self.of_this_turn) + len(self.of_earlier_turns)
+
+
+def _texts_that_are_no_contexts(
+    ledger: Ledger, returned: Sequence[_ReturnedText], contexts: Sequence[Context]
+) -> _OtherTexts:
+    """Find the texts that calls returned and that are no contexts, such as a web page.
 
     Args:
         ledger: The ledger, which says which turn this is.
-        ledger_texts: The texts in the ledger that are evidence.
+        returned: The texts that its calls returned.
         contexts: The contexts that are evidence.
     """
-    this_turn = [
-        text
-        for text in ledger_texts
-        if text.turn >= ledger.turn and text.was_shown is not False
-    ]
-    earlier_turns = [text for text in ledger_texts if text.turn < ledger.turn]
+    this_turn: list[_ReturnedText] = []
+    earlier_turns: list[_ReturnedText] = []
+    for text in returned:
+        if text.turn < ledger.turn:
+            earlier_turns.append(text)
+        elif text.was_shown is not False:
+            this_turn.append(text)
     known_pairs = ids_and_texts(ledger)
     of_this_turn = _further_texts(this_turn, contexts, known_pairs)
     evidence = {*_texts_of_contexts(contexts), *of_this_turn}
     of_earlier_turns = _further_texts(
         earlier_turns, contexts, known_pairs, known_texts=evidence
     )
-    return of_this_turn, of_earlier_turns
+    return _OtherTexts(tuple(of_this_turn), tuple(of_earlier_turns))
 
 
 def _context_by_rank(
@@ -160,16 +173,16 @@ def _context_by_rank(
     }
 
 
-def _evidence_of_ledger(ledger: Ledger) -> list[_LedgerText]:
-    """Return a ledger's texts that are evidence: not blank, and not by a model."""
-    ledger_texts: list[_LedgerText] = []
+def _texts_returned_by_calls(ledger: Ledger) -> list[_ReturnedText]:
+    """Return the texts of a ledger's calls: not blank, and not written by a model."""
+    ledger_texts: list[_ReturnedText] = []
     for call in ledger.calls:
         if call.kind == "written":
             continue
         for index, context in enumerate(call.items):
             was_shown = None if call.shown is None else index in call.shown
             if not context.blank:
-                ledger_texts.append(_LedgerText(context, call.turn, was_shown))
+                ledger_texts.append(_ReturnedText(context, call.turn, was_shown))
     return ledger_texts
 
 
@@ -183,7 +196,7 @@ def _texts_of_models(ledger: Ledger) -> list[str]:
 
 
 def _further_texts(
-    ledger_texts: Iterable[_LedgerText],
+    ledger_texts: Iterable[_ReturnedText],
     contexts: Sequence[Context],
     known_pairs: Container[IdAndText],
     known_texts: Container[str] = (),
@@ -216,7 +229,7 @@ def _assistant_words(sample: Sample) -> list[str]:
     return [turn.content for turn in sample.history if turn.role != "user"]
 
 
-def _count_shown(ledger_texts: Sequence[_LedgerText]) -> tuple[int, int] | None:
+def _count_shown(ledger_texts: Sequence[_ReturnedText]) -> tuple[int, int] | None:
     """Count the texts that were shown, and all texts for which that is known.
 
     Example: of 5 texts 2 were shown, and 1 was not: (2, 3). None if nothing is known.
@@ -434,11 +447,7 @@ def curve_by_call(
             they have together.
     """
     calls = calls_with_contexts(sample, contexts)
-    # A context that no call returned counts from the start. Of contexts with equal
-    # texts only the first one, the original, counts.
-    indices_so_far = set(indices_of_originals(contexts))
-    for call in calls:
-        indices_so_far -= set(call.context_indices)
+    indices_so_far = _indices_that_no_call_returned(calls, contexts)
     gains: list[CallGain] = []
     for call in calls:
         value_before = value_of(indices_so_far)
@@ -452,3 +461,17 @@ def curve_by_call(
         )
         gains.append(gain)
     return tuple(gains)
+
+
+def _indices_that_no_call_returned(
+    calls: Sequence[CallWithContexts], contexts: Sequence[Context]
+) -> set[int]:
+    """Return the indices of the contexts that no call returned.
+
+    Of contexts with equal texts only the first one counts; it is also the one that a
+    call has among its ``context_indices``.
+    """
+    indices = set(indices_of_originals(contexts))
+    for call in calls:
+        indices -= set(call.context_indices)
+    return indices

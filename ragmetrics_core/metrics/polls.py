@@ -211,19 +211,22 @@ def was_too_long(reply: Asked[Any] | NotAnswered) -> bool:
 def poll_by_claims(
     question_about_answer: Adherent, listing: Instructions
 ) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
-    """Make polls about the whole answer out of polls about each of its claims.
+    """Judge an answer claim by claim, where the contexts are too long for the judge.
 
-    This is for contexts that are too long for the judge: they are divided into windows,
-    and each claim is looked for in one window after the other. Example: window 1
-    supports claim A, so window 2 is asked about claim B only.
+    The contexts are divided into windows, and each claim is looked for in one window
+    after the other. Example: window 1 supports claim A, so window 2 is asked about claim
+    B only. It does not support B, so the answer is not adherent.
+
+    A poll is one reply of the judge: yes or no, with a reason. Each claim has as many as
+    the answer was to have, and they are combined into polls on the answer.
 
     Args:
         question_about_answer: The question that was too long.
         listing: The instructions for the judge to list the claims of the answer.
 
     Returns:
-        The polls. ``NotAnswered`` if the claims could not be listed, or if a poll
-        failed for another reason than its length.
+        The polls on the answer. ``NotAnswered`` if the claims could not be listed, or if
+        the judge did not answer for another reason than the length of a window.
     """
     claims = yield from _ask_for_claims(question_about_answer, listing)
     if isinstance(claims, NotAnswered):

@@ -192,7 +192,9 @@ class RetrievalAccuracy(Metric):
 
         A reference states 4 facts, and the contexts cover 3: .75. Of several references
         the one with the highest value counts. A control is a context of another
-        question: facts that the judge finds in it are errors of the judge.
+        question: facts that the judge finds in it are errors of the judge. The evidence
+        also has how many questions were asked, and what each search of the application
+        added to the score.
         """
         # a list of facts for each reference
         fact_lists = yield from self._facts_of_sample(sample)
@@ -211,13 +213,15 @@ class RetrievalAccuracy(Metric):
         grid = matrix.grid_of_cells(replies, [*texts, *controls], facts)
 
         evidence = self._evidence_of_best_reference(sample, fact_lists, grid)
-        further_fields: dict[str, object] = {"matrix_calls": len(questions)}
+        share_in_control = None
         if control is not None:
-            further_fields["control"] = _share_covered(control, evidence.facts, grid)
-        evidence = evidence.model_copy(update=further_fields)
+            share_in_control = _share_covered(control, evidence.facts, grid)
+        evidence = evidence.model_copy(
+            update={"matrix_calls": len(questions), "control": share_in_control}
+        )
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
-        evidence = _with_gain_of_each_call(sample, evidence)
+        evidence = _with_gain_of_each_search(sample, evidence)
         value = _value_over_all_contexts(evidence)
         return self.scored(value, self._reason(evidence), evidence)
 
@@ -319,7 +323,9 @@ class RetrievalAccuracy(Metric):
             # all references count here: the facts of each were asked for
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
             combination=combination,
-            # 1 − Π(1 − p) would count an equal text again; "or" and "soft" do not
+            # "noisy_or" computes 1 − Π(1 − p) over the contexts: a text that stands in
+            # two contexts must be one factor. "or" and "soft" take a fact's highest
+            # cell, which equal texts do not change.
             duplicate_of=_duplicate_of(contexts) if combination == "noisy_or" else (),
         )
         return evidence.model_copy(update=_further_values(sample, evidence))
@@ -404,7 +410,7 @@ def _further_values(
     return further_values
 
 
-def _with_gain_of_each_call(
+def _with_gain_of_each_search(
     sample: Sample, evidence: matrix.AccuracyEvidence
 ) -> matrix.AccuracyEvidence:
     """Add to evidence what each retrieval added to the score.
