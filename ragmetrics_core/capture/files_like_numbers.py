@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.marks import places_of, plain_label
+from ragmetrics_core.data.marks import contexts_of_label, plain_label
 
 _SIGNS_OF_MARKS = lazy_pattern(r"[\[\]()［］〔〕【】,;&]")
 # "doc1", "Source_2", "Document 3"
@@ -54,5 +54,8 @@ def files_that_a_mark_may_name(
             continue
         for file in files.get((words[1].lower(), int(words[2])), ()):
             # the label of "Document 3.docx" may leave out the word: "3.docx"
-            indexes = places_of(file, indexes_by_label)
-            yield name, indexes or places_of(plain_label(file), indexes_by_label)
+            indexes = contexts_of_label(file, indexes_by_label)
+            yield (
+                name,
+                indexes or contexts_of_label(plain_label(file), indexes_by_label),
+            )

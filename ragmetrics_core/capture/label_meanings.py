@@ -16,7 +16,7 @@ from ragmetrics_core.capture.unknown_meanings import (
     as_mark,
 )
 from ragmetrics_core.data import Citation
-from ragmetrics_core.data.marks import Mark, places_of
+from ragmetrics_core.data.marks import Mark, contexts_of_label
 
 _TWO_NUMBERINGS = (
     "the prompt numbers its passages in two ways, and which of them {} means is not"
@@ -63,7 +63,7 @@ def by_kinds_of_numbers(
         indexes_of_label = (
             indexes_by_own_list(label, search)
             or indexes_of_number(label, kind, labels)
-            or places_of(label, search.indexes_by_known_label)
+            or contexts_of_label(label, search.indexes_by_known_label)
         )
         indexes += indexes_of_label
         if not indexes_of_label and label in citation.dangling:

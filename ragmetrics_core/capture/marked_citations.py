@@ -60,12 +60,12 @@ from ragmetrics_core.data.marks import (
     Mark,
     Numbering,
     address_behind,
+    contexts_of_label,
     is_like_labels,
     labels_in_words,
     marks_in,
     may_cite,
     may_link_another_source,
-    places_of,
 )
 
 _FILE_OR_NUMBER = (
@@ -479,8 +479,8 @@ def _indexes_of_label_read_by_framework(
     kind_not_known = ""
     indexes = (
         indexes_of_number(label, kind_not_known, search.labels)
-        or places_of(label, search.labels.indexes_by_label)
-        or places_of(label, search.framework_numbering)
+        or contexts_of_label(label, search.labels.indexes_by_label)
+        or contexts_of_label(label, search.framework_numbering)
     )
     if not indexes:
         raise UnknownMeaning(NO_MEANING.format(f"[{label}]"))

@@ -33,7 +33,7 @@ from ragmetrics_core.capture.unknown_meanings import (
     refuse_if_perhaps_shown,
 )
 from ragmetrics_core.data import Citation
-from ragmetrics_core.data.marks import places_of, plain_label
+from ragmetrics_core.data.marks import contexts_of_label, plain_label
 
 _MARKS_AND_FIELD_DIFFER = (
     "the marks in the structured answer cite other sources than its own list of sources"
@@ -309,7 +309,7 @@ def _indexes_by_id(
     if numbered:
         return numbered
     for label in (name, plain_name):  # 3
-        indexes = places_of(label, labels.indexes_by_label)
+        indexes = contexts_of_label(label, labels.indexes_by_label)
         if indexes:
             return indexes
     if plain_name.isdigit():

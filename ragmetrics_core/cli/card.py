@@ -5,7 +5,6 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -154,9 +153,7 @@ def add_to(commands: Any) -> None:
 def _card(options: argparse.Namespace) -> int:
     """Make a judge's card, compare two prompts, or propose the band of a cascade.
 
-    A card says how well a judge does on samples that people have labelled. A cascade
-    asks a second judge only where the first judge is unsure. The band is the range of
-    the first judge's scores in which the second one is asked. Example: ``--template
+    A card says how well a judge does on samples that people have labelled. ``--template
     my.txt`` compares two prompts, ``--band 0.02`` proposes a band; without both, a card
     is made. With ``--dry-run`` the calls are only counted.
 
@@ -165,24 +162,10 @@ def _card(options: argparse.Namespace) -> int:
     """
     judge = chosen_judges.judge_from(options.judge, options)
     limits = shared.settings_from(options, Limits)
-    makes_card = options.template is None and options.band is None
-    _check(options, judge, makes_card=makes_card)
-    samples = _labelled_samples(options, makes_card=makes_card)
-    # each takes a function that asks the judge, and returns the lines to print
-    if makes_card:
-        work = partial(_make_card, options, judge, samples)
-    elif options.template:
-        work = partial(_two_prompts, options, samples)
-    else:
-        work = partial(_bands, options, samples)
+    _check(options, judge)
+    samples = _labelled_samples(options)
     if options.dry_run:
-        return chosen_judges.dry_run(
-            judge,
-            len(samples),
-            "samples",
-            lambda counting_judge: work(asking(counting_judge)),
-            _calls_of_card_not_counted(judge) if makes_card else "",
-        )
+        return _count_calls(options, judge, samples)
     ask = asking(
         judge,
         store=shared.store(options),
@@ -190,8 +173,45 @@ def _card(options: argparse.Namespace) -> int:
         concurrency=options.concurrency,
         progress=options.progress,
     )
-    show("\n".join(work(ask)))
+    lines = _measure_and_report(options, judge, samples, ask)
+    show("\n".join(lines))
     return 0
+
+
+def _makes_card(options: argparse.Namespace) -> bool:
+    """Tell whether a card is made, and neither prompts compared nor a band proposed."""
+    return options.template is None and options.band is None
+
+
+def _measure_and_report(
+    options: argparse.Namespace, judge: Judge, samples: LabelledSamples, ask: Ask
+) -> list[str]:
+    """Do what the options ask for, and return the lines to print.
+
+    Args:
+        options: What was typed.
+        judge: The judge that a card describes.
+        samples: The labelled samples.
+        ask: Scores samples by that judge; in a dry run by one that counts its calls.
+    """
+    if _makes_card(options):
+        return _make_card(options, judge, samples, ask)
+    if options.template:
+        return _two_prompts(options, samples, ask)
+    return _propose_band(options, samples, ask)
+
+
+def _count_calls(
+    options: argparse.Namespace, judge: Judge, samples: LabelledSamples
+) -> int:
+    """Print how many calls of the judge the command would make; return exit code 0."""
+
+    def do_work(counting_judge: Judge) -> object:
+        """Do all the work, but ask a judge that counts, and replies with examples."""
+        return _measure_and_report(options, judge, samples, asking(counting_judge))
+
+    more = _calls_of_card_not_counted(judge) if _makes_card(options) else ""
+    return chosen_judges.dry_run(judge, len(samples), "samples", do_work, more)
 
 
 def _calls_of_card_not_counted(judge: Judge) -> str:
@@ -207,12 +227,10 @@ def _calls_of_card_not_counted(judge: Judge) -> str:
     return note
 
 
-def _labelled_samples(
-    options: argparse.Namespace, *, makes_card: bool
-) -> LabelledSamples:
+def _labelled_samples(options: argparse.Namespace) -> LabelledSamples:
     """Read the labelled samples; of one metric alone for --metric, --template, --band."""
     samples: LabelledSamples = read_labelled(options.data, options.limit)
-    metric = options.metric or (None if makes_card else "adherence")
+    metric = options.metric or (None if _makes_card(options) else "adherence")
     if metric is None:
         return samples
     kind = NAMED_METRICS.get(full_name(metric))
@@ -233,7 +251,7 @@ def _metrics_to_measure(
     return metrics_with_settings(names, options.settings)
 
 
-def _check(options: argparse.Namespace, judge: Judge, *, makes_card: bool) -> None:
+def _check(options: argparse.Namespace, judge: Judge) -> None:
     """Refuse options that do not go together, or a page that cannot be written.
 
     Raises:
@@ -243,7 +261,7 @@ def _check(options: argparse.Namespace, judge: Judge, *, makes_card: bool) -> No
         raise SettingError(
             "--against names the other prompt; the first one is --template FILE"
         )
-    if (options.out or options.html) and not makes_card:
+    if (options.out or options.html) and not _makes_card(options):
         raise SettingError(
             "--out and --html are for a card; what --template and --band find is"
             " printed"
@@ -398,15 +416,13 @@ def _metric_of(kind: type[Metric], template: Path) -> Metric:
     return kind(**settings)
 
 
-def _bands(
+def _propose_band(
     options: argparse.Namespace, samples: LabelledSamples, ask: Ask
 ) -> list[str]:
-    """Propose the band of a cascade, in lines of text.
+    """Propose the band of a cascade, in lines of text; none in a dry run.
 
-    A cascade asks a strong judge where this judge's score lies in the band. The lines
-    say how often that would be, and how many verdicts would be wrong all the same.
-    Example: with the band (.2, .8) a score of .5 goes to the strong judge, and .9 is a
-    yes.
+    A cascade asks a strong judge where this judge's score lies in the band. Example:
+    with the band (.2, .8) a score of .5 goes to the strong judge, and .9 is a yes.
 
     Args:
         options: What was typed. ``--band`` holds no band, but the share of all verdicts
@@ -423,13 +439,26 @@ def _bands(
         raise _error_without_probabilities(full_name(options.metric))
     _refuse_too_few_rows(len(samples), allowed_loss)
     scored_samples = _samples_with_probabilities(options, samples, ask)
+    if options.dry_run:
+        return []  # all calls are counted by now, and no score is a judge's own
+    # Again, since the judge may give no verdict on some samples.
+    _refuse_too_few_rows(len(scored_samples), allowed_loss)
+    type_of_question = CASCADED[question]  # such as "Adherent", as a cascade is told
+    return _lines_on_band(scored_samples, type_of_question, allowed_loss)
+
+
+def _lines_on_band(
+    scored_samples: Sequence[LabelledSample], type_of_question: str, allowed_loss: float
+) -> list[str]:
+    """Choose a band on scored samples, and say what it costs there and elsewhere.
+
+    The first line is the band as the argument of a cascade, such as "band={'Adherent':
+    (0.2, 0.8)}". Then follow how often the strong judge would be asked, how many
+    verdicts would be wrong all the same, and why it may be more on other samples.
+    """
     verdicts: list[Labelled] = []
     for sample in scored_samples:
         verdicts += sample.verdicts
-    # A dry run has example verdicts: the band made of them below is not shown.
-    if not options.dry_run:
-        # Again, since the judge may give no verdict on some samples.
-        _refuse_too_few_rows(len(scored_samples), allowed_loss)
     band = reach_of_chosen_band(
         goal="lost",  # the limit is on the share of wrong verdicts among all verdicts
         limit=allowed_loss,
@@ -438,14 +467,13 @@ def _bands(
         source=None,  # the samples of all sources together
     )
     n_scored_by_source = Counter(sample.source for sample in scored_samples)
-    lines = [
-        f"band={{{CASCADED[question]!r}: ({band.low:g}, {band.high:g})}}",
+    return [
+        f"band={{{type_of_question!r}: ({band.low:g}, {band.high:g})}}",
         f"It {_cost_of_band_in_words(band)}, means over sources. Chosen on"
         f" {len(verdicts)} verdicts; the strong judge is taken to be always right.",
+        *_lines_on_sources_left_out(verdicts, allowed_loss),
+        *_warnings_on_band(verdicts, band, n_scored_by_source),
     ]
-    lines += _lines_on_sources_left_out(verdicts, allowed_loss)
-    lines += _lines_on_doubts(verdicts, band, n_scored_by_source)
-    return lines
 
 
 def _lines_on_sources_left_out(
@@ -516,42 +544,34 @@ def _refuse_too_few_rows(n_rows: int, allowed_loss: float) -> None:
         raise SettingError(f"no band is known: {too_few_rows(n_rows, allowed_loss)}")
 
 
-def _lines_on_doubts(
+def _warnings_on_band(
     rows: Sequence[Labelled], band: Reach, n_scored_by_source: Mapping[str, int]
 ) -> list[str]:
     """Say why a band may lose more on other rows than on the rows it was chosen on.
 
-    The band is the range of scores in which a strong judge is asked. Outside of it this
-    judge decides; the share of rows that it decides wrongly is the loss. Example: "By
-    chance alone, 100 verdicts may hide a loss of up to 4% (…)".
+    In a cascade the first judge decides a row if its score lies outside of the band;
+    otherwise a strong judge does. The band loses the rows that the first judge decides
+    wrongly. Example: "By chance alone, 100 verdicts may hide a loss of up to 4% (…)".
 
     Args:
         rows: The verdicts that the band was chosen on, with people's labels.
-        band: The band, with the allowed loss (``limit``) and the loss (``lost``).
+        band: The band, with the share of rows that it may lose (``limit``), and the
+            share that it loses (``lost``).
         n_scored_by_source: How many samples of each source are scored.
     """
-    sources = sorted(n_scored_by_source)
-    labels = {row.is_labelled_yes for row in rows}
-    allowed_loss = band.limit
     n_rows_lost = round(band.lost * len(rows))
     _, highest_likely_loss = wilson(n_rows_lost, len(rows))
     lines = [
         f"  By chance alone, {len(rows)} verdicts may hide a loss of up to"
         f" {highest_likely_loss:.0%} (upper end of Wilson's 95 % interval)."
     ]
-    n_rows_needed = fewest_rows(allowed_loss)
-    small_sources = [
-        source for source in sources if n_scored_by_source[source] < n_rows_needed
-    ]
-    if small_sources and len(sources) > 1:
-        lines.append(
-            f"  Too few to know a loss of {allowed_loss:.0%} of one source by itself (it"
-            f" needs {n_rows_needed}): {', '.join(small_sources)}."
-        )
-    if len(sources) == 1:
+    if len(n_scored_by_source) == 1:
         lines.append(
             "  All rows are of one source: nothing shows what the band loses on another."
         )
+    else:
+        lines += _lines_on_small_sources(n_scored_by_source, band.limit)
+    labels = {row.is_labelled_yes for row in rows}
     if len(labels) == 1:
         label = "yes" if labels == {True} else "no"
         lines.append(
@@ -559,6 +579,27 @@ def _lines_on_doubts(
             " on the others."
         )
     return lines
+
+
+def _lines_on_small_sources(
+    n_scored_by_source: Mapping[str, int], allowed_loss: float
+) -> list[str]:
+    """Return a line that names the sources with too few samples to know their loss.
+
+    Returns [] if every source has enough.
+    """
+    n_needed = fewest_rows(allowed_loss)
+    small_sources = [
+        source
+        for source, n_scored in sorted(n_scored_by_source.items())
+        if n_scored < n_needed
+    ]
+    if not small_sources:
+        return []
+    return [
+        f"  Too few to know a loss of {allowed_loss:.0%} of one source by itself (it"
+        f" needs {n_needed}): {', '.join(small_sources)}."
+    ]
 
 
 def _cost_of_band_in_words(band: Reach) -> str:

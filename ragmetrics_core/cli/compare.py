@@ -97,7 +97,7 @@ def _compare(options: argparse.Namespace) -> int:
             the comparison is printed.
     """
     # Refuses options about gates where there is no gate; else sets their defaults.
-    shared.settle_gates(
+    shared.set_defaults_of_gate_options(
         options, "--fail-on-regression", has_gate=options.fail_on_regression
     )
     comparison = _make_comparison(options)

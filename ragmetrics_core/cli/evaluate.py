@@ -6,7 +6,7 @@ It writes the results, and decides gates by the means.
 import argparse
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from ragmetrics_core.data import (
     project_settings,
 )
 from ragmetrics_core.data.trust import make_printable
-from ragmetrics_core.engine.dry_run import estimate, needed
+from ragmetrics_core.engine.dry_run import Estimate, estimate, needed
 from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
     """
     has_gate = bool(options.fail_under or options.against)
     # Options about gates get their defaults; without a gate they are refused.
-    shared.settle_gates(options, "--fail-under", has_gate=has_gate)
+    shared.set_defaults_of_gate_options(options, "--fail-under", has_gate=has_gate)
     if options.progress is False:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     plan = _make_plan(options)
@@ -185,11 +185,10 @@ def _dry_run(plan: _Plan) -> int:
     many samples would decide the gate, and that the gate is undecided.
 
     Returns:
-        The exit code of undecided gates. If there is no sample, no metric applies to
-        any sample, or a metric crashes on one, that is printed, and the exit code is 2.
+        The exit code: that of undecided gates, or 2 if the run could score nothing.
     """
     # This also reads all samples, and notes the keys of their metadata.
-    counted = estimate(plan.source, plan.metrics, plan.judge)
+    estimated = estimate(plan.source, plan.metrics, plan.judge)
     # Refuses a key of a slice or cluster that no sample has.
     plan.source.keys.check()
     undecided = [
@@ -198,20 +197,31 @@ def _dry_run(plan: _Plan) -> int:
         )
         for gate in plan.gates
     ]
-    # For each gate, how many rows must be scored to decide it; unknown without samples.
-    gates_to_plan = plan.gates if counted.samples else ()
-    stopping_rule = plan.until or UntilDecided(**plan.settings_of_gates)
-    lines_on_rows_needed = needed(counted, gates_to_plan, stopping_rule)
-    text = counted.text(live=plan.options.max_live)
-    show("\n".join([text, *lines_on_rows_needed, *map(str, undecided)]))
+    # A run in batches asks its last requests live, outside of a batch, if they are not
+    # more than this. They cost the full price, so the estimate names it.
+    most_asked_outside_batches = plan.options.max_live
+    lines = [
+        estimated.text(live=most_asked_outside_batches),
+        *_lines_on_rows_needed(plan, estimated),
+        *map(str, undecided),
+    ]
+    show("\n".join(lines))
+    if any(failure.is_crash for failure in estimated.failing.values()):
+        return BAD_INPUT  # the lines above name the metric that crashes
     # ``left_out`` holds the metrics that apply to no sample.
-    does_any_metric_apply = len(counted.left_out) < len(plan.metrics)
-    if any(failure.is_crash for failure in counted.failing.values()):
+    does_any_metric_apply = len(estimated.left_out) < len(plan.metrics)
+    if not estimated.samples or not does_any_metric_apply:
+        plan.source.say_why_idle(estimated.left_out)
         return BAD_INPUT
-    if counted.samples and does_any_metric_apply:
-        return shared.exit_code(undecided, plan.options)
-    plan.source.say_why_idle(counted.left_out)
-    return BAD_INPUT
+    return shared.exit_code(undecided, plan.options)
+
+
+def _lines_on_rows_needed(plan: _Plan, estimated: Estimate) -> list[str]:
+    """Say how many rows must be scored to decide each gate; [] without any sample."""
+    if not estimated.samples:
+        return []
+    stopping_rule = plan.until or UntilDecided(**plan.settings_of_gates)
+    return needed(estimated, plan.gates, stopping_rule)
 
 
 def _measure(plan: _Plan, budget: Budget) -> _Measured:
@@ -272,22 +282,28 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
             batches have not answered. None if no file was asked for.
     """
     run = measured.run
-    # A run that stops once its gates are decided (it has a decider) judges the rows in
-    # a random order. So it must count them first, even in a large file.
-    samples = plan.source.count_samples(always=run.decider is not None)
-    # If a file holds the results of an earlier run that did not judge all of its
-    # samples: why it did not, such as "it was interrupted".
-    run.why_part = plan.source.why_part
-    results = stream(run, samples, progress=plan.options.progress, columns={})
+    results = _judged_one_by_one(plan, run)
     try:
         for result in results:
             measured.take(result, writer)
     except KeyboardInterrupt:
-        # It came while a result was taken; the stream handles one that comes later.
+        # It came while a result was taken; the iterator handles one that comes later.
         for result in run.interrupt():
             measured.take(result, writer)
     if writer is not None and not run.has_unanswered_batches:
         writer.close(_facts(plan, run))
+
+
+def _judged_one_by_one(plan: _Plan, run: Run) -> Iterator[SampleResult]:
+    """Check and count the input files; return an iterator that judges their samples."""
+    # A run that stops once its gates are decided (it has a decider) judges the rows in
+    # a random order. So it must count them first, even in a large file.
+    samples = plan.source.count_samples(always=run.decider is not None)
+    # An input file may hold the results of an earlier run. If that run did not judge
+    # all of its samples, this run's facts say why, such as "it was interrupted".
+    run.why_part = plan.source.why_part
+    # No column is named here: the source has made the samples of the columns.
+    return stream(run, samples, progress=plan.options.progress, columns={})
 
 
 def _facts(plan: _Plan, run: Run) -> RunFacts:
@@ -319,16 +335,16 @@ class _Outcome:
 
     Attributes:
         facts: The facts of the run.
-        summary: The numbers of all metrics.
-        shown_summary: The numbers of the metrics that apply to some row: one that needs
-            references is not shown where no row has any.
+        summary_of_all_metrics: The numbers of all metrics.
+        summary_of_shown_metrics: The numbers of the metrics that apply to some row: one
+            that needs references is not shown where no row has any.
         decisions: What each gate decided.
         exit_code: The exit code of the run and its gates.
     """
 
     facts: RunFacts
-    summary: Summary
-    shown_summary: Summary
+    summary_of_all_metrics: Summary
+    summary_of_shown_metrics: Summary
     decisions: Sequence[Decision]
     exit_code: int
 
@@ -351,7 +367,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     if failure is not None:
         outcome = replace(outcome, exit_code=BAD_INPUT)
     screen = measured.fault_tally.screen(
-        outcome.shown_summary,
+        outcome.summary_of_shown_metrics,
         outcome.facts,
         outcome.decisions,
         exit_code=outcome.exit_code,
@@ -362,7 +378,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         show("\n".join(lines))
     if failure is not None:
         raise failure
-    _say_why_nothing_was_scored(plan, measured, outcome.summary)
+    _say_why_nothing_was_scored(plan, measured, outcome.summary_of_all_metrics)
     return outcome.exit_code
 
 
@@ -373,8 +389,8 @@ def _outcome(plan: _Plan, measured: _Measured) -> _Outcome:
     decisions = _decisions(plan, facts, summary)
     return _Outcome(
         facts=facts,
-        summary=summary,
-        shown_summary=_only_metrics_that_apply(summary, plan.options),
+        summary_of_all_metrics=summary,
+        summary_of_shown_metrics=_only_metrics_that_apply(summary, plan.options),
         decisions=decisions,
         exit_code=_exit_code(plan, measured.run, summary, decisions),
     )
@@ -388,7 +404,10 @@ def _write_job_summary(plan: _Plan, run: Run, outcome: _Outcome) -> InputError |
     if run.interrupted:
         return None
     text = markdown(
-        outcome.shown_summary, outcome.facts, outcome.decisions, outcome.exit_code
+        outcome.summary_of_shown_metrics,
+        outcome.facts,
+        outcome.decisions,
+        outcome.exit_code,
     )
     return shared.write_job_summary(plan.options, text)
 
@@ -415,7 +434,11 @@ def _write_page(
     facts_of_files = {"inputs": outcome.facts.inputs, "name": outcome.facts.name}
     page_facts = report.run.model_copy(update=facts_of_files)
     write_page_from(
-        screen, options.report, report.results, outcome.shown_summary, page_facts
+        screen,
+        options.report,
+        report.results,
+        outcome.summary_of_shown_metrics,
+        page_facts,
     )
 
 
@@ -458,22 +481,15 @@ def _closing_lines(
 ) -> list[str]:
     """Return what is printed at the end of a run, line by line.
 
-    First come the numbers, the metrics that were left out, and the cost, such as "Spent:
-    40 calls, $0.0200; 12.1 s". Then come the files that were written; then the rows to
-    look at and the command to run next. Without numbers only the files are listed.
+    First come the numbers. Then come the files that were written; then the rows to look
+    at and the command to run next. Without numbers only the files are listed.
     """
     options = plan.options
     is_interrupted = measured.run.interrupted
-    has_numbers = bool(outcome.shown_summary.metrics)
+    has_numbers = bool(outcome.summary_of_shown_metrics.metrics)
     lines = []
     if has_numbers:
-        lines += screen_lines(screen, outcome.shown_summary, outcome.facts)
-        lines += _lines_on_left_out_metrics(
-            outcome.summary, outcome.shown_summary, measured.reasons
-        )
-        lines += plan.source.remarks
-        seconds = f"{outcome.facts.seconds:.1f} s"
-        lines.append(f"Spent: {shared.spent(outcome.summary.usage)}; {seconds}")
+        lines += _lines_on_numbers(plan, measured, screen, outcome)
     # After an interrupt ``--out`` may not be complete: another line, on standard error,
     # names the file that then holds the results.
     if options.out and not is_interrupted:
@@ -485,6 +501,26 @@ def _closing_lines(
         if screen.worst:
             lines.append(next_command(options.out, options.report))
     return lines
+
+
+def _lines_on_numbers(
+    plan: _Plan, measured: _Measured, screen: FirstScreen, outcome: _Outcome
+) -> list[str]:
+    """Return lines with the numbers, on what was left out, and on what the run cost.
+
+    The metrics that apply to no row are left out. So are columns of the input that are
+    no field of a sample. The last line is such as "Spent: 40 calls, $0.0200; 12.1 s".
+    """
+    shown_summary = outcome.summary_of_shown_metrics
+    usage = outcome.summary_of_all_metrics.usage
+    return [
+        *screen_lines(screen, shown_summary, outcome.facts),
+        *_lines_on_left_out_metrics(
+            outcome.summary_of_all_metrics, shown_summary, measured.reasons
+        ),
+        *plan.source.remarks,
+        f"Spent: {shared.spent(usage)}; {outcome.facts.seconds:.1f} s",
+    ]
 
 
 def _lines_on_left_out_metrics(
@@ -551,32 +587,21 @@ def _stopping_rule(options: argparse.Namespace) -> UntilDecided | None:
 def fill_in(options: argparse.Namespace) -> None:
     """Fill in, from the settings file of the project, options that were not typed.
 
-    The file is in the working directory. An option that was typed counts before it.
-    Example: ``judge = "lexical"`` in the file counts unless ``--judge`` is typed.
+    The file is in the working directory. Example: ``judge = "lexical"`` in the file
+    counts unless ``--judge`` is typed.
 
     Raises:
-        SettingError: If the file names code and ``--dry-run`` is typed, as a dry run
-            imports no code. If the file names an address and ``--api-key-env`` is typed:
-            a key goes only to an address that was typed. If the file names the column
-            of a field that samples do not have.
+        SettingError: If the file chooses what it may not choose.
     """
-    # Judge, metrics, address and store of the file are ignored if they were typed. So
-    # they need no trust, either.
-    file_settings = project_settings(Path.cwd(), decided=_settings_of_options(options))
+    # The file's judge, metrics, address and store are left out if they were typed: then
+    # the user need not have trusted a file for choosing them, either.
+    names_typed = _settings_of_options(options)
+    file_settings = project_settings(Path.cwd(), decided=names_typed)
     if file_settings != ProjectSettings():
         logging.getLogger("ragmetrics_core").info(
             "settings are taken from %s", PROJECT_FILE
         )
-    if options.dry_run and file_settings.code:
-        raise SettingError(
-            f"{PROJECT_FILE} names code of its folder, which a dry run does not import:"
-            " leave out --dry-run, or choose with --judge and --metrics yourself"
-        )
-    if file_settings.api_base and options.api_key_env:
-        raise SettingError(
-            f"no key goes to an address of {PROJECT_FILE}: name it with --api-base"
-            " beside --api-key-env"
-        )
+    _refuse_code_or_key(file_settings, options)
     metrics_typed = options.metrics  # kept, since the loop may set options.metrics
     for name, value in _options_of_file(file_settings).items():
         # There is an option for the column of each field that samples have.
@@ -592,6 +617,28 @@ def fill_in(options: argparse.Namespace) -> None:
     if not options.fail_under:
         # Of the file's gates only those on metrics that were typed, if any were.
         options.fail_under = _gates_to_decide(file_settings.gates, metrics_typed)
+
+
+def _refuse_code_or_key(
+    file_settings: ProjectSettings, options: argparse.Namespace
+) -> None:
+    """Refuse a settings file that would have code imported in vain, or get a key.
+
+    Raises:
+        SettingError: If the file names code and ``--dry-run`` is typed, as a dry run
+            imports no code. If the file names an address and ``--api-key-env`` is typed:
+            a key goes only to an address that was typed.
+    """
+    if options.dry_run and file_settings.code:
+        raise SettingError(
+            f"{PROJECT_FILE} names code of its folder, which a dry run does not import:"
+            " leave out --dry-run, or choose with --judge and --metrics yourself"
+        )
+    if file_settings.api_base and options.api_key_env:
+        raise SettingError(
+            f"no key goes to an address of {PROJECT_FILE}: name it with --api-base"
+            " beside --api-key-env"
+        )
 
 
 def _options_of_file(file_settings: ProjectSettings) -> dict[str, Any]:

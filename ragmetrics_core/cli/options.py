@@ -420,7 +420,9 @@ _DEFAULTS_OF_GATES = {
 }
 
 
-def settle_gates(options: argparse.Namespace, option: str, *, has_gate: bool) -> None:
+def set_defaults_of_gate_options(
+    options: argparse.Namespace, option: str, *, has_gate: bool
+) -> None:
     """Give the options on how gates are decided their defaults, if they are not typed.
 
     Args:

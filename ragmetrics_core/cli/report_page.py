@@ -82,15 +82,19 @@ def _page_beside(results: Path) -> Path:
 def _run(options: argparse.Namespace) -> int:
     """Write the page of a report, print its numbers, and decide gates.
 
-    The report is read from a file of results, or joined from several. The numbers are
-    also added to the summary of a CI job; if that cannot be written, the error is
-    raised after the numbers are printed. Example: ``a.jsonl b.jsonl --html page.html``
-    makes one page of both files.
+    The report is read from a file of results, or joined from several. Example:
+    ``a.jsonl b.jsonl --html page.html`` makes one page of both files.
 
     Returns:
         The exit code, which says what the gates decide.
+
+    Raises:
+        InputError: If the summary of a CI job cannot be written. It is raised at the
+            end, so that the page and the numbers are there.
     """
-    shared.settle_gates(options, "--fail-under", has_gate=bool(options.fail_under))
+    shared.set_defaults_of_gate_options(
+        options, "--fail-under", has_gate=bool(options.fail_under)
+    )
     check_page(options.html)
     reports = [results_at(path) for path in options.files]
     report = _report(reports, options)
@@ -98,12 +102,13 @@ def _run(options: argparse.Namespace) -> int:
     summary, decisions = _summary_and_decisions(report, options)
     exit_code = _exit_code(summary, decisions, options)
     text = markdown(summary, report.run, decisions, exit_code)
-    failure = shared.write_job_summary(options, text)
-    if failure:
+    error_of_job_summary = shared.write_job_summary(options, text)
+    if error_of_job_summary is not None:
         exit_code = BAD_INPUT
-    page_report = report.shown()  # of the rows that the page shows one by one
+    # A large report shows only some of its rows one by one; its numbers are of all rows.
+    report_of_shown_rows = report.shown()
     screen = screen_of(
-        page_report,
+        report_of_shown_rows,
         summary,
         report.run,
         decisions,
@@ -111,10 +116,13 @@ def _run(options: argparse.Namespace) -> int:
         warnings=warnings,
         exit_code=exit_code,
     )
-    write_page_from(screen, options.html, page_report.results, summary, page_report.run)
+    shown_results = report_of_shown_rows.results
+    write_page_from(
+        screen, options.html, shown_results, summary, report_of_shown_rows.run
+    )
     show("\n".join(_lines(screen, summary, report.run, options)))
-    if failure:
-        raise failure
+    if error_of_job_summary is not None:
+        raise error_of_job_summary
     return exit_code
 
 

@@ -21,6 +21,7 @@ from ragmetrics_core.data.marks import (
     PLAIN_NUMBERS,
     Mark,
     Numbering,
+    contexts_of_label,
     doubtful_forms_in,
     fences_around,
     has_unread_marks,
@@ -30,7 +31,6 @@ from ragmetrics_core.data.marks import (
     may_be_of_sentence_before,
     may_cite,
     may_link_another_source,
-    places_of,
 )
 from ragmetrics_core.data.sentences import join_lines, whole_sentences
 from ragmetrics_core.data.source_lists import (
@@ -209,7 +209,7 @@ def citation_of(mark: Mark, cited_for: Span, numbering: Numbering) -> Citation:
     """
     contexts: list[int] = []
     for label in mark.labels:
-        contexts += places_of(label, numbering)
+        contexts += contexts_of_label(label, numbering)
     return Citation(
         start=cited_for[0],
         end=cited_for[1],

@@ -259,16 +259,6 @@ def _n_rows_of_results(path: Path) -> int:
         return len([line for line in file if line.startswith(b'{"index"')])
 
 
-def _partial_of(target: Path) -> Path:
-    """Return the file that is written first, in place of a target: "out.partial".
-
-    It is the target itself if that cannot be replaced, such as "/dev/stdout".
-    """
-    if _cannot_be_replaced(target):
-        return target
-    return target.with_name(target.name + PARTIAL)
-
-
 class AtomicFile:
     """A text file that is written to ``partial``, and renamed to its target once whole.
 
@@ -308,8 +298,13 @@ class AtomicFile:
         self._what = what
         check_leads_nowhere_else(self.path, shown=str(self.path))
         self._target = _target_of_link(self.path)
-        self.partial = _partial_of(self._target)
-        self._is_direct = self.partial == self._target
+        # Nothing can be renamed to a pipe or a terminal, such as "/dev/stdout": the
+        # text is written there at once.
+        self._is_direct = _cannot_be_replaced(self._target)
+        if self._is_direct:
+            self.partial = self._target
+        else:
+            self.partial = self._target.with_name(self._target.name + PARTIAL)
         self.written = False  # whether this run has written anything
         self.whole = False  # whether all is written, and stands at the target
         with self._as_input_error():

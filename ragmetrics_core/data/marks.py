@@ -48,7 +48,7 @@ _LABEL_IN_SIGNS = lazy_pattern(
     r"|\$?\{(?P<curly>[^{}]+)\}"
 )
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]")
-_RANGE = lazy_pattern(r"(\d{1,9})\s*[-–]\s*(\d{1,9})")
+_RANGE = lazy_pattern(r"(?P<first>\d{1,9})\s*[-–]\s*(?P<last>\d{1,9})")
 # "S1-S3", "Source 1 - Source 3"
 _RANGE_OF_LABELS = lazy_pattern(
     r"(?P<letters>.{0,39}?\D)(?P<first>\d{1,9})"
@@ -70,8 +70,10 @@ _LOCATOR = lazy_pattern(
 )
 # Numbers in brackets that are what the text is about, and no labels.
 _YEARS = lazy_pattern(r"\s*(?:1\d|2[01])\d\d(?:\s*[-–—,;]\s*(?:1\d|2[01])\d\d)*\s*")
-_INTERVAL = lazy_pattern(r"\s*0\s*,\s*\d+\s*")
-_MEASURES = lazy_pattern(r"(?=.*(?:\d\.\d|[+−%°]|(?:^|,)\s*-))[\s\d.,;+−–%°-]+")
+_INTERVAL_FROM_0 = lazy_pattern(r"\s*0\s*,\s*\d+\s*")
+_DECIMALS_OR_UNITS = lazy_pattern(
+    r"(?=.*(?:\d\.\d|[+−%°]|(?:^|,)\s*-))[\s\d.,;+−–%°-]+"
+)
 # In a formula a bracket stands beside an operator: an index ("x = a[1]"), a list
 # ("x = [1]"), or a class of signs ("[0-9]+"). A "+" close after a word is a part of the
 # word: "C++", "18+". A "+" that begins a line is a sign of a list.
@@ -177,30 +179,55 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
             marks.
     """
     known = {} if numbering is None else numbering
-    code = _spans_of_code(answer)
-    names_of_code = _names_of_code(answer, code)
-    # as long as the answer, with blanks in place of what holds no marks
-    text = _blank(answer, [*code, *source_lists_in(answer)])
     footnotes = _footnotes_in(answer)
     marks: list[Mark] = []
-    for match in MARK.finditer(text):
-        if _is_content(match, text, known, names_of_code):  # "[2019]", "a[1] = 2"
-            continue
-        if _may_be_of_code(match, text):  # "sys.argv[1]"
-            continue
-        written = match[0]
-        if written in footnotes:  # "[^1]" names what the text of this footnote names
-            written = footnotes[written]
-            labels = _labels_of_footnote(written, known)
-        else:
-            labels = _labels_in(match, known)
-        mark = Mark(match.start(), match.end(), labels, written)
+    for bracket in _brackets_that_may_be_marks(answer, known):
+        mark = _mark_of(bracket, footnotes, known)
         marked_link = _link_to_a_label(mark, answer, known)
         if marked_link is not None:  # "[the report](a.pdf)": one mark with its address
             marks.append(marked_link)
         elif mark.labels:
             marks.append(mark)
     return marks
+
+
+def _brackets_that_may_be_marks(
+    answer: str, known: Numbering
+) -> Iterator[re.Match[str]]:
+    """Yield the brackets of an answer, without those that cite nothing.
+
+    Brackets in code, in formulas and in lists of sources cite nothing, nor does
+    "[2019]", which is a year. "[1]" of "sys.argv[1]" may be an index: it is no mark.
+    """
+    code = _spans_of_code(answer)
+    names_of_code = _names_of_code(answer, code)
+    # as long as the answer, with blanks in place of what holds no marks
+    text = _blank(answer, [*code, *source_lists_in(answer)])
+    for bracket in MARK.finditer(text):
+        cites_nothing = _cites_nothing(bracket, text, known, names_of_code)
+        if not cites_nothing and not _may_be_of_code(bracket, text):
+            yield bracket
+
+
+def _mark_of(
+    bracket: re.Match[str], footnotes: Mapping[str, str], known: Numbering
+) -> Mark:
+    """Return the mark that a bracket is, with its labels; they are () for other words.
+
+    "[^1]" names what the text of its footnote names.
+
+    Args:
+        bracket: The bracket.
+        footnotes: The text of each footnote, by its mark, ``{"[^1]": "report.pdf"}``.
+        known: The labels of the contexts.
+    """
+    if bracket[0] in footnotes:
+        written = footnotes[bracket[0]]
+        labels = _labels_of_footnote(written, known)
+    else:
+        written = bracket[0]
+        labels = _labels_in(bracket, known)
+    return Mark(bracket.start(), bracket.end(), labels, written)
 
 
 def _footnotes_in(answer: str) -> dict[str, str]:
@@ -253,33 +280,49 @@ def may_cite(answer: str) -> bool:
     )
 
 
-def has_unread_marks(answer: str, numbering: Numbering, read: Sequence[Span]) -> bool:
-    """Tell whether an answer also cites in a form that is not read, such as ``[see 2]``.
+def has_unread_marks(
+    answer: str, numbering: Numbering, spans_read: Sequence[Span]
+) -> bool:
+    """Tell whether an answer also cites in a form whose labels are not read: ``[see 2]``.
 
     Args:
         answer: The answer.
         numbering: The labels of the contexts.
-        read: The spans of the marks that are read.
+        spans_read: The spans of the marks whose labels are read.
     """
-    if _has_column_of_numbers(answer):
+    if _has_column_of_numbers(answer) or _has_marks_in_fenced_text(answer):
         return True
-    is_all_fenced = bool(fences_around(answer))
-    for match in _FENCED_TEXT.finditer(answer):
-        # A part fenced as "text" may cite, or be what a program has printed.
-        if match["is_read"] or is_all_fenced:
-            continue
-        if marks_in(match["inner"]):
-            return True
     text = _without_content(answer, numbering)
-    # "sys.argv[1]" leaves its own sentence in doubt, and says nothing of the others;
-    # '"sources": [1]' may be said of all of them
-    of_code = [
-        match.span()
-        for match in MARK.finditer(text)
-        if _may_be_of_code(match, text)
-        and not _KEY_OF_SOURCES.fullmatch(_key_before(match, text) or "")
-    ]
-    return UNREAD.search(_blank(text, [*read, *of_code])) is not None
+    text = _blank(text, [*spans_read, *_spans_of_possible_indices(text)])
+    return UNREAD.search(text) is not None
+
+
+def _has_marks_in_fenced_text(answer: str) -> bool:
+    """Tell whether a part of an answer that is fenced as plain text has marks.
+
+    Such a part ("```text") may cite, or be what a program has printed, so its marks are
+    not read.
+    """
+    # The marks of an answer in a fence as a whole, or with a part fenced as Markdown,
+    # are read.
+    if fences_around(answer):
+        return False
+    return any(marks_in(match["inner"]) for match in _FENCED_TEXT.finditer(answer))
+
+
+def _spans_of_possible_indices(text: str) -> list[Span]:
+    """Return the spans of brackets that may be an index or an array of code.
+
+    "sys.argv[1]" leaves its own sentence in doubt, and says nothing of the others. The
+    array ``"sources": [1]`` is left out: it may name the sources of all sentences.
+    """
+    spans: list[Span] = []
+    for bracket in MARK.finditer(text):
+        key = _key_before(bracket, text)
+        names_sources = key is not None and _KEY_OF_SOURCES.fullmatch(key) is not None
+        if _may_be_of_code(bracket, text) and not names_sources:
+            spans.append(bracket.span())
+    return spans
 
 
 def _has_column_of_numbers(answer: str) -> bool:
@@ -390,7 +433,7 @@ def _without_content(answer: str, numbering: Numbering) -> str:
     spans = [
         match.span()
         for match in MARK.finditer(text)
-        if _is_content(match, text, numbering, names_of_code)
+        if _cites_nothing(match, text, numbering, names_of_code)
     ]
     return _blank(text, spans)
 
@@ -437,28 +480,43 @@ def _blank(text: str, spans: Iterable[Span]) -> str:
     return "".join(pieces)
 
 
-def _is_content(
-    match: re.Match[str], text: str, numbering: Numbering, names_of_code: Container[str]
+def _cites_nothing(
+    bracket: re.Match[str],
+    text: str,
+    numbering: Numbering,
+    names_of_code: Container[str],
 ) -> bool:
-    """Tell whether a bracket is content of the text instead of a citation.
+    """Tell whether a bracket is a part of a formula, an index, or numbers of the text.
 
     Args:
-        match: A bracket that looks like a citation.
+        bracket: A bracket that looks like a citation.
         text: The text that it stands in.
         numbering: The labels of the sources; empty if they are not known.
         names_of_code: What the answer's code uses: ``rows[0]`` is then an index.
     """
-    inside = match["listed"]
+    inside = bracket["listed"]
     if inside is None:  # no plain square bracket: 【1】 holds nothing but sources
         return False
-    if _is_in_formula(match, text) or _MEASURES.fullmatch(inside):
+    if _is_in_formula(bracket, text):
         return True
-    name = _NAME_BEFORE.search(text, max(0, match.start() - LOOKBACK), match.start())
-    if name is not None and name[0] in names_of_code:
+    start = max(0, bracket.start() - LOOKBACK)
+    name_before = _NAME_BEFORE.search(text, start, bracket.start())
+    if name_before is not None and name_before[0] in names_of_code:
+        return True
+    return _are_numbers_of_text(inside, numbering)
+
+
+def _are_numbers_of_text(inside: str, numbering: Numbering) -> bool:
+    """Tell whether the numbers in a bracket are what the text is about, and no labels.
+
+    They are in "[0.5, 2.5]", "[10 %]", "[2019]" and in the interval "[0, 1]". Sources
+    that are numbered such as 2020, or from 0 on, may be meant by the last two.
+    """
+    if _DECIMALS_OR_UNITS.fullmatch(inside):
         return True
     if _YEARS.fullmatch(inside):
         return not _has_labels_like_years(numbering)
-    if _INTERVAL.fullmatch(inside):
+    if _INTERVAL_FROM_0.fullmatch(inside):
         return not _may_have_label_0(numbering)
     return False
 
@@ -516,10 +574,14 @@ def _link_to_a_label(
     Its label is the address: "[a.test](https://a.test/b)" names this page, whatever
     else is called "a.test".
 
+    Args:
+        mark: The mark; its labels are the words, where they may name a source.
+        answer: The answer.
+        known: The labels of the contexts.
+
     Returns:
-        The mark. None if there is no link, or if the words name the source: as a number
-        or the like, "[1](https://a.test)", or as a known label with an address that is
-        none.
+        The mark. None if there is no link, if its address is neither a known label nor
+        a web address, or if the words name the source: "[1](https://a.test)".
     """
     link = _LINK.match(answer, mark.end)
     if link is None:
@@ -528,12 +590,18 @@ def _link_to_a_label(
     are_words_known = any(label in known for label in mark.labels)
     are_words_numbers = any(map(_is_like_a_number, mark.labels))
     if address in known:
-        is_of_link = not (are_words_known and are_words_numbers)
+        # "[2](a.pdf)": against an address that is a label, only a known number counts
+        do_words_name_source = are_words_known and are_words_numbers
+    elif mark.labels and _WEB_ADDRESS.match(address):
+        # "[2](https://a.test)": against an address that is no label, any number does,
+        # and any known label
+        do_words_name_source = are_words_known or are_words_numbers
     else:
-        is_page = _WEB_ADDRESS.match(address) is not None and bool(mark.labels)
-        is_of_link = is_page and not (are_words_known or are_words_numbers)
+        return None
+    if do_words_name_source:
+        return None
     written = answer[mark.start : link.end()]
-    return Mark(mark.start, link.end(), (address,), written) if is_of_link else None
+    return Mark(mark.start, link.end(), (address,), written)
 
 
 def _is_like_a_number(label: str) -> bool:
@@ -573,24 +641,41 @@ def may_link_another_source(answer: str, mark: Mark, numbering: Numbering) -> bo
     target = link[1]
     if _TARGET_OF_NO_SOURCE.fullmatch(target):
         return False
-    places: set[int] = set()
-    for label in mark.labels:
-        places.update(places_of(label, numbering))
-    names = set(mark.labels)
-    for label in numbering:
-        if places.issuperset(places_of(label, numbering)):
-            names.add(label)
-    if _name_in_a_target(target) in map(_name_in_a_target, names):
-        return False
+    names_of_source = _with_other_labels_of_contexts(mark.labels, numbering)
+    if _name_in_a_target(target) in map(_name_in_a_target, names_of_source):
+        return (
+            False  # "[1](#travel-rules)", where "Travel Rules" is a label of context 1
+        )
+    if "/" in target or "." in target:
+        return True  # another file or page
     numbers = {_plain_number(number) for number in re.findall(r"\d{1,9}", target)}
-    is_path = "/" in target or "." in target
-    return is_path or not numbers or not numbers.issubset(mark.labels)
+    repeats_numbers_of_mark = bool(numbers) and numbers.issubset(mark.labels)
+    return not repeats_numbers_of_mark
 
 
-def places_of(label: str, numbering: Numbering) -> tuple[int, ...]:
+def _with_other_labels_of_contexts(
+    labels: Sequence[str], numbering: Numbering
+) -> set[str]:
+    """Return labels, and all others that name some of the same contexts and no further.
+
+    With ``{"1": 0, "Travel Rules": 0, "2": 1}`` the label "1" gives "1" and "Travel
+    Rules".
+    """
+    contexts: set[int] = set()
+    for label in labels:
+        contexts.update(contexts_of_label(label, numbering))
+    others = {
+        label
+        for label in numbering
+        if contexts.issuperset(contexts_of_label(label, numbering))
+    }
+    return {*labels, *others}
+
+
+def contexts_of_label(label: str, numbering: Numbering) -> tuple[int, ...]:
     """Return the indices of the contexts that a label names; () if it names none."""
-    places = numbering.get(label, ())
-    return (places,) if isinstance(places, int) else places
+    indices = numbering.get(label, ())
+    return (indices,) if isinstance(indices, int) else indices
 
 
 def _name_in_a_target(text: str) -> str:
@@ -644,28 +729,52 @@ def _label_of_a_provider(label: str) -> tuple[str, ...]:
 def _labels_of_parts(inside: str, known: Mapping[str, object]) -> tuple[str, ...]:
     """Return the numbers and labels that a bracket lists, each once.
 
-    "1, 3-5" lists 1, 3, 4 and 5, and "S1-S3" three labels where such as "S2" are known.
-    There "S1, S9" lists two as well, whether "S9" is known or not. () for "1, red",
-    unless "red" is a known label, and for "3, 2021", which may name a year.
+    "1, 3-5" lists 1, 3, 4 and 5. "1, red" gives (), unless "red" is a known label.
     """
     labels: list[str] = []
     shapes = _shapes_of_labels(known)
     for part in _parts_without_locators(inside, known):
-        name = part.strip(_AROUND_LABEL)
-        is_like_known = name in known or shape_of_label(name) in shapes
-        label = name if is_like_known else plain_label(part)  # "doc-1" may be a label
-        if label in known or NUMBER.fullmatch(label):
-            labels.append(label)
-            continue
-        labels_of_range = _labels_of_range(name, known)
-        if not labels_of_range and shape_of_label(label) not in shapes:
+        labels_of_part = _labels_of_part(part, known, shapes)
+        if not labels_of_part:
             return ()
-        labels += labels_of_range or [label]
-    # "[3, 2021]" may be source 3, and its year
+        labels += labels_of_part
+    return (
+        () if _may_be_source_and_year(labels, known) else tuple(dict.fromkeys(labels))
+    )
+
+
+def _may_be_source_and_year(labels: Sequence[str], known: Mapping[str, object]) -> bool:
+    """Tell whether labels such as "3" and "2021" may be a source and its year.
+
+    They may not if some source has a number of four digits.
+    """
     has_year = any(_YEARS.fullmatch(label) and label not in known for label in labels)
-    if has_year and len(labels) > 1 and not _has_labels_like_years(known):
-        return ()
-    return tuple(dict.fromkeys(labels))
+    return has_year and len(labels) > 1 and not _has_labels_like_years(known)
+
+
+def _labels_of_part(
+    part: str, known: Mapping[str, object], shapes: Container[str | None]
+) -> list[str]:
+    """Return the label that one part of a bracket is, or the labels of its range.
+
+    Numbers and known labels are labels, and so is "S9" beside the known "S1", of the
+    same shape: it names a source that nobody was shown. [] for other words.
+
+    Args:
+        part: The part, such as "3-5" of "[1, 3-5]".
+        known: The labels of the contexts.
+        shapes: The shapes of these labels, as of ``shape_of_label``.
+    """
+    name = part.strip(_AROUND_LABEL)
+    is_like_known = name in known or shape_of_label(name) in shapes
+    # "doc-1" may be a label itself; if not, it is the number 1
+    label = name if is_like_known else plain_label(part)
+    if label in known or NUMBER.fullmatch(label):
+        return [label]
+    labels_of_range = _labels_of_range(name, known)
+    if labels_of_range:
+        return labels_of_range
+    return [label] if shape_of_label(label) in shapes else []
 
 
 def _parts_without_locators(inside: str, known: Mapping[str, object]) -> Iterator[str]:
@@ -784,25 +893,31 @@ def _labels_of_range(part: str, known: Iterable[str]) -> list[str]:
     """
     numbers = _RANGE.fullmatch(plain_label(part))
     if numbers is not None:
-        return _between(numbers[0], numbers[1], numbers[2])
+        return _between(numbers["first"], numbers["last"], whole=numbers[0])
     ends = _RANGE_OF_LABELS.fullmatch(part)
     if ends is None:
         return []
-    first_label = ends["letters"] + ends["first"]
-    if shape_of_label(first_label) in _shapes_of_labels(known):
-        return _between(part, ends["first"], ends["last"], letters=ends["letters"])
-    if is_number(plain_label(first_label)):
-        return _between(f"{ends['first']}-{ends['last']}", ends["first"], ends["last"])
+    letters, first, last = ends["letters"], ends["first"], ends["last"]
+    first_label = letters + first
+    if shape_of_label(first_label) in _shapes_of_labels(known):  # "S08-S10"
+        return _between(first, last, letters=letters, whole=part)
+    if is_number(plain_label(first_label)):  # "Source 1 - Source 3"
+        return _between(first, last, whole=f"{first}-{last}")
     return []
 
 
-def _between(label: str, first: str, last: str, *, letters: str = "") -> list[str]:
+def _between(first: str, last: str, *, letters: str = "", whole: str) -> list[str]:
     """List the labels from a first to a last number, each behind the same letters.
 
-    A range that is too wide or runs backwards gives ``label``, its own text.
+    Args:
+        first: The first number, as it is written.
+        last: The last number.
+        letters: What stands before each number, such as "S".
+        whole: The range as one label: this alone is returned if the range is too wide
+            or runs backwards.
     """
     if not int(first) <= int(last) < int(first) + WIDEST_RANGE:
-        return [label]
+        return [whole]
     # zeros before a number belong to a label such as "S08", and not to a number alone
     width = len(first) if letters else 1
     return [

@@ -45,26 +45,47 @@ class SaidMessage(NamedTuple):
     text: str
 
 
-def unwrap_message(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return the class and the fields of a message inside a tool's wrapper.
+class UnwrappedMessage(NamedTuple):
+    """A message without the object that a framework has put around it.
+
+    Attributes:
+        class_name: What the framework's object calls the message, such as
+            "HumanMessage" or "human"; "" if it has no name for it, or if there is none.
+        fields: The fields of the message itself.
+    """
+
+    class_name: str
+    fields: Mapping[str, Any]
+
+    @property
+    def role(self) -> str | None:
+        """Who wrote it: "user", "assistant", "system" or "tool"; None if it does not say.
+
+        It says so by its field "role", or by a class or type such as "HumanMessage".
+        """
+        writer = self.fields.get("role") or self.class_name or self.fields.get("type")
+        return ROLES.get(writer) if isinstance(writer, str) else None
+
+
+def unwrap_message(value: Mapping[str, Any]) -> UnwrappedMessage:
+    """Return a message without the object that a framework has put around it.
 
     Example: LangChain writes ``{"type": "constructor", "id": [..., "HumanMessage"],
-    "kwargs": {"content": "Hi"}}``: ("HumanMessage", {"content": "Hi"}). The class may
-    also be a type such as "human". It is "" if the wrapper names none. An object
-    without a wrapper is returned as it is, with "".
+    "kwargs": {"content": "Hi"}}``: the class is "HumanMessage", and the fields are
+    ``{"content": "Hi"}``. A bare message is returned as it is, without a class.
     """
     # LangChain's dumpd: {"id": […, "HumanMessage"], "kwargs": {…}, …}
     if _is_serialised_by_langchain(value):
-        return str(value["id"][-1]), value["kwargs"]
+        return UnwrappedMessage(str(value["id"][-1]), value["kwargs"])
     # LangChain's messages_to_dict: {"type": "human", "data": {…}}
     if isinstance(value.get("data"), Mapping) and value.get("type") in ROLES:
-        return str(value["type"]), value["data"]
+        return UnwrappedMessage(str(value["type"]), value["data"])
     # OpenInference: {"message": {…}} and nothing beside it
     if len(value) == 1:
         (key,) = value
         if key in _WRAPPER_KEYS and isinstance(value[key], Mapping):
-            return "", value[key]
-    return "", value
+            return UnwrappedMessage("", value[key])
+    return UnwrappedMessage("", value)
 
 
 def _is_serialised_by_langchain(value: Mapping[str, Any]) -> bool:
@@ -84,17 +105,24 @@ def text_of_content(content: object) -> str:
         return content
     if isinstance(content, (list, tuple)):
         return "".join(text_of_content(part) for part in content)
-    if not isinstance(content, Mapping):
-        return ""
-    _, part = unwrap_message(content)
-    if part.get("type") in _SILENT_PARTS:
+    return _text_of_part(content) if isinstance(content, Mapping) else ""
+
+
+def _text_of_part(part: Mapping[str, Any]) -> str:
+    """Return the text of one part of a content, ``{"type": "text", "text": "Blue"}``.
+
+    "" for an image, a call of a tool, or a model's thoughts.
+    """
+    # OpenInference writes the part one level deeper: {"message_content": {…}}
+    fields = unwrap_message(part).fields
+    if fields.get("type") in _SILENT_PARTS:
         return ""
     # a document: {"type": "document", "source": {"type": "text", "data": "Page one"}}
-    if isinstance(part.get("source"), Mapping):
-        return _text_of_document(part["source"])
+    if isinstance(fields.get("source"), Mapping):
+        return _text_of_document(fields["source"])
     for key in ("text", "content", "response", "result"):
-        if part.get(key):
-            return text_of_content(part[key])
+        if fields.get(key):
+            return text_of_content(fields[key])
     return ""
 
 
@@ -145,14 +173,12 @@ def _message_in(value: Mapping[str, Any]) -> SaidMessage | None:
     ``{"role": "user", "content": "Hi"}`` is "Hi" by the user. None without a known role
     or without content, as for ``{"role": "user"}``.
     """
-    class_name, fields = unwrap_message(value)
-    speaker = fields.get("role") or class_name or fields.get("type")
-    role = ROLES.get(speaker) if isinstance(speaker, str) else None
+    message = unwrap_message(value)
     content = None
     for key in _CONTENT_KEYS:
-        if key in fields:
-            content = fields[key]
+        if key in message.fields:
+            content = message.fields[key]
             break
-    if role is None or content is None:
+    if message.role is None or content is None:
         return None
-    return SaidMessage(role, text_of_content(content))
+    return SaidMessage(message.role, text_of_content(content))

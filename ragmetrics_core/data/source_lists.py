@@ -61,7 +61,7 @@ _DEFINITION = lazy_pattern(
 )
 # "[3] Title", "[[3]] Title https://a.test"
 _NUMBERED_ENTRY = lazy_pattern(
-    r"[ \t]*(?:[-*•][ \t]+)?(?:\[(?P<number>\d{1,4})\]|\[\[(?P<doubled>\d{1,4})\]\])"
+    r"[ \t]*(?:[-*•][ \t]+)?(?:\[(?P<number>\d{1,4})\]|\[\[(?P<in_two_pairs>\d{1,4})\]\])"
     r"[:.]?[ \t]+[^\[\]\s][^\[\]\n]*"
 )
 # "IEA. (2023). Heat pumps in Norway. [https://iea.org](https://iea.org)"
@@ -109,8 +109,17 @@ def source_lists_in(answer: str) -> list[Span]:
     """Return the spans where an answer lists its sources. A mark there cites nothing.
 
     Such a list is a heading such as "References:" with the entries below it, or a line
-    such as ``[1]: https://a.test``. If there is none, it is the entries at the end of
-    the answer: of numbers that it has cited, or with year and link as in a bibliography.
+    such as ``[1]: https://a.test``. Only an answer without these may end in a list that
+    is known by its entries alone, such as "[1] Annual report" in the last paragraph.
+    """
+    return _headed_lists_and_definitions(answer) or _entries_at_the_end(answer)
+
+
+def _headed_lists_and_definitions(answer: str) -> list[Span]:
+    """Return the spans of lists with their headings, and of lines that define a mark.
+
+    "References:" and the entries right below it are one span; ``[1]: https://a.test``
+    is one by itself.
     """
     lines = [(match.start(), match[0]) for match in LINE.finditer(answer)]
     starts_of_definitions = {start for start, _ in definitions_in(answer)}
@@ -127,10 +136,7 @@ def source_lists_in(answer: str) -> list[Span]:
             last_start, last_line = lines[line_index + n_lines_of_list - 1]
             spans.append((start, last_start + len(last_line)))
         line_index += max(n_lines_of_list, 1)
-    if spans:
-        return spans
-    closing_list = _entries_at_the_end(answer)
-    return [] if closing_list is None else [closing_list]
+    return spans
 
 
 def _is_heading(line: str) -> bool:
@@ -161,8 +167,8 @@ def closing_marks_in(answer: str) -> list[Span]:
 
     "Источники: [1], [2]" names the sources of all that stands before it, in whatever
     language. So do the lines "Источники:", "- [1]" and "- [2]". Empty if nothing stands
-    before them, or if another line is like them: "Price: [1]" and "Size: [2]" each say
-    where one thing stands.
+    before them, or if a line above has words and marks, too: "Price: [1]" and "Size:
+    [2]" each say where one thing stands.
 
     Examples:
         >>> closing_marks_in("It fell.\nИсточники: [1], [2]")
@@ -174,12 +180,18 @@ def closing_marks_in(answer: str) -> list[Span]:
         heading_index -= 1
     if heading_index < 1:
         return []
+    heading = lines[heading_index][0]
     has_marks_below = heading_index < len(lines) - 1
-    form = _HEADING_IN_WORDS if has_marks_below else _HEADING_AND_MARKS
-    lines_before = lines[:heading_index]
-    if form.fullmatch(lines[heading_index][0]) is None or any(
-        _HEADING_AND_MARKS.fullmatch(line[0]) for line in lines_before
-    ):
+    if has_marks_below:
+        is_heading = _HEADING_IN_WORDS.fullmatch(heading) is not None  # "Источники:"
+    else:  # "Источники: [1], [2]", all in the last line
+        is_heading = _HEADING_AND_MARKS.fullmatch(heading) is not None
+    if not is_heading:
+        return []
+    is_another_alike = any(
+        _HEADING_AND_MARKS.fullmatch(line[0]) for line in lines[:heading_index]
+    )
+    if is_another_alike:  # "Price: [1]", and below it "Size: [2]"
         return []
     return [line.span() for line in lines[heading_index:]]
 
@@ -310,8 +322,8 @@ def _is_linked_entry(line: str) -> bool:
     return shows_its_address and not _WORD_OF_SENTENCE.search(entry["before"])
 
 
-def _entries_at_the_end(answer: str) -> Span | None:
-    """Return the span of the list of sources that an answer ends in, else None.
+def _entries_at_the_end(answer: str) -> list[Span]:
+    """Return the span of the list of sources that an answer ends in; [] without one.
 
     It is the last paragraph, if each of its lines is an entry. Its first line may be
     a heading of any words. Entries have numbers that rise (1, 2, 4), and the text before
@@ -321,7 +333,7 @@ def _entries_at_the_end(answer: str) -> Span | None:
     """
     breaks = list(_PARAGRAPH_BREAK.finditer(answer.rstrip()))
     if not breaks:
-        return None
+        return []
     start = breaks[-1].end()
     lines = answer[start:].strip().split("\n")
     has_heading = len(lines) > 1 and _ANY_HEADING.fullmatch(lines[0]) is not None
@@ -329,8 +341,8 @@ def _entries_at_the_end(answer: str) -> Span | None:
     if all(map(_is_linked_entry, entries)) or _are_numbered_entries(
         entries, answer[:start]
     ):
-        return start, len(answer)
-    return None
+        return [(start, len(answer))]
+    return []
 
 
 def _are_numbered_entries(lines: Sequence[str], text_before: str) -> bool:
@@ -340,13 +352,25 @@ def _are_numbered_entries(lines: Sequence[str], text_before: str) -> bool:
         cited_numbers.update(NUMBER.findall(mark[0]))
     numbers: list[str] = []
     for line in lines:
-        entry = _NUMBERED_ENTRY.fullmatch(line)
-        if entry is None or not _is_title_or_book(line):
+        number = _number_of_entry(line)
+        if number is None:
             return False
-        numbers.append(entry["number"] or entry["doubled"])
+        numbers.append(number)
     are_cited = cited_numbers.issuperset(numbers)
     do_rise = numbers == sorted(set(numbers), key=int)  # and none stands there twice
     return are_cited and do_rise
+
+
+def _number_of_entry(line: str) -> str | None:
+    """Return the number of an entry such as "[3] Annual report"; None for other lines.
+
+    It may stand in two pairs of brackets: "[[3]] Annual report".
+    """
+    entry = _NUMBERED_ENTRY.fullmatch(line)
+    if entry is None or not _is_title_or_book(line):
+        return None
+    number: str = entry["number"] or entry["in_two_pairs"]
+    return number
 
 
 def _is_title_or_book(line: str) -> bool:

@@ -17,7 +17,7 @@ from ragmetrics_core.capture import (
     unread_request,
 )
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.messages import ROLES, text_of_content, unwrap_message
+from ragmetrics_core.data.messages import text_of_content, unwrap_message
 from ragmetrics_core.traces.dialects import attribute_names, dialects_of, value_of
 from ragmetrics_core.traces.values import decode, fields_of_repr
 
@@ -197,27 +197,36 @@ def _contents_of_object(value: Mapping[str, Any], depth: int) -> Iterator[_Sent]
     """Yield the contents sent in an object: a message, a request or a lone block.
 
     Example: the message ``{"role": "user", "content": […]}`` yields its content, and a
-    request ``{"messages": […]}`` the contents of its messages. A message of the
-    assistant yields nothing: a model wrote it. Any other object yields nothing.
+    request ``{"messages": […]}`` the contents of its messages. Any other object yields
+    nothing.
 
     Args:
         value: The object.
         depth: How many levels of lists and objects are looked into.
     """
-    class_name, fields = unwrap_message(value)
-    speaker = fields.get("role") or class_name or fields.get("type")
-    role = ROLES.get(speaker) if isinstance(speaker, str) else None
-    if role is not None:
+    message = unwrap_message(value)
+    if message.role == "assistant":
+        return  # a model wrote it
+    if message.role is not None:
         for name in _FIELDS_OF_CONTENT:
-            if role != "assistant" and fields.get(name):
-                yield _Sent(role, fields[name])
+            if message.fields.get(name):
+                yield _Sent(message.role, message.fields[name])
         return
+    yield from _contents_of_request_or_block(message.fields, depth)
+
+
+def _contents_of_request_or_block(
+    fields: Mapping[str, Any], depth: int
+) -> Iterator[_Sent]:
+    """Yield the contents of a request's messages, or of a block that stands in no message.
+
+    OpenAI and Gemini take a block, ``{"type": "text", …}``, in place of a message.
+    """
     is_request = False
     for name in _FIELDS_OF_MESSAGES:
         if isinstance(fields.get(name), (str, list, tuple, Mapping)):
             is_request = True
             yield from _contents_sent(fields[name], depth - 1)
-    # OpenAI and Gemini take a block in place of a message: [{"type": "text", …}]
     if not is_request and not _NAMES_OF_BLOCKS.isdisjoint(fields):
         yield _Sent("", [fields])
 
