@@ -85,7 +85,8 @@ class Availability:
 
     def refuse_during_outage(self) -> None:
         """Raise the error with which the endpoint refuses everything, if it does."""
-        if self._outage is not None and not self._is_outage_over():
+        if self._is_in_outage():
+            assert self._outage is not None  # noqa: S101
             raise self._outage.with_traceback(None)  # without lines of earlier calls
 
     async def wait_until_open(self) -> bool:
@@ -127,36 +128,39 @@ class Availability:
     ) -> None:
         """Learn from the end of a call whether the endpoint answers at all.
 
-        Once the endpoint is open, calls go out side by side; until then one by one.
-
-        - An answer opens the endpoint, and ends an outage.
-        - A refusal that would meet every call, such as a wrong key, begins an outage.
-          If the endpoint has answered before, only many refusals in a row do.
-        - Any other error opens the endpoint if it could be reached now, or has answered
-          before. During an outage such an error is ignored: its call was sent before.
-
-        Example: a first "429 Too Many Requests" opens the endpoint, as somebody
-        answered; a first failed connection does not.
-
         Args:
             ticket: Not used; limiters have a method of the same form.
             outcome: The reply or the error; None for a call that was given up.
         """
         del ticket
-        if outcome is None:
-            return
         if isinstance(outcome, ChatReply):
-            self.n_answers += 1
-            self._n_refusals = 0
-            self._outage = None
-            self._is_open = True
+            self._note_answer()
         elif isinstance(outcome, errors.JudgeUnavailable):
             self._note_refusal(outcome)
-        elif self._outage is None or self._is_outage_over():  # no outage goes on
-            is_reached = not isinstance(outcome, errors.ConnectionFailed)
-            has_ever_answered = self.n_answers > 0
-            self._is_open = is_reached or has_ever_answered
-            self._outage = None
+        elif outcome is not None:
+            self._note_passing_error(outcome)
+
+    def _note_answer(self) -> None:
+        """Open the endpoint, and end an outage."""
+        self.n_answers += 1
+        self._n_refusals = 0
+        self._outage = None
+        self._is_open = True
+
+    def _note_passing_error(self, error: errors.JudgeError) -> None:
+        """Open the endpoint if it was reached in spite of the error, or answered before.
+
+        Example: a first "429 Too Many Requests" opens the endpoint, as somebody
+        answered; a first failed connection does not.
+        """
+        # No call is sent during an outage. So this call was sent before the outage
+        # began, and says nothing new.
+        if self._is_in_outage():
+            return
+        is_reached = not isinstance(error, errors.ConnectionFailed)
+        has_ever_answered = self.n_answers > 0
+        self._is_open = is_reached or has_ever_answered
+        self._outage = None
 
     def _note_refusal(self, refusal: errors.JudgeUnavailable) -> None:
         """Begin an outage, unless the refusal may concern its own request alone.
@@ -182,9 +186,10 @@ class Availability:
         self._outage = error
         self._outage_began_at = time.monotonic()
 
-    def _is_outage_over(self) -> bool:
-        """Whether the endpoint was left alone for long enough."""
-        return time.monotonic() >= self._outage_began_at + _OUTAGE_SECONDS
+    def _is_in_outage(self) -> bool:
+        """Whether the endpoint refuses everything, and was not left alone long enough."""
+        ends_at = self._outage_began_at + _OUTAGE_SECONDS
+        return self._outage is not None and time.monotonic() < ends_at
 
 
 @dataclass(slots=True, repr=False)

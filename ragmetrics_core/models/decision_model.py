@@ -210,14 +210,16 @@ class ServedDecisionModel(DecisionModel):
             size=len(state_and_questions),
         )
         data = json.dumps(body).encode()
-        path = self.form.strip("/")  # "decisions" or "systemone"
+        # OpenAI's form is sent to …/v1/decisions, that of System One to …/v1/systemone.
+        path = self.form.strip("/")
         reply_body = await self._client.call("POST", path, data)
         reply = reply_of(
             self.name,
             self._choices(state_and_questions, reply_body),
             usage=tokens_by_name(reply_body),
             models=[reply_body.get("model")],
-            key=self._client.key(),
+            # An endpoint may echo the key as its model's name.
+            secret_to_leave_out=self._client.key(),
         )
         return add_price(reply, self.prices())
 
@@ -403,7 +405,7 @@ class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
             systemone_choices(self.name, request.messages[0].content, answered),
             usage=tokens_by_name(answered),
             models=[answered.get("model")],
-            key=self._key(),
+            secret_to_leave_out=self._key(),
         )
         return self._add_price(reply, response)
 
@@ -425,14 +427,12 @@ def decision_model(
 ) -> DecisionModel | None:
     """Return the client for the name of a model of typed questions.
 
-    A typed question is answered with probabilities, not in words.
+    A typed question is answered with probabilities, not in words. Examples:
 
-    - ``decisions/MODEL`` is ``OpenAIDecisionModel``.
-    - ``systemone/MODEL`` is ``SystemOneModel``; so is ``systemone/typesafe/MODEL``.
-    - ``systemone/PROVIDER/MODEL`` is ``LiteLLMDecisionModel`` if no address is given,
-      or the provider's protocol is not that of System One; else ``SystemOneModel``.
-
-    Example: "openai/gpt-4o" gives None, as it is a chat model.
+    - "openai/gpt-4o" is a chat model: None.
+    - "decisions/gpt-6-luna" gives an ``OpenAIDecisionModel``.
+    - "systemone/jev" and "systemone/typesafe/jev" give a ``SystemOneModel``.
+    - "systemone/openrouter/jev" gives a ``LiteLLMDecisionModel``.
 
     Args:
         name: The name.
@@ -450,16 +450,30 @@ def decision_model(
         return OpenAIDecisionModel(name, api_base=api_base, api_key_env=api_key_env)
     if not name.startswith(SYSTEM_ONE):
         return None
-    provider, slash, model_of_provider = name.removeprefix(SYSTEM_ONE).partition("/")
-    # "systemone/typesafe/jev-1.13.0" needs no address: its provider's is known.
-    names_provider = bool(slash) and f"{provider}/" != _TYPESAFE
-    is_address_missing = names_provider and api_base is None
-    needs_litellm = is_address_missing or provider in _THROUGH_LITELLM
-    if not needs_litellm:
+    model = name.removeprefix(SYSTEM_ONE)  # "jev" or "openrouter/jev"
+    if not _is_reached_through_litellm(model, api_base):
         return SystemOneModel(name, api_base=api_base, api_key_env=api_key_env)
-    if not model_of_provider:
+    _, _, model_of_provider = model.partition("/")
+    if not model_of_provider:  # the name was "systemone/openrouter"
         raise no_model(SYSTEM_ONE)
     return LiteLLMDecisionModel(name, api_base=api_base, api_key_env=api_key_env)
+
+
+def _is_reached_through_litellm(model: str, api_base: str | None) -> bool:
+    """Whether a model of typed questions is called by LiteLLM, not by our own client.
+
+    Example: "openrouter/jev" is; "jev" and "typesafe/jev" are not.
+
+    Args:
+        model: MODEL or PROVIDER/MODEL.
+        api_base: Address of the endpoint; None if the user gives none.
+    """
+    provider, slash, _ = model.partition("/")
+    if provider in _THROUGH_LITELLM:  # our client does not speak its protocol
+        return True
+    names_provider = bool(slash)
+    is_address_known = api_base is not None or model.startswith(_TYPESAFE)
+    return names_provider and not is_address_known
 
 
 def no_model(form: str) -> errors.SettingError:

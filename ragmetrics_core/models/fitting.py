@@ -122,8 +122,10 @@ class _Progress:
         request: The request, with all its features. Its ``n`` replies are counted from
             0.
         send: Sends one call.
-        indices_without_reply: The indices of the replies that are still missing.
         left_out: The features that the request leaves out when it is sent.
+
+    Attributes:
+        indices_without_reply: The indices of the replies that are still missing.
         choices: The replies.
         failures: Why replies did not come when they were asked for last.
         usage: What all calls cost.
@@ -131,11 +133,14 @@ class _Progress:
 
     request: ChatRequest
     send: Send
-    indices_without_reply: list[int]
     left_out: set[str]
+    indices_without_reply: list[int] = field(init=False)
     choices: list[Choice] = field(default_factory=list)
     failures: tuple[JudgeError, ...] = ()
     usage: Usage = field(default_factory=Usage)
+
+    def __post_init__(self) -> None:
+        self.indices_without_reply = list(range(self.request.n))
 
     async def call(self, request: ChatRequest, first_index: int) -> None:
         """Send one call, and note its replies, or why there is none.
@@ -168,6 +173,19 @@ class _Progress:
     def is_rejected(self) -> bool:
         """Whether all failures may mean that the endpoint lacks a feature."""
         return bool(self.failures) and all(map(_may_lack_feature, self.failures))
+
+    def reply(self, *, reported_as_left_out: Collection[str]) -> ChatReply:
+        """Return the replies and failures, with a usage that names features left out.
+
+        Args:
+            reported_as_left_out: The features left out. Those that the request never
+                wanted are not named.
+        """
+        usage = self.usage
+        fallbacks = _fallbacks_of(self.request, reported_as_left_out)
+        if fallbacks:
+            usage += Usage(fallbacks=fallbacks)
+        return ChatReply(tuple(self.choices), usage, self.failures)
 
 
 def _may_lack_feature(error: JudgeError) -> bool:
@@ -207,9 +225,7 @@ class Fitting:
             key: Digest of the request. If it was rejected in every form lately, it is
                 not sent again.
             request: The request; its ``n`` says how many replies are wanted.
-            send: Sends one call. It is given the request of the call, and the number of
-                replies that earlier calls asked for: 2 for the third reply of 5. It
-                raises no failure, but returns it in the reply.
+            send: Sends one call, as ``Send`` says.
 
         Returns:
             The replies. Failures are not raised: they are in ``failures``. The usage
@@ -220,10 +236,8 @@ class Fitting:
             return ChatReply((), failures=(rejection,) * request.n)
 
         known_lacking = lacking(self._model, self.features_found_lacking)
-        progress = _Progress(
-            request, send, list(range(request.n)), left_out=set(known_lacking)
-        )
-        # Both methods fill ``progress``: replies or failures, and features left out.
+        # Gets the replies or failures of each call that is sent below.
+        progress = _Progress(request, send, left_out=set(known_lacking))
         await self._ask(progress)
         if progress.is_rejected:
             # Other rejected requests wait here, and then go by what this one finds out.
@@ -231,15 +245,10 @@ class Fitting:
                 await self._ask_with_less(progress)
         if progress.is_rejected:
             self._remember_rejection(key, progress.failures[0])
-            # Leaving features out did not help: only those known before are reported.
-            progress.left_out = known_lacking
-        else:
-            self._note_ignored_logprobs(progress)
-        usage = progress.usage
-        fallbacks = _fallbacks_of(request, progress.left_out)
-        if fallbacks:
-            usage += Usage(fallbacks=fallbacks)
-        return ChatReply(tuple(progress.choices), usage, progress.failures)
+            # What was left out to find the reason did not help, and is not reported.
+            return progress.reply(reported_as_left_out=known_lacking)
+        self._note_ignored_logprobs(progress)
+        return progress.reply(reported_as_left_out=progress.left_out)
 
     def _note_ignored_logprobs(self, progress: _Progress) -> None:
         """Note that the endpoint lacks log-probabilities if it ignored the wish for them."""
@@ -272,40 +281,39 @@ class Fitting:
         Only the feature that was left out last is then noted as missing: without the
         others alone the request was still rejected. Example: rejected without "n",
         taken without "n" and "logprobs": "logprobs" is noted.
+
+        Args:
+            progress: The request, and why it was rejected. Each time it is sent, gets
+                the replies, or the new failures.
         """
         lacking_by_now = lacking(self._model, self.features_found_lacking)
         if lacking_by_now - progress.left_out:
             # Another request has found out meanwhile what the endpoint lacks.
             progress.left_out |= lacking_by_now
-            await self._ask(progress, is_trial=True)
+            await self._ask(progress, one_call_first=True)
+        while progress.is_rejected:
+            suspect = self._suspect(progress)
+            if suspect is None:
+                return
+            progress.left_out.add(suspect)
+            n_replies_before = len(progress.choices)
+            await self._ask(progress, one_call_first=True)
+            # That no rejection came proves nothing: in a run in batches the call may be
+            # put off until the next batch. A reply proves it.
+            if len(progress.choices) > n_replies_before:
+                self.features_found_lacking.add(suspect)
+
+    def _suspect(self, progress: _Progress) -> str | None:
+        """Return the feature that a rejected request leaves out next; None for none.
+
+        That is the feature that the rejection names, else the next in order.
+        """
+        rejection = str(progress.failures[0])
         untried = [
             name
             for name, feature in _FEATURES.items()
             if name not in progress.left_out and feature.is_used(progress.request)
         ]
-        while progress.is_rejected:
-            suspect = self._suspect(untried, str(progress.failures[0]))
-            if suspect is None:
-                return
-            untried.remove(suspect)
-            progress.left_out.add(suspect)
-            n_without_reply_before = len(progress.indices_without_reply)
-            await self._ask(progress, is_trial=True)
-            # That no rejection came proves nothing: in a run in batches the call may be
-            # put off until the next batch. A reply proves it.
-            if len(progress.indices_without_reply) < n_without_reply_before:
-                self.features_found_lacking.add(suspect)
-
-    def _suspect(self, untried: Sequence[str], rejection: str) -> str | None:
-        """Return the feature to leave out next; None if none is to be tried.
-
-        That is the feature that the rejection names, else the next in order.
-
-        Args:
-            untried: The features that the request still has, in the order in which they
-                are given up.
-            rejection: The words of the rejection.
-        """
         for name in untried:
             if any(spelling in rejection for spelling in _FEATURES[name].spellings):
                 return name
@@ -316,7 +324,7 @@ class Fitting:
         guesses = [name for name in untried if name != "limit_form"]
         return guesses[0] if guesses else None
 
-    async def _ask(self, progress: _Progress, *, is_trial: bool = False) -> None:
+    async def _ask(self, progress: _Progress, *, one_call_first: bool = False) -> None:
         """Ask for the missing replies: all in one call, if the model knows ``n``.
 
         Otherwise each is asked for in a call of its own. Example: 5 replies are wanted.
@@ -324,8 +332,8 @@ class Fitting:
 
         Args:
             progress: The request. Gets the replies, or why they did not come.
-            is_trial: Whether the endpoint perhaps rejects the request: then one call is
-                sent before all others.
+            one_call_first: Whether one call is sent before all others, as the endpoint
+                may reject the request.
         """
         progress.failures = ()
         request = self._fit_request(progress.request, progress.left_out)
@@ -336,19 +344,21 @@ class Fitting:
             # Fewer replies came than were asked for: the endpoint does not know ``n``.
             self.features_found_lacking.add("n")
             progress.left_out.add("n")
-            is_trial = False  # the endpoint has taken the request
+            one_call_first = False  # the endpoint has taken the request
         request_for_one = replace(request, n=1)
-        await self._ask_one_by_one(progress, request_for_one, is_trial=is_trial)
+        await self._ask_one_by_one(
+            progress, request_for_one, one_call_first=one_call_first
+        )
 
     async def _ask_one_by_one(
-        self, progress: _Progress, request_for_one: ChatRequest, *, is_trial: bool
+        self, progress: _Progress, request_for_one: ChatRequest, *, one_call_first: bool
     ) -> None:
         """Ask for each missing reply in a call of its own.
 
-        In a trial the first call is sent alone. If it fails, the others are not sent,
-        and its failure stands for each of them.
+        With ``one_call_first`` the first call is sent alone. If it fails, the others
+        are not sent, and its failure stands for each of them.
         """
-        if is_trial or len(progress.indices_without_reply) == 1:
+        if one_call_first or len(progress.indices_without_reply) == 1:
             await progress.call(request_for_one, progress.indices_without_reply[0])
             if progress.failures:
                 progress.failures *= len(progress.indices_without_reply)

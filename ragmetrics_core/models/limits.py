@@ -535,8 +535,17 @@ _BURST_FROM = 120.0
 _SAME_MOMENT = 5e-7  # a shorter wait, in seconds, counts as none
 _LONGEST_WAIT = 5.0  # a call that waits asks again after so many seconds at the latest
 
-# By unit (requests, tokens): how full its bucket was, and at what time.
-_Levels = dict[str, tuple[float, float]]
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """How full a bucket was, in calls or in tokens, and at what time in seconds."""
+
+    fullness: float
+    measured_at: float
+
+
+_Levels = dict[str, _Level]
+"""The levels of buckets, by what a bucket counts: "requests" or "tokens"."""
 
 
 class RateLimiter:
@@ -673,18 +682,28 @@ class RateLimiter:
         results: list[float] = []  # gets the one result, from the file's thread
 
         def count_in_rows(connection: sqlite3.Connection) -> None:
-            rows = connection.execute(_GET_LEVELS, (self._digest_of_model,))
-            levels = {unit: (level, entered_at) for unit, level, entered_at in rows}
+            levels = self._levels_in_file(connection)
             results.append(count(levels))
-            new_rows = [
-                (self._digest_of_model, unit, level, entered_at)
-                for unit, (level, entered_at) in levels.items()
-            ]
-            connection.executemany(_SET_LEVEL, new_rows)
+            self._write_levels(connection, levels)
 
         file.write(count_in_rows)
         await file.settled()  # waits until ``count_in_rows`` has run
         return None if file.trouble is not None else results[0]
+
+    def _levels_in_file(self, connection: sqlite3.Connection) -> _Levels:
+        """Read the levels of this model's buckets from the file."""
+        rows = connection.execute(_GET_LEVELS, (self._digest_of_model,))
+        return {
+            unit: _Level(fullness, measured_at) for unit, fullness, measured_at in rows
+        }
+
+    def _write_levels(self, connection: sqlite3.Connection, levels: _Levels) -> None:
+        """Replace the levels of this model's buckets in the file."""
+        rows = [
+            (self._digest_of_model, unit, level.fullness, level.measured_at)
+            for unit, level in levels.items()
+        ]
+        connection.executemany(_SET_LEVEL, rows)
 
     def _count_in_buckets(
         self, levels: _Levels, *, tokens: float, uncounted_tokens: float
@@ -695,8 +714,7 @@ class RateLimiter:
         are added afterwards, and the calls after it wait for them.
 
         Args:
-            levels: By unit, how full its bucket was, and at what time. Changed in
-                place.
+            levels: The level of each bucket; none for a new bucket. Changed in place.
             tokens: Estimated tokens of the call.
             uncounted_tokens: What earlier calls took beyond their estimates; negative
                 if they took less. They fill the bucket even if the call has to wait.
@@ -708,48 +726,43 @@ class RateLimiter:
         now = self._clock()
         limits = self._budget.limits.per_minute
         for unit, per_minute in limits.items():
-            level = _level_at(now, levels.get(unit), per_minute)
+            fullness = _fullness_at(now, levels.get(unit), per_minute)
             if unit == "tokens":
-                level = max(level + uncounted_tokens, 0.0)
-            levels[unit] = (level, now)
+                fullness = max(fullness + uncounted_tokens, 0.0)
+            levels[unit] = _Level(fullness, now)
         seconds_to_wait = 0.0
         for unit, per_minute in limits.items():
-            level, _ = levels[unit]
-            seconds = _seconds_until_room(level, per_minute)
+            seconds = _seconds_until_room(levels[unit].fullness, per_minute)
             seconds_to_wait = max(seconds_to_wait, seconds)
         if seconds_to_wait > _SAME_MOMENT:
             return seconds_to_wait
         for unit in limits:
-            level, _ = levels[unit]
             size_of_call = tokens if unit == "tokens" else 1.0
-            levels[unit] = (level + size_of_call, now)
+            levels[unit] = _Level(levels[unit].fullness + size_of_call, now)
         return 0.0
 
 
-def _level_at(
-    now: float, earlier_level: tuple[float, float] | None, per_minute: float
-) -> float:
+def _fullness_at(now: float, earlier: _Level | None, per_minute: float) -> float:
     """Return how full a bucket is now, since time empties it.
 
     Args:
         now: The time in seconds.
-        earlier_level: How full it was, and at what time; None for a new bucket.
+        earlier: How full it was, and when; None for a new bucket.
         per_minute: The limit per minute.
     """
-    if earlier_level is None:
+    if earlier is None:
         return 0.0
-    level, entered_at = earlier_level
     # A clock that was set back empties nothing.
-    seconds = max(now - entered_at, 0.0)
-    return max(level - seconds * _emptied_per_second(per_minute), 0.0)
+    seconds = max(now - earlier.measured_at, 0.0)
+    return max(earlier.fullness - seconds * _emptied_per_second(per_minute), 0.0)
 
 
-def _seconds_until_room(level: float, per_minute: float) -> float:
+def _seconds_until_room(fullness: float, per_minute: float) -> float:
     """Return after how many seconds a bucket allows a call; 0 or less for now.
 
     A call may leave while its bucket is no fuller than what may leave at once.
     """
-    return (level - _burst_of(per_minute)) / _emptied_per_second(per_minute)
+    return (fullness - _burst_of(per_minute)) / _emptied_per_second(per_minute)
 
 
 def _burst_of(per_minute: float) -> float:

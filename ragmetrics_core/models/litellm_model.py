@@ -382,7 +382,11 @@ class LiteLLMModel(ChatModel):
         usage = dict(getattr(response, "usage", None) or ())
         choices = map(_choice, response.choices or ())
         reply = reply_of(
-            self.name, choices, usage=usage, models=[response.model], key=self._key()
+            self.name,
+            choices,
+            usage=usage,
+            models=[response.model],
+            secret_to_leave_out=self._key(),
         )
         return self._add_price(reply, response)
 

@@ -190,7 +190,11 @@ def chat_reply(
         )
     choices = [_choice(model, choice) for choice in listed_choices]
     reply = reply_of(
-        model, choices, usage=body.get("usage"), models=[body.get("model")], key=key
+        model,
+        choices,
+        usage=body.get("usage"),
+        models=[body.get("model")],
+        secret_to_leave_out=key,
     )
     return add_price(reply, prices)
 
@@ -225,7 +229,7 @@ def reply_of(
     *,
     usage: object,
     models: Iterable[object],
-    key: str = "",
+    secret_to_leave_out: str = "",
 ) -> ChatReply:
     """Make a reply of its choices, and of the endpoint's numbers of tokens and models.
 
@@ -239,7 +243,7 @@ def reply_of(
             is missing or impossible becomes 0, for unknown.
         models: Names of the models that answered, as the endpoint gives them. Anything
             that is no name, or contains a secret, is left out.
-        key: The API key that was sent, which is such a secret; "" for none.
+        secret_to_leave_out: The API key that was sent; "" for none.
 
     Raises:
         JudgeServerError: If there is no choice.
@@ -249,7 +253,9 @@ def reply_of(
         raise errors.JudgeServerError(f"{model} returned no reply; check its endpoint")
     counts = usage if isinstance(usage, Mapping) else {}
     usable_names = {
-        name for name in models if isinstance(name, str) and _names_a_model(name, key)
+        name
+        for name in models
+        if isinstance(name, str) and _names_a_model(name, secret_to_leave_out)
     }
     return ChatReply(
         all_choices,

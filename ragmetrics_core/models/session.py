@@ -76,12 +76,12 @@ class Decision(Generic[T]):
 
 
 @dataclass(slots=True, repr=False)
-class _Flight:
-    """A reply that a call in flight is to bring, for all who want the same reply.
+class _ReplyOnItsWay:
+    """A reply that a run is calling for, and that other runs may want as well.
 
     Attributes:
-        store: Where the caller keeps the reply.
-        future: Gives the reply or an error; None if the caller gave up.
+        store: Where the run that calls keeps the reply.
+        future: Gives the reply or an error; None if that run gave up its call.
     """
 
     store: ReplyStore
@@ -94,7 +94,7 @@ class _Shared:
     Attributes:
         fitting: Leaves out of a request what the endpoint cannot do.
         slots: How many calls may be in flight.
-        flights: The replies that calls in flight are to bring, by their keys.
+        replies_on_their_way: What runs are calling for now, by the key of the reply.
         memory: Keeps the replies of a model whose settings are not known, as no store
             on disk can tell them from those of another model.
         availability: Whether the endpoint answers at all.
@@ -105,7 +105,7 @@ class _Shared:
     def __init__(self, model: ChatModel, found_missing: set[str]) -> None:
         self.fitting = Fitting(model, found_missing)
         self.slots = Slots(0)
-        self.flights: dict[str, _Flight] = {}
+        self.replies_on_their_way: dict[str, _ReplyOnItsWay] = {}
         self.memory = MemoryStore()
         self.availability = Availability()
         self.n_read = 0
@@ -197,13 +197,25 @@ class Session:
         alone.
         """
         loop = asyncio.get_running_loop()
-        if self._shared is not None and self._shared is self._shared_by_loop.get(loop):
+        if self._is_prepared_on(loop):
             return
         await call_authors_code(self.model.name, self.model.prepare)
         check_prices(self.model.name, self.model.prices())
-        shared = self._shared_on(loop)  # what all runs share on this loop
-        if self._shared is shared:  # another call of the run was faster
-            return
+        # Another task of this run may have set it up while the model was prepared.
+        if not self._is_prepared_on(loop):
+            self._set_up_run(self._shared_on(loop))
+
+    def _is_prepared_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether this run is set up, and uses what all runs share on this loop."""
+        shared_on_loop = self._shared_by_loop.get(loop)
+        return self._shared is not None and self._shared is shared_on_loop
+
+    def _set_up_run(self, shared: _Shared) -> None:
+        """Choose where this run keeps replies, and make what sends its calls.
+
+        Args:
+            shared: What all runs share on the running loop.
+        """
         # Asked for once: it may take a while, and shall not change.
         cache_key = self.model.cache_key
         # Tells this model from others in the store and in the file of rates.
@@ -284,7 +296,9 @@ class Session:
             request_with_schema = replace(request, schema=schema)
         is_schema_needed = self._prepared.often_malformed
         sent_request = request_with_schema if is_schema_needed else request
-        outcomes, usage = await self._replies(_request_maker(sent_request), keys)
+        outcomes, usage = await self._replies(
+            _request_maker(sent_request), keys, self._prepared.fitting.complete
+        )
 
         read_all: ReadAll[T] = partial(
             read_all_in_thread if own_reader else read_all_here, read=read
@@ -381,20 +395,20 @@ class Session:
         for n_repairs in range(1, _MAX_REPAIRS + 1):
             if isinstance(problem, errors.ContentRefused):
                 break  # the model declines to answer, and would decline again
-            outcome, cost = await self._ask_once_more(request, key, problem, n_repairs)
+            new_reply, cost = await self._ask_once_more(
+                request, key, problem, n_repairs
+            )
             usage += cost
-            if isinstance(outcome, errors.UnusableReply):
-                problem = outcome
-                break  # there is nothing to read, e.g. a reply without choices
-            if isinstance(outcome, errors.JudgeError):
-                return outcome, usage  # the call failed, so the store is told nothing
-            (result,) = await read_all([outcome])
+            # What was read of the new reply; an error stays as it is.
+            (result,) = await read_all([new_reply])
             if not isinstance(result, errors.UnusableReply):
-                # Without a call of ours, the run that made the call has stored it.
-                if cost.calls > 0:
-                    self._reply_store.put({key: outcome})
+                # The store is told of a usable reply, but not of a call that failed.
+                if isinstance(new_reply, Choice):
+                    self._reply_store.put({key: new_reply})
                 return result, usage
             problem = result
+            if not isinstance(new_reply, Choice):
+                break  # there is nothing to read, e.g. a reply without choices
         self._reply_store.reject(key)
         return problem, usage
 
@@ -421,7 +435,10 @@ class Session:
         """
         repair_request = request_for_repair(request, problem)
         (outcome,), cost = await self._replies(
-            _request_maker(repair_request), [f"{key}|repair {n_repairs}"], keep=False
+            _request_maker(repair_request),
+            [f"{key}|repair {n_repairs}"],
+            self._prepared.fitting.complete,
+            keep=False,
         )
         return outcome, replace(cost, repairs=cost.calls)
 
@@ -491,22 +508,14 @@ class Session:
         await self.prepare()
         self._refuse_batches()
         question_by_key = self._keys_of_typed(state, questions)
-        # This run pays for these questions. Calls of other runs answer further ones.
-        sent_by_key = self._not_stored_nor_in_flight(question_by_key)
+        to_send_by_key = self._not_stored_nor_on_their_way(question_by_key)
         outcomes, usage = await self._replies(
             partial(_request_typed, state, question_by_key),
             list(question_by_key),
-            # Nothing is left out of the request if the endpoint rejects it: typed
-            # questions have no optional features.
-            fitted=False,
+            # Typed questions have no optional features to leave out.
+            _send_unchanged,
         )
-        if usage.calls and not sent_by_key:
-            # There was nothing to send, and still a call was made: this run waited for
-            # the call of another run, which was cancelled. So this run sent the
-            # questions after all, and bears the cost.
-            sent_by_key = question_by_key
-        cost_by_key = _cost_of_each(usage, sent_by_key)
-        cost_of_stored = Usage(stored=1, models=usage.models)
+        cost_by_key = _cost_of_each(usage, question_by_key, to_send_by_key)
         decisions: dict[str, Decision[T]] = {}
         for outcome, (key, question) in zip(
             outcomes, question_by_key.items(), strict=True
@@ -515,8 +524,7 @@ class Session:
             is_unusable = isinstance(result, errors.JudgeError)
             if isinstance(outcome, Choice) and is_unusable:
                 self._reply_store.reject(key)
-            cost = cost_by_key.get(key, cost_of_stored)
-            decisions[question] = Decision(result, cost)
+            decisions[question] = Decision(result, cost_by_key[key])
         return decisions
 
     def _refuse_batches(self) -> None:
@@ -537,47 +545,47 @@ class Session:
             _digest(f"{settings}|typed|{question}"): question for question in questions
         }
 
-    def _not_stored_nor_in_flight(
+    def _not_stored_nor_on_their_way(
         self, question_by_key: Mapping[str, str]
     ) -> dict[str, str]:
         """Return the typed questions that this run has to send, and so to pay.
 
-        Their answers are not stored, and no call in flight is to bring them.
+        Their answers are not stored, and no other run is calling for them.
         """
-        flights = self._prepared.flights
+        on_their_way = self._prepared.replies_on_their_way
         return {
             key: question
             for key, question in question_by_key.items()
-            if key not in flights and self._reply_store.get(key) is None
+            if key not in on_their_way and self._reply_store.get(key) is None
         }
 
-    # Stored replies, and one call for equal requests in flight.
+    # Stored replies, and one call for equal requests at the same time.
 
     async def _replies(
         self,
         make_request: "_RequestMaker",
         keys: Sequence[str],
+        complete: "_Complete",
         *,
         keep: bool = True,
-        fitted: bool = True,
     ) -> tuple[list[Outcome], Usage]:
         """Return the replies to a request: stored, awaited, or called for.
 
-        A reply that another run is calling for is awaited. If that run gives up its
-        call, the reply is missing again, and all of this is repeated. Example: of 5
-        keys 2 are stored, 1 is awaited from another run, and 2 are called for.
+        Example: of 5 keys 2 are stored, another run is calling for 1, which is awaited,
+        and 2 are called for. If the other run gives up its call, that reply is missing
+        again, and the next round of the loop calls for it.
 
         Args:
             make_request: Makes the request for the replies under some of the keys.
             keys: The key of each reply in the store.
-            keep: Whether replies are taken from the store and kept there.
-            fitted: Whether features that the endpoint lacks, such as a JSON schema, are
-                left out of the request; False sends it unchanged.
+            complete: Sends that request, in one call or several.
+            keep: Whether replies are taken from the store and kept there. Either way
+                replies that other runs are calling for are awaited.
 
         Returns:
             For each key a reply or an error, and what all of it cost.
         """
-        shared = self._prepared  # what all runs share on this loop
+        on_their_way = self._prepared.replies_on_their_way
         usages: list[Usage] = []
         # By key; None for a reply that is not there yet.
         outcomes: dict[str, Outcome | None] = dict.fromkeys(keys)
@@ -585,17 +593,18 @@ class Session:
             if keep:
                 usages += self._take_stored(outcomes)
             missing = [key for key, outcome in outcomes.items() if outcome is None]
-            flights_of_others = {
-                key: shared.flights[key] for key in missing if key in shared.flights
+            to_await = {
+                key: on_their_way[key] for key in missing if key in on_their_way
             }
-            keys_to_fetch = [key for key in missing if key not in flights_of_others]
-            if keys_to_fetch:
-                request = make_request(keys_to_fetch)
-                complete = shared.fitting.complete if fitted else _send_unchanged
+            keys_to_call_for = [key for key in missing if key not in to_await]
+            if keys_to_call_for:
+                request = make_request(keys_to_call_for)
                 usages.append(
-                    await self._fetch(request, keys_to_fetch, outcomes, keep, complete)
+                    await self._call_for(
+                        request, keys_to_call_for, outcomes, keep, complete
+                    )
                 )
-            usages += await self._await_flights(flights_of_others, outcomes, keep=keep)
+            usages += await self._await_other_runs(to_await, outcomes, keep=keep)
         answered = [outcome for outcome in outcomes.values() if outcome is not None]
         return answered, _sum_of_usages(usages)
 
@@ -618,9 +627,9 @@ class Session:
             usages.append(Usage(stored=1, models=(model,) if model else ()))
         return usages
 
-    async def _await_flights(
+    async def _await_other_runs(
         self,
-        flights: Mapping[str, _Flight],
+        on_their_way: Mapping[str, _ReplyOnItsWay],
         outcomes: dict[str, Outcome | None],
         *,
         keep: bool,
@@ -632,7 +641,7 @@ class Session:
         given up: two usages with ``stored=1``, and the third outcome is None.
 
         Args:
-            flights: The calls in flight of other runs, by the key of the reply.
+            on_their_way: What other runs are calling for, by the key of the reply.
             outcomes: By key, the reply. The replies are filled in here.
             keep: Whether they are kept in the store of this run, too.
 
@@ -640,30 +649,32 @@ class Session:
             The usage of each reply that came, counted as stored.
         """
         usages: list[Usage] = []
-        for key, flight in flights.items():
+        for key, reply in on_their_way.items():
             # Shielded: if this run is cancelled, the future is not, as others wait for
             # it.
-            outcome = await asyncio.shield(flight.future)
+            outcome = await asyncio.shield(reply.future)
             outcomes[key] = outcome
             if isinstance(outcome, Choice):
                 usages.append(Usage(stored=1))
-                if keep and flight.store is not self._reply_store:
+                if keep and reply.store is not self._reply_store:
                     self._reply_store.put({key: outcome})
         return usages
 
-    def _announce_flights(self, shared: _Shared, keys: Sequence[str]) -> None:
+    def _announce(self, keys: Sequence[str]) -> None:
         """Note that this run calls for these replies, so that other runs wait for them."""
         loop = asyncio.get_running_loop()
         for key in keys:
-            shared.flights[key] = _Flight(self._reply_store, loop.create_future())
+            self._prepared.replies_on_their_way[key] = _ReplyOnItsWay(
+                self._reply_store, loop.create_future()
+            )
 
-    async def _fetch(
+    async def _call_for(
         self,
         request: ChatRequest,
         keys: list[str],
         outcomes: dict[str, Outcome | None],
         keep: bool,
-        complete: Callable[[str, ChatRequest, Send], Awaitable[ChatReply]],
+        complete: "_Complete",
     ) -> Usage:
         """Call the endpoint for the replies under some keys, and fill them in.
 
@@ -675,83 +686,81 @@ class Session:
             keys: The keys of the replies, in the order in which they come.
             outcomes: By key, the reply or why there is none. Filled in here.
             keep: Whether the replies are kept in the store.
-            complete: ``Fitting.complete`` or ``_send_unchanged``. It splits the request
-                into calls, sends each through ``send`` (below), and joins the replies.
+            complete: Sends the request in one call or several, each through ``send``
+                (below), and joins the replies.
 
         Returns:
             What all calls cost.
         """
-        shared = self._prepared  # what all runs share on this loop
 
         async def send(request: ChatRequest, first_index: int) -> ChatReply:
             """Send one call for ``request.n`` replies; the first has the given index."""
-            # The first ``request.n`` of these keys get replies. Later ones stay open,
-            # for another call.
-            keys_wanted = keys[first_index:]
-            return await self._send_call(request, keys_wanted, outcomes, keep=keep)
+            keys_of_call = keys[first_index : first_index + request.n]
+            return await self._send_call(request, keys_of_call, outcomes, keep=keep)
 
-        # A flight is a call that is under way. It is noted under each key.
-        self._announce_flights(shared, keys)
+        self._announce(keys)
         try:
             # The first key stands for the request, if the endpoint rejects it.
             reply = await complete(keys[0], request, send)
             missing = [key for key in keys if outcomes[key] is None]
             outcomes.update(_reasons_of_missing(missing, reply))
         finally:
-            _end_flights(shared, keys, outcomes)
+            self._hand_over(keys, outcomes)
         return reply.usage
+
+    def _hand_over(
+        self, keys: Sequence[str], outcomes: Mapping[str, Outcome | None]
+    ) -> None:
+        """Give what this run called for to the runs that wait for it.
+
+        A missing reply (None) makes the others call for it themselves. So does a limit
+        of this run: other runs may have other limits.
+        """
+        for key in keys:
+            outcome = outcomes[key]
+            is_limit_of_this_run = isinstance(outcome, errors.LimitReached)
+            reply = self._prepared.replies_on_their_way.pop(key)
+            reply.future.set_result(None if is_limit_of_this_run else outcome)
 
     async def _send_call(
         self,
         request: ChatRequest,
-        keys_wanted: Sequence[str],
+        keys: Sequence[str],
         outcomes: dict[str, Outcome | None],
         *,
         keep: bool,
     ) -> ChatReply:
         """Send one call, and keep the replies that it brings.
 
-        Example: 3 keys and ``n=2`` fill in the first two; the third stays None.
+        Example: of 3 replies that are asked for, 2 come: they are filled in under the
+        first two keys, and the third stays None.
 
         Args:
             request: The request; its ``n`` says how many replies it asks for.
-            keys_wanted: The keys of all missing replies, in the order in which replies
-                come. Keys beyond ``n`` stay without a reply, for a later call.
+            keys: The keys of these replies, in the order in which they come.
             outcomes: By key, the reply or why there is none. Replies are filled in.
             keep: Whether the replies are kept in the store.
         """
         # In a run in batches the store answers in place of the endpoint.
-        reply = self._reply_store.reply_from_batch(self.model, keys_wanted, request)
+        reply = self._reply_store.reply_from_batch(self.model, keys, request)
         if reply is not None:
             # A reply from a batch bypasses ``_attempts``, which else notes the cost.
             # Noted, it is counted even if the question ends in a crash.
             spending_here().note(reply.usage)
         else:
             reply = await self._attempts.send(request)  # which notes the cost itself
-        choices = _choices_by_key(reply, keys_wanted)
+        choices = _choices_by_key(reply, keys)
         if keep and choices:
             self._reply_store.put(choices)
         outcomes.update(choices)
         return reply
 
 
-def _end_flights(
-    shared: _Shared, keys: Sequence[str], outcomes: Mapping[str, Outcome | None]
-) -> None:
-    """End the calls in flight of this run: hand each outcome to the runs that wait.
-
-    A missing reply (None) makes the others call for it themselves. So does a limit of
-    this run: other runs may have other limits.
-    """
-    for key in keys:
-        outcome = outcomes[key]
-        is_limit_of_this_run = isinstance(outcome, errors.LimitReached)
-        flight = shared.flights.pop(key)
-        flight.future.set_result(None if is_limit_of_this_run else outcome)
-
-
 _RequestMaker = Callable[[Sequence[str]], ChatRequest]
 """Makes the request for the replies under the keys that it is given."""
+
+_Complete = Callable[[str, ChatRequest, Send], Awaitable[ChatReply]]
+"""Sends a request of this key in one call or several: as ``Fitting.complete`` does."""
 
 
 def _request_maker(request: ChatRequest) -> _RequestMaker:
@@ -797,16 +806,30 @@ def _reasons_of_missing(
     return {key: next(failures, too_few) for key in missing}
 
 
-def _cost_of_each(usage: Usage, question_by_key: Mapping[str, str]) -> dict[str, Usage]:
-    """Share the cost of a request among its questions, by their lengths.
+def _cost_of_each(
+    usage: Usage, question_by_key: Mapping[str, str], to_send_by_key: Mapping[str, str]
+) -> dict[str, Usage]:
+    """Return the cost of each typed question, by the key of its answer.
+
+    The questions that were sent share the cost of the request, by their lengths; the
+    others count as stored. Example: of 4 questions 3 were sent for 3 cents: about one
+    cent each, and nothing for the fourth.
 
     Args:
         usage: What the request cost.
-        question_by_key: The questions, by the keys of their answers.
+        question_by_key: All questions.
+        to_send_by_key: Those for which this run had to send a request.
     """
-    lengths = [len(question) for question in question_by_key.values()]
+    was_anything_sent = usage.calls > 0
+    if was_anything_sent and not to_send_by_key:
+        # This run waited for the calls of other runs alone, one of which was cancelled:
+        # it had to send questions after all.
+        to_send_by_key = question_by_key
+    lengths = [len(question) for question in to_send_by_key.values()]
     shares = share_usage(usage, lengths)
-    return dict(zip(question_by_key, shares, strict=True))
+    cost_by_key = dict.fromkeys(question_by_key, Usage(stored=1, models=usage.models))
+    cost_by_key.update(zip(to_send_by_key, shares, strict=True))
+    return cost_by_key
 
 
 def _read_decision(
