@@ -349,7 +349,7 @@ class Run:
         """
         return (
             self.parking is not None
-            and bool(self.parking.batches_of_pass)
+            and self.parking.needs_further_pass
             and not self.interrupted
         )
 

@@ -30,6 +30,7 @@ SETTLED_SECONDS = 600.0
 # If a batch is not there after SETTLED_SECONDS, other runs make it again. So attempts
 # to make it end that much sooner than other attempts.
 _SECONDS_LESS_TO_MAKE_BATCH = SETTLED_SECONDS / 2
+_MAKE_BATCH = ("POST", "batches")
 # The name under which a batch's metadata hold our token.
 _TOKEN_KEY = "ragmetrics"  # noqa: S105  # no secret
 _OPENAI = "https://api.openai.com/"
@@ -144,9 +145,7 @@ async def _call_until_it_succeeds(
 ) -> object:
     """Call a service, and call it again after each fault that passes.
 
-    Example: a 503, then a 200: the second reply. Making a batch is special: two batches
-    cost twice. It is tried again only if the fault surely made none, and not for long,
-    since other runs make a batch that is missing ``SETTLED_SECONDS`` after its claim.
+    Example: a 503, then a 200: the second reply.
 
     Args:
         model: The model that knows the address and the key.
@@ -159,7 +158,6 @@ async def _call_until_it_succeeds(
         JudgeError: If a fault does not pass, or not soon enough.
     """
     started = time.monotonic()
-    makes_batch = (method, path) == ("POST", "batches")
     for n_failed in count(1):
         try:
             return await model.call(method, path, data)
@@ -170,19 +168,34 @@ async def _call_until_it_succeeds(
                 " were made with another key"
             ) from None
         except errors.TransientJudgeError as error:
-            if makes_batch and not _surely_made_nothing(error):
-                raise
             seconds_tried = time.monotonic() - started
-            if makes_batch:  # give up that much sooner
-                seconds_tried += _SECONDS_LESS_TO_MAKE_BATCH
-            wait = seconds_until_next_attempt(
-                error, n_failed, seconds_tried=seconds_tried
-            )
-            if wait is None:  # it was tried for too long
+            if (method, path) == _MAKE_BATCH:
+                wait = _seconds_until_batch_is_tried(error, n_failed, seconds_tried)
+            else:
+                wait = seconds_until_next_attempt(
+                    error, n_failed, seconds_tried=seconds_tried
+                )
+            if wait is None:  # it is not tried again
                 raise
             logger.info("%s; it is tried again in %.0f s", error, wait)
         await asyncio.sleep(wait)
     raise AssertionError  # count() never ends
+
+
+def _seconds_until_batch_is_tried(
+    error: errors.TransientJudgeError, n_failed: int, seconds_tried: float
+) -> float | None:
+    """Return how long to wait before a batch is made again; None if it is not.
+
+    The same batch made twice would cost twice. So it is tried again only where the
+    fault surely made none; and only for a few minutes, since other runs make it if it
+    is missing after ten.
+    """
+    if not _surely_made_nothing(error):
+        return None
+    return seconds_until_next_attempt(
+        error, n_failed, seconds_tried=seconds_tried + _SECONDS_LESS_TO_MAKE_BATCH
+    )
 
 
 def _surely_made_nothing(error: errors.TransientJudgeError) -> bool:

@@ -17,7 +17,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Any, TypeVar
@@ -53,11 +53,6 @@ T = TypeVar("T")
 LOOK_SECONDS = 10.0
 """Seconds between two looks at batches that are on their way."""
 
-_NO_BATCH_OF_OURS = ""
-"""Stands among the tokens of batches for requests that wait for something else.
-
-They wait for the batch of another process, or for calls in the next pass.
-"""
 # Seconds that a batch has to be made, once its file is there and the deadline has come.
 _LAST_SECONDS = 5.0
 _PASSING_ERRORS = (errors.TransientJudgeError, errors.JudgeUnavailable)
@@ -80,11 +75,11 @@ class ParkingStore(SqliteStore):
 
     Attributes:
         batches_of_pass: Tokens of the batches that hold requests of this pass, those
-            that have ended included; "" if requests wait for something else than a
-            batch of ours.
+            that have ended included.
         address_by_foreign_batch: By token the address of a batch at a service that none
             of the models asks.
-        asks_live_next: Whether the next pass asks what is left live.
+        asks_live_next: Whether the next pass sends the requests that are left directly,
+            without a batch, and so is the last.
 
     Raises:
         SettingError: If the store is no single file, or a model takes no batches.
@@ -96,7 +91,7 @@ class ParkingStore(SqliteStore):
         models: Sequence[ChatModel],
         budget: Budget | None = None,
     ) -> None:
-        """Begin a pass over all samples, and make the tables of batches.
+        """Begin a pass, which is one evaluation of all samples.
 
         Example: the first pass collects 10 requests and submits them as a batch; the
         second takes the answers of the batch.
@@ -107,21 +102,17 @@ class ParkingStore(SqliteStore):
         file = _check_store(store)
         batch_models = _check_models(models)
         super().__init__(file.path, fresh=file.fresh)
-        # whether the next pass sends the remaining requests directly, without a batch
         self.asks_live_next = False
         # tokens (random names) of the batches that hold requests of this pass
         self.batches_of_pass: set[str] = set()
+        # whether another process is making a batch of requests of this pass
+        self._waits_for_other_process = False
         # by token: the address of a batch at a service that none of the models asks
         self.address_by_foreign_batch: dict[str, str] = {}
         self._model_by_address = {model.base_url: model for model in batch_models}
         self._pass_token = uuid4().hex  # names this pass in the file
         self._budget = budget or Budget()
-        # A pass reads all answers of earlier batches again, and adds the cost of each.
-        # So the budget begins at 0. Only the last pass, which sends its requests
-        # directly (live), goes on from the costs of the pass before it.
-        if not self._budget.asks_live:
-            self._budget.calls = 0
-            self._budget.spent = 0.0
+        self._counts_answers = self._begin_costs()
         self._waiting = WaitingRequests(self.path.resolve().parent)
         # ids of failed requests whose calls were counted: each is counted once
         self._ids_of_counted_failures: set[str] = set()
@@ -130,12 +121,32 @@ class ParkingStore(SqliteStore):
         self.write(batch_table.create_tables)
         super().flush()  # the tables are there before anything is asked
 
+    def _begin_costs(self) -> bool:
+        """Let the costs of the run begin at 0; return whether this pass adds up answers.
+
+        Each pass takes the answers of all earlier batches again, and adds up what they
+        cost. Only the last pass, which sends its requests directly, does not: it goes
+        on from the costs of the pass before it.
+        """
+        if self._budget.asks_live:
+            return False
+        self._budget.calls = 0
+        self._budget.spent = 0.0
+        return True
+
+    @property
+    def needs_further_pass(self) -> bool:
+        """Whether requests of this pass have no answer yet."""
+        waits_for_batch = bool(self.batches_of_pass) or self._waits_for_other_process
+        return waits_for_batch or self.asks_live_next
+
     @property
     def state_in_words(self) -> str:
         """Where the pass stands, in a sentence for people."""
+        n_batches = len(self.batches_of_pass) + int(self._waits_for_other_process)
         return (
             f"{self._waiting.n_requests:,} requests wait for batches"
-            f" ({len(self.batches_of_pass)}), which are answered within a day; evaluate"
+            f" ({n_batches}), which are answered within a day; evaluate"
             " again with the same store when 'ragmetrics batch status' says that they"
             " have ended"
         )
@@ -158,20 +169,17 @@ class ParkingStore(SqliteStore):
     ) -> ChatReply | None:
         """Return what a batch answered to a request; else let the request wait.
 
-        - A batch has answered the request: the answer.
-        - The request stands in a batch that has not ended: a reply that failed with
-          ``LimitReached``.
-        - Requests are now sent directly, without a batch (live): None. The caller sends
-          the request.
-        - Otherwise the request is put aside for the next batch: a reply that failed
-          with ``LimitReached``.
-
-        Example: the first pass puts the request aside, the second returns "yes".
+        Example: the first pass puts the request aside for a batch, and returns a reply
+        that failed with ``LimitReached``; the second pass returns "yes".
 
         Args:
             model: The model that is asked.
             keys: The keys under which its replies are stored, one for each reply.
             request: What is asked.
+
+        Returns:
+            The reply. None if the caller is to send the request directly, as the last
+            pass of a run does where no batch has answered.
         """
         assert isinstance(model, OpenAICompatibleModel)  # noqa: S101  # the run has no other
         body = json.dumps(model.body(request))
@@ -181,22 +189,23 @@ class ParkingStore(SqliteStore):
         reply = _final_reply(model, entry, body)
         if reply is not None:
             usage = self._note_taken(reply, keys, request_id, entry.tries)
-            # a batch says one failure for all replies that the request asks for
-            return ChatReply(reply.choices, usage, reply.failures * request.n)
-        if entry.stands_in_a_batch:  # its answer has not come yet
-            self.batches_of_pass.add(entry.token.decode())
-        elif self._budget.asks_live:
-            # the direct answer takes the place of a failed answer of an earlier batch
+            # The caller wants a failure for each of the n replies; a batch names one.
+            failures = reply.failures * request.n
+            return ChatReply(reply.choices, usage, failures)
+        if self._budget.asks_live and not entry.stands_in_a_batch:
+            # The direct reply takes the place of a failed answer of an earlier batch.
             self._forget_answers_of_batches(keys[0])
             return None
-        else:  # the request waits for the next batch
+        if entry.stands_in_a_batch:
+            self.batches_of_pass.add(entry.token.decode())
+        else:
             next_try = entry.tries + 1
             parked = ParkedRequest.of(request_id, body, next_try)
             self._waiting.write(model, parked)
-        # Counted are the requests of a batch and those put aside: the run says how many
-        # wait for an answer, and what they cost at most.
+        # In both cases the request waits for an answer. The run says how many do, and
+        # what they cost at most.
         self._waiting.count(model, body, request.n)
-        return _stands_in_a_batch(request.n)
+        return _reply_of_waiting_request(request.n)
 
     def _forget_answers_of_batches(self, key: str) -> None:
         """Forget what batches answered to a request that is now sent directly.
@@ -214,14 +223,10 @@ class ParkingStore(SqliteStore):
     def _note_taken(
         self, reply: ChatReply, keys: Sequence[str], request_id: str, tries: int
     ) -> Usage:
-        """Note that this pass has used a batch's answer, and count its cost.
+        """Note that this evaluation has used a batch's answer, and add up its cost.
 
-        A pass is one evaluation of all samples, with the answers that batches have
-        given so far. Each pass counts calls and costs from 0, and so counts again the
-        answers that the pass before it has used. Only the last, **live** pass goes on
-        with the counts of the pass before it; it asks directly, without a batch, what
-        no batch has answered. Example: an answer of 1 cent adds 1 to ``budget.calls``
-        and .01 to ``budget.spent``, but nothing in the live pass.
+        Example: an answer of 1 cent adds 1 to ``budget.calls`` and .01 to
+        ``budget.spent``.
 
         Args:
             reply: The answer.
@@ -237,8 +242,7 @@ class ParkingStore(SqliteStore):
         self.write(
             partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
         )
-        is_live_pass = self._budget.asks_live
-        if not is_live_pass:
+        if self._counts_answers:  # else the budget holds the cost of the answer already
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:
@@ -257,7 +261,7 @@ class ParkingStore(SqliteStore):
 
         If only a few are left, the next pass asks them live, without a batch. If none
         waits, the file forgets the batches' answers, which the store of replies holds
-        by now. Otherwise ``batches_of_pass`` is not empty: a further pass is needed.
+        by now. Otherwise a further pass is needed.
 
         Raises:
             BatchFailed: If the budget is too small, or the service refuses a batch.
@@ -269,7 +273,7 @@ class ParkingStore(SqliteStore):
                 return
             for model, requests in self._waiting.batches():
                 await self._make_batch(model, requests)
-        if not self.batches_of_pass:
+        if not self.needs_further_pass:
             await self._run_and_commit(
                 partial(batch_table.forget_answers_of, self._pass_token)
             )
@@ -279,7 +283,6 @@ class ParkingStore(SqliteStore):
         logger.info("%d requests are asked live", self._waiting.n_requests)
         self._budget.asks_live = True
         self.asks_live_next = True
-        self.batches_of_pass.add(_NO_BATCH_OF_OURS)
 
     def _check_limits(self) -> None:
         """Check that the run may pay for the requests that wait for a batch.
@@ -318,19 +321,18 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Make a batch of the requests that no other process has claimed.
 
-        The batch is entered in the file under a **token**, a random word of ours,
-        before the service is asked: it can be found again whatever happens. Example: of
-        10 requests another process has claimed 4: a batch of 6 is made.
+        Before the service is asked, the batch is entered in our file under a random
+        word, its token, which the service is given too: so it can be found again
+        whatever happens. Example: of 10 requests another process has claimed 4, to put
+        them into a batch of its own: a batch of 6 is made.
 
         Raises:
             BatchFailed: If the service refuses it.
         """
         token = uuid4().hex
         lines = await self._claim(model, requests, token)
-        # Other processes have claimed all requests. The mark says that requests of this
-        # pass still wait: a further pass then takes the answers of those batches.
-        if not lines:
-            self.batches_of_pass.add(_NO_BATCH_OF_OURS)
+        if not lines:  # other processes have claimed all requests
+            self._waits_for_other_process = True
             return
         self.batches_of_pass.add(token)
         file_id = await self._upload(model, lines, token)
@@ -523,29 +525,32 @@ class ParkingStore(SqliteStore):
             finds answers. False if it had none, or if the deadline of the run came
             first: the batches go on then.
         """
-        # Tokens of the batches that have not ended. ``batches_of_pass`` keeps also
-        # those that have.
-        going_on = self.batches_of_pass
+        if not self.needs_further_pass:
+            return False
         try:
             async with asyncio.timeout(self._budget.remaining) as deadline:
-                while going_on:
-                    # a service that fails for a while was logged, and is asked again
-                    with suppress(errors.TransientJudgeError):
-                        states = await self.look_at_batches()
-                        going_on = {
-                            token
-                            for token, state in states.items()
-                            if state["status"] not in ENDED
-                        }
-                    # the file of replies may hold batches of other runs, too
-                    going_on = going_on & self.batches_of_pass
+                is_any_going_on = True
+                while is_any_going_on:
+                    is_any_going_on = await self._is_any_batch_going_on()
                     # 0 at the end: only lets other tasks, and the deadline, have a turn
-                    await asyncio.sleep(LOOK_SECONDS if going_on else 0)
+                    await asyncio.sleep(LOOK_SECONDS if is_any_going_on else 0)
         except TimeoutError:
             if not deadline.expired():
                 raise
             return False
-        return bool(self.batches_of_pass)
+        return True
+
+    async def _is_any_batch_going_on(self) -> bool:
+        """Look at the batches, and say whether one of this pass has not ended."""
+        try:
+            states = await self.look_at_batches()
+        except errors.TransientJudgeError:  # logged; the service is asked again
+            return bool(self.batches_of_pass)
+        # The file of replies may hold batches of other runs, too.
+        return any(
+            token in self.batches_of_pass and state["status"] not in ENDED
+            for token, state in states.items()
+        )
 
     async def _collect(
         self, model: OpenAICompatibleModel, batch: Batch, state: dict[str, Any]
@@ -573,43 +578,43 @@ class ParkingStore(SqliteStore):
             return
         has_no_answer = status == "completed" and n_entered == 0
         is_lost = has_no_answer and await self._is_lost(token)
-        # Example: of 10 requests 8 are answered and 1 has failed, which are 9 answers in
-        # the file (n_entered). The tenth has no answer at all (n_unanswered).
-        n_failed = await self._count_failures_to_ask_again(token)
-        n_answered = n_entered - n_failed
-        n_unanswered, n_to_ask_again = await self._forget(token, status, n_failed)
-        summary = _summary(state, n_answered, n_to_ask_again)
+        counts = await self._forget(token, status, n_entered)
+        summary = (
+            f"{state['id'] or 'a batch not made'}: {status}, {counts.n_answered}"
+            f" requests answered, {counts.n_to_ask_again} to be asked again"
+        )
         if status in ("failed", "cancelled") or is_lost:
             reason = reason_for_failure(model, state)
-            # The summary is the first half of the sentence: "batch_1: failed, 0 requests
-            # answered, 10 to be asked again", then "by the next run" and the reason.
             sentence = f"{summary} by the next run {reason}".rstrip()
             raise errors.BatchFailed(sentence)
-        is_complete = n_unanswered + n_failed == 0
-        logger.log(logging.INFO if is_complete else logging.WARNING, "%s", summary)
+        level = logging.INFO if counts.are_all_answered else logging.WARNING
+        logger.log(level, "%s", summary)
 
-    async def _forget(self, token: str, status: str, n_failed: int) -> tuple[int, int]:
-        """Forget a batch that has ended, and say what becomes of its other requests.
+    async def _forget(self, token: str, status: str, n_entered: int) -> "_Counts":
+        """Forget a batch that has ended, and count what became of its requests.
+
+        Example: of 10 requests 8 were answered and 1 failed, which are 9 answers in the
+        file. The tenth has no answer at all.
 
         Args:
             token: The token of the batch.
             status: Its status, as the service names it.
-            n_failed: How many requests failed for a reason that may pass.
-
-        Returns:
-            How many requests have no answer, and how many requests are asked again.
+            n_entered: How many answers of the service are in our file.
         """
+        n_failed = await self._count_failures_to_ask_again(token)
+        n_answered = n_entered - n_failed
         # the error that requests without an answer get in the file
         error_code = _CODES_BY_STATUS.get(status)
-        n_unanswered = await self._run_and_commit(
+        n_without_answer = await self._run_and_commit(
             partial(batch_table.forget_batch, token, error_code)
         )
+        are_all_answered = n_failed == 0 and n_without_answer == 0
         was_refused = error_code is None
         if was_refused:  # requests without an answer were never asked
-            return n_unanswered, n_failed + n_unanswered
+            return _Counts(n_answered, n_failed + n_without_answer, are_all_answered)
         # requests without an answer have failed now, and may have tries left
         n_to_ask_again = await self._count_failures_to_ask_again(token)
-        return n_unanswered, n_to_ask_again
+        return _Counts(n_answered, n_to_ask_again, are_all_answered)
 
     async def _count_failures_to_ask_again(self, token: str) -> int:
         """How many requests failed for a reason that may pass: the next run asks them."""
@@ -734,17 +739,24 @@ def _n_completed(state: Mapping[str, Any]) -> int:
     return n_completed
 
 
-def _summary(state: Mapping[str, Any], n_answered: int, n_to_ask_again: int) -> str:
-    """What became of a batch, in words."""
-    name = state["id"] or "a batch not made"
-    return (
-        f"{name}: {state['status']}, {n_answered} requests answered, {n_to_ask_again}"
-        " to be asked again"
-    )
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """What became of the requests of a batch that has ended.
+
+    Attributes:
+        n_answered: How many were answered, or failed for good.
+        n_to_ask_again: How many the next run asks again.
+        are_all_answered: Whether none failed for a reason that may pass, and none was
+            left without an answer.
+    """
+
+    n_answered: int
+    n_to_ask_again: int
+    are_all_answered: bool
 
 
-def _stands_in_a_batch(n_replies: int) -> ChatReply:
-    """What a request gets as long as its batch has no answer."""
+def _reply_of_waiting_request(n_replies: int) -> ChatReply:
+    """What a request gets as long as no batch has answered it."""
     waits = errors.LimitReached("the request stands in a batch: evaluate again")
     waits.single = True
     return ChatReply((), failures=(waits,) * n_replies)
@@ -788,21 +800,33 @@ def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
         result: Status and body of the answer, as JSON; the status is None where the
             service never got to the request.
     """
-    if result.decode() == CONTRADICTORY:
-        contradiction = errors.ConflictingVerdicts(
-            f"{model.name} gave several answers to one request, which contradict each"
-            " other: the next run asks again"
-        )
-        return ChatReply((), Usage(calls=1), (contradiction,))
     status, body = json.loads(result)
-    try:
-        if status == 200:
+    if status == 200:
+        try:
             return check_reply(model, model.reply(body, model.batch_prices))
-        fault = Fault.from_reply(status, json.dumps(body))
-        error = judge_error(errors.JudgeServerError, fault, model.name, model.base_url)
-    except errors.JudgeError as raised:  # the reply could not be read
-        error = raised
+        except errors.JudgeError as raised:  # the reply could not be read
+            error = raised
+    else:
+        error = _error_of_result(model, result)
     if isinstance(error, errors.JudgeUnavailable):
         error.single = True  # it concerns this request only: the run goes on
     was_executed = status is not None
     return ChatReply((), Usage(calls=int(was_executed)), (error,))
+
+
+def _error_of_result(model: OpenAICompatibleModel, result: bytes) -> errors.JudgeError:
+    """Return why a batch has no reply to a request.
+
+    Args:
+        model: The model that was asked.
+        result: Status and body, as JSON, as the service sent them; or
+            ``CONTRADICTORY``, which our file holds in place of answers that differ.
+    """
+    if result.decode() == CONTRADICTORY:
+        return errors.ConflictingVerdicts(
+            f"{model.name} gave several answers to one request, which contradict each"
+            " other: the next run asks again"
+        )
+    status, body = json.loads(result)
+    fault = Fault.from_reply(status, json.dumps(body))
+    return judge_error(errors.JudgeServerError, fault, model.name, model.base_url)
