@@ -24,9 +24,9 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.engine import rows_in_flight
 from ragmetrics_core.engine.loop import run as wait_for
-from ragmetrics_core.engine.rows_in_flight import RowsInFlight
+from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.engine.rows_in_flight import AHEAD, RowsInFlight
 
 
 class JudgingByHand:
@@ -141,33 +141,31 @@ def test_rows_are_given_in_order_and_as_many_go_on_as_there_is_room_for(
             assert not (wants_room and has_room()), "a row waits although there is room"
             rows.end(draws.draw(st.sampled_from(rows.open)))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows_in_flight, "AHEAD", ahead)
-        for _ in range(count):
-            if is_over():
-                break
-            rows.start()
-            for _ in range(draws.draw(st.integers(0, 2))):  # some end early
-                if rows.open:
-                    rows.end(draws.draw(st.sampled_from(rows.open)))
-            n_ready_given = 0
-            for future in rows.rows.futures_until_room(
-                one_by_one=one_by_one, is_over=is_over
-            ):
-                assert rows.n_ahead >= window, "nothing waits below the window"
-                if future.done():
-                    assert not (has_room() and n_ready_given >= 2), "a row is due"
-                    n_ready_given += 1
-                else:
-                    until_done(future, wants_room=True)
-                if future.result(0) is not None:
-                    given_rows.append(rows.take(future).index)
-            if not is_over():
-                assert len(rows.open) < window or rows.n_ahead < window
-                assert rows.n_ahead < (window if one_by_one else ahead)
-        for future in rows.rows.futures_until_all_are_taken():
-            until_done(future, wants_room=False)
-            given_rows.append(rows.take(future).index)
+    for _ in range(count):
+        if is_over():
+            break
+        rows.start()
+        for _ in range(draws.draw(st.integers(0, 2))):  # some end early
+            if rows.open:
+                rows.end(draws.draw(st.sampled_from(rows.open)))
+        n_ready_given = 0
+        for future in rows.rows.futures_until_room(
+            most_not_taken=window if one_by_one else ahead, is_over=is_over
+        ):
+            assert rows.n_ahead >= window, "nothing waits below the window"
+            if future.done():
+                assert not (has_room() and n_ready_given >= 2), "a row is due"
+                n_ready_given += 1
+            else:
+                until_done(future, wants_room=True)
+            if future.result(0) is not None:
+                given_rows.append(rows.take(future).index)
+        if not is_over():
+            assert len(rows.open) < window or rows.n_ahead < window
+            assert rows.n_ahead < (window if one_by_one else ahead)
+    for future in rows.rows.futures_until_all_are_taken():
+        until_done(future, wants_room=False)
+        given_rows.append(rows.take(future).index)
     assert given_rows == list(range(rows.n_started))
     assert rows.rows.results_not_handed_on == {}
     assert rows.n_started == min(count, last_before_over + 1)
@@ -184,7 +182,7 @@ def test_what_waits_behind_a_slow_row_becomes_less_but_keeps_no_slot_empty() -> 
     rows.end(0)
     rows.start()  # row 9: both slots are taken
     given_rows = []
-    for future in rows.rows.futures_until_room(one_by_one=False, is_over=never):
+    for future in rows.rows.futures_until_room(most_not_taken=AHEAD, is_over=never):
         given_rows.append(rows.take(future).index)
         if len(given_rows) == 4:  # a row ends while results are given
             rows.end(9)
@@ -237,7 +235,7 @@ def test_an_interrupt_while_the_loop_of_all_judges_is_blocked_comes_to_an_end() 
     async def block() -> None:
         released.wait(20)
 
-    blocking = rows_in_flight.submit(block())
+    blocking = submit(block())
     try:
         results = list(rows.rows.end())
     finally:

@@ -319,7 +319,7 @@ def _tell_where_results_are(writer: JsonlWriter, out: Path, run: Run) -> None:
     """
     if writer.left is None or not writer.left.is_file():
         return
-    if run.parking:
+    if run.batch_store:
         # In a run in batches, the stored answers make the results again.
         writer.left.unlink()
         return

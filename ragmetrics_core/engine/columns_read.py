@@ -8,7 +8,7 @@ column holds the answer. Whoever reads the scores has to know.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragmetrics_core.data import RowError, Sample, SampleResult, samples_from_row
 from ragmetrics_core.data.cells import is_filled
@@ -29,6 +29,14 @@ _FIELDS_PER_METRIC = 2
 _MOST_NAMES = 12
 
 
+class _EmptyAndFilled(NamedTuple):
+    """A field was read from an empty column, while another column may hold it."""
+
+    field: str
+    empty_column_read: str
+    filled_column_unread: str
+
+
 class ColumnsRead:
     """Makes samples of the rows of one table, and notes which columns it read.
 
@@ -39,9 +47,8 @@ class ColumnsRead:
         _fields_not_named: Fields for which the user names no column.
         _n_rows_by_column: By field and column: in how many rows the field was read from
             the column.
-        _n_rows_passed_over: By field, empty column and filled column: in how many rows
-            the field was read from the empty one, though the other one may hold it.
-            ``("answer", "answer", "response")`` counts rows with an empty "answer".
+        _n_rows_read_empty: In how many rows a field was read from an empty column,
+            though another column may hold it.
         _unread_columns: Columns that no field was read from; the keys, in order.
         _fields_of_any_sample: Needed fields that at least one sample has.
         _a_metric_may_apply: Whether one sample has all that a shipped metric needs.
@@ -62,7 +69,7 @@ class ColumnsRead:
         self._n_rows_by_column: dict[str, Counter[str]] = defaultdict(Counter)
         # {("answer", "answer", "response"): 3}: in 3 rows the field "answer" was read
         # from the empty column "answer", though the column "response" was filled
-        self._n_rows_passed_over: Counter[tuple[str, str, str]] = Counter()
+        self._n_rows_read_empty: Counter[_EmptyAndFilled] = Counter()
         # columns that no field was read from, such as "id"; only the keys count
         self._unread_columns: dict[str, None] = {}
         # fields that at least one sample has, such as {"contexts", "answer"}
@@ -93,10 +100,7 @@ class ColumnsRead:
     def note_columns(self, row: Mapping[str, Any], sample: Sample) -> None:
         """Note the column that each field was read from, unless the user named it.
 
-        Example: ``{"user_input": "Who?"}`` notes "user_input" for the question. In
-        ``{"answer": "", "response": "Paris"}`` "response" is noted as passed over.
-        Which fields the sample has, and which columns no field was read from, is noted
-        as well.
+        Example: ``{"user_input": "Who?"}`` notes "user_input" for the question.
 
         Args:
             row: The row.
@@ -113,11 +117,25 @@ class ColumnsRead:
                 continue  # the row has no column for the field
             if not sample.missing(field):
                 self._n_rows_by_column[field][column_read] += 1
-                continue
-            # The column was read, but its cell is empty. Another column may be filled.
-            unread_column = _first_usual_column(field, unread_columns)
-            if unread_column is not None and is_filled(row[unread_column], field):
-                self._n_rows_passed_over[field, column_read, unread_column] += 1
+            else:
+                self._note_empty(field, column_read, row, unread_columns)
+
+    def _note_empty(
+        self,
+        field: str,
+        empty_column: str,
+        row: Mapping[str, Any],
+        unread_columns: frozenset[str],
+    ) -> None:
+        """Note that a field was read from an empty column, if another one may hold it.
+
+        Example: of ``{"answer": "", "response": "Paris"}`` the answer was read from
+        "answer", which is empty, and "response" was not read.
+        """
+        unread_column = _first_usual_column(field, unread_columns)
+        if unread_column is not None and is_filled(row[unread_column], field):
+            columns = _EmptyAndFilled(field, empty_column, unread_column)
+            self._n_rows_read_empty[columns] += 1
 
     def _note_needed_fields(self, sample: Sample) -> None:
         """Note which of the fields that metrics need a sample has.
@@ -187,11 +205,11 @@ class ColumnsRead:
                     f"the {field} was read from different columns: {places};"
                     f" {_what_to_do(field)}"
                 )
-        for columns, n_rows in self._n_rows_passed_over.items():
-            field, empty_column, filled_column = columns
+        for columns, n_rows in self._n_rows_read_empty.items():
             sentences.append(
-                f"the {field} is missing in {n_rows} rows where {empty_column!r} is"
-                f" empty and {filled_column!r} is not; {_what_to_do(field)}"
+                f"the {columns.field} is missing in {n_rows} rows where"
+                f" {columns.empty_column_read!r} is empty and"
+                f" {columns.filled_column_unread!r} is not; {_what_to_do(columns.field)}"
             )
         return sentences
 

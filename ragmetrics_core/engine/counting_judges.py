@@ -37,7 +37,7 @@ from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge, typed_form
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.model_judge import ModelJudge
-from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.models.chat import Capabilities, ChatModel
 from ragmetrics_core.models.decision_forms import (
     characters_of_question,
@@ -163,27 +163,42 @@ class CountingJudge(Judge):
             questions, or it crashes (``MetricCrashed``). None if nothing of that kind
             is seen.
         """
-        # The generator is driven here, without the event loop of a run, which would
-        # take twice the time.
-        plan = metric.plan(sample)
-        refusal: JudgeError | None = None
-        has_all_replies = True  # whether each question named an example reply
+        replies: list[Asked[Any] | NotAnswered] = []
+        try:
+            result = self._answer_questions(metric.plan(sample), replies)
+        except JudgeError:  # the metric raised the error of a question
+            return _refusal_among(replies)
+        except Exception as error:  # noqa: BLE001  # a run goes on as well after a metric's error
+            # The metric may have crashed because a question names no example. In a run
+            # the question gets a reply, so that nothing is known of a crash there.
+            if _lacks_reply(replies):
+                return _refusal_among(replies)
+            return MetricCrashed(reason_of_crash(error))
+        return _refusal_among(replies) if isinstance(result, Failed) else None
+
+    def _answer_questions(
+        self,
+        plan: Plan,
+        replies: list[Asked[Any] | NotAnswered],
+    ) -> Outcome:
+        """Answer what a metric asks with example replies, and return its result.
+
+        There is no event loop as in a run, which would take twice the time.
+
+        Args:
+            plan: What ``Metric.plan`` returns: yields questions, and is sent replies.
+            replies: Gets each reply.
+        """
         try:
             questions = next(plan)
             while True:
                 batch = check_batch(questions)
-                replies = tuple(self.count(question).reply for question in batch)
-                refusal = refusal or _refusal_among(replies)
-                has_all_replies = has_all_replies and not _lacks_reply(replies)
-                questions = plan.send(replies)
+                new_replies = tuple(self.count(question).reply for question in batch)
+                replies += new_replies
+                questions = plan.send(new_replies)
         except StopIteration as end:
-            return refusal if isinstance(end.value, Failed) else None
-        except JudgeError:  # the metric raised the error of a question
-            return refusal
-        except Exception as error:  # noqa: BLE001  # a run goes on as well after a metric's error
-            if has_all_replies:
-                return MetricCrashed(reason_of_crash(error))
-            return refusal  # a run has replies, and may not crash
+            result: Outcome = end.value
+            return result
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Count a question; see ``count``."""
@@ -200,14 +215,7 @@ class CountingJudge(Judge):
         """
         replies = self._example_replies(question)
         self._add_usage_of_new(question, replies)
-        if not replies:
-            name_of_class = type(question).__name__
-            message = f"questions of type {name_of_class} name no example reply"
-            return Answer(NotAnswered(_NoExample(message)))
-        weights: tuple[Weight, ...] = ()
-        if question.weigh is not None:
-            weights = (Weight(1.0),) * len(verdicts_of(replies[0]))
-        return Answer(Asked(replies, weights=weights))
+        return _example_answer(question, replies, Weight(1.0))
 
     def _add_usage_of_new(self, question: Question[R], replies: tuple[R, ...]) -> None:
         """Estimate the calls and tokens of a new question, and add them to the total.
@@ -337,6 +345,26 @@ class _NoExample(QuestionNotSupported):
     """Why a dry run alone cannot answer: a run asks the question all the same."""
 
 
+def _example_answer(
+    question: Question[R], replies: tuple[R, ...], probability: Weight
+) -> Answer[R]:
+    """Answer a question with its example replies; with an error if it names none.
+
+    Args:
+        question: The question.
+        replies: Its example replies.
+        probability: What each verdict gets, if the question wants probabilities.
+    """
+    if not replies:
+        name_of_class = type(question).__name__
+        message = f"questions of type {name_of_class} name no example reply"
+        return Answer(NotAnswered(_NoExample(message)))
+    weights: tuple[Weight, ...] = ()
+    if question.weigh is not None:
+        weights = (probability,) * len(verdicts_of(replies[0]))
+    return Answer(Asked(replies, weights=weights))
+
+
 def _lacks_reply(replies: Iterable[object]) -> bool:
     """Whether a question got no reply, be it in the dry run alone."""
     return any(isinstance(reply, NotAnswered) for reply in replies)
@@ -428,23 +456,18 @@ class CountingDecisions(CountingJudge):
         form = typed_form(question)
         if form.reply is not None:
             return Answer(form.reply)
-        # The typed questions of a group share requests. The lower bound supposes that
-        # all questions about the same texts (``form.state``) share them. The upper
-        # bound supposes that only the typed questions of this one question do.
-        if self._is_upper_bound:
-            group = hash((form.state, form.typed_jsons))
-        else:
-            group = hash(form.state)
-        for typed_question in form.typed_by_json:
-            self._add(group, form.state, typed_question)
+        texts = form.state  # what the typed questions are about
+        typed_questions = tuple(form.typed_by_json)  # each of them once
+        # The typed questions of a group share requests.
+        if self._is_upper_bound:  # only those of this one question do
+            group = hash((texts, typed_questions))
+        else:  # all that are about the same texts do
+            group = hash(texts)
+        for typed_question in typed_questions:
+            self._add(group, texts, typed_question)
+        # A typed question is asked once, however often a chat model would be polled.
         replies = self._example_replies(question)[:1]
-        if not replies:
-            return super().count(question)  # which says that there is no example
-        weights: tuple[Weight, ...] = ()
-        if question.weigh is not None:
-            # an example has no probabilities: each of its verdicts gets the weight 1.0
-            weights = (Weight(1.0, mode="decision"),) * len(verdicts_of(replies[0]))
-        return Answer(Asked(replies, weights=weights))
+        return _example_answer(question, replies, Weight(1.0, mode="decision"))
 
     def _add(self, group: int, state: str, typed_question: str) -> None:
         """Count a typed question of a group, unless an equal one was counted before.
@@ -530,12 +553,12 @@ class CountingGuards(CountingJudge):
         self._model: GuardModel = guard.model
         self._requests: set[GuardRequest] = set()
         is_unknown = guard.model.capabilities().logprobs is None
-        self._may_be_rejected = high and is_unknown and guard.top_logprobs > 0
+        self._is_each_sent_twice = high and is_unknown and guard.top_logprobs > 0
         if guard.control:
             for request in import_deferred("control_requests")():
                 self._add(request)
             # By its end the judge knows whether requests are rejected.
-            self._may_be_rejected = False
+            self._is_each_sent_twice = False
 
     def count(self, question: Question[R]) -> Answer[R]:
         """Count the requests of a question, and answer it as if the guard said yes."""
@@ -551,14 +574,15 @@ class CountingGuards(CountingJudge):
     def _add(self, request: GuardRequest) -> None:
         """Count a request to a guard, unless an equal request was counted before.
 
-        A guard is a model that judges a text by one word. Some endpoints reject a
-        request for log-probabilities, which is then sent again without them. So at the
-        upper bound the request may count as two calls. Example: a body of 400
+        A guard is a model that judges a text by one word. Example: a body of 400
         characters is 100 tokens at the lower bound, 133 at the upper.
         """
         if request in self._requests:
             return
         self._requests.add(request)
+        # Some endpoints reject a request for log-probabilities, for which they take no
+        # tokens; it is then sent again without.
+        n_calls = 2 if self._is_each_sent_twice else 1
         characters_per_token = _SHORT_TOKEN if self._is_upper_bound else _LONG_TOKEN
         body = json.dumps(self._model.form.fields(request))
         tokens_sent = len(body) // characters_per_token
@@ -568,7 +592,7 @@ class CountingGuards(CountingJudge):
             price_sent, price_received = prices
             cost = tokens_sent * price_sent + _TOKENS_OF_WORD * price_received
         self._total += Usage(
-            calls=2 if self._may_be_rejected else 1,
+            calls=n_calls,
             prompt_tokens=tokens_sent,
             completion_tokens=_TOKENS_OF_WORD,
             cost=cost,

@@ -103,51 +103,43 @@ class RowsInFlight:
         ended.set_result(None)
 
     def futures_until_room(
-        self, *, one_by_one: bool, is_over: Callable[[], bool]
+        self, *, most_not_taken: int, is_over: Callable[[], bool]
     ) -> Iterator[Future[Any]]:
         """Yield futures to wait for, until one more row may start.
 
-        A row is *open* from its start until the caller takes its result. Results are
-        taken in input order, so the *next row* is the first open one. Let at most 8 rows
-        be judged at a time. Nothing is yielded while fewer than 8 rows are open, as a
-        row may start at once. Else these are yielded:
-
-        - if the next row has finished: its future, so that the caller takes it;
-        - if the next row is slow, and too many rows are open behind it: its future;
-        - if it is slow, and 8 rows are being judged: a future that is done as soon as
-          any row finishes; its result is None. Example: row 0 is slow; when row 3 has
-          finished, a ninth row may start.
+        The caller takes results in input order. Example: 8 rows may be judged at a
+        time, and 8 are. If row 0, whose turn it is, has finished, its future is yielded.
+        If it is slow, a future is yielded that is done, with None as its result, as
+        soon as any row has finished. Once row 3 has, a ninth row may start.
 
         Args:
-            one_by_one: Whether the result of the next row may end the run. Then 8 open
-                rows are too many, and no row starts behind a slow one. Else ``AHEAD``
-                rows are too many.
+            most_not_taken: How many rows may have started whose results the caller has
+                not taken. If so many have, only taking the next result makes room.
             is_over: Says whether no further row shall start at all.
         """
-        most_open = self._most_judged if one_by_one else AHEAD
         n_results_given = 0
         while len(self._futures_not_taken) >= self._most_judged and not is_over():
             # Read before the checks: if a row finishes during them, this future is
             # done, and waiting for it ends at once.
             any_row_finishes = self._next_end
-            next_row = self._futures_not_taken[0]
-            are_too_many_open = len(self._futures_not_taken) >= most_open
-            may_start = not are_too_many_open and self._has_free_slot()
-            if next_row.done():
+            next_result = self._futures_not_taken[0]
+            are_too_many_not_taken = len(self._futures_not_taken) >= most_not_taken
+            may_row_start = not are_too_many_not_taken and self._may_judge_one_more()
+            if next_result.done():
                 # Two results are given before each new row. So the results that piled
                 # up behind a slow row become fewer.
-                if may_start and n_results_given >= _RESULTS_BEFORE_A_ROW:
+                if may_row_start and n_results_given >= _RESULTS_BEFORE_A_ROW:
                     return
                 n_results_given += 1
-                yield next_row
-            elif may_start:
+                yield next_result
+            elif may_row_start:
                 return
-            elif are_too_many_open:
-                yield next_row  # nothing but taking it makes room
+            elif are_too_many_not_taken:
+                yield next_result
             else:
-                yield any_row_finishes  # all slots are taken: any row may free one
+                yield any_row_finishes
 
-    def _has_free_slot(self) -> bool:
+    def _may_judge_one_more(self) -> bool:
         """Whether fewer rows are judged now than may be judged at a time."""
         return len(self._futures_unfinished) < self._most_judged
 

@@ -37,7 +37,7 @@ from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.own_judge import refuse_limits_that_do_not_hold
 from ragmetrics_core.engine.progress import Display, Show
 from ragmetrics_core.engine.resolve import JudgeLike, is_judge_chosen
-from ragmetrics_core.engine.rows_in_flight import RowsInFlight
+from ragmetrics_core.engine.rows_in_flight import AHEAD, RowsInFlight
 from ragmetrics_core.engine.sample_judging import (
     SampleJudging,
     addresses_of,
@@ -84,8 +84,8 @@ class Run:
         window: Most samples in flight. It bounds the memory, and uses every call slot.
         why_part: Why the samples are only a part of all, e.g. because they come from a
             report whose run ended early; "" if they are complete.
-        parking: Holds the requests that wait for a batch; None in a run without
-            batches.
+        batch_store: The store of a run in batches. It holds requests back, to send many
+            of them at once. None in a run that sends each by itself.
         decider: Ends the run as soon as its gates are decided; None for a run over all
             rows.
     """
@@ -118,7 +118,6 @@ class Run:
         self.concurrency = concurrency
         self.window = 2 * concurrency  # rows that are judged at a time, at most
         self.interrupted = False
-        # Why the samples are only a part of all, such as "it was interrupted"; else "".
         self.why_part = ""
         # For samples that come one by one: the latest, which some metrics look at.
         self._latest_samples_of_stream: tuple[Sample, ...] = ()
@@ -126,8 +125,8 @@ class Run:
         self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = _distinct_judges(judge_by_metric.values())
-        self.parking = self._make_parking(store) if batch else None
-        self.store = self.parking or resolve_store(store)
+        self.batch_store = self._make_batch_store(store) if batch else None
+        self.store = self.batch_store or resolve_store(store)
         # A judge that the user wrote may count no tokens and store no replies: a limit
         # on tokens, or a store, would do nothing for it.
         refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
@@ -146,16 +145,16 @@ class Run:
         judging.check_signatures(self.metrics)
         return judging
 
-    def _make_parking(self, store: StoreLike) -> "ParkingStore":
+    def _make_batch_store(self, store: StoreLike) -> "ParkingStore":
         """Make the store that collects requests until a batch of them is submitted.
 
         Its package is optional, and so imported only here.
         """
         make_parking_store = import_deferred("ParkingStore")
-        parking: ParkingStore = make_parking_store(
+        batch_store: ParkingStore = make_parking_store(
             resolve_store(store), self._chat_models, self._budget
         )
-        return parking
+        return batch_store
 
     @property
     def _chat_models(self) -> list[ChatModel]:
@@ -191,8 +190,8 @@ class Run:
         was reached, a judge that answers no more, an interrupt, samples that are only a
         part of all.
         """
-        if self.parking is not None and self.has_unanswered_batches:
-            return self.parking.state_in_words
+        if self.batch_store is not None and self.has_unanswered_batches:
+            return self.batch_store.state_in_words
         if self._budget.sentence:
             return str(self._budget.sentence)
         if self._judging.unavailable is not None:
@@ -241,25 +240,27 @@ class Run:
     ) -> Iterator[Future[Any]]:
         """Start judging the rows, and yield futures to wait for, one after the other.
 
-        A future gives the ``SampleResult`` of the next row in order, which the caller
-        hands to ``take``. Or it gives None: a later row finished first, so that one
-        more row may start. Example: row 0 is slow and row 3 has finished: None.
+        Most futures give the ``SampleResult`` of the next row in order, which the caller
+        hands to ``take``. A future that gives None was only to wait for: the row whose
+        turn it is, is slow, but a later one has finished, so that one more row starts
+        when the caller asks for the next future.
 
         Args:
             samples: What holds the samples.
             columns: For rows, by field of the sample: the column that holds it, or a
                 function that returns it.
-            on_further: Called for each row, with the number of its samples behind the
-                first; most rows hold one sample.
+            on_further: Called for each row that is read, with how many samples it holds
+                beyond one; with 0 for most rows.
         """
         self._note_part(samples)  # why they are only a part of all samples, if they are
         self.rows.results_not_handed_on.clear()  # of an earlier evaluation by this run
         rows = warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
-        # The rows with their index in the input, in the order of judging.
-        numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
-        if self.decider is not None:
-            is_list = isinstance(samples, Sized)
-            numbered_rows = self.decider.rows_in_order(rows, listed=is_list)
+        # The result of any row may decide the gates: then no row starts far behind a
+        # slow one.
+        most_not_taken = AHEAD if self.decider is None else self.window
+        numbered_rows = self._in_order_of_judging(
+            rows, is_list=isinstance(samples, Sized)
+        )
         # Some metrics compare a sample with others: they get the first ``POOL``
         # samples.
         first_rows = list(islice(numbered_rows, POOL))
@@ -269,9 +270,20 @@ class Run:
                 break
             self.rows.start(index, row, self.metrics)
             yield from self.rows.futures_until_room(
-                one_by_one=self.decider is not None, is_over=self._is_over
+                most_not_taken=most_not_taken, is_over=self._is_over
             )
         yield from self.rows.futures_until_all_are_taken()
+
+    def _in_order_of_judging(
+        self, rows: Iterable[Sample | RowError], *, is_list: bool
+    ) -> Iterator[tuple[int, Sample | RowError]]:
+        """Yield each row with its index in the input, in the order of judging.
+
+        A run that decides gates draws the rows of a list at random.
+        """
+        if self.decider is None:
+            return enumerate(rows)
+        return self.decider.rows_in_order(rows, listed=is_list)
 
     def _prepare_metrics(self, first_rows: Iterable[Sample | RowError]) -> None:
         """Show the metrics the first samples; some compare a sample with others."""
@@ -348,8 +360,8 @@ class Run:
         False after an interrupt, and in a run without batches.
         """
         return (
-            self.parking is not None
-            and self.parking.needs_further_pass
+            self.batch_store is not None
+            and self.batch_store.needs_further_pass
             and not self.interrupted
         )
 
@@ -372,11 +384,11 @@ class Run:
             wait_for_batches: Whether to wait here until the batches end. If not, or if
                 the deadline comes first, the same call goes on later.
         """
-        if self.parking is None or not self.has_unanswered_batches:
+        if self.batch_store is None or not self.has_unanswered_batches:
             return False
-        if self.parking.asks_live_next:
+        if self.batch_store.asks_live_next:
             return True
-        return wait_for_batches and wait_for(self.parking.wait())
+        return wait_for_batches and wait_for(self.batch_store.wait())
 
     def start_one_sample(self, index: int, sample: Sample) -> Future[SampleResult]:
         """Start judging the next sample of an endless stream.
@@ -478,22 +490,18 @@ def stream(
         futures = run.start_rows(samples, columns, on_further=display.expect_further)
         display.expect(_number_of_rows(samples))
         try:
-            # ``parking`` is the store that collects requests for batches; None without.
-            if run.parking is not None:
-                wait_for(run.do_in_time(run.parking.look_at_batches()))
+            if run.batch_store is not None:
+                wait_for(run.do_in_time(run.batch_store.look_at_batches()))
             for future in futures:
                 next_result: SampleResult | None = future.result()
                 if next_result is None:
-                    # No row's future, but a wake-up: its result is always None. A later
-                    # row finished first, so ``futures`` may start one more row. The
-                    # result of the later row comes in its turn.
-                    continue
+                    continue  # was only to wait for, until ``futures`` may start a row
                 result = display.add(run.take(next_result))
                 # Last of all: an interrupt before this still finds the result there.
                 del run.rows.results_not_handed_on[result.index]
                 yield result
-            if run.parking is not None:
-                wait_for(run.do_in_time(run.parking.submit()))
+            if run.batch_store is not None:
+                wait_for(run.do_in_time(run.batch_store.submit()))
         except KeyboardInterrupt:
             for result in run.interrupt():
                 yield display.add(result)
@@ -520,10 +528,7 @@ async def astream(
             for future in futures:
                 next_result: SampleResult | None = await asyncio.wrap_future(future)
                 if next_result is None:
-                    # No row's future, but a wake-up: its result is always None. A later
-                    # row finished first, so ``futures`` may start one more row. The
-                    # result of the later row comes in its turn.
-                    continue
+                    continue  # was only to wait for, until ``futures`` may start a row
                 result = display.add(run.take(next_result))
                 del run.rows.results_not_handed_on[result.index]
                 yield result
