@@ -408,7 +408,7 @@ class CitationSearch:
 
     @cached_property
     def labels_the_writer_never_saw(self) -> frozenset[str]:
-        """The labels of contexts that only other calls saw than the one that wrote the answer.
+        """The labels of contexts that other calls were shown, and not the answer's writer.
 
         An agent calls a tool. The tool's model is shown "[1] It is old. [3] It fell.",
         and replies "It fell [3]." The agent sees that reply alone, so the label 1 is one

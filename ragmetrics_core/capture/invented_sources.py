@@ -64,20 +64,35 @@ def invented_addresses(marks: Sequence[Mark], search: CitationSearch) -> set[str
         cited_pages.update(map(page_of, _addresses_of(mark, search)))
     if cited_pages.isdisjoint(pages_of_contexts):
         return set()
+    shown = _addresses_shown(pages_of_contexts, search)
+    return {
+        address
+        for address in _unknown_addresses(marks, search)
+        if _is_invented(address, shown, search)
+    }
+
+
+def _unknown_addresses(marks: Iterable[Mark], search: CitationSearch) -> list[str]:
+    """List the addresses in an answer that are no known labels, each once.
+
+    What a mark of known labels links to is left out: it is read with the mark.
+
+    Args:
+        marks: The marks of the answer.
+        search: What the rules look at.
+    """
     known_labels = search.indexes_by_known_label
-    # what a mark of known labels links to is no citation of its own
     spans_of_known_marks = [
         _span_with_address(mark, search.text)
         for mark in marks
         if all(label in known_labels for label in mark.labels)
     ]
-    shown = _addresses_shown(pages_of_contexts, search)
-    invented: set[str] = set()
-    for address in _addresses_in(_words_that_may_cite(search, spans_of_known_marks)):
-        is_new = address not in known_labels and address not in invented
-        if is_new and _is_invented(address, shown, search):
-            invented.add(address)
-    return invented
+    words = _words_that_may_cite(search, spans_of_known_marks)
+    return [
+        address
+        for address in dict.fromkeys(_addresses_in(words))
+        if address not in known_labels
+    ]
 
 
 def _addresses_shown(

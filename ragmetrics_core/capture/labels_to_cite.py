@@ -54,7 +54,7 @@ def _are_numbered_as_sources(labels: Labels, prompts: Sequence[str]) -> bool:
     """Whether the contexts have numbers such as "[1]" or "Source 1:", and not just "1."."""
     numbers_behind_words = numbers_in_form(BEHIND_A_WORD, "\n".join(prompts))
     all_stand_behind_words = numbers_behind_words.issuperset(labels.numbers)
-    all_stand_in_brackets = IN_BRACKETS in labels.kinds
+    all_stand_in_brackets = IN_BRACKETS in labels.kinds_that_number_all
     return bool(labels.numbers) and (all_stand_in_brackets or all_stand_behind_words)
 
 

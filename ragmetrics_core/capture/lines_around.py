@@ -131,7 +131,8 @@ def _surroundings(blocks: Sequence[Block], prompt: str) -> _Surroundings:
         prompt[block.end : next_block.start]
         for block, next_block in itertools.pairwise(blocks)
     ]
-    # before and after them all a label may stand beside other words
+    # the labels of the first and the last context may stand further off: other words,
+    # such as instructions, stand there, too
     n_near = max(_REGION, 2 * max(map(len, texts_between)))
     first_start, last_end = blocks[0].start, blocks[-1].end
     raw_lines_before = _lines_with_words(

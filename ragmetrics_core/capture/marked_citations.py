@@ -118,7 +118,7 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     if search.spans_of_the_model is None:  # the application edited the model's words
         raise UnknownMeaning(MARKS_CHANGED)
     marks = [mark for mark, _ in marks_and_citations]
-    invented = invented_addresses(marks, search)
+    invented = invented_addresses(marks, search)  # of pages that nobody was shown
     if invented:
         marks_and_citations = _marks_and_links_to(invented, search)
     citations = [

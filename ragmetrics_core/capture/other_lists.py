@@ -62,7 +62,9 @@ class OtherLists:
             kind: The word before the number, such as ``document``, or ``IN_BRACKETS``.
         """
         # "Document 1: b.pdf" may be an upload, which "[1]" does not mean
-        is_kind_of_labels = kind == IN_BRACKETS and kind in self.labels.kinds
+        is_kind_of_labels = (
+            kind == IN_BRACKETS and kind in self.labels.kinds_that_number_all
+        )
         return self._numbers_beside_names.contradict(
             number, frozenset({"", kind}) if is_kind_of_labels else None
         )
@@ -80,7 +82,7 @@ class OtherLists:
                 for "" False is returned.
         """
         # by words of these kinds the prompts number the contexts themselves
-        if not kind or kind in self.labels.kinds:
+        if not kind or kind in self.labels.kinds_that_number_all:
             return False
         if kind == IN_BRACKETS:
             return self._is_in_brackets_before_another_source(number)

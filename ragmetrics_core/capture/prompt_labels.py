@@ -28,7 +28,8 @@ class Labels:
             ways, as ``[1] Source 3:`` does. By a kind, such as ``source``: the indexes
             of the contexts by the numbers of this kind. The kind of a number in
             brackets is ``IN_BRACKETS``. Empty where there is one numbering.
-        kinds: The kinds of the numbers that each context has, such as ``source``.
+        kinds_that_number_all: The kinds of numbers that each context has, such as
+            ``source`` where each stands under "Source 1:" or the like.
         pages_by_index: By the index of a context the pages that its lines name, as 3
             of "Page: 3".
     """
@@ -38,7 +39,7 @@ class Labels:
     indexes_by_kind: Mapping[str, Mapping[str, tuple[int, ...]]] = field(
         default_factory=dict
     )
-    kinds: frozenset[str] = frozenset()
+    kinds_that_number_all: frozenset[str] = frozenset()
     pages_by_index: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     @property
@@ -180,7 +181,7 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
     labels = Labels(
         {**indexes_by_name, **indexes_by_number},
         indexes_by_kind=indexes_by_kind if has_second_numbering else {},
-        kinds=frozenset(indexes_by_kind),
+        kinds_that_number_all=frozenset(indexes_by_kind),
         pages_by_index=pages_by_index,
     )
     # "Cite the doc_id", and "[1]" above "doc_id: 3": nobody can tell what 3 means

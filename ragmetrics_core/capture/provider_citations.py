@@ -93,11 +93,10 @@ def annotation_of(
     quote = _quote_of(source)
     if not names and quote is None:
         return None
+    # a citation that tells no place stands for all of its block
+    start_in_reply, end_in_reply = block_bounds or (None, None)
     start, end = _span_in_block(citation, source)
-    if start is None or end is None:
-        # it stands for all of its block
-        start_in_reply, end_in_reply = block_bounds or (None, None)
-    else:
+    if start is not None and end is not None:
         start_in_reply, end_in_reply = start + offset, end + offset
     return Annotation(
         start_in_reply,
@@ -124,10 +123,10 @@ def _source_of(citation: Fields) -> Fields:
 def _span_in_block(
     citation: Fields, source: Fields
 ) -> tuple[int, int] | tuple[None, None]:
-    """Return the first and last index of the words that a citation stands for.
+    """Return where the words that a citation stands for begin and end in their block.
 
     ``{"start_index": 0, "end_index": 4}`` gives (0, 4). For a file OpenAI only tells
-    where the sentence ends that it is cited for: (16, 16). (None, None) without indexes.
+    where the cited sentence ends, as at 16: (16, 16). (None, None) if nothing is told.
 
     Args:
         citation: The citation.
