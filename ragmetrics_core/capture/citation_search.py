@@ -5,10 +5,11 @@ A **label** is what a prompt shows above a text: "[1]", "Source 2:", "report.pdf
 that of a context among the contexts, from 0. So with the prompt "[1] It is old. [2] It
 fell.", the mark "[2]" cites the context with the index 1.
 
-Each value is worked out when it is first asked for. Three of them have a room of their
-own: the lists in which the answer explains its numbers (``own_sources``), the lists in
-the prompts beside the labels of contexts (``other_lists``), and the marks that the
-answer may have copied (``copied_marks``).
+Each value is worked out when it is first asked for. Four of them have a module of their
+own: the labels that the answer may name (``known_labels``), the lists in which it says
+what its numbers mean (``own_sources``), the lists in the prompts beside the labels of
+contexts (``other_lists``), and the marks that the answer may have copied
+(``copied_marks``).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ragmetrics_core.capture.closing_sources import closing_sources_in
 from ragmetrics_core.capture.copied_marks import MarksShown, earlier_answers_shown_to
 from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.files_like_numbers import FilesByName, files_with_numbers
+from ragmetrics_core.capture.known_labels import KnownLabels
 from ragmetrics_core.capture.label_lines import IN_BRACKETS
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.model_words import (
@@ -33,16 +35,11 @@ from ragmetrics_core.capture.model_words import (
 )
 from ragmetrics_core.capture.names_in_words import with_file_marks
 from ragmetrics_core.capture.other_lists import OtherLists
-from ragmetrics_core.capture.own_numbers import Shown
 from ragmetrics_core.capture.own_sources import OwnLists
-from ragmetrics_core.capture.page_numbers import page_numbers_by_index
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_labels import Labels
 from ragmetrics_core.capture.prompt_numbering import (
-    indexes_by_document_name,
-    indexes_by_word_of_metadata,
     labels_of_turn,
-    numbering_of_framework,
     text_without_metadata,
 )
 from ragmetrics_core.capture.prompt_numbers import (
@@ -53,11 +50,7 @@ from ragmetrics_core.capture.prompt_numbers import (
 )
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.source_names import (
-    WEB_ADDRESS,
-    add_indexes,
     is_mark_label,
-    page_of,
-    with_addresses,
 )
 from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
@@ -68,7 +61,6 @@ from ragmetrics_core.data.marks import (
     Mark,
     marks_in,
     plain_label,
-    shape_of_label,
 )
 from ragmetrics_core.data.source_lists import (
     closing_marks_in,
@@ -224,7 +216,7 @@ class CitationSearch:
     @cached_property
     def text_with_file_marks(self) -> str:
         """The answer, with "(report.pdf)" written as "[report.pdf]", which is a mark."""
-        return with_file_marks(self.text, self.indexes_by_known_label)
+        return with_file_marks(self.text, self.known_labels.indexes_by_label)
 
     @cached_property
     def model_text_with_file_marks(self) -> str:
@@ -274,124 +266,15 @@ class CitationSearch:
         )
 
     @cached_property
-    def indexes_by_known_label(self) -> dict[str, tuple[int, ...]]:
-        """By each label that the answer may name the indexes of its contexts.
-
-        The labels of the prompt go first, then the framework's numbers, then the names
-        of documents that the answer says.
-        """
-        names = {
-            name: indexes
-            for name, indexes in self._indexes_by_document_name.items()
-            if name in self.text
-        }
-        return {**names, **self.framework_numbering, **self.labels.indexes_by_label}
-
-    @cached_property
-    def _indexes_by_document_name(self) -> dict[str, tuple[int, ...]]:
-        """The telling names in the contexts' metadata, each with its contexts' indexes."""
-        return indexes_by_document_name(self.contexts)
-
-    @cached_property
-    def _indexes_by_any_name(self) -> dict[str, tuple[int, ...]]:
-        """The telling names in the contexts' metadata, and the labels of marks."""
-        return {**self._indexes_by_document_name, **self.indexes_by_known_label}
-
-    @cached_property
-    def framework_numbering(self) -> dict[str, tuple[int, ...]]:
-        """The framework's numbers; empty if the prompt itself gives numbers."""
-        if self.labels.numbers or self.labels.ambiguous_numbers:
-            return {}
-        sources = self.found_answer.answer.cited_sources or ()
-        return numbering_of_framework(sources, self.contexts)
-
-    @cached_property
-    def indexes_by_name(self) -> dict[str, tuple[int, ...]]:
-        """By each label that no mark names as a number, as "b.pdf": the contexts' indexes."""
-        return {
-            label: indexes
-            for label, indexes in self.indexes_by_known_label.items()
-            if not label.isdigit() and label not in self.lettered_labels
-        }
-
-    @cached_property
-    def indexes_by_shown_name(self) -> dict[str, tuple[int, ...]]:
-        """By each name that the prompts may show beside a context: the contexts' indexes.
-
-        Beside ``indexes_by_name`` these are all words of the contexts' metadata.
-        """
-        shown = "\n".join(self.prompts)
-        indexes_by_value = {
-            value: indexes
-            for value, indexes in indexes_by_word_of_metadata(self.contexts).items()
-            if value in self.text and value in shown
-        }
-        return {**indexes_by_value, **self.indexes_by_name}
-
-    @cached_property
-    def pages_by_index(self) -> dict[int, set[str]]:
-        """The web addresses of each context: from its metadata, and its labels."""
-        indexes_by_name = with_addresses(self._indexes_by_any_name)
-        pages_by_index: dict[int, set[str]] = {}
-        for name, indexes in indexes_by_name.items():
-            if WEB_ADDRESS.fullmatch(name):
-                for index in indexes:
-                    pages_by_index.setdefault(index, set()).add(page_of(name))
-        return pages_by_index
-
-    @cached_property
-    def page_numbers_by_index(self) -> dict[int, frozenset[str]]:
-        """The pages of a document that each context may be of; none if nobody tells."""
-        return page_numbers_by_index(self.contexts, self.labels)
-
-    @cached_property
-    def lettered_labels(self) -> set[str]:
-        """The labels like those that marks name with letters: "S1" and "S2" for "[S1]".
-
-        Empty where the prompt gives its contexts numbers: "kb-7" is then a name.
-        """
-        if self.labels.numbers:
-            return set()
-        shapes: set[str | None] = set()
-        for mark in marks_in(self.text, self.indexes_by_known_label):
-            shapes.update(shape_of_label(label) for label in mark.labels)
-        return {
-            label
-            for label in self.indexes_by_known_label
-            if not label.isdigit()
-            and is_mark_label(label)
-            and shape_of_label(label) in shapes
-        }
-
-    @cached_property
-    def signs_behind_words(self) -> dict[str, set[str]]:
-        """By what the answer's marks have before a known label: the signs of these labels.
-
-        {"citation:": {"a", "0"}} for "[citation:e1b6]", see ``kinds_of_signs``.
-        """
-        signs_behind_words: dict[str, set[str]] = {}
-        for mark in marks_in(self.text, self.indexes_by_known_label):
-            for label in mark.labels:
-                word = word_before_label(label, mark.written)
-                if word and self.indexes_by_known_label.get(label):
-                    signs = signs_behind_words.setdefault(word, set())
-                    signs |= kinds_of_signs(label)
-        return signs_behind_words
-
-    @cached_property
-    def indexes_by_number(self) -> dict[str, frozenset[int]]:
-        """All contexts that each number may mean in the prompt.
-
-        "[1] Source 3:" above the first context has two numberings.
-        """
-        indexes_by_number: dict[str, frozenset[int]] = {}
-        for numbering in (
-            self.indexes_by_known_label,
-            *self.labels.indexes_by_kind.values(),
-        ):
-            for label, indexes in numbering.items():
-                add_indexes(indexes_by_number, label, indexes)
-        return indexes_by_number
+    def known_labels(self) -> KnownLabels:
+        """The labels and names that the answer may name."""
+        return KnownLabels(
+            self.labels,
+            self.prompts,
+            self.contexts,
+            self.text,
+            self.found_answer.answer.cited_sources or (),
+        )
 
     def kind_of_mark(self, mark: Mark, labels: Labels) -> str:
         """Return the kind of the numbers of a mark; see ``kind_of_number``.
@@ -432,7 +315,7 @@ class CitationSearch:
         """Return the labels that a reply cites, by marks or in a field: "3" of "[3]"."""
         sources = _sources_of(reply) or ()
         labels = {plain_label(str(source.id)) for source in sources}
-        for mark in marks_in(reply.text, self.indexes_by_known_label):
+        for mark in marks_in(reply.text, self.known_labels.indexes_by_label):
             labels.update(mark.labels)
         return labels
 
@@ -460,44 +343,14 @@ class CitationSearch:
     @cached_property
     def other_lists(self) -> OtherLists:
         """The lists in the prompts that number something else than the labels do."""
-        return OtherLists(
-            self.prompts,
-            self.context_texts,
-            self.labels,
-            self.lettered_labels,
-            self._indexes_by_document_name,
-            self._indexes_by_any_name,
-            self.indexes_by_number,
-        )
+        return OtherLists(self.prompts, self.context_texts, self.known_labels)
 
     @cached_property
     def own_lists(self) -> OwnLists:
         """The lists in which the answer itself says what its numbers mean."""
-        shown = Shown(
-            self.contexts,
-            with_addresses(self.indexes_by_name),
-            self.indexes_by_number,
-            self.page_numbers_by_index,
-        )
         return OwnLists(
-            self.model_text,
-            self.sources or (),
-            shown,
-            self.indexes_by_known_label,
-            self.lettered_labels,
+            self.model_text, self.sources or (), self.contexts, self.known_labels
         )
-
-
-def word_before_label(label: str, mark: str) -> str:
-    """Return what a mark has before its label: "citation:" of "[citation:e1b6]"."""
-    before, found, _ = mark[1:].partition(label)
-    return before.strip().lower() if found else ""
-
-
-def kinds_of_signs(label: str) -> set[str]:
-    """Return the signs of a label, with "0" for any digit and "a" for any letter."""
-    digits_as_zero = re.sub(r"\d", "0", label)
-    return set(re.sub(r"[^\W\d_]", "a", digits_as_zero))
 
 
 def kind_of_number(name: str) -> str:

@@ -173,7 +173,7 @@ def _citing_nothing(search: CitationSearch) -> CitationsFound:
     """
     is_source_named = names_a_source(
         search.text,
-        search.indexes_by_shown_name,
+        search.known_labels.indexes_by_shown_name,
         question_and_passages=search.question_and_passages,
     )
     if is_source_named:

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.citation_search import (
-    CitationSearch,
-    kinds_of_signs,
-    word_before_label,
-)
+from ragmetrics_core.capture.citation_search import CitationSearch
+from ragmetrics_core.capture.known_labels import kinds_of_signs, word_before_label
 from ragmetrics_core.capture.model_words import without_spans
 from ragmetrics_core.capture.source_names import WEB_ADDRESS, page_of, without_scheme
 from ragmetrics_core.capture.unknown_meanings import (
@@ -58,7 +55,9 @@ def invented_addresses(marks: Sequence[Mark], search: CitationSearch) -> set[str
     Raises:
         UnknownMeaning: If an address may be another form of one that was shown.
     """
-    pages_of_contexts: set[str] = set().union(*search.pages_by_index.values())
+    pages_of_contexts: set[str] = set().union(
+        *search.known_labels.web_pages_by_index.values()
+    )
     cited_pages: set[str] = set()
     for mark in marks:
         cited_pages.update(map(page_of, _addresses_of(mark, search)))
@@ -81,7 +80,7 @@ def _unknown_addresses(marks: Iterable[Mark], search: CitationSearch) -> list[st
         marks: The marks of the answer.
         search: What the rules look at.
     """
-    known_labels = search.indexes_by_known_label
+    known_labels = search.known_labels.indexes_by_label
     spans_of_known_marks = [
         _span_with_address(mark, search.text)
         for mark in marks
@@ -158,7 +157,9 @@ def is_written_like_known(mark: Mark, label: str, search: CitationSearch) -> boo
     word = word_before_label(label, mark.written)
     if not word or not any(map(str.isdigit, label)):
         return False
-    return kinds_of_signs(label) <= search.signs_behind_words.get(word, set())
+    return kinds_of_signs(label) <= search.known_labels.signs_behind_words.get(
+        word, set()
+    )
 
 
 def _addresses_of(mark: Mark, search: CitationSearch) -> list[str]:
@@ -166,7 +167,8 @@ def _addresses_of(mark: Mark, search: CitationSearch) -> list[str]:
     addresses = [
         label
         for label in mark.labels
-        if label in search.indexes_by_known_label and WEB_ADDRESS.fullmatch(label)
+        if label in search.known_labels.indexes_by_label
+        and WEB_ADDRESS.fullmatch(label)
     ]
     linked = address_behind(search.text, mark.end)
     return addresses if linked is None else [*addresses, linked]

@@ -63,7 +63,7 @@ def by_kinds_of_numbers(
         indexes_of_label = (
             indexes_by_own_list(label, search)
             or indexes_of_number(label, kind, labels)
-            or contexts_of_label(label, search.indexes_by_known_label)
+            or contexts_of_label(label, search.known_labels.indexes_by_label)
         )
         indexes += indexes_of_label
         if not indexes_of_label and label in citation.dangling:
@@ -202,6 +202,6 @@ def refuse_other_page(index: int, page: str, search: CitationSearch) -> None:
     Raises:
         UnknownMeaning: If it has pages, and none of them may be the page.
     """
-    pages = search.page_numbers_by_index[index]
+    pages = search.known_labels.page_numbers_by_index[index]
     if pages and page not in pages:
         raise UnknownMeaning(NO_MEANING.format(f"page {page}"))

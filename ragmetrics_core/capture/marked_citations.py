@@ -108,7 +108,7 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     if parse_json(search.text) is not None:
         return None  # "[1, 2]" of JSON is a list
     marks_and_citations = marks_with_citations(
-        search.text_with_file_marks, search.indexes_by_known_label
+        search.text_with_file_marks, search.known_labels.indexes_by_label
     )
     if not marks_and_citations:
         return _by_the_framework(search)
@@ -160,7 +160,7 @@ def _marks_and_links_to(
     labels_of_no_context: Numbering = dict.fromkeys(addresses, ())
     marks_and_citations = marks_with_citations(
         search.text_with_file_marks,
-        {**search.indexes_by_known_label, **labels_of_no_context},
+        {**search.known_labels.indexes_by_label, **labels_of_no_context},
     )
     marks = [mark for mark, _ in marks_and_citations]
     refuse_addresses_in_words(addresses, marks, search)
@@ -184,11 +184,13 @@ def _refuse_sources_beside_marks(
         raise UnknownMeaning(SEARCHED_UNSEEN)
     # a mark as "(report.pdf)" is read, and must not look like a form that is not
     text_with_file_marks = search.model_text_with_file_marks
-    if cites_in_unread_form(text_with_file_marks, search.indexes_by_known_label):
+    if cites_in_unread_form(text_with_file_marks, search.known_labels.indexes_by_label):
         raise UnknownMeaning(UNREAD_FORM)
     if _names_uncited_source_in_words(cited, search):
         raise UnknownMeaning(SOURCE_IN_WORDS)
-    if lists_other_sources(search.model_text, search.indexes_by_name, cited):
+    if lists_other_sources(
+        search.model_text, search.known_labels.indexes_by_name, cited
+    ):
         raise UnknownMeaning(_LISTS_OTHERS)
 
 
@@ -203,11 +205,11 @@ def _names_uncited_source_in_words(cited: set[int], search: CitationSearch) -> b
         search: What the rules look at.
     """
     sentences = search.sentences
-    if names_unknown_file(sentences, search.indexes_by_name):
+    if names_unknown_file(sentences, search.known_labels.indexes_by_name):
         return True
     return cites_in_words(
         sentences,
-        search.indexes_by_name,
+        search.known_labels.indexes_by_name,
         cited=cited,
         question_and_passages=search.question_and_passages,
     )
@@ -216,7 +218,7 @@ def _names_uncited_source_in_words(cited: set[int], search: CitationSearch) -> b
 def _names_another_page(search: CitationSearch) -> bool:
     """Whether the answer holds a web address that is that of no context."""
     pages: set[str] = set()
-    pages.update(*search.pages_by_index.values())
+    pages.update(*search.known_labels.web_pages_by_index.values())
     return any(
         page_of(address[0]) not in pages
         for address in WEB_ADDRESS.finditer(search.model_text)
@@ -233,7 +235,9 @@ def _refuse_other_page(mark: Mark, citation: Citation, search: CitationSearch) -
         UnknownMeaning: If the contexts that its words name have other addresses, or if
             the model wrote a target that may be another source.
     """
-    if may_link_another_source(search.model_text, mark, search.indexes_by_known_label):
+    if may_link_another_source(
+        search.model_text, mark, search.known_labels.indexes_by_label
+    ):
         raise UnknownMeaning(OTHER_TARGET)
     address = address_behind(search.text, mark.end)
     is_numbered = any(map(is_mark_label, mark.labels))
@@ -241,7 +245,7 @@ def _refuse_other_page(mark: Mark, citation: Citation, search: CitationSearch) -
         return
     pages: set[str] = set()
     for index in citation.contexts:
-        pages |= search.pages_by_index.get(index, set())
+        pages |= search.known_labels.web_pages_by_index.get(index, set())
     if pages and page_of(address) not in pages:
         raise UnknownMeaning(_OTHER_PAGE)
 
@@ -303,7 +307,7 @@ def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
     Raises:
         UnknownMeaning: If it is not known what a label means.
     """
-    known_labels = search.indexes_by_known_label
+    known_labels = search.known_labels.indexes_by_label
     kind = search.kind_of_mark(mark, search.labels)
     for label in mark.labels:
         if indexes_by_own_list(label, search) or label in known_labels:
@@ -326,7 +330,7 @@ def _refuse_unless_made_up(label: str, mark: Mark, search: CitationSearch) -> No
             form of a known label.
     """
     refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
-    has_form_of_labels = is_like_labels(label, search.indexes_by_known_label)
+    has_form_of_labels = is_like_labels(label, search.known_labels.indexes_by_label)
     if not has_form_of_labels and not is_written_like_known(mark, label, search):
         raise UnknownMeaning(NO_MEANING.format("a source that it names"))
 
@@ -480,7 +484,7 @@ def _indexes_of_label_read_by_framework(
     indexes = (
         indexes_of_number(label, kind_not_known, search.labels)
         or contexts_of_label(label, search.labels.indexes_by_label)
-        or contexts_of_label(label, search.framework_numbering)
+        or contexts_of_label(label, search.known_labels.framework_numbering)
     )
     if not indexes:
         raise UnknownMeaning(NO_MEANING.format(f"[{label}]"))
@@ -507,7 +511,7 @@ def by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
         return _by_a_line_cut_off(search)
     body = text[: closing.start].rstrip()
     # "It fell [1].": the answer before the line may have citations of its own
-    if may_cite(body) or marks_in(body, search.indexes_by_known_label):
+    if may_cite(body) or marks_in(body, search.known_labels.indexes_by_label):
         return None
     names = names_in_closing(closing, text)
     if len(names) == 1 and names[0].isdecimal():  # "Sources: 3" may be how many
@@ -549,9 +553,9 @@ def _citation_of_name(
         UnknownMeaning: If it may be something else than a label of the prompt, or than
             a name that nobody was shown.
     """
-    labels = labels_in_words(name.strip("()"), search.indexes_by_known_label)
+    labels = labels_in_words(name.strip("()"), search.known_labels.indexes_by_label)
     mark = Mark(closing.start_of_names, closing.end, labels, name)
-    citation = citation_of(mark, (0, 0), search.indexes_by_known_label)
+    citation = citation_of(mark, (0, 0), search.known_labels.indexes_by_label)
     is_other_number = name.isdecimal() and bool(citation.dangling)  # "a.pdf, 2022"
     if not labels or is_other_number:
         raise UnknownMeaning(UNREAD_FORM)

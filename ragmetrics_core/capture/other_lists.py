@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ragmetrics_core.capture.known_labels import KnownLabels
 from ragmetrics_core.capture.label_lines import IN_BRACKETS
 from ragmetrics_core.capture.numbers_beside_names import (
     NamedNumber,
     numbers_beside_names,
     numbers_in_short_lines,
 )
-from ragmetrics_core.capture.prompt_labels import Labels, without_texts
+from ragmetrics_core.capture.prompt_labels import without_texts
 from ragmetrics_core.capture.prompt_numbers import (
     lines_by_number_in_brackets,
     numbers_by_kind_in,
@@ -38,21 +39,12 @@ class OtherLists:
     Attributes:
         prompts: The messages that the model was shown.
         context_texts: The texts of the contexts.
-        labels: The labels of the contexts in the prompts.
-        lettered_labels: The labels that marks name with letters, as "S1": no names.
-        indexes_by_document_name: By each telling name in the contexts' metadata: the
-            indexes of its contexts.
-        indexes_by_any_name: The same, and by each label that the answer may name.
-        indexes_by_number: All contexts that each number may mean in the prompts.
+        known_labels: The labels and names of the contexts.
     """
 
     prompts: Sequence[str]
     context_texts: Sequence[str]
-    labels: Labels
-    lettered_labels: Collection[str]
-    indexes_by_document_name: Mapping[str, tuple[int, ...]]
-    indexes_by_any_name: Mapping[str, tuple[int, ...]]
-    indexes_by_number: Mapping[str, frozenset[int]]
+    known_labels: KnownLabels
 
     def give_to_another_context(self, number: str, kind: str) -> bool:
         """Whether another list gives a number to another context.
@@ -63,7 +55,8 @@ class OtherLists:
         """
         # "Document 1: b.pdf" may be an upload, which "[1]" does not mean
         is_kind_of_labels = (
-            kind == IN_BRACKETS and kind in self.labels.kinds_that_number_all
+            kind == IN_BRACKETS
+            and kind in self.known_labels.in_prompts.kinds_that_number_all
         )
         return self._numbers_beside_names.contradict(
             number, frozenset({"", kind}) if is_kind_of_labels else None
@@ -82,7 +75,7 @@ class OtherLists:
                 for "" False is returned.
         """
         # by words of these kinds the prompts number the contexts themselves
-        if not kind or kind in self.labels.kinds_that_number_all:
+        if not kind or kind in self.known_labels.in_prompts.kinds_that_number_all:
             return False
         if kind == IN_BRACKETS:
             return self._is_in_brackets_before_another_source(number)
@@ -107,10 +100,10 @@ class OtherLists:
 
     def _names_of_contexts_under(self, number: str) -> list[str]:
         """List the names of the contexts that a number may mean; numbers are no names."""
-        indexes_of_number = self.indexes_by_number.get(number, frozenset())
+        indexes_of_number = self.known_labels.indexes_by_number.get(number, frozenset())
         return [
             name
-            for name, indexes in self.indexes_by_any_name.items()
+            for name, indexes in self.known_labels.indexes_by_any_name.items()
             if not name.isdigit() and not indexes_of_number.isdisjoint(indexes)
         ]
 
@@ -143,22 +136,22 @@ class OtherLists:
         names_of_labels = SourceNames.of(
             {
                 label: indexes
-                for label, indexes in self.labels.indexes_by_label.items()
-                if label not in self.lettered_labels
+                for label, indexes in self.known_labels.in_prompts.indexes_by_label.items()
+                if label not in self.known_labels.lettered_labels
             }
         )
         # a label means what stands under it, whatever document has the same name
         names_of_documents = SourceNames.of(
             {
                 name: indexes
-                for name, indexes in self.indexes_by_document_name.items()
+                for name, indexes in self.known_labels.indexes_by_document_name.items()
                 if name.lower() not in names_of_labels.indexes_by_name
             }
         )
         named_numbers = _numbers_beside_names_of_contexts(
             self.prompts, self.context_texts, names_of_labels, names_of_documents
         )
-        return _other_numbers(list(named_numbers), self.indexes_by_number)
+        return _other_numbers(list(named_numbers), self.known_labels.indexes_by_number)
 
 
 @dataclass(frozen=True, slots=True)

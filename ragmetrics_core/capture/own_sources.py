@@ -7,10 +7,11 @@ They stand below the answer, "Sources: [1] a.pdf", or in a field of a structured
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ragmetrics_core.capture.known_labels import KnownLabels
 from ragmetrics_core.capture.numbers_beside_names import NamedNumber
 from ragmetrics_core.capture.own_lists import (
     ListEntry,
@@ -23,9 +24,11 @@ from ragmetrics_core.capture.own_numbers import (
     numbers_named_in_sentences,
     own_numbers,
 )
+from ragmetrics_core.capture.source_names import with_addresses
 from ragmetrics_core.capture.tree import CitedSource
+from ragmetrics_core.data import Context
 from ragmetrics_core.data.mark_patterns import Span
-from ragmetrics_core.data.marks import Mark, Numbering, marks_in, plain_label
+from ragmetrics_core.data.marks import Mark, marks_in, plain_label
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,16 +38,14 @@ class OwnLists:
     Attributes:
         answer: The answer, with blanks for what its model did not write.
         sources: The sources that the structured reply names beside the answer.
-        shown: What the prompt showed.
-        indexes_by_known_label: By each label that the answer may name: its contexts.
-        lettered_labels: Those of these labels that marks name with letters, as "S1".
+        contexts: The contexts.
+        known_labels: The labels and names of the contexts.
     """
 
     answer: str
     sources: Sequence[CitedSource]
-    shown: Shown
-    indexes_by_known_label: Numbering
-    lettered_labels: Collection[str]
+    contexts: Sequence[Context]
+    known_labels: KnownLabels
 
     @cached_property
     def spans(self) -> list[Span]:
@@ -68,12 +69,22 @@ class OwnLists:
             # "1. a.pdf" explains the 1 of a mark only if a mark has a 1
             if not entry.has_item_number or entry.number in self._cited_labels
         ]
-        return own_numbers(entries, self._cited_numbers_with_names(), self.shown)
+        return own_numbers(entries, self._cited_numbers_with_names(), self._shown)
+
+    @cached_property
+    def _shown(self) -> Shown:
+        """What the prompt showed."""
+        return Shown(
+            self.contexts,
+            with_addresses(self.known_labels.indexes_by_name),
+            self.known_labels.indexes_by_number,
+            self.known_labels.page_numbers_by_index,
+        )
 
     @cached_property
     def _entries_in_answer(self) -> list[ListEntry]:
         """The entries below the answer, as "[1] a.pdf"."""
-        return entries_of_own_lists(self.answer, self.lettered_labels)
+        return entries_of_own_lists(self.answer, self.known_labels.lettered_labels)
 
     @cached_property
     def _entries_in_field(self) -> list[ListEntry]:
@@ -86,7 +97,7 @@ class OwnLists:
             entries += [ListEntry(number, name) for name in source.names]
             # a quote under a number of the prompt gives it no other meaning: the two
             # contradict each other
-            is_of_prompt = number in self.shown.indexes_by_number
+            is_of_prompt = number in self.known_labels.indexes_by_number
             if source.quote is not None and not is_of_prompt:
                 entries.append(ListEntry(number, source.quote))
         return entries
@@ -102,7 +113,9 @@ class OwnLists:
     @cached_property
     def _marks_outside_of_lists(self) -> list[Mark]:
         """The marks of the answer but those of the lists."""
-        marks = marks_in(with_plain_lists(self.answer), self.indexes_by_known_label)
+        marks = marks_in(
+            with_plain_lists(self.answer), self.known_labels.indexes_by_label
+        )
         return [mark for mark in marks if not self.hold(mark.start)]
 
     @cached_property
@@ -117,7 +130,7 @@ class OwnLists:
         """List the cited numbers to which a sentence gives a name: "where [1] is b.pdf"."""
         ends_of_marks = [mark.end for mark in self._marks_outside_of_lists]
         numbers = numbers_named_in_sentences(
-            self.answer, self.shown.names, max(ends_of_marks, default=0)
+            self.answer, self._shown.names, max(ends_of_marks, default=0)
         )
         return [
             named

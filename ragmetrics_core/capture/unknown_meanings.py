@@ -164,7 +164,7 @@ def _refuse_number_beside_unnumbered_contexts(
         UnknownMeaning: If it may be the model's own count of the contexts, or a line of
             the prompts begins with it: "[2] Our office opens at nine".
     """
-    if search.context_texts and not search.framework_numbering:
+    if search.context_texts and not search.known_labels.framework_numbering:
         raise UnknownMeaning(_why_number_is_unclear(number, prompts))
     if _begins_a_line(number, prompts):
         raise UnknownMeaning(SHOWN_ELSEWHERE.format(as_mark(number)))
