@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from pydantic import Field, TypeAdapter
 
@@ -211,7 +211,10 @@ class Journey:
         )
 
     def __str__(self) -> str:
-        """Return "Journey of 20 samples, …", then a line for each stage."""
+        """Return a heading, a line for each stage, what to mend first, what is unknown.
+
+        The heading is, for example, "Journey of 20 samples, 60 retrieved passages".
+        """
         parts = [
             count_in_words(self.samples, "sample"),
             count_in_words(self.passages, "retrieved passage"),
@@ -220,8 +223,10 @@ class Journey:
             parts.append(count_in_words(self.facts, "fact"))
         lines = [f"Journey of {', '.join(parts)}"]
         lines += [f"  {stage}" for stage in self.stages]
-        if self.sentence:
-            lines.append(self.sentence)
+        # such as "Mend the search first: …", or why no stage can be named
+        what_to_mend_first = self.sentence
+        if what_to_mend_first:
+            lines.append(what_to_mend_first)
         lines += [
             f"Unknown in {count:,} of {count_in_words(self.samples, 'sample')}: {stage}"
             f" ({reason})"
@@ -248,35 +253,43 @@ class JourneyTally:
     def __init__(self) -> None:
         self._n_samples = self._n_passages = self._n_facts = 0
         self._n_facts_unknown = self._n_passages_unknown = 0
-        self._unknown = Counter[tuple[str, str]]()
-        self._stages = _StageTallies()
-        self._choice = _StageToMend()
+        # by stage and reason, in how many samples nothing is known of the stage
+        self._n_samples_by_gap = Counter[tuple[str, str]]()
+        self._stage_tallies = _StageTallies()
+        self._stage_to_mend = _StageToMend()
 
     def add(self, row: SampleResult) -> SampleJourney | None:
-        """Follow one row; returns its journey, None for a row that has none."""
-        sample = journey_of(row)
-        if sample is None:
+        """Count what became of the passages and facts of one row, and return it.
+
+        None for a row that cannot be followed, such as one that is no sample.
+        """
+        sample_journey = journey_of(row)
+        if sample_journey is None:
             return None
+        passages = sample_journey.passages
         self._n_samples += 1
-        self._n_passages += sum(passage.rank is not None for passage in sample.passages)
-        self._n_facts += len(sample.facts)
-        self._n_facts_unknown += sample.n_facts_unknown
-        self._n_passages_unknown += sample.n_passages_unknown
-        self._unknown.update(sample.unknown.items())
-        self._stages.add(sample)
-        self._choice.add(sample)
-        return sample
+        self._n_passages += sum(passage.rank is not None for passage in passages)
+        self._n_facts += len(sample_journey.facts)
+        self._n_facts_unknown += sample_journey.n_facts_unknown
+        self._n_passages_unknown += sample_journey.n_passages_unknown
+        for stage, why_unknown in sample_journey.unknown.items():
+            self._n_samples_by_gap[stage, why_unknown] += 1
+        self._stage_tallies.add(sample_journey)
+        self._stage_to_mend.add(sample_journey)
+        return sample_journey
 
     def journey(self) -> Journey:
         """Sum up where the rows so far lost facts and passages, and what to mend first.
 
         Example: 9 facts not retrieved, 2 cut: ``mend`` is "not_retrieved", by "facts".
         """
-        tallies = self._stages.known
-        loss_to_mend = self._choice.loss  # the stage to mend first, such as "not_kept"
+        tallies = self._stage_tallies.known
+        loss_to_mend = (
+            self._stage_to_mend.loss
+        )  # the stage to mend first, such as "not_kept"
         mend_by: Unit | None = None
         if loss_to_mend is not None:
-            mend_by = "facts" if self._stages.n_facts_lost > 0 else "passages"
+            mend_by = "facts" if self._stage_tallies.n_facts_lost > 0 else "passages"
         stages = tuple(
             tally.stage(loss, unit) for (loss, unit), tally in tallies.items()
         )
@@ -287,7 +300,7 @@ class JourneyTally:
             stages=stages,
             mend=loss_to_mend,
             mend_by=mend_by,
-            unknown=dict(sorted(self._unknown.items())),
+            unknown=dict(sorted(self._n_samples_by_gap.items())),
             facts_unknown=self._n_facts_unknown,
             passages_unknown=self._n_passages_unknown,
         )
@@ -423,24 +436,34 @@ class _StageToMend:
     def loss(self) -> Loss | None:
         """The loss to mend first; None if nothing was lost, or too little is known.
 
-        The stage that lost most facts; if none lost a fact, the stage that lost the
-        largest share of passages, where that did harm. Of equal stages the earlier one.
-        Example: 5 facts not retrieved and 2 cut: "not_retrieved". If of more than 5
-        facts nothing is known, another stage may have lost them: None. So it is if no
-        fact is known to be lost, and nothing is known of one.
+        Facts are needed, so they count first: it is the loss of most facts. If no fact
+        was lost, it is the loss of the largest share of passages.
         """
-        # 5 facts were lost in the search, 2 were cut: the search comes first.
         if self._stages.n_facts_lost > 0:
-            n_by_loss = {
-                loss: tally.n_lost for loss, tally in self._stages.of_facts.items()
-            }
-            most = max(n_by_loss, key=lambda loss: n_by_loss[loss])
-            return most if n_by_loss[most] >= self._n_facts_unknown else None
-        # Facts of which nothing is known may have been lost at any stage.
-        if self._n_facts_unknown:
+            return self._loss_of_most_facts()
+        # a fact of which nothing is known may have been lost at any stage
+        if self._n_facts_unknown > 0:
             return None
-        # No fact was lost. Of the passages that each stage got (``n_held``), the share
-        # that it lost counts, unless all facts reached the model all the same.
+        return self._loss_of_most_passages()
+
+    def _loss_of_most_facts(self) -> Loss | None:
+        """The loss of most facts; of equal ones that of the earlier stage.
+
+        Example: 5 facts not retrieved and 2 cut: "not_retrieved". But None if nothing is
+        known of 6 other facts: they may all be "cut".
+        """
+        n_by_loss = {
+            loss: tally.n_lost for loss, tally in self._stages.of_facts.items()
+        }
+        most = max(n_by_loss, key=lambda loss: n_by_loss[loss])
+        return most if n_by_loss[most] >= self._n_facts_unknown else None
+
+    def _loss_of_most_passages(self) -> Loss | None:
+        """The loss of the largest share of the passages that reached its stage.
+
+        Example: 2 of 10 were not kept and 4 of 8 not shown: "not_shown". But None if
+        nothing is known of 5 other passages: they may all be "not_kept".
+        """
         share_by_loss = {
             loss: tally.n_lost / tally.n_held
             for loss, tally in self._stages.of_passages.items()
@@ -523,52 +546,73 @@ def _drop_doubtful_verdicts(sample: SampleJourney) -> SampleJourney:
 
 
 def _forgive_needless_citations(sample: SampleJourney) -> SampleJourney:
-    """Set ``cited`` of passages to None that are not cited, and need not be.
+    """Forget that a passage is not cited, where the answer need not cite it.
 
-    A passage needs no citation if it is useless, if the answer leaves it out, or if a
-    cited passage says the same. Example: passages 1 and 2 hold one fact, and 1 is cited:
-    2 needs no citation.
+    Example: passages 1 and 2 hold one fact, and 1 is cited. Then 2 need not be cited:
+    its ``cited`` becomes None, so that it does not count as a loss.
     """
-    ranks_with_facts, ranks_with_uncited_facts = _ranks_with_facts(sample)
+    ranks_with_facts = _ranks_with_facts(sample)
     passages = []
     for number, passage in enumerate(sample.passages, start=1):
         # Without a record of the retrieval a passage has no rank: it is a context, and
         # facts name it by its number.
         rank = passage.rank or number
-        # ``holds_uncited_words``: a sentence of the answer stands in this passage, and
-        # in no cited one.
-        if not sample.knows_every_fact:
-            needs_citation = bool(passage.useful) or passage.holds_uncited_words
-        elif rank in ranks_with_facts:
-            holds_uncited_fact = rank in ranks_with_uncited_facts
-            needs_citation = holds_uncited_fact and passage.holds_uncited_words
-        else:  # it holds none of the facts
-            needs_citation = bool(passage.useful)
-        if passage.cited is False and not needs_citation:
+        is_uncited = passage.cited is False
+        if is_uncited and not _needs_citation(passage, rank, sample, ranks_with_facts):
             passages.append(replace(passage, cited=None))
         else:
             passages.append(passage)
     return replace(sample, passages=tuple(passages))
 
 
-def _ranks_with_facts(sample: SampleJourney) -> tuple[set[int], set[int]]:
-    """Return the ranks of passages with facts, in two sets.
+def _needs_citation(
+    passage: Passage, rank: int, sample: SampleJourney, facts: _RanksWithFacts
+) -> bool:
+    """Whether an answer ought to cite a passage that it does not cite.
 
-    A fact is uncited if none of the passages that hold it is cited.
+    Args:
+        passage: The passage. It ``holds_uncited_words`` if a sentence of the answer
+            stands in it, and in no cited passage.
+        rank: Its rank.
+        sample: The passages and facts of its sample.
+        facts: The ranks of the passages that hold facts.
+    """
+    if not sample.knows_every_fact:
+        return bool(passage.useful) or passage.holds_uncited_words
+    if rank in facts.with_uncited_fact:
+        # else the answer leaves the fact out
+        return passage.holds_uncited_words
+    if rank in facts.with_fact:  # cited passages say the same
+        return False
+    return bool(passage.useful)
+
+
+class _RanksWithFacts(NamedTuple):
+    """The ranks of the passages that hold facts.
+
+    Attributes:
+        with_fact: Of all that hold a fact.
+        with_uncited_fact: Of those that hold a fact that no cited passage holds.
+    """
+
+    with_fact: set[int]
+    with_uncited_fact: set[int]
+
+
+def _ranks_with_facts(sample: SampleJourney) -> _RanksWithFacts:
+    """Find the passages that hold facts, and those whose facts no cited passage holds.
+
     Example: fact A in passages 1 and 2, B in 3, only 1 is cited: {1, 2, 3} and {3}.
-
-    Returns:
-        The ranks of all passages that hold a fact, and of those with an uncited fact.
     """
     ranks_cited = {
         passage.rank or number
         for number, passage in enumerate(sample.passages, start=1)
         if passage.cited
     }
-    ranks: set[int] = set()
-    ranks_uncited: set[int] = set()
+    with_fact: set[int] = set()
+    with_uncited_fact: set[int] = set()
     for fact in sample.facts:
-        ranks.update(fact.passages)
+        with_fact.update(fact.passages)
         if ranks_cited.isdisjoint(fact.passages):
-            ranks_uncited.update(fact.passages)
-    return ranks, ranks_uncited
+            with_uncited_fact.update(fact.passages)
+    return _RanksWithFacts(with_fact, with_uncited_fact)

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
-from ragmetrics_core.data import Context, SampleResult
+from ragmetrics_core.data import Context, Sample, SampleResult
+from ragmetrics_core.data.citations import cited_statements
+from ragmetrics_core.data.telling_words import telling_words
 from ragmetrics_core.data.word_borders import holds_as_words
 
 _CUT_SIGN = "…"  # between parts of a cut context, as capturing writes it
@@ -45,7 +47,7 @@ def parts_shown(
     """
     equal_contexts = _EqualContexts(retrieved, contexts)
     context_texts = [_plain(context.text) for context in contexts]
-    contexts_equal_to_none = _contexts_equal_to_none(retrieved, contexts)
+    contexts_that_are_no_passages = _contexts_that_are_no_passages(retrieved, contexts)
     parts: list[ShownPart] = []
     for passage in retrieved:
         text = _plain(passage.text)
@@ -57,7 +59,7 @@ def parts_shown(
         elif index_of_holder is not None:
             parts.append(ShownPart(index_of_holder, 1.0))
         else:
-            parts.append(_find_part(passage, text, contexts_equal_to_none))
+            parts.append(_find_part(passage, text, contexts_that_are_no_passages))
     return parts
 
 
@@ -131,10 +133,10 @@ class _OtherContext:
         self.word_runs = frozenset(_runs_of_words(text))
 
 
-def _contexts_equal_to_none(
+def _contexts_that_are_no_passages(
     retrieved: Sequence[Context], contexts: Sequence[Context]
 ) -> list[_OtherContext]:
-    """The contexts whose text no passage has: they may show parts of passages."""
+    """The contexts with another text than any passage: they may show parts of one."""
     texts_of_passages = {_plain(passage.text) for passage in retrieved}
     other_contexts = []
     for index, context in enumerate(contexts):
@@ -269,7 +271,39 @@ def _rank_it_rests_on(sentence: Any) -> int | None:
     return rank if coverage > _HALF else None
 
 
-def holds_most(words: AbstractSet[str], words_of_passage: AbstractSet[str]) -> bool:
+def ranks_with_uncited_words(sample: Sample, ranks_cited: set[int] | None) -> set[int]:
+    """Find contexts that an answer seems to use without citing them.
+
+    They hold most words of a sentence of the answer, and no cited context does. Empty
+    if it is not known what the answer cites. Example: the answer says "The tower is 330
+    metres high [2]"; only context 1 has these words: {1}.
+
+    Args:
+        sample: The sample.
+        ranks_cited: The ranks of the contexts that the answer cites.
+    """
+    if ranks_cited is None:
+        return set()
+    # "I do not know the height of the tower" repeats words of the question
+    words_of_question = set(telling_words(sample.question or ""))
+    words_by_rank = {
+        rank: set(telling_words(context.text))
+        for rank, context in enumerate(sample.contexts, start=1)
+    }
+    ranks: set[int] = set()
+    for statement in cited_statements(sample.answer, sample.citations or ()):
+        words = set(telling_words(statement.text)) - words_of_question
+        ranks_of_holders = {
+            rank
+            for rank, words_of_context in words_by_rank.items()
+            if _holds_most(words, words_of_context)
+        }
+        if ranks_cited.isdisjoint(ranks_of_holders):
+            ranks |= ranks_of_holders
+    return ranks
+
+
+def _holds_most(words: AbstractSet[str], words_of_passage: AbstractSet[str]) -> bool:
     """Whether a passage holds most words of a sentence, and these tell something.
 
     They tell something if one is a number, or if there are at least two.

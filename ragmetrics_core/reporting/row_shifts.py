@@ -3,8 +3,7 @@
 Scores of such rows are in no difference, so a change hides there.
 """
 
-from collections.abc import Callable, Sequence
-from itertools import compress
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -78,40 +77,46 @@ def _shift(
 
     Example: rows 1, 2 and 3 declined in the first run, row 3 in the second: 3 and 1,
     with the mean scores that rows 1 and 2 have in the second run.
+
+    Args:
+        title: The trait in words, such as "Declined".
+        pairs: Each row as the first run has it, and as the second has it.
+        metrics: Names of the metrics; one that shows the trait of a row is enough.
+        has_trait: Whether a metric's result shows the trait.
+        is_tested: Whether a p-value says if chance could explain the change.
     """
     in_first = [_has_any(row, metrics, has_trait) for row, _ in pairs]
     in_second = [_has_any(row, metrics, has_trait) for _, row in pairs]
     if in_first == in_second:
         return None
     traits = list(zip(in_first, in_second, strict=True))
-    pairs_of_first_only = list(
-        compress(pairs, [trait == (True, False) for trait in traits])
-    )
+    pairs_of_first_only = []
+    for pair, trait in zip(pairs, traits, strict=True):
+        if trait == (True, False):
+            pairs_of_first_only.append(pair)
+    # of all rows: a mean of .7 is no bad one where no row has more than .75
+    highest_by_metric = _highest_scores([after for _, after in pairs], metrics)
     return RowShift(
         title,
         first=sum(in_first),
         second=sum(in_second),
         p=_p_of_shift(traits) if is_tested else None,
-        newly_scored=_means_in_words(pairs_of_first_only, pairs, metrics),
+        newly_scored=_means_in_words(pairs_of_first_only, highest_by_metric),
     )
 
 
 def _means_in_words(
-    pairs: Sequence[Pair], all_pairs: Sequence[Pair], metrics: Sequence[str]
+    pairs: Sequence[Pair], highest_by_metric: Mapping[str, float]
 ) -> str:
     """Word the mean scores that rows have in the second run; "" if it scored none.
 
-    A mean is compared with the highest score of any row: a mean of .7 is no bad one
-    where no row has more than .75.
-
     Args:
         pairs: The rows in both runs.
-        all_pairs: All rows, in both runs.
-        metrics: Names of the metrics.
+        highest_by_metric: By the name of a metric, the highest score of any row of the
+            second run, which each mean is set against.
     """
-    highest_scores = _highest_scores([after for _, after in all_pairs], metrics)
     means = []
-    for metric, highest in highest_scores.items():
+    for metric, highest in highest_by_metric.items():
         mean = _mean_in_words(metric, pairs, highest)
         if mean:
             means.append(mean)

@@ -18,12 +18,11 @@ from ragmetrics_core.data import (
     SampleResult,
     Undefined,
 )
-from ragmetrics_core.data.citations import UNREAD_FORM, cited_statements, may_name_more
-from ragmetrics_core.data.telling_words import telling_words
+from ragmetrics_core.data.citations import UNREAD_FORM, may_name_more
 from ragmetrics_core.data.unread import why_texts_are_unread
 from ragmetrics_core.reporting.passage_matching import (
-    holds_most,
     parts_shown,
+    ranks_with_uncited_words,
     sentences_by_context_rank,
 )
 from ragmetrics_core.reporting.shown_parts import (
@@ -32,7 +31,7 @@ from ragmetrics_core.reporting.shown_parts import (
     with_small_gaps_filled,
 )
 from ragmetrics_core.reporting.unasked_texts import (
-    TextsBesideJudged,
+    UnaskedTexts,
     states_word_by_word,
 )
 
@@ -75,8 +74,6 @@ _NO_FACTS_GIVEN = (
     "nothing was retrieved, and nobody divided the reference into facts: give them as"
     " facts, and let RetrievalAccuracy ask"
 )
-# Losses of a fact that none of the texts holds that a metric asked about.
-_LOSSES_BY_ABSENCE: tuple[Loss, ...] = ("not_retrieved", "missing")
 _NO_RANK = 0  # of a passage that no context shows; ranks begin with 1
 # How contexts must be known for it to be known what was shown.
 _SEEN_IN_PROMPT = ("prompt", "undivided", "named")
@@ -257,9 +254,9 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
         sentences_by_rank=sentences_by_context_rank(row),
     )
     # contexts whose words the answer uses without a citation
-    ranks_with_uncited_words = _ranks_with_uncited_words(sample, verdicts.ranks_cited)
+    ranks_of_uncited_words = ranks_with_uncited_words(sample, verdicts.ranks_cited)
     passages = [
-        _with_verdicts(passage, verdicts, ranks_with_uncited_words)
+        _with_verdicts(passage, verdicts, ranks_of_uncited_words)
         for passage in recorded_passages
     ]
     facts = _facts(row, sample, passages, why_unknown)
@@ -281,7 +278,7 @@ class _Verdicts(NamedTuple):
 
 
 def _with_verdicts(
-    passage: Passage, verdicts: _Verdicts, ranks_with_uncited_words: set[int]
+    passage: Passage, verdicts: _Verdicts, ranks_of_uncited_words: set[int]
 ) -> Passage:
     """Add to a passage what was judged of the context that shows it."""
     rank = passage.context or _NO_RANK
@@ -297,7 +294,7 @@ def _with_verdicts(
         useful=is_useful,
         cited=is_cited,
         sentences=verdicts.sentences_by_rank.get(rank, ()),
-        holds_uncited_words=is_cited is False and rank in ranks_with_uncited_words,
+        holds_uncited_words=is_cited is False and rank in ranks_of_uncited_words,
     )
 
 
@@ -315,26 +312,30 @@ def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Pass
         why_unknown: Is filled: by stage ("retrieved", "kept" or "shown"), the reason why
             something is not known of the stage.
     """
-    # no prompt was recorded: nothing is known of what the model was shown
     why_prompt_unknown = _why_prompt_unknown(sample)
-    if why_prompt_unknown:
+    is_prompt_known = not why_prompt_unknown
+    if not is_prompt_known:
         why_unknown["shown"] = why_prompt_unknown
     if sample.retrieved is None:
         why_retrieval_unknown = _why_retrieval_unknown(sample)
         why_unknown["retrieved"] = why_retrieval_unknown
         why_unknown["kept"] = why_retrieval_unknown
-        return [] if why_prompt_unknown else list(_passages_of_contexts(sample))
+        return list(_passages_of_contexts(sample)) if is_prompt_known else []
     passages = _retrieved_passages(sample)
-    if why_prompt_unknown:
-        passages = [replace(passage, shown=None, share=None) for passage in passages]
-    # the prompt is known, but some passages may have been rewritten
-    elif any(passage.shown is None for passage in passages):
+    if not is_prompt_known:
+        passages = [_without_showing(passage) for passage in passages]
+    if any(passage.shown is None for passage in passages) and is_prompt_known:
+        # such as: a step between search and prompt has rewritten them
         why_unknown["shown"] = _why_showing_unknown(sample)
-    # passages that a retriever's inner searches found, and the retriever dropped
     passages = _with_passages_dropped_by_retrievers(passages, sample)
     if passages and all(passage.kept is None for passage in passages):
         why_unknown["kept"] = _why_dropping_unknown(sample)
     return passages
+
+
+def _without_showing(passage: Passage) -> Passage:
+    """A passage of which it is not known whether, and how much of it, was shown."""
+    return replace(passage, shown=None, share=None)
 
 
 def _retrieved_passages(sample: Sample) -> list[Passage]:
@@ -564,36 +565,19 @@ def _ranks_cited(sample: Sample, why_unknown: dict[str, str]) -> set[int] | None
     return ranks
 
 
-def _ranks_with_uncited_words(sample: Sample, ranks_cited: set[int] | None) -> set[int]:
-    """Find contexts that an answer seems to use without citing them.
+class _Recorded(NamedTuple):
+    """What the fate of a sample's facts is read from, beside the judge's verdicts.
 
-    They hold most words of a sentence of the answer, and no cited context does. Empty
-    if it is not known what the answer cites. Example: the answer says "The tower is 330
-    metres high [2]"; only context 1 has these words: {1}.
-
-    Args:
+    Attributes:
         sample: The sample.
-        ranks_cited: The ranks of the contexts that the answer cites.
+        passages: Its passages, with what became of each.
+        unasked_texts: Texts that its run may have found, and no metric asked whether
+            they hold the facts.
     """
-    if ranks_cited is None:
-        return set()
-    # "I do not know the height of the tower" repeats words of the question
-    words_of_question = set(telling_words(sample.question or ""))
-    words_by_rank = {
-        rank: set(telling_words(context.text))
-        for rank, context in enumerate(sample.contexts, start=1)
-    }
-    ranks: set[int] = set()
-    for statement in cited_statements(sample.answer, sample.citations or ()):
-        words = set(telling_words(statement.text)) - words_of_question
-        ranks_of_holders = {
-            rank
-            for rank, words_of_context in words_by_rank.items()
-            if holds_most(words, words_of_context)
-        }
-        if ranks_cited.isdisjoint(ranks_of_holders):
-            ranks |= ranks_of_holders
-    return ranks
+
+    sample: Sample
+    passages: Sequence[Passage]
+    unasked_texts: UnaskedTexts
 
 
 def _facts(
@@ -613,33 +597,62 @@ def _facts(
         passages: Its passages, with what became of each.
         why_unknown: If something is not known of a fact, gets the reason, as "facts".
     """
+    # a row for each fact: of each text that was asked about, whether it holds the fact
     matrix = _fact_matrix(row)
     if matrix is None:
         why_unknown["facts"] = _why_no_facts(row, sample)
         return ()
-    searched_texts = sample.contexts if sample.retrieved is None else sample.retrieved
-    if any(len(cells) != len(searched_texts) for cells in matrix.cells):
+    if not _is_about_texts_of(sample, matrix):
         why_unknown["facts"] = (
             "facts were judged over other texts than the sample holds"
         )
         return ()
-    # ``passage.context`` is the rank of the context that shows the passage
-    ranks_in_retrieved = {passage.context or _NO_RANK for passage in passages}
-    other_texts = TextsBesideJudged(sample, ranks_in_retrieved)
+    recorded = _Recorded(sample, passages, _unasked_texts_of(sample, passages))
     facts: list[FactOnItsWay] = []
-    for fact, cells in zip(matrix.facts, matrix.cells, strict=True):
-        number = len(facts) + 1
-        followed = _fact(number, fact.text, cells, sample, passages, other_texts)
+    rows_of_facts = zip(matrix.facts, matrix.cells, strict=True)
+    for number, (fact, cells) in enumerate(rows_of_facts, start=1):
+        followed = _fact(number, fact.text, cells, recorded)
         facts.append(followed)
         if not followed.known:
-            why_untold = _why_holders_do_not_tell(followed, passages, why_unknown)
-            why_may_be_found = ""
-            if not followed.passages:  # no passage holds the fact
-                why_may_be_found = _why_it_may_be_found(
-                    fact.text, sample, passages, other_texts
-                )
-            why_unknown.setdefault("facts", why_may_be_found or why_untold)
+            why_fact_unknown = _why_fact_unknown(
+                followed, fact.text, recorded, why_unknown
+            )
+            why_unknown.setdefault("facts", why_fact_unknown)
     return tuple(facts)
+
+
+def _is_about_texts_of(sample: Sample, matrix: FactMatrix) -> bool:
+    """Whether facts were looked for in as many texts as the sample has."""
+    texts = sample.contexts if sample.retrieved is None else sample.retrieved
+    return all(len(cells) == len(texts) for cells in matrix.cells)
+
+
+def _unasked_texts_of(sample: Sample, passages: Sequence[Passage]) -> UnaskedTexts:
+    """The texts of a sample that no metric asked about, where passages were asked about.
+
+    A context that shows a passage was asked about with it.
+    """
+    ranks_showing_passages = {passage.context or _NO_RANK for passage in passages}
+    return UnaskedTexts(sample, ranks_showing_passages)
+
+
+def _why_fact_unknown(
+    fact: FactOnItsWay, text: str, recorded: _Recorded, why_unknown: Mapping[str, str]
+) -> str:
+    """Why it is not known what became of a fact, in words.
+
+    Args:
+        fact: The fact.
+        text: The fact in words.
+        recorded: The sample with its passages and its texts nobody asked about.
+        why_unknown: By stage why something is not known of it.
+    """
+    is_in_no_passage = not fact.passages
+    if is_in_no_passage:
+        why_it_may_be_found = _why_it_may_be_found(text, recorded)
+        if why_it_may_be_found:
+            return why_it_may_be_found
+    return _why_holders_do_not_tell(fact, recorded.passages, why_unknown)
 
 
 def _why_no_facts(row: SampleResult, sample: Sample) -> str:
@@ -680,78 +693,81 @@ def _fact_matrix(row: SampleResult) -> FactMatrix | None:
 
 
 def _fact(
-    number: int,
-    text: str,
-    cells: Sequence[Cell],
-    sample: Sample,
-    passages: Sequence[Passage],
-    other_texts: TextsBesideJudged,
+    number: int, text: str, cells: Sequence[Cell], recorded: _Recorded
 ) -> FactOnItsWay:
-    """Find out at which stage one fact was lost, if it was, by the judge's verdicts.
+    """Find out at which stage one fact was lost, if it was.
 
-    Example: passage 2 holds the fact, and a filter dropped it: lost is "not_kept".
+    Example: passage 2 holds the fact, and a filter dropped it: lost is "not_kept". But
+    if a web page that the model was shown states it as well, it is not lost.
 
     Args:
         number: The fact's number, from 1.
         text: The fact in words.
         cells: For each retrieved passage, whether it holds the fact. If the retrieved
             passages are not known, for each context.
-        sample: The sample.
-        passages: The passages of the sample, with what became of each.
-        other_texts: Texts that the run may have found, and no metric asked about.
+        recorded: The sample with its passages and its texts nobody asked about.
     """
     ranks_of_holders = tuple(
         rank for rank, cell in enumerate(cells, start=1) if cell.covered
     )
-    # not if the judge gave no answer on a text: the fact may stand there
-    is_judged_on_all = all(cell.probability is not None for cell in cells)
-    if sample.retrieved is None:
-        is_held = bool(ranks_of_holders)
-        fate = _fate_in_contexts(sample, is_held, is_judged_on_all)
-    else:
-        holders = [passage for passage in passages if passage.rank in ranks_of_holders]
-        fate = _fate_of_retrieved(text, holders, sample, is_judged_on_all)
-    # The fact stands word for word in another text that the model was shown: not lost.
-    if fate.lost is not None and other_texts.show(text):
+    fate = _fate_by_verdicts(text, ranks_of_holders, cells, recorded)
+    if fate.lost is not None and recorded.unasked_texts.state_to_model(text):
         fate = _SHOWN
-    # The fact counts as lost because no judged text holds it. If another text may hold
-    # it in other words, nothing is known.
-    elif fate.lost in _LOSSES_BY_ABSENCE and _why_it_may_be_found(
-        text, sample, passages, other_texts
-    ):
+    is_lost_as_no_text_holds_it = fate.lost in ("not_retrieved", "missing")
+    if is_lost_as_no_text_holds_it and _why_it_may_be_found(text, recorded):
         fate = _UNKNOWN_FATE
     return FactOnItsWay(number, fate.lost, fate.is_known, ranks_of_holders)
 
 
-def _why_it_may_be_found(
-    fact: str,
-    sample: Sample,
-    passages: Sequence[Passage],
-    other_texts: TextsBesideJudged,
-) -> str:
+def _fate_by_verdicts(
+    text: str,
+    ranks_of_holders: Sequence[int],
+    cells: Sequence[Cell],
+    recorded: _Recorded,
+) -> _Fate:
+    """Find out what became of a fact in the texts that the judge was asked about.
+
+    Args:
+        text: The fact in words.
+        ranks_of_holders: The ranks of the texts that hold it.
+        cells: For each of the texts, the judge's verdict.
+        recorded: The sample with its passages.
+    """
+    # else the fact may stand in the text on which the judge gave no answer
+    is_judged_on_all = all(cell.probability is not None for cell in cells)
+    if recorded.sample.retrieved is None:
+        is_held = bool(ranks_of_holders)
+        return _fate_in_contexts(recorded.sample, is_held, is_judged_on_all)
+    if not ranks_of_holders:
+        return _NOT_RETRIEVED_FATE if is_judged_on_all else _UNKNOWN_FATE
+    holders = [
+        passage for passage in recorded.passages if passage.rank in ranks_of_holders
+    ]
+    return _fate_of_retrieved(text, holders, recorded.sample)
+
+
+def _why_it_may_be_found(fact: str, recorded: _Recorded) -> str:
     """Why a fact that is in no text that was asked about may have been found.
 
     Returns "" if it was not found: every text that could have brought it was asked about.
 
     Args:
         fact: The fact in words.
-        sample: The sample.
-        passages: Its passages, with what became of each.
-        other_texts: Texts that the run may have found, and no metric asked about.
+        recorded: The sample with its passages and its texts nobody asked about.
     """
-    droppers = _droppers_inside(passages)
+    droppers = _droppers_inside(recorded.passages)
     if droppers:
         return (
             "nobody asked whether a fact stood in what searches inside"
             f" {droppers[0]} found and it did not hand on"
         )
-    rewriters = _rewriters(sample)
+    rewriters = _rewriters(recorded.sample)
     if rewriters:
         return (
             f"{rewriters[0]} gave documents in other words than those that it took, and"
             " nobody asked which facts stand in either"
         )
-    return other_texts.why_may_hold(fact)
+    return recorded.unasked_texts.why_may_hold(fact)
 
 
 def _rewriters(sample: Sample) -> list[str]:
@@ -783,6 +799,7 @@ class _Fate(NamedTuple):
 
 _UNKNOWN_FATE = _Fate(is_known=False, lost=None)
 _SHOWN = _Fate(is_known=True, lost=None)
+_NOT_RETRIEVED_FATE = _Fate(is_known=True, lost="not_retrieved")
 
 
 def _fate_in_contexts(sample: Sample, is_held: bool, is_judged_on_all: bool) -> _Fate:
@@ -802,42 +819,36 @@ def _fate_in_contexts(sample: Sample, is_held: bool, is_judged_on_all: bool) -> 
     return _UNKNOWN_FATE
 
 
-def _fate_of_retrieved(
-    fact: str, holders: Sequence[Passage], sample: Sample, is_judged_on_all: bool
-) -> _Fate:
-    """Find out at which stage a fact was lost, by the passages that hold it.
+def _fate_of_retrieved(fact: str, holders: Sequence[Passage], sample: Sample) -> _Fate:
+    """Find out at which stage a fact was lost that retrieved passages hold.
 
     The passage that came farthest decides. Example: of two holders a filter dropped
     both: "not_kept"; it dropped one, and the other was not shown: "not_shown".
 
     Args:
         fact: The fact in words.
-        holders: The retrieved passages that hold the fact.
+        holders: The retrieved passages that hold the fact, at least one.
         sample: The sample.
-        is_judged_on_all: Whether the judge said of each passage if it holds the fact.
     """
-    if not holders and not is_judged_on_all:
-        return _UNKNOWN_FATE
-    if not holders:
-        return _Fate(is_known=True, lost="not_retrieved")
     if any(_is_shown_in(passage, fact, sample) for passage in holders):
         return _SHOWN
-    are_all_dropped = all(passage.kept is False for passage in holders)
-    is_showing_unknown = any(passage.shown is None for passage in holders)
-    if is_showing_unknown and not are_all_dropped:
+    if all(passage.kept is False for passage in holders):
+        return _Fate(is_known=True, lost="not_kept")
+    # such a passage may have been shown, and the fact with it
+    if any(passage.shown is None for passage in holders):
         return _UNKNOWN_FATE
     cut_holders = [passage for passage in holders if passage.shown == "cut"]
-    if cut_holders:
-        # The shown part of a cut passage may still say the fact in other words. Only if
-        # the words of the fact are gone from all shown parts is the fact lost there.
-        are_words_cut = all(
-            are_words_cut_away(
-                _retrieved_text(passage, sample), _shown_part(passage, sample), fact
-            )
-            for passage in cut_holders
+    if not cut_holders:
+        return _Fate(is_known=True, lost="not_shown")
+    # The shown part of a cut passage may still say the fact in other words. Only if the
+    # words of the fact are gone from all shown parts is the fact lost there.
+    are_words_cut = all(
+        are_words_cut_away(
+            _retrieved_text(passage, sample), _shown_part(passage, sample), fact
         )
-        return _Fate(is_known=True, lost="cut") if are_words_cut else _UNKNOWN_FATE
-    return _Fate(is_known=True, lost="not_kept" if are_all_dropped else "not_shown")
+        for passage in cut_holders
+    )
+    return _Fate(is_known=True, lost="cut") if are_words_cut else _UNKNOWN_FATE
 
 
 def _is_shown_in(passage: Passage, fact: str, sample: Sample) -> bool:

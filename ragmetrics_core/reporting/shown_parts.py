@@ -54,14 +54,15 @@ def are_words_cut_away(text: str, shown_part: str, fact: str) -> bool:
 
 
 def with_small_gaps_filled(text: str, shown_part: str) -> str:
-    """Return the shown part of a text, with small gaps before its pieces filled.
+    """Add to the shown part of a text the few words that lack before its pieces.
 
-    The prompt may have other words in a small gap. Examples for "It was opened on 4 May
-    1874 by Holm.":
+    A prompt may say a date or a name in other words. These words of the text are then
+    not found in the prompt, but they were not cut away. Examples for "It was opened on 4
+    May 1874 by Holm.":
 
     - "It was opened on … by Holm." gives the whole text.
-    - "was opened on 4 May 1874 by Holm." gives the whole text: a name may stand for
-      "It".
+    - "was opened on 4 May 1874 by Holm." gives the whole text: the prompt may have the
+      bridge's name for "It".
     - "It was opened on" stays as it is: texts are cut at the end.
     - "It was opened on …" gives the whole text: "…" says that other words stand there.
 
@@ -71,25 +72,42 @@ def with_small_gaps_filled(text: str, shown_part: str) -> str:
         text: The text of the passage.
         shown_part: What is shown of it: pieces of the text, joined by " … ".
     """
-    is_last_replaced = shown_part.endswith(_BEHIND_LAST_PIECE)
+    spans = _spans_of_pieces(text, shown_part)
+    if spans is None:
+        return shown_part
+    filled = ""
+    end = 0  # of the last piece so far, in the text
+    for span in spans:
+        lacking = text[end : span.start]
+        if len(lacking) <= _LONGEST_GAP:
+            filled += lacking
+        elif filled:
+            filled += _BETWEEN_PIECES
+        filled += text[span.start : span.end]
+        end = span.end
+    has_other_words_behind = shown_part.endswith(_BEHIND_LAST_PIECE)
+    if has_other_words_behind and len(text) - end <= _LONGEST_GAP:
+        filled += text[end:]
+    return filled
+
+
+def _spans_of_pieces(text: str, shown_part: str) -> list[_Span] | None:
+    """Find where the pieces of a shown part stand in the text, one behind the other.
+
+    Example: "It … high" of "It is high": 0 to 2, and 6 to 10. None if there is another
+    text among the pieces.
+    """
     pieces = shown_part.removeprefix(_BEFORE_FIRST_PIECE)
     pieces = pieces.removesuffix(_BEHIND_LAST_PIECE)
-    filled = ""
+    spans: list[_Span] = []
     end = 0
     for piece in pieces.split(_BETWEEN_PIECES):
         start = text.find(piece, end)
-        if start < 0:  # this is no piece of the text
-            return shown_part
-        is_small_gap = start - end <= _LONGEST_GAP
-        if is_small_gap:
-            filled += text[end:start]
-        elif filled:
-            filled += _BETWEEN_PIECES
-        filled += piece
+        if start < 0:
+            return None
         end = start + len(piece)
-    if is_last_replaced and len(text) - end <= _LONGEST_GAP:
-        filled += text[end:]
-    return filled
+        spans.append(_Span(start, end))
+    return spans
 
 
 def join_pieces(text: str, pieces: Iterable[str]) -> str:

@@ -76,25 +76,25 @@ class UnaskedText:
         return not set(telling_words(fact)).isdisjoint(telling_words(self.text))
 
 
-class TextsBesideJudged:
-    """What the run of a sample may have found beside the texts that a metric asked about.
+class UnaskedTexts:
+    """The texts that the run of a sample may have found, and no metric asked about.
 
     Args:
         sample: The sample.
-        ranks_in_retrieved: The ranks of the contexts that show retrieved passages, so
+        ranks_showing_retrieved: The ranks of the contexts that show retrieved passages, so
             that the passages were asked about in their place.
     """
 
-    def __init__(self, sample: Sample, ranks_in_retrieved: set[int]) -> None:
+    def __init__(self, sample: Sample, ranks_showing_retrieved: set[int]) -> None:
         self._sample = sample
-        self._ranks_in_retrieved = ranks_in_retrieved
+        self._ranks_showing_retrieved = ranks_showing_retrieved
 
     @cached_property
     def _texts(self) -> Sequence[UnaskedText]:
-        return tuple(_unasked_texts(self._sample, self._ranks_in_retrieved))
+        return tuple(_unasked_texts(self._sample, self._ranks_showing_retrieved))
 
-    def show(self, fact: str) -> bool:
-        """Whether a text beside those asked about was shown, and states the fact."""
+    def state_to_model(self, fact: str) -> bool:
+        """Whether one of these texts states the fact, and was shown to the model."""
         return any(text.was_shown and text.states(fact) for text in self._texts)
 
     def why_may_hold(self, fact: str) -> str:
@@ -120,7 +120,7 @@ def states_word_by_word(text: str, fact: str) -> bool:
 
 
 def _unasked_texts(
-    sample: Sample, ranks_in_retrieved: set[int]
+    sample: Sample, ranks_showing_retrieved: set[int]
 ) -> Iterator[UnaskedText]:
     """Yield the texts of a sample that no metric asked about.
 
@@ -131,19 +131,19 @@ def _unasked_texts(
 
     Args:
         sample: The sample.
-        ranks_in_retrieved: The ranks of the contexts that show retrieved passages.
+        ranks_showing_retrieved: The ranks of the contexts that show retrieved passages.
     """
     if sample.retrieved is None:  # then metrics ask about all contexts
         asked_texts = _AskedTexts(sample.contexts)
     else:  # metrics ask about the retrieved passages
         asked_texts = _AskedTexts(sample.retrieved)
         for rank, context in enumerate(sample.contexts, start=1):
-            if rank not in ranks_in_retrieved and not asked_texts.holds_whole(context):
+            if rank not in ranks_showing_retrieved and not asked_texts.include(context):
                 yield UnaskedText(
                     context.text,
                     was_shown=True,
                     why_unasked=_NOT_RETRIEVED,
-                    was_asked_in_parts=asked_texts.are_joined_to(context),
+                    was_asked_in_parts=asked_texts.make_up(context),
                 )
     yield from _unasked_texts_of_ledger(sample, asked_texts)
 
@@ -154,7 +154,8 @@ def _unasked_texts_of_ledger(
     """Yield the texts of the ledger in which a fact may stand and nobody asked about.
 
     The ledger is the record of what the application's calls returned in this
-    conversation, and of what the model was shown of it.
+    conversation, and of what the model was shown of it. Example: a metric asked about
+    the documents of a search; the page that a tool returned is yielded.
     """
     if sample.ledger is None:
         return
@@ -164,18 +165,20 @@ def _unasked_texts_of_ledger(
         is_of_this_turn = call.turn == sample.ledger.turn
         asked_ids = asked_texts.ids if is_of_this_turn else frozenset[str]()
         for index, item in enumerate(call.items):
-            if item.id in asked_ids or asked_texts.holds_whole(item):
+            was_asked_about = item.id in asked_ids or asked_texts.include(item)
+            if was_asked_about:
                 continue
             was_shown = None if call.shown is None else index in call.shown
-            why_unasked = _why_item_may_hold_fact(sample, call, item, was_shown)
-            if not why_unasked:  # the item could bring no fact to this answer
-                continue
-            yield UnaskedText(
-                item.text,
-                was_shown,
-                why_unasked,
-                was_asked_in_parts=asked_texts.are_joined_to(item),
+            why_it_may_hold_fact = _why_item_may_hold_fact(
+                sample, call, item, was_shown
             )
+            if why_it_may_hold_fact:
+                yield UnaskedText(
+                    item.text,
+                    was_shown,
+                    why_it_may_hold_fact,
+                    was_asked_in_parts=asked_texts.make_up(item),
+                )
 
 
 def _why_item_may_hold_fact(
@@ -233,17 +236,21 @@ class _AskedTexts:
         self._texts = [_letters(context.text) for context in contexts]
         self.ids = {context.id for context in contexts if context.id is not None}
 
-    def holds_whole(self, context: Context) -> bool:
-        """Whether all parts of a text stand in texts that were asked about."""
+    def include(self, context: Context) -> bool:
+        """Whether a text was asked about: each part of it stands in an asked text."""
         return all(
             any(letters in text for text in self._texts)
             for letters in _letters_of_parts(context.text)
         )
 
-    def are_joined_to(self, context: Context) -> bool:
-        """Whether a step joined texts that were asked about to this one, and no others."""
+    def make_up(self, context: Context) -> bool:
+        """Whether a text is made of texts that were asked about, and of nothing else.
+
+        Example: texts a and b were asked about, and a step of the application joined
+        them to one context "a b".
+        """
         return all(
-            _are_joined_to(letters, self._texts)
+            _consists_of(letters, self._texts)
             for letters in _letters_of_parts(context.text)
         )
 
@@ -254,7 +261,7 @@ def _letters_of_parts(text: str) -> list[str]:
     return [letters for letters in parts if letters]
 
 
-def _are_joined_to(whole: str, texts: Sequence[str]) -> bool:
+def _consists_of(whole: str, texts: Sequence[str]) -> bool:
     """Whether a text is made of others, one behind the other, and of nothing else.
 
     Each of the others may stand in it once, several times, or not at all.
