@@ -232,7 +232,7 @@ class Source:
             if self._strict and isinstance(row, RowError):
                 raise row
             if isinstance(row, Sample):
-                self.keys.look(row)
+                self.keys.look_in(row)
             yield row
         if file.traces is not None:
             sentences = file.traces.notes.sentences

@@ -279,7 +279,7 @@ def _check_cluster_key(samples: Iterable[Sample], cluster: GroupBy) -> None:
     """Raise ``SettingError`` if no sample has the key of the clusters."""
     keys = KeysSought(cluster=cluster)
     for sample in samples:
-        keys.look(sample)
+        keys.look_in(sample)
     keys.check()
 
 

@@ -323,7 +323,7 @@ def count_answering(
     for row in results:
         n_rows += 1
         if row.sample is not None:
-            keys_sought.look(row.sample)
+            keys_sought.look_in(row.sample)
         tally.add(row, number_of(row.sample))
     keys_sought.check()
     return tally.answering(n_rows, has_intervals=has_intervals)

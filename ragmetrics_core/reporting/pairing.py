@@ -255,7 +255,7 @@ class KeysSought:
         self._names: dict[str, None] = {}
         self._looked = False
 
-    def look(self, sample: Sample) -> None:
+    def look_in(self, sample: Sample) -> None:
         """Look for the keys in one more sample."""
         self._looked = True
         if not self._unseen:

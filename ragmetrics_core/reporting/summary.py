@@ -395,6 +395,33 @@ def _fold_signs(kind: str, metrics: Sequence[tuple[str, str]]) -> str:
     return f"{kind} in {len(metrics)} metrics: {'; '.join(details)}."
 
 
+class _SliceTallies:
+    """The tallies of the slices that one key of the metadata makes.
+
+    A bad row has no metadata: it may belong to any slice, and so counts in each, in
+    those that come later, too.
+
+    Attributes:
+        tally_by_name: For the key "language" the tally of "en", that of "de" and so on.
+    """
+
+    def __init__(self, empty_tally: Tally) -> None:
+        self.tally_by_name: dict[str, Tally] = {}
+        self._tally_of_bad_rows = empty_tally
+
+    def tally_of(self, slice_name: str) -> Tally:
+        """The tally of a slice; a new slice begins with the bad rows so far."""
+        if slice_name not in self.tally_by_name:
+            self.tally_by_name[slice_name] = deepcopy(self._tally_of_bad_rows)
+        return self.tally_by_name[slice_name]
+
+    def add_to_each(self, bad_row: SampleResult) -> None:
+        """Count a bad row in every slice."""
+        self._tally_of_bad_rows.add(bad_row)
+        for tally in self.tally_by_name.values():
+            tally.add(bad_row)
+
+
 class Tally:
     """A summary that grows row by row.
 
@@ -417,31 +444,29 @@ class Tally:
         slices: Iterable[str] = (),
         is_slice: bool = False,
     ) -> None:
-        """Begin to count, with a tally for the whole and tallies for its slices.
-
-        Example: ``slices=["language"]`` gets a tally of "en" when its first row comes.
+        """Begin to count the rows of the whole, or of one slice.
 
         Args:
             metrics: Names of the metrics.
             cluster: Which samples belong together.
-            slices: Keys of the metadata; each value of a key makes a slice.
+            slices: Keys of the metadata; each value of a key makes a slice. The slice
+                "en" of "language" gets a tally of its own when its first row comes.
             is_slice: Whether this is the tally of one slice.
         """
-        # {"language": {"en": …, None: …}}. A bad row has no language, and counts in all
-        # slices. The tally under None holds only bad rows: the tally of a new slice
-        # starts as a copy of it.
-        self._tallies_by_key: dict[str, dict[str | None, Tally]] = {
-            key: {None: Tally(metrics, cluster=cluster, is_slice=True)}
+        self.metrics = {name: MetricTally() for name in metrics}
+        # The number of rows with a trait, e.g. {"rows": 9, "judged": 7, "bad_rows": 1}:
+        # the traits are fields of ``Summary``.
+        self.rows: Counter[str] = Counter()
+        self._number_cluster_of = numbering(cluster)  # the number of a sample's cluster
+        self._slices_by_key: dict[str, _SliceTallies] = {
+            key: _SliceTallies(Tally(metrics, cluster=cluster, is_slice=True))
             for key in slices
         }
-        # Notes whether any sample has the keys of slices and cluster: a key that no
-        # sample has was mistyped. Only the whole tally looks for them, no slice.
+        # A key that no sample has was mistyped. The tally of a slice looks for no key:
+        # that of the whole does.
         self._keys_sought = KeysSought()
         if not is_slice:
-            self._keys_sought = KeysSought(self._tallies_by_key, cluster)
-        self._number_cluster_of = numbering(cluster)  # the number of a sample's cluster
-        self.metrics = {name: MetricTally() for name in metrics}
-        self.rows: Counter[str] = Counter()  # by field of ``Summary``
+            self._keys_sought = KeysSought(self._slices_by_key, cluster)
         self.grades = Counter[Grade]()
         self.capture_warnings = CaptureWarningTally()
         self.usage = Usage()
@@ -456,8 +481,7 @@ class Tally:
         self.usage += result.usage
         sample = result.sample
         if sample is not None:
-            # which keys it has of those that make slices: a mistyped key is found so
-            self._keys_sought.look(sample)
+            self._keys_sought.look_in(sample)  # a key that no sample has was mistyped
         self.rows["rows"] += 1
         if sample is None or result.problem:
             self._add_bad_row(result)
@@ -468,6 +492,7 @@ class Tally:
         cluster_number = self._number_cluster_of(sample)
         for name, metric_tally in self.metrics.items():
             metric_result = result.results.get(name)
+            # the ledger has the calls of the application, whose use is counted, too
             metric_tally.add(metric_result, cluster_number, sample.ledger)
         self._add_traits(sample)
         if sample.capture is not None:
@@ -475,12 +500,10 @@ class Tally:
 
     def _add_to_slices(self, result: SampleResult, sample: Sample) -> None:
         """Count a row in the slice of each key to which its sample belongs."""
-        for key, tallies in self._tallies_by_key.items():
+        for key, slices in self._slices_by_key.items():
             value = group_of(sample, key)
             slice_name = f"without {key}" if value is None else value
-            if slice_name not in tallies:
-                tallies[slice_name] = deepcopy(tallies[None])
-            tallies[slice_name].add(result)
+            slices.tally_of(slice_name).add(result)
 
     def _add_traits(self, sample: Sample) -> None:
         """Count what is known of a sample without any metric."""
@@ -493,9 +516,8 @@ class Tally:
     def _add_bad_row(self, result: SampleResult) -> None:
         """Count a row that is no sample: it belongs to no slice, and so to each."""
         self.rows["bad_rows"] += 1
-        for tallies in self._tallies_by_key.values():
-            for tally in tallies.values():
-                tally.add(result)
+        for slices in self._slices_by_key.values():
+            slices.add_to_each(result)
         for metric in self.metrics.values():
             metric.add_bad_row()
 
@@ -549,11 +571,10 @@ class Tally:
     ) -> dict[str, dict[str, Summary]]:
         """Sum up each slice, by key and by value of the key."""
         summaries_by_key: dict[str, dict[str, Summary]] = {}
-        for key, tallies in self._tallies_by_key.items():
+        for key, slices in self._slices_by_key.items():
             summaries_by_key[key] = {
                 slice_name: tally.summary(limits, run=run, bootstrap=bootstrap)
-                for slice_name, tally in tallies.items()
-                if slice_name is not None  # the tally of bad rows alone
+                for slice_name, tally in slices.tally_by_name.items()
             }
         return summaries_by_key
 

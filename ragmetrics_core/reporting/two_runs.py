@@ -175,7 +175,7 @@ def _check_keys(
     keys = KeysSought([slices] if isinstance(slices, str) else (), cluster)
     for row in (*before.results, *after.results):
         if row.sample is not None:
-            keys.look(row.sample)
+            keys.look_in(row.sample)
     keys.check()
 
 
@@ -196,17 +196,28 @@ def _differing(
         after: The second run.
         matched: Their rows side by side.
         names: The metrics that are compared.
-        slices: What tells the slice of a sample.
+        slices: What tells the slice of a sample: a sample that is in another slice in
+            the second run makes the slices incomparable.
     """
     phrases = _differing_rows(after, matched, slices)
     for name in names:
         phrases += differences(matched.pairs, name)  # of the metric's settings
+    phrases += _differing_addresses(before, after, matched, names)
+    return phrases
+
+
+def _differing_addresses(
+    before: Report, after: Report, matched: Matched, names: Sequence[str]
+) -> list[str]:
+    """Say which judges of these metrics the runs asked at different addresses.
+
+    Example: "judge gpt at http://a against http://b". Another model may answer there.
+    """
     judges: set[str] = set()
     for first_row, second_row in matched.pairs:
         judges |= _judges_of(first_row, names) | _judges_of(second_row, names)
     phrase_by_judge = judges_elsewhere(before.run.addresses, after.run.addresses)
-    phrases += [phrase for judge, phrase in phrase_by_judge.items() if judge in judges]
-    return phrases
+    return [phrase for judge, phrase in phrase_by_judge.items() if judge in judges]
 
 
 def _differing_rows(after: Report, matched: Matched, slices: GroupBy) -> list[str]:

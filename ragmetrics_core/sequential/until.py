@@ -348,7 +348,7 @@ class Decider:
         earlier_samples = [row.sample for row in self._partners.by_index.values()]
         for sample in (*samples, *earlier_samples):
             if sample is not None:
-                keys.look(sample)
+                keys.look_in(sample)
         keys.check()
 
     def _clusters(self, samples: Sequence[Sample | None]) -> list[str | None]:
