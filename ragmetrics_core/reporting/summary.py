@@ -395,33 +395,6 @@ def _fold_signs(kind: str, metrics: Sequence[tuple[str, str]]) -> str:
     return f"{kind} in {len(metrics)} metrics: {'; '.join(details)}."
 
 
-class _SliceTallies:
-    """The tallies of the slices that one key of the metadata makes.
-
-    A bad row has no metadata: it may belong to any slice, and so counts in each, in
-    those that come later, too.
-
-    Attributes:
-        tally_by_name: For the key "language" the tally of "en", that of "de" and so on.
-    """
-
-    def __init__(self, empty_tally: Tally) -> None:
-        self.tally_by_name: dict[str, Tally] = {}
-        self._tally_of_bad_rows = empty_tally
-
-    def tally_of(self, slice_name: str) -> Tally:
-        """The tally of a slice; a new slice begins with the bad rows so far."""
-        if slice_name not in self.tally_by_name:
-            self.tally_by_name[slice_name] = deepcopy(self._tally_of_bad_rows)
-        return self.tally_by_name[slice_name]
-
-    def add_to_each(self, bad_row: SampleResult) -> None:
-        """Count a bad row in every slice."""
-        self._tally_of_bad_rows.add(bad_row)
-        for tally in self.tally_by_name.values():
-            tally.add(bad_row)
-
-
 class Tally:
     """A summary that grows row by row.
 
@@ -577,6 +550,33 @@ class Tally:
                 for slice_name, tally in slices.tally_by_name.items()
             }
         return summaries_by_key
+
+
+class _SliceTallies:
+    """The tallies of the slices that one key of the metadata makes.
+
+    A bad row has no metadata: it may belong to any slice, and so counts in each, in
+    those that come later, too.
+
+    Attributes:
+        tally_by_name: For the key "language" the tally of "en", that of "de" and so on.
+    """
+
+    def __init__(self, empty_tally: Tally) -> None:
+        self.tally_by_name: dict[str, Tally] = {}
+        self._tally_of_bad_rows = empty_tally
+
+    def tally_of(self, slice_name: str) -> Tally:
+        """The tally of a slice; a new slice begins with the bad rows so far."""
+        if slice_name not in self.tally_by_name:
+            self.tally_by_name[slice_name] = deepcopy(self._tally_of_bad_rows)
+        return self.tally_by_name[slice_name]
+
+    def add_to_each(self, bad_row: SampleResult) -> None:
+        """Count a bad row in every slice."""
+        self._tally_of_bad_rows.add(bad_row)
+        for tally in self.tally_by_name.values():
+            tally.add(bad_row)
 
 
 def _with_bounds(
