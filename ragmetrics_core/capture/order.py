@@ -169,8 +169,8 @@ class CallOrder:
         """Return when the first chosen call began in the branches beside a call, by call.
 
         Example: a parallel step has two branches. The first searched at 1.0, the second
-        at 2.0: the first branch gets 2.0, and the second 1.0. All chosen calls and the
-        calls around them have such a begin, if another one of these ran beside them.
+        at 2.0: the first branch gets 2.0, and the second 1.0. The chosen calls and the
+        calls around them are looked at; those that ran alone are left out.
         """
         first_begin_inside = self._first_begin_inside(chosen)
         first_begin_beside: dict[Node, float] = {}

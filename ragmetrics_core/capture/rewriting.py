@@ -226,11 +226,9 @@ def _set_aside(
         nodes: The calls of the run.
         shown: What the answering prompt shows of documents.
     """
-    lists_shown: list[tuple[Document, ...]] = []
-    lists_hidden: list[tuple[Document, ...]] = []
-    for documents in call.divided_documents:
-        is_shown = _is_any_shown(documents, shown)
-        (lists_shown if is_shown else lists_hidden).append(documents)
+    lists = call.divided_documents
+    lists_hidden = [each for each in lists if not _is_any_shown(each, shown)]
+    lists_shown = [each for each in lists if each not in lists_hidden]
     if not lists_shown:
         return []  # the prompt tells nothing of this call
     keys_shown = _keys_of(chain.from_iterable(lists_shown))
@@ -255,11 +253,11 @@ def _is_taken_later(
     call: Node,
     nodes: Sequence[Node],
 ) -> bool:
-    """Whether a call behind another one took its documents on the way to the prompt.
+    """Whether a later call took documents that a call returned, for the prompt.
 
-    It was given them, and returned documents, as a joiner does; or it was given them
-    beside what the prompt shows, as a template is. A node of a graph is given the whole
-    state, which tells nothing.
+    It was given them, and returned documents, as a joiner does. Or it was given them
+    together with what the prompt shows, as a template is. A node of a graph is given
+    the whole state, which tells nothing: this is none of its ``input_documents``.
 
     Args:
         documents: Documents that the call returned under one name.

@@ -35,14 +35,26 @@ def with_widened_texts(
     """
     if retrieved is None:
         return None
-    widened = list(retrieved)
+    return tuple(_with_wider_texts(retrieved, context_keys, contexts))
+
+
+def _with_wider_texts(
+    documents: Sequence[Document],
+    context_keys: Sequence[DocumentKey | None],
+    contexts: Mapping[DocumentKey, Context],
+) -> list[Document]:
+    """Return documents with the text of the context that shows them, where it is longer.
+
+    A context may show several documents, such as two sentences of one paragraph. Then
+    only the first of them gets its text.
+    """
+    widened = list(documents)
     for key, indexes in _indexes_by_context(context_keys).items():
-        # a context may show several documents, such as two sentences of one paragraph
         text = contexts[key].text
-        if _is_wider(text, [retrieved[index] for index in indexes]):
-            first_index = indexes[0]  # only the first of them gets the longer text
-            widened[first_index] = replace(retrieved[first_index], text=text)
-    return tuple(widened)
+        if _is_wider(text, [documents[index] for index in indexes]):
+            first_index = indexes[0]
+            widened[first_index] = replace(documents[first_index], text=text)
+    return widened
 
 
 def with_texts_of_steps(
@@ -67,11 +79,11 @@ def with_texts_of_steps(
     if not hidden_indexes or not added_by_key:
         return tuple(retrieved)
     hidden = [retrieved[index] for index in hidden_indexes]
-    # the texts that steps added are treated as if they were contexts
-    keys_of_added = context_keys_of(hidden, added_by_key)
-    hidden_with_texts = with_widened_texts(hidden, keys_of_added, added_by_key) or ()
+    # what steps added is taken for the contexts of these documents
+    added_keys = context_keys_of(hidden, added_by_key)
+    widened = _with_wider_texts(hidden, added_keys, added_by_key)
     documents = list(retrieved)
-    for index, document in zip(hidden_indexes, hidden_with_texts, strict=True):
+    for index, document in zip(hidden_indexes, widened, strict=True):
         documents[index] = document
     return tuple(documents)
 
