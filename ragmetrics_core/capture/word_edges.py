@@ -133,12 +133,9 @@ def _is_inside_of_word(message: Text, index: int, offset: int) -> bool:
         index: How many of the message's letters and digits stand before the place.
         offset: The place in the message as it is written.
     """
-    n_letters = len(message.letters)
-    if index == 0 or index == n_letters:
-        return False
     # a few letters on both sides of the place, with the signs between them
     start = message.end_of_letter_before(max(index - _BESIDE, 0))
-    end = message.start_of_letter(min(index + _BESIDE, n_letters))
+    end = message.start_of_letter(min(index + _BESIDE, len(message.letters)))
     before = decode_escapes(message.raw[start:offset])
     behind = decode_escapes(message.raw[offset:end])
     return divides_word(before + behind, len(before))
