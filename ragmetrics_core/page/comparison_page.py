@@ -110,35 +110,33 @@ def _changed_samples(
 ) -> list[ChangedSample]:
     """List the samples whose scores changed most, from the worst loss to the best gain.
 
-    Samples that lost come first, in the order of ``Comparison.lost_most``: the losses
-    in the worst metric, then those in the next. Samples that only gained follow, the
-    smallest gain first. Example: changes of one metric by +.4, -.2, +.1 and -.5 stand
-    as -.5, -.2, +.1, +.4.
+    Example: changes of one metric by +.4, -.2, +.1 and -.5 stand as -.5, -.2, +.1, +.4.
+    A sample that lost in one metric and gained in another stands among the losses.
 
     Args:
         comparison: Both runs.
         metrics: The metrics whose scores are listed with each sample.
     """
-    # a sample may have changed in several metrics: it is taken once
-    pair_by_indices = {
-        (change.first.index, change.second.index): (change.first, change.second)
-        for change in comparison.most_changed
+    # Each sample that lost stands in ``lost_most`` once, the worst loss first.
+    rank_of_loss = {
+        loss.second.index: rank for rank, loss in enumerate(comparison.lost_most)
     }
-    losses = comparison.lost_most
-    rank_by_index = {loss.second.index: rank for rank, loss in enumerate(losses)}
-    rank_behind_losses = len(losses)
+    sample_by_row: dict[int, ChangedSample] = {}
+    # A sample stands in ``most_changed`` once for each metric that changed.
+    for change in comparison.most_changed:
+        pair = (change.first, change.second)
+        sample = ChangedSample(_score_changes(pair, metrics), pair)
+        sample_by_row[change.second.index] = sample
+    losses = sorted(rank_of_loss.keys() & sample_by_row, key=rank_of_loss.__getitem__)
+    gains = sample_by_row.keys() - rank_of_loss
 
-    def sort_key(sample: ChangedSample) -> tuple[int, float, int, int]:
-        """The rank among the losses, the change of the metric that lost most, the row."""
-        first_row, second_row = sample.pair
-        rank = rank_by_index.get(second_row.index, rank_behind_losses)
-        return rank, sample.worst_change, first_row.index, second_row.index
+    def smallest_gain_first(row: int) -> tuple[float, int]:
+        """The gain of the sample in a row, then the row's index in the first run."""
+        sample = sample_by_row[row]
+        return sample.worst_change, sample.pair[0].index
 
-    samples = [
-        ChangedSample(_score_changes(pair, metrics), pair)
-        for pair in pair_by_indices.values()
-    ]
-    return sorted(samples, key=sort_key)
+    rows = [*losses, *sorted(gains, key=smallest_gain_first)]
+    return [sample_by_row[row] for row in rows]
 
 
 def _score_changes(

@@ -188,8 +188,7 @@ def _findings_of_result(result: MetricResult) -> dict[str, Finding]:
         return {"over_declined": evidence.case == "over_declined"}
     # in spite of its name, context_recall scores the answer against the reference
     if evidence is not None and evidence.kind == "context_recall":
-        is_answer_like_reference = _side_of_half(*_usual_range(result.value))
-        return {"matching": is_answer_like_reference}
+        return {"matching": _is_clearly_above_half(result.value)}
     return {}
 
 
@@ -207,6 +206,14 @@ def _is_surely_adherent(score: float, evidence: Polled) -> bool | None:
 def _usual_range(score: float) -> tuple[float, float]:
     """Where a score may lie whose evidence does not say how uncertain it is."""
     return score - _USUAL_MARGIN, score + _USUAL_MARGIN
+
+
+def _is_clearly_above_half(score: float) -> bool | None:
+    """Whether a score is above one half; None if it lies within a tenth of it.
+
+    This is for scores whose evidence does not say how uncertain they are.
+    """
+    return _side_of_half(*_usual_range(score))
 
 
 def _side_of_half(*values: float) -> bool | None:
@@ -313,7 +320,7 @@ def _is_well_ranked(score: float, verdicts: Sequence[bool | None]) -> bool | Non
     if_unsure_are_useless = average_precision([useful is True for useful in verdicts])
     is_score_sure = score == if_unsure_are_useful == if_unsure_are_useless
     if is_score_sure:
-        return _side_of_half(*_usual_range(score))
+        return _is_clearly_above_half(score)
     return _side_of_half(score, if_unsure_are_useful, if_unsure_are_useless)
 
 

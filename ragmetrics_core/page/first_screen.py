@@ -25,8 +25,8 @@ from ragmetrics_core.page.losses import (
     count_good_answers,
     count_rows,
     equal_largest,
+    groups_with_fault,
     loss_in_words,
-    losses_among,
     n_rows_wanted,
     too_few_in_words,
 )
@@ -162,11 +162,11 @@ class ScreenTally:
         self._journey = JourneyTally()
 
     def add(self, row: SampleResult) -> str:
-        """Count one row, and return the code of its group.
+        """Count one row, and return the code of its group, such as "retrieval".
 
-        The group says what became of the row. Example: the retrieved text holds too
-        little of the answer: "retrieval". The row is counted for its group, for each
-        step of the pipeline that lost something, and for each metric that scored it.
+        Each row stands in one group, which says what became of the row: the first thing
+        that went wrong, or that nothing did. It may be counted for several stages: the
+        steps of the pipeline, such as the search, that lost something of the row.
         """
         group_code = group_of_row(row)
         is_answer_good = is_good_answer(row)
@@ -175,21 +175,32 @@ class ScreenTally:
         self._good_answer_flags.append(is_answer_good)
         self._cluster_numbers.append(cluster_number)
         self._add_to_group(row, group_code, is_answer_good)
-        # The stages are the steps of the pipeline that lost a fact, such as the search.
         stage_codes = self._add_to_stages(row, group_code, is_answer_good)
-        for name, result in row.results.items():
-            if isinstance(result, Scored):
-                group_and_stages = (group_code, *stage_codes)
-                self._counts_by_metric[name].add(name, result, group_and_stages)
-                # The metric says whether the contexts were enough for the question.
-                # Counted are the cases, such as "declined, though they were enough".
-                if isinstance(result.evidence, Sufficed):
-                    self._answering_tally_of(name).add(row, cluster_number)
-        self._note_hash_of_texts(row.sample)
+        self._add_to_metrics(row, [group_code, *stage_codes], cluster_number)
+        self._hash_texts_to_find_copies(row.sample)
         return group_code
 
-    def _note_hash_of_texts(self, sample: Sample | None) -> None:
-        """Keep a hash of a row's texts, to find copies of the row."""
+    def _add_to_metrics(
+        self, row: SampleResult, codes: Sequence[str], cluster_number: int
+    ) -> None:
+        """Count a row for each metric that scored it.
+
+        Args:
+            row: The row.
+            codes: The codes of the row's group and stages.
+            cluster_number: The number of its cluster.
+        """
+        for name, result in row.results.items():
+            if not isinstance(result, Scored):
+                continue
+            self._counts_by_metric[name].add(name, result, codes)
+            # The metric says whether the contexts were enough for the question. Counted
+            # are the cases, such as "declined, though they were enough".
+            if isinstance(result.evidence, Sufficed):
+                self._answering_tally_of(name).add(row, cluster_number)
+
+    def _hash_texts_to_find_copies(self, sample: Sample | None) -> None:
+        """Keep a hash of a row's texts: rows of equal hashes are copies."""
         content = _content_of(sample)
         if any(content):  # rows without any text are no copies of each other
             self._hashes_of_contents.append(hash(content))
@@ -248,22 +259,24 @@ class ScreenTally:
             exit_code: The exit code of the command; None if no command shows the
                 screen.
         """
-        groups = self._all_groups()
-        groups_with_fault = losses_among(groups)
+        # Each row stands in the group of its outcome, such as "no fault found".
+        groups = self._groups_of_rows()
+        with_fault = groups_with_fault(groups)
+        # What became of the facts from the retrieval to the answer, over all rows.
         journey = self._journey.journey()
         # a run that stopped early chose its rows by their scores: no interval holds
         has_intervals = _are_rows_a_random_choice(run)
         highest_means = self._highest_means(summary)
         # In these groups the page lists the rows without a score before the low scores.
-        groups_unscored_first = self._groups_with_unscored_rows_first(groups_with_fault)
+        groups_unscored_first = self._groups_with_unscored_rows_first(with_fault)
         return FirstScreen(
             title=title_of(run),
             origin=_origin(run),
             verdicts=self._verdicts(decisions),
             outcome=_outcome(decisions),
             all_gates=all_in_words(decisions, exit_code),
-            loss=self._verdict_on_losses(groups_with_fault, summary),
-            how_sure=self._how_sure(groups_with_fault, summary, run),
+            loss=self._largest_fault_in_words(with_fault, summary),
+            how_sure=self._how_sure(with_fault, summary, run),
             warnings=self._warnings(summary, decisions, highest_means, warnings),
             to_mend=self._to_mend(groups, journey, decisions, has_intervals),
             groups=tuple(groups),
@@ -347,7 +360,7 @@ class ScreenTally:
             return tuple(LOSSES)
         return tuple(code for code in _CODES if code not in _NEVER_FIRST)
 
-    def _all_groups(self) -> list[Group]:
+    def _groups_of_rows(self) -> list[Group]:
         """The groups that have a row, in the order in which a row's group is sought."""
         groups = (self._rows_by_group.group(*of) for of in TITLES.items())
         return [group for group in groups if group.count]
@@ -375,7 +388,7 @@ class ScreenTally:
             ordered[0].metric, counts.verdicts[False], counts.groups_against
         )
 
-    def _verdict_on_losses(self, losses: Sequence[Group], summary: Summary) -> str:
+    def _largest_fault_in_words(self, losses: Sequence[Group], summary: Summary) -> str:
         """Say which fault is the largest, and how many rows have no score, and why.
 
         Example: "3 of 18 rows have a fault: …; 2 more rows were not scored: 2 failed."
@@ -432,9 +445,7 @@ class ScreenTally:
         """Say how sure the share of rows with a fault is.
 
         Example: "How sure: only 12 rows are scored …; with 95 % confidence, 5 to 36 % of
-        rows like these have a fault." Of rows whose answer declines ("I do not know")
-        nobody knows whether they have a fault: they have no score. Where these are many,
-        the sentence has their share: "…, 20 to 40 % … decline and have no score".
+        rows like these have a fault."
 
         Args:
             losses: The groups of rows with a fault; none if no row has one.
@@ -442,8 +453,8 @@ class ScreenTally:
             run: The facts of the run.
 
         Returns:
-            The sentence; "" if no row was scored, and the share of rows that decline
-            is not known either.
+            The sentence; "" if no row was scored, and the share of rows whose answer
+            declines ("I do not know") is not known either.
         """
         range_of_declined = ""
         ranges_of_faults = ""
@@ -453,6 +464,10 @@ class ScreenTally:
         if self._n_scored == 0 and not range_of_declined:
             return ""
         are_few_scored = self._n_scored < n_rows_wanted(summary)
+        if range_of_declined and are_few_scored and not losses:
+            # With few rows scored, and none with a fault, the range is such as "0 to 97
+            # % have a fault". The range of the rows that decline says more.
+            ranges_of_faults = ""
         phrases = []
         if losses and are_few_scored:
             phrases.append(too_few_in_words(self._n_scored, summary))
@@ -460,9 +475,7 @@ class ScreenTally:
             phrases.append(range_of_declined)
         elif self._most_are_not_scored:
             phrases.append("whether rows without a score have a fault is not known")
-        # "0 to 97 % have a fault", from one scored row without a fault, says nothing
-        is_wide = are_few_scored and not losses
-        if ranges_of_faults and not (range_of_declined and is_wide):
+        if ranges_of_faults:
             phrases.append(ranges_of_faults)
         has_range = bool(range_of_declined or ranges_of_faults)
         return f"How sure: {_with_caution(phrases, run, has_range=has_range)}"
@@ -577,32 +590,35 @@ class ScreenTally:
     ) -> str:
         """Word the 95 % range of the share of rows in some groups, as "12 to 25 %".
 
-        Nobody knows whether failed rows belong to the groups. For the low end no failed
-        row counts, for the high end each does. "" if there is no row.
+        Rows on which the judge or a metric failed may belong to the groups or not. For
+        the low end none of them does, for the high end all do. "" if there is no row.
 
         Args:
             codes: The codes of the groups.
-            only_bad_answers: Whether rows with a good answer count as outside of them.
-            denominator: The codes of the groups whose rows are the whole.
+            only_bad_answers: Whether a row of the groups counts only with a bad answer.
+            denominator: The codes of the groups that the share is of; failed rows are
+                added to these.
         """
-        flags_without_failed = array("d")  # for each row 1.0 if it counts, else 0.0
-        flags_with_failed = array("d")
+        surely_in_groups = array("d")  # for each row 1.0 if it counts, else 0.0
+        perhaps_in_groups = array("d")  # the same, with the failed rows
         cluster_numbers = array("q")
         for code, is_answer_good, cluster_number in self._counted_rows():
-            has_failed = code in FAILED_GROUPS
-            if code not in denominator and not has_failed:
+            if code in FAILED_GROUPS:
+                surely_in_groups.append(0.0)
+                perhaps_in_groups.append(1.0)
+            elif code in denominator:
+                has_answer_that_counts = not (only_bad_answers and is_answer_good)
+                is_in_groups = code in codes and has_answer_that_counts
+                surely_in_groups.append(is_in_groups)
+                perhaps_in_groups.append(is_in_groups)
+            else:
                 continue
-            is_in_groups = code in codes and not (only_bad_answers and is_answer_good)
-            flags_without_failed.append(is_in_groups)
-            flags_with_failed.append(is_in_groups or has_failed)
             cluster_numbers.append(cluster_number)
-        interval_without_failed = mean_interval(flags_without_failed, cluster_numbers)
-        interval_with_failed = mean_interval(flags_with_failed, cluster_numbers)
-        if interval_without_failed is None or interval_with_failed is None:
+        lower = mean_interval(surely_in_groups, cluster_numbers)
+        upper = mean_interval(perhaps_in_groups, cluster_numbers)
+        if lower is None or upper is None:
             return ""
-        low_percent = round(100 * interval_without_failed.low)
-        high_percent = round(100 * interval_with_failed.high)
-        return f"{low_percent} to {high_percent} %"
+        return f"{round(100 * lower.low)} to {round(100 * upper.high)} %"
 
     def _counted_rows(self) -> Iterable[tuple[str, bool, int]]:
         """Yield each row's group code, whether its answer is good, and its cluster."""

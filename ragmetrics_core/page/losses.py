@@ -48,9 +48,8 @@ def loss_in_words(
 ) -> str:
     """Say how many rows have a fault, and which fault is the largest.
 
-    Example: "No fault found in 20 rows", or "3 of 20 rows have a fault: …" with the
-    title of the only group. If some rows with a fault have a good answer and some a bad
-    one, they are counted apart.
+    Example: "3 of 20 rows have a fault: …" with the title of the only group. If some
+    rows with a fault have a good answer and some a bad one, they are counted apart.
 
     Args:
         losses: The groups of rows with a fault.
@@ -58,21 +57,29 @@ def loss_in_words(
         n_scored: How many rows were scored.
         summary: The numbers of the run, which say how many rows are wanted.
     """
-    if not losses and n_scored < n_rows_wanted(summary):
-        sentence = too_few_in_words(n_scored, summary)
-        return f"{sentence[:1].upper()}{sentence[1:]}"
     if not losses:
-        return f"No fault found in {all_rows}"
-    if count_bad_answers(losses) and count_good_answers(losses):
+        return _no_loss_in_words(all_rows, n_scored, summary)
+    n_bad_answers = count_bad_answers(losses)
+    n_good_answers = count_good_answers(losses)
+    if n_bad_answers and n_good_answers:
         return _losses_by_answer(losses, all_rows)
-    n_lost = count_rows(losses)
-    words = _n_lost_in_words(n_lost, all_rows)
-    if count_good_answers(losses):
-        words += ", and "
-        words += "its answer holds up" if n_lost == 1 else "all their answers hold up"
+    # By now the answers of these rows are all bad, or all good.
+    words = _n_lost_in_words(count_rows(losses), all_rows)
+    if n_good_answers == 1:
+        words += ", and its answer holds up"
+    elif n_good_answers:
+        words += ", and all their answers hold up"
     if len(losses) == 1:
         return f"{words}: {losses[0].title}"
     return f"{words}. Largest: {_largest_in_words(losses)}"
+
+
+def _no_loss_in_words(all_rows: str, n_scored: int, summary: Summary) -> str:
+    """Say that no row has a fault: "No fault found in 20 rows"; or too few to say so."""
+    if n_scored < n_rows_wanted(summary):
+        sentence = too_few_in_words(n_scored, summary)
+        return f"{sentence[:1].upper()}{sentence[1:]}"
+    return f"No fault found in {all_rows}"
 
 
 def _n_lost_in_words(n_lost: int, all_rows: str) -> str:
@@ -125,8 +132,8 @@ def _largest_in_words(losses: Sequence[Group]) -> str:
     return words
 
 
-def losses_among(groups: Iterable[Group]) -> list[Group]:
-    """The groups that went wrong, the largest first."""
+def groups_with_fault(groups: Iterable[Group]) -> list[Group]:
+    """The groups of rows that have a fault, the largest first."""
     return largest_first(group for group in groups if group.code in LOSSES)
 
 

@@ -395,22 +395,28 @@ def _documents_under(
 def _document(entry: object) -> Document | None:
     """The document of an entry of a list of documents; None for no such entry.
 
-    The entries of a convention have a field "content", as ``{"id": "a", "content": "It
-    is old."}``. An entry without this field is read as a document that a retriever
-    returned. An entry without any text gives a document with only its id.
+    The entries of a convention are objects with a field "content", as ``{"id": "a",
+    "content": "It is old."}``. An entry without any text gives a document with only its
+    id.
     """
     if isinstance(entry, Mapping):
         entry = entry.get("document", entry)
     if not isinstance(entry, Mapping):
-        documents = found_texts([entry])
-        return documents[0] if documents else None
+        return _document_in_any_form(entry)  # a bare text
     text = entry.get("content")
     if not isinstance(text, str):
-        documents = found_texts([text or entry])
-        text = documents[0].text if documents else None
+        # {"content": {"text": "It is old."}}, or {"page_content": "It is old."}
+        document = _document_in_any_form(text or entry)
+        text = None if document is None else document.text
     return recorded_document(
         text, entry.get("id"), entry.get("score"), entry.get("metadata")
     )
+
+
+def _document_in_any_form(value: object) -> Document | None:
+    """Read a value as one thing that a retriever returned; None if it cannot be read."""
+    documents = found_texts([value])
+    return documents[0] if documents else None
 
 
 def _without_wrapping(value: Any, name: str) -> Any:

@@ -94,9 +94,13 @@ class Lines:
     """
 
     def __init__(self, source: Source, max_bytes: int = 256 * 2**20) -> None:
-        """Take the source apart, and copy standard input, which "-" stands for.
+        """Tell paths from values, and copy standard input, which "-" stands for.
 
-        Examples: "spans.jsonl" is one path; [{"spanId": …}, …] are values.
+        Args:
+            source: One path, such as "spans.jsonl", several paths, or values such as
+                ``[{"spanId": …}, …]``. Where any path is given, all must be paths.
+            max_bytes: Bytes of memory that one line, or all spans of one trace, may
+                take; what is larger is left out.
         """
         self.max_bytes = max_bytes
         sources = [source] if isinstance(source, (str, Path)) else list(source)
@@ -237,27 +241,56 @@ def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
     # What the last line of a value begins with: b"}" in an indented file. It is b"" if
     # each line is a value: any line begins with b"", so each line closes one.
     closing_start = _start_of_closing_line(file)
-    file.seek(0)
-    length = 0  # bytes of the value so far
-    is_start_of_line = True
-    is_last_line = True  # of the value
-    # a long line is read in several pieces
-    while piece := file.readline(_PIECE):
-        if is_start_of_line:
-            is_last_line = piece.startswith(closing_start)
-        is_end_of_line = piece.endswith(b"\n")
-        is_start_of_line = is_end_of_line  # for the next piece
-        is_blank_between_values = length == 0 and not piece.strip()
-        if is_blank_between_values:
+    offset = 0  # of the value in the making
+    length = 0  # of its lines so far; 0 between two values
+    for line in _lines(file):
+        if length == 0 and line.is_blank:
             continue
-        length += len(piece)
-        if is_last_line and is_end_of_line:
-            offset = file.tell() - length
+        if length == 0:
+            offset = line.offset
+        length += line.length
+        if line.beginning.startswith(closing_start):
             yield offset, length
-            file.seek(offset + length)  # the caller may have moved in the file
             length = 0
-    if length:  # the last line of the file, which nothing closes
-        yield file.tell() - length, length
+    if length:  # a value that the file ends with, and no line closes
+        yield offset, length
+
+
+class _Line(NamedTuple):
+    """Where a line stands in its file, and how it begins.
+
+    Attributes:
+        offset: Where it begins, in bytes.
+        length: How many bytes it has, with its end.
+        beginning: Its bytes, or of a long line the first of them.
+        is_blank: Whether it holds nothing but white space.
+    """
+
+    offset: int
+    length: int
+    beginning: bytes
+    is_blank: bool
+
+
+def _lines(file: BufferedReader) -> Iterator[_Line]:
+    """Yield the lines of a file; the caller may move in it between two lines.
+
+    A long line is read in pieces, so that it never stands in memory whole.
+    """
+    offset = 0
+    while True:
+        file.seek(offset)
+        piece = beginning = file.readline(_PIECE)
+        if not piece:
+            return
+        length = len(piece)
+        is_blank = not piece.strip()
+        while piece and not piece.endswith(b"\n"):
+            piece = file.readline(_PIECE)
+            length += len(piece)
+            is_blank = is_blank and not piece.strip()
+        yield _Line(offset, length, beginning, is_blank)
+        offset += length
 
 
 def _start_of_closing_line(file: BufferedReader) -> bytes:

@@ -186,7 +186,8 @@ class _Trace:
         reading.history = turns_before_question(
             self._messages_of_memory or handed_in, reading.input, documents=()
         )
-        # () says that no document reached the answer; None says nothing about it
+        # The sample is told by () that no document reached the answer. With None it has
+        # the documents that the components inside the run found.
         reading.documents = () if self._ends_without_documents else None
         if not self._models:
             reading.output = self._documents(reading.output) or None
@@ -196,9 +197,10 @@ class _Trace:
             # makes a sample even if it retrieved nothing.
             reading.kind = "agent"
         reading.output = self._answer(outputs)
-        if reading.output is None:
-            # a model's reply would be taken for the answer that the run lacks
-            self._drop_replies_that_are_no_answer(outputs)
+        # Where a run has no answer, the core takes the reply of a model for it.
+        if reading.output is None and not self._may_a_reply_be_answer(outputs):
+            for model in self._models:
+                model.replies = ()
 
     def _read_step(
         self,
@@ -248,18 +250,14 @@ class _Trace:
         has_several_models = len(self._models) > 1
         return has_several_models and len(text.split()) < 2
 
-    def _drop_replies_that_are_no_answer(self, outputs: Mapping[str, Any]) -> None:
-        """Drop the replies of all models, unless a reply may be the answer of the run.
+    def _may_a_reply_be_answer(self, outputs: Mapping[str, Any]) -> bool:
+        """Whether the reply of a model may be the answer of a run that returned none.
 
-        A reply may be the answer if a single model ran, and the run returned no text.
-        Example: a planner and a writer ran, and the run failed: neither reply is the
-        answer.
+        It may if a single model ran, and the run returned no text. Example: a planner
+        and a writer ran, and the run failed: neither reply is the answer.
         """
         has_text = any(_texts(_answer_values(outputs)))
-        if len(self._models) == 1 and not has_text:
-            return
-        for model in self._models:
-            model.replies = ()
+        return len(self._models) == 1 and not has_text
 
 
 def _last_documents(outputs: Sequence[Mapping[str, Any]]) -> tuple[Any, ...] | None:

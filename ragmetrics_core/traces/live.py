@@ -246,7 +246,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
             return []
         name = spans[0].trace
         samples = self._reader.read(name, spans)
-        reason = self._reader.code_by_trace_without_sample.get(name)
+        reason = self._reader.reason_by_trace_without_sample.get(name)
         if reason is not None:
             self.without_sample[reason] += 1
         self._reader.forget_traces()

@@ -88,7 +88,8 @@ class _Trace:
 
         Args:
             call: The call.
-            around: The calls around it, the outermost first, without steps of workflows.
+            around: The calls around it, the outermost first, without those that are
+                looked through, such as steps of workflows.
             sources: The nodes that the innermost engine around it named as its sources.
         """
         reading = call.reading
@@ -96,10 +97,11 @@ class _Trace:
             kind = self._kind(call, reading, around)
             source_nodes = mapping(self._records.outputs[call]).get("source_nodes")
             sources = self._nodes.nodes_in(source_nodes) or sources
-            # as recorded, for all frameworks: read anew below, for LlamaIndex
+            # So far they hold all that was recorded, in any form. The methods below read
+            # it from ``self._records``, and write here what counts of it.
             reading.input = None
             reading.output = None
-            if kind is None:
+            if kind is None:  # looked through: it is not around the calls inside it
                 self._read_step_of_workflow(call, reading)
             else:
                 self._read_as(kind, call, reading, sources)
@@ -259,11 +261,11 @@ class _Trace:
             self._read_agent_step(call)
 
     def _read_agent_step(self, call: Call) -> None:
-        """Give the model in an agent's step the reply that the step returned.
+        """Give the model in an agent's step the reply that the step returned, if it needs it.
 
-        The replies in the attributes of the model's own span may lack tool calls.
-        Example: the step returned a reply and the call ``search("Rome")``: the model
-        gets the reply with this call. Without a tool call the attributes' replies stay.
+        It does if the model's own span recorded no reply, or if the step returned calls
+        of tools, which that span may lack. Example: the step returned a reply and the
+        call ``search("Rome")``: the model gets the reply with this call.
         """
         output = mapping(self._records.outputs[call])
         reply = output.get("response")
@@ -271,10 +273,11 @@ class _Trace:
         if model is None or model.reading is None or not isinstance(reply, Message):
             return
         tool_calls = tuple(map(_tool_call, output.get("tool_calls") or ()))
-        has_replies_in_attributes = bool(model.reading.replies)
-        if tool_calls or not has_replies_in_attributes:
+        lacks_reply = not model.reading.replies
+        if tool_calls or lacks_reply:
             model.reading.replies = (replace(reply, tool_calls=tool_calls),)
-            # ``_read_model`` would replace this reply by one of the recorded output
+            # The model is read after its step, and a reply in its own recorded output
+            # would then replace this one.
             self._records.outputs[model] = None
 
     def _model_of_step(self, step: Call) -> Call | None:

@@ -54,33 +54,29 @@ class ShownNodes:
     ) -> tuple[Document, ...]:
         """Return the nodes (documents) whose texts a synthesizer was given.
 
-        The span of the synthesizer holds the texts without ids. The sources that the
-        engine named are likely the same nodes in the same order. Example: the text
-        "Rome is old." and the source with the id "n1" and this text give the node "n1".
-        If the source's own text does not stand in the given text, the source does not
-        fit: then a node of the trace that has the given text is taken.
+        The span of the synthesizer holds the texts without ids. Example: the text
+        "Rome is old." and a source with the id "n1" and this text give the node "n1".
 
         Args:
             synthesizer: The call.
-            sources: The nodes that the engine around it returned as its sources.
+            sources: The nodes that the engine around it returned as its sources. They
+                are likely the nodes of the texts, in the same order.
 
         Returns:
             A node for each text; the sources if no text was recorded.
         """
         texts = self._records.first_chunks_given(synthesizer)
+        if not texts:
+            return sources
         if len(texts) > len(sources):
             # a source is missing: the first text may not be that of the first source
             return tuple(Document(text) for text in texts)
         nodes_by_text = self._shown_nodes_by_text()
-        nodes: list[Document] = []
-        # fewer texts than sources: the synthesizer was given the first sources
-        for source, text in zip(sources, texts, strict=False):
-            # a source without a text fits, unless a known node has the given text
-            if _fits(source, text, nodes_by_text):
-                nodes.append(replace(source, text=text))
-            else:
-                nodes.append(nodes_by_text.get(text, Document(text)))
-        return tuple(nodes) or sources
+        return tuple(
+            _node_of_text(text, source, nodes_by_text)
+            # fewer texts than sources: the synthesizer was given the first sources
+            for text, source in zip(texts, sources, strict=False)
+        )
 
     def _shown_nodes_by_text(self) -> dict[str, Document]:
         """The nodes of the trace by the texts that models are shown of them."""
@@ -168,19 +164,25 @@ def _nodes_with_metadata(
     return nodes_with_metadata
 
 
-def _fits(node: Document, text: str, nodes_by_text: Mapping[str, Document]) -> bool:
-    """Whether a text may be what a synthesizer was given of a node.
+def _node_of_text(
+    text: str, source: Document, nodes_by_text: Mapping[str, Document]
+) -> Document:
+    """Return the node of a text that a synthesizer was given.
 
     Args:
-        node: The node. Its own text must stand in the text; a node without a text fits,
-            unless another node has the text.
         text: The text.
+        source: The node that is likely the one. It is not if its own text does not
+            stand in the text; nor if it has no text and another node has this one.
         nodes_by_text: The known nodes by the texts that models are shown of them.
     """
-    own_text = node.forms[0] if node.forms else node.text
+    own_text = source.forms[0] if source.forms else source.text
     if own_text:
-        return own_text in text
-    return text not in nodes_by_text
+        is_of_source = own_text in text
+    else:
+        is_of_source = text not in nodes_by_text
+    if is_of_source:
+        return replace(source, text=text)
+    return nodes_by_text.get(text, Document(text))
 
 
 def _holds_any(line: str, values: Iterable[str]) -> bool:

@@ -33,7 +33,7 @@ _LABEL = lazy_pattern(
 _DIGITS = lazy_pattern(r"\d+")
 _PROSE = lazy_pattern(r"\s+[^\W\d_]")  # further sentences begin with a letter
 # a sentence goes on with a word, and not with a bracket, a bar or the end of its line
-_GOES_ON = lazy_pattern(r"[,;:]?[ \t]?\w")
+_GOES_ON_WITH_A_WORD = lazy_pattern(r"[,;:]?[ \t]?\w")
 
 
 def count_previews(root: Node) -> int:
@@ -46,29 +46,30 @@ def count_previews(root: Node) -> int:
     shown_texts = _shown_texts(root)
     known_texts = _KnownTexts(root, documents)
     n_cut = 0
-    # behind documents that do not look cut: their rests, or words of the template
-    unclear_rests = []
+    # what prompts show behind documents that do not look cut themselves
+    words_behind_others = []
     for document in documents:
-        rest = _rest_behind(document.text, shown_texts)
-        if known_texts.explain(rest):
-            rest = ""  # it is not of this document: the next one stands there, say
+        words_behind = _words_behind(document.text, shown_texts)
+        if known_texts.hold_beginning_of(words_behind):
+            words_behind = ""  # they are not of this document, but of the next one, say
         lacks_beginning = _lacks_beginning(document.text, shown_texts)
-        if lacks_beginning or _lacks_end(document.text, rest):
+        if lacks_beginning or _lacks_end(document.text, words_behind):
             n_cut += 1
         else:
-            unclear_rests.append(rest)
-    n_cut += _n_begun_unlike(unclear_rests)
+            words_behind_others.append(words_behind)
+    n_cut += _n_sentences_going_on(words_behind_others)
     # further sentences in labelled blocks are a weaker sign: they count if no other does
     return n_cut or _n_cut_in_blocks(documents, shown_texts, known_texts)
 
 
-def _n_begun_unlike(rests: Sequence[str]) -> int:
-    """Count the rests of sentences among texts, if they begin with different words.
+def _n_sentences_going_on(words_behind: Sequence[str]) -> int:
+    """Count the documents whose sentence goes on in a prompt, by the words behind each.
 
-    A template has the same word behind each document, such as "Question": then all
-    texts may be the template's, and 0 is returned.
+    Behind "Anna founded the company" a prompt may show ", which made clocks in Rome".
+    It may also show words of its template, such as "Question", the same word behind
+    each document. So 0 is returned if all begin with one word.
     """
-    first_words = [_first_word(rest) for rest in rests if _is_rest_of_passage(rest)]
+    first_words = [_first_word(words) for words in words_behind if _goes_on(words)]
     are_unlike = len(set(first_words)) > 1
     return len(first_words) if are_unlike else 0
 
@@ -107,18 +108,19 @@ class _KnownTexts:
         beginnings = [_first_words(document.text) for document in documents]
         self._beginnings = [beginning for beginning in beginnings if beginning]
 
-    def explain(self, rest: str, n_words: int = _N_FIRST_WORDS) -> bool:
-        """Whether a rest begins in a known text, or holds the beginning of a document.
+    def hold_beginning_of(self, words: str, n_words: int = _N_FIRST_WORDS) -> bool:
+        """Whether words of a prompt are known from elsewhere.
 
-        Such a document may stand in the same line, behind its number.
+        They are if their first words stand in a known text. They are as well if a
+        document begins in them, perhaps behind its number: "[2] Rome is old."
 
         Args:
-            rest: What stands behind a document.
-            n_words: How many of its first words must stand in a known text.
+            words: What a prompt shows behind a document.
+            n_words: How many of the first words must stand in a known text.
         """
-        if any(_first_words(rest, n_words) in text for text in self._texts):
+        if any(_first_words(words, n_words) in text for text in self._texts):
             return True
-        letters = letters_of(rest)
+        letters = letters_of(words)
         return any(beginning in letters for beginning in self._beginnings)
 
 
@@ -152,7 +154,7 @@ def _pattern_of(words: Sequence[str]) -> re.Pattern[str]:
     return re.compile(r"\s+".join(map(re.escape, words)))
 
 
-def _rest_behind(text: str, shown_texts: Sequence[str]) -> str:
+def _words_behind(text: str, shown_texts: Sequence[str]) -> str:
     """Return what stands behind a document in its line of a prompt.
 
     Example: a retriever's span holds "Anna founded the company in ...", and a prompt
@@ -180,29 +182,31 @@ def _n_cut_in_blocks(
 ) -> int:
     """Count the documents that go on with further sentences in a prompt's labelled block.
 
-    Example: the spans hold "The town is old." and "The mill is new."; a prompt shows
-    "[1] The town is old. It has a gate." and "[2] The mill is new.": 1, the town's.
-
-    A word that begins the rests of two documents is the template's, as "Source" in
-    "Source: a.txt".
+    Such a document was recorded in part: whoever fills a prompt's block "[1] …" puts
+    the whole text into it. Example: the spans hold "The town is old." and "The mill is
+    new."; a prompt shows "[1] The town is old. It has a gate." and "[2] The mill is
+    new.": 1, the town's.
     """
     blocks = [block for text in shown_texts for block in _labelled_blocks(text)]
-    rests: list[_Block] = []  # what stands behind each document in its block
+    parts_behind: list[
+        _Block
+    ] = []  # of each document in a block, what follows it there
     for document in documents:
-        rest = _rest_of_block(document.text, blocks)
-        if rest is None:
+        part = _part_behind(document.text, blocks)
+        if part is None:
             continue
-        if known_texts.explain(rest.text, _N_WORDS_OF_SENTENCE):
-            rest = rest._replace(text="")  # it is not of this document
-        rests.append(rest)
-    if len(rests) < 2:
+        if known_texts.hold_beginning_of(part.text, _N_WORDS_OF_SENTENCE):
+            part = part._replace(text="")  # it is not of this document
+        parts_behind.append(part)
+    if len(parts_behind) < 2:
         return 0  # one document alone tells nothing of the template
-    n_by_first_word = Counter(_first_word(rest.text) for rest in rests)
+    n_by_first_word = Counter(_first_word(part.text) for part in parts_behind)
     n_cut = 0
-    for rest in rests:
-        is_of_template = n_by_first_word[_first_word(rest.text)] > 1
+    for part in parts_behind:
+        # "Source" of "Source: a.txt", which begins what follows two documents
+        is_of_template = n_by_first_word[_first_word(part.text)] > 1
         # before the next label only the passage stands, and perhaps its metadata
-        if rest.ends_at_label and _is_prose(rest.text) and not is_of_template:
+        if part.ends_at_label and _is_prose(part.text) and not is_of_template:
             n_cut += 1
     return n_cut
 
@@ -242,27 +246,33 @@ def _form(label: re.Match[str]) -> str:
     return _DIGITS.sub("0", label[0])
 
 
-def _rest_of_block(text: str, blocks: Sequence[_Block]) -> _Block | None:
-    """Return the part of a block behind a document, with "" if no word stands there.
+def _part_behind(text: str, blocks: Sequence[_Block]) -> _Block | None:
+    """Return the part of a block that follows the last words of a document.
 
-    Example: "Rome has been the capital of It" was recorded. The prompt has the block
-    "Rome has been the capital of Italy since 1871.": the rest is "aly since 1871.".
-    None if the document stands in no block, or too few of its letters were recorded. Of
-    several blocks one with no word behind the document goes first.
+    Example: the document "Rome has been the capital of It", and the block "Rome has been
+    the capital of Italy since 1871.": the part "aly since 1871.".
+
+    Args:
+        text: The document, as it was recorded.
+        blocks: The blocks of the prompts.
+
+    Returns:
+        The part; with the text "" if no word follows in some block. None if the
+        document stands in no block, or is too short to be found.
     """
     words = text.split()
     if len(text) < _FEWEST_LETTERS or not words:
         return None
     last_words = _pattern_of(words[-_N_WORDS_SEARCHED:])
-    first_rest = None
+    first_part = None
     for block in blocks:
         for match in last_words.finditer(block.text):
-            rest = block._replace(text=block.text[match.end() :])
-            if not _WORD.search(rest.text):
-                return rest._replace(text="")
-            if first_rest is None:
-                first_rest = rest
-    return first_rest
+            part = block._replace(text=block.text[match.end() :])
+            if not _WORD.search(part.text):
+                return part._replace(text="")
+            if first_part is None:
+                first_part = part
+    return first_part
 
 
 def _is_prose(rest: str) -> bool:
@@ -290,16 +300,19 @@ def _lacks_beginning(text: str, shown_texts: Sequence[str]) -> bool:
     if len(stem) < _FEWEST_LETTERS:
         return False
     first_words = _pattern_of(stem.split()[:_N_WORDS_SEARCHED])
-    lines_before = []  # what stands before the document in its line, in each prompt
+    lines_before = []  # the part of a line before the document, wherever it is shown
     for shown_text in shown_texts:
         for match in first_words.finditer(shown_text):
             _, _, line = shown_text[: match.start()].rpartition("\n")
             lines_before.append(line)
-    return bool(lines_before) and all(map(_breaks_off, lines_before))
+    return bool(lines_before) and all(map(_ends_within_sentence, lines_before))
 
 
-def _breaks_off(line: str) -> bool:
-    """Whether a line ends within a sentence of several words; a label has fewer words."""
+def _ends_within_sentence(line: str) -> bool:
+    """Whether a line ends with a word of a sentence, as "Anna has lived and worked".
+
+    It has several words; a label, such as "Source 1", has fewer.
+    """
     has_words = len(_WORD.findall(line)) >= _FEWEST_WORDS
     return has_words and line.rstrip()[-1:].isalnum()
 
@@ -338,7 +351,7 @@ def _is_cut_behind_word(text: str, rest: str) -> bool:
         return False
     is_within_sentence = text.rstrip()[-1:].isalnum()
     goes_on_small = rest[:1] == " " and rest[1:2].islower()
-    return is_within_sentence and goes_on_small and _is_rest_of_passage(rest)
+    return is_within_sentence and goes_on_small and _goes_on(rest)
 
 
 def _is_power_of_two(number: int) -> bool:
@@ -346,7 +359,7 @@ def _is_power_of_two(number: int) -> bool:
     return number > 1 and number & (number - 1) == 0
 
 
-def _is_rest_of_passage(rest: str) -> bool:
-    """Whether a text looks like the rest of a passage: it goes on with some words."""
-    has_words = len(_WORD.findall(rest)) >= _FEWEST_WORDS
-    return has_words and _GOES_ON.match(rest) is not None
+def _goes_on(words: str) -> bool:
+    """Whether some words look like the rest of a sentence that stands before them."""
+    has_words = len(_WORD.findall(words)) >= _FEWEST_WORDS
+    return has_words and _GOES_ON_WITH_A_WORD.match(words) is not None

@@ -275,28 +275,36 @@ def _objects_in(
         )
 
 
-def _reply_in(value: Mapping[str, Any]) -> _Reply | None:
-    """Read a JSON object as a reply; None if it tells of no search of a provider.
+def _reply_in(recorded: Mapping[str, Any]) -> _Reply | None:
+    """Read a JSON object as a reply, with what the model's provider searched and found.
 
     Example: ``{"content": […, {"type": "web_search_tool_result", …}]}`` gives the text
-    of the reply, and the pages that the provider found.
+    of the reply, and the pages that the provider found. None if the object tells of no
+    search of a provider, as most objects do.
     """
-    _, fields = unwrap_message(value)  # the fields of the message inside the object
+    fields = _fields_of_provider(unwrap_message(recorded).fields)
+    # values beside the content that may tell of a search, as under "response_metadata"
+    beside_content = [fields.get(name) for name in _BESIDE_CONTENT]
+    # To say so here spares reading the text of an object that tells of none.
+    if not any(map(may_tell_evidence, (fields, *beside_content))):
+        return None
+    text = _text_of(recorded)
+    evidence = evidence_in_reply({"content": text}, fields, *beside_content)
+    return _Reply(text, evidence) if evidence else None
+
+
+def _fields_of_provider(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message's fields in the form in which providers write them.
+
+    ``{"answer": "…", "citations": ["a.pdf"]}`` is left without its citations: no
+    provider wrote them, so they tell of no search of a provider.
+    """
     if isinstance(fields.get("parts"), list):
         # a message of OpenTelemetry's conventions
         fields = {**fields, "content": [_block_of(part) for part in fields["parts"]]}
     if _are_citations_of_application(fields):
-        # {"answer": "…", "citations": ["a.pdf"]}: no provider wrote them, so they tell
-        # of no search of a provider
         fields = {key: entry for key, entry in fields.items() if key != "citations"}
-    # values beside the content that may hold evidence, as under "response_metadata"
-    beside_content = [fields.get(name) for name in _BESIDE_CONTENT]
-    # Most objects tell of no search. To say so here spares reading their texts.
-    if not any(map(may_tell_evidence, (fields, *beside_content))):
-        return None
-    text = _text_of(value)
-    evidence = evidence_in_reply({"content": text}, fields, *beside_content)
-    return _Reply(text, evidence) if evidence else None
+    return fields
 
 
 def _are_citations_of_application(fields: Mapping[str, Any]) -> bool:

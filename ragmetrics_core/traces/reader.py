@@ -59,7 +59,7 @@ _NO_MARK = "no span bears the mark of a known instrumentation ({}); attributes s
 
 
 @dataclass(frozen=True)
-class _TracesOfSamples(Overrides):
+class _OverridesThatNoteTraces(Overrides):
     """What the user says of traces, and note of the traces that one sample is made of.
 
     The rules look every field up with ``find``, and hand in the traces of the sample in
@@ -97,7 +97,7 @@ class TraceReader:
         SettingError: If ``context_tools`` is one text.
 
     Attributes:
-        code_by_trace_without_sample: Why a trace gives no sample, by its id; of each
+        reason_by_trace_without_sample: Why a trace gives no sample, by its id; of each
             trace that was read and gave none so far.
         tools: In how many traces without a sample a tool returned text, by its name.
         dialects: The dialects whose marks were seen on spans.
@@ -128,13 +128,16 @@ class TraceReader:
         self._resolve = resolve
         # what evaluators ask looks like a user's question: it makes no sample
         self._evaluator_questions = EvaluatorQuestions()
-        # which traces each sample is made of
-        self._traces_of_samples = _TracesOfSamples(context_tools=context_tools)
-        # makes samples of calls, and knows the conversations so far
-        self._turns: Turns[Call] = Turns(trees_of, self._traces_of_samples)
+        # What the user chooses: the context tools. It is asked again for each sample in
+        # the making, and notes then which traces the sample is made of.
+        self._overrides = _OverridesThatNoteTraces(context_tools=context_tools)
+        # Makes samples of calls, by the trees of their turns (``trees_of``) and by what
+        # the user chooses; it knows the conversations so far.
+        self._turns: Turns[Call] = Turns(trees_of, self._overrides)
+        # traces that only retrieved: the model's call may stand in a later trace
         self._retrievals = WaitingRetrievals()
         # why a trace gave no sample, such as "no_retrieval"
-        self.code_by_trace_without_sample: dict[str, Code] = {}
+        self.reason_by_trace_without_sample: dict[str, Code] = {}
         # names of tools that returned text and may have retrieved, with how often
         self.tools: Counter[str] = Counter()
         self.dialects: set[str] = set()  # the dialects of the spans so far
@@ -148,7 +151,7 @@ class TraceReader:
     ) -> list[Sample]:
         """Read a trace and return the samples that are complete with it.
 
-        Usually that is one sample. If there is none, ``code_by_trace_without_sample``
+        Usually that is one sample. If there is none, ``reason_by_trace_without_sample``
         says why: "too_large", "unreadable", or what ``_read`` found.
 
         Args:
@@ -160,14 +163,14 @@ class TraceReader:
             InputError: If ``resolve`` raises.
         """
         if spans is None:
-            self.code_by_trace_without_sample[trace] = "too_large"
+            self.reason_by_trace_without_sample[trace] = "too_large"
             return []
         try:
             samples = self._read(trace, spans, is_linked=is_linked)
         except InputError:
             raise
         except ERRORS_OF_OTHER_FORMS:
-            self.code_by_trace_without_sample[trace] = "unreadable"
+            self.reason_by_trace_without_sample[trace] = "unreadable"
             # what was read of it before joins no other trace
             with suppress(*ERRORS_OF_OTHER_FORMS):
                 self._turns.finish_trace()
@@ -184,16 +187,16 @@ class TraceReader:
 
     def forget_traces(self) -> None:
         """Forget which traces were read: a process that never ends has no end of them."""
-        self.code_by_trace_without_sample.clear()
-        self._traces_of_samples.by_first_trace.clear()
+        self.reason_by_trace_without_sample.clear()
+        self._overrides.by_first_trace.clear()
 
     def _remove_reasons_of(self, samples: Iterable[Sample]) -> None:
         """Remove the reasons why traces gave no sample, for the traces of these samples."""
-        by_first_trace = self._traces_of_samples.by_first_trace
+        by_first_trace = self._overrides.by_first_trace
         for sample in samples:
             first_trace = str(sample.id)
             for trace in by_first_trace.pop(first_trace, {first_trace}):
-                self.code_by_trace_without_sample.pop(trace, None)
+                self.reason_by_trace_without_sample.pop(trace, None)
 
     def _read(
         self, trace: str, spans: Sequence[Span], *, is_linked: bool
@@ -203,7 +206,7 @@ class TraceReader:
         Example: a query that retrieved and called a model gives one sample. A trace
         that only retrieved waits for a later trace that shows a model what was found.
         When too many wait, the oldest becomes samples without a model's answer. A trace
-        without a sample leaves the reason in ``code_by_trace_without_sample``.
+        without a sample leaves the reason in ``reason_by_trace_without_sample``.
 
         Args:
             trace: The id of the trace.
@@ -230,7 +233,7 @@ class TraceReader:
             ]
         if _is_llamaindex(spans):
             samples = self._leave_out_evaluators(samples, calls)
-        if not samples and self.code_by_trace_without_sample[trace] == "no_retrieval":
+        if not samples and self.reason_by_trace_without_sample[trace] == "no_retrieval":
             # a tool that returned text may have retrieved: ``context_tools`` names it
             self.tools.update(_tools_with_text(calls))
         return samples
@@ -240,7 +243,7 @@ class TraceReader:
 
         Each call has a **reading**: what its span says, by the names of its dialect.
         Example: the spans "answer" and, inside it, "retrieve" make one outermost call.
-        ``code_by_trace_without_sample`` gets a reason already here; it is reported only
+        ``reason_by_trace_without_sample`` gets a reason already here; it is reported only
         if the trace gives no sample.
 
         Returns:
@@ -251,10 +254,12 @@ class TraceReader:
         all_calls = chain.from_iterable(call.walk() for call in calls)
         readings = [call.reading for call in all_calls if call.reading is not None]
         self._note_dialects(spans, readings)
-        self.code_by_trace_without_sample[trace] = _why_no_sample(readings)
+        # such as "no_retrieval"; the user is told a sentence for each reason
+        self.reason_by_trace_without_sample[trace] = _why_no_sample(readings)
         if _is_haystack(spans):
             if not any(_holds_inputs_and_outputs(span) for span in spans):
-                self.code_by_trace_without_sample[trace] = "framework"
+                # the sentence: "Traceloop's spans of Haystack are not read; …"
+                self.reason_by_trace_without_sample[trace] = "framework"
                 return None
             haystack.read(calls)
         if _is_llamaindex(spans):
@@ -290,7 +295,7 @@ class TraceReader:
         Its grade is never "exact" then. A sample of one trace is returned as it is.
         """
         first_trace = str(sample.id)  # a sample has the id of its first trace
-        traces = self._traces_of_samples.by_first_trace.get(first_trace, set())
+        traces = self._overrides.by_first_trace.get(first_trace, set())
         if len(traces) < 2:
             return sample
         sample = _with_warning(sample, warning, grade="inferred")
@@ -335,7 +340,7 @@ class TraceReader:
         users_samples = []
         for sample in samples:
             if self._evaluator_questions.is_not_from_user(sample):
-                self.code_by_trace_without_sample[str(sample.id)] = "judge"
+                self.reason_by_trace_without_sample[str(sample.id)] = "judge"
             else:
                 users_samples.append(sample)
         with_warnings = []
@@ -526,11 +531,20 @@ class SpanSamples(Iterable[Sample]):
             samples = reader.read(trace, spans, is_linked=is_linked)
             yield from self._counted(samples)
         _refuse_if_unrecognised(reader)
+        # samples of traces that waited for a later trace, and are now done without it
         yield from self._counted(reader.finish())
-        self.notes.without_sample = list(reader.code_by_trace_without_sample.items())
-        self.notes.tools.update(reader.tools)
-        if self._context_tools is not None and not self._context_tools:
-            self.notes.tools.clear()  # the user said that no tool searches
+        self._note_what_gave_no_sample(reader)
+
+    def _note_what_gave_no_sample(self, reader: TraceReader) -> None:
+        """Fill ``notes`` with the traces that gave no sample, and with what mends that."""
+        # the id of each trace, with the reason, such as "no_retrieval"
+        self.notes.without_sample = list(reader.reason_by_trace_without_sample.items())
+        # tools whose text the user may name as a context, unless no tool searches
+        has_said_no_tool_searches = (
+            self._context_tools is not None and not self._context_tools
+        )
+        if not has_said_no_tool_searches:
+            self.notes.tools.update(reader.tools)
         # settings of the instrumentations that make them record texts
         self.notes.switches = switches_of(reader.dialects)
 

@@ -54,8 +54,7 @@ def node_of(call: Call, reading: Reading) -> Node:
     match node.kind:
         case "model":
             _fill_model(node, reading)
-            unread_request_of(call.span.attributes).add_to(node)
-            node.documents_in_request = documents_handed_in(call.span.attributes)
+            _add_what_request_held_beside_texts(node, call.span.attributes)
         case "retriever" | "reranker":
             _fill_retriever(node, reading)
         case "tool":
@@ -135,6 +134,18 @@ def _fill_model(node: Node, reading: Reading) -> None:
     node.reply = _without_earlier_calls(replies[0], node.prompt) if replies else None
 
 
+def _add_what_request_held_beside_texts(
+    node: Node, attributes: Mapping[str, Any]
+) -> None:
+    """Write into a model's node the documents that the user handed in with the request.
+
+    Of files, images and what the provider keeps, which no recorded text holds, the node
+    gets the sentences that say so.
+    """
+    node.documents_in_request = documents_handed_in(attributes)
+    unread_request_of(attributes).add_to(node)
+
+
 def _without_earlier_calls(reply: Message, prompt: Sequence[Message]) -> Message:
     """A reply without calls of tools that its prompt holds already, with their results.
 
@@ -166,7 +177,9 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
         find_instances(reading.input, Document)
     )
     node.documents = _documents_in_output(reading.output)
-    if node.documents is None and not _are_scores(node, reading.documents):
+    # a reranker's span may list a score for each document, and not the documents
+    has_listed_documents = not _are_scores_alone(node, reading.documents)
+    if node.documents is None and has_listed_documents:
         node.documents = reading.documents
     if node.documents is None and reading.output is not None:
         _read_output_of_retriever(node, reading.output)
@@ -205,7 +218,7 @@ def _read_output_of_retriever(node: Node, output: Any) -> None:
         node.evidence_not_recorded += (FORM_NOT_READ,)
 
 
-def _are_scores(node: Node, documents: Sequence[Document] | None) -> bool:
+def _are_scores_alone(node: Node, documents: Sequence[Document] | None) -> bool:
     """Whether a reranker's span lists scores alone, without ids or texts."""
     if node.kind != "reranker" or not documents:
         return False
@@ -219,20 +232,22 @@ def _fill_tool(node: Node, reading: Reading) -> None:
     document in its result its documents are None, which means that nothing is known of
     a search: a tool's text may come from anywhere.
     """
-    message = next(find_instances(reading.output, ToolMessage), None)
     node.name = reading.tool or node.name
     node.query = _argument(reading.input)
     node.text = _result(reading.output)
-    node.tool_call_id = reading.call_id
     # a tool that hands over to another agent, or by which a model gives its answer,
     # brings no evidence
     node.is_control = reading.hands_over or node.name in ANSWER_TOOLS
-    result = reading.output
-    if message is not None:
-        # what a tool hands over beside its text, its artifact, may hold the documents
-        node.tool_call_id = node.tool_call_id or message.tool_calls[0].id
-        result = message.artifact
-    node.documents = tuple(find_instances(result, Document)) or None
+    message = next(find_instances(reading.output, ToolMessage), None)
+    if message is None:
+        node.tool_call_id = reading.call_id
+        documents = find_instances(reading.output, Document)
+    else:
+        # The result was recorded as a message to the model: it names the call that it
+        # answers, and documents may stand beside its text.
+        node.tool_call_id = reading.call_id or message.id_of_answered_call
+        documents = find_instances(message.artifact, Document)
+    node.documents = tuple(documents) or None
 
 
 def _fill_step(node: Node, reading: Reading) -> None:

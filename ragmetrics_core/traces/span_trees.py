@@ -42,14 +42,8 @@ _ABANDONED = "the stream was abandoned before its end"
 def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """Make a tree of each turn that a call holds.
 
-    A **turn** is a question of the user with all that was done to answer it. There are
-    three cases:
-
-    - A call with a question of its own is one turn. Most calls are.
-    - A call around several turns gives their trees: a loop over two questions two. So
-      does a step around a single run, if its span says nothing.
-    - Any other call gives one tree. If the call has no reading, as the span of a web
-      server, the runs inside it are joined.
+    A **turn** is a question of the user with all that was done to answer it. Most calls
+    were asked one question and are one turn. A loop over two questions gives two trees.
 
     Args:
         call: The call.
@@ -58,20 +52,21 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """
     reading = call.reading  # None for a span without a known mark, as of a web server
     session = session_of(call.span.attributes) or session_around
-    is_around_runs = reading is not None and _is_loop_or_silent_step(call, reading)
-    if reading is not None and not is_around_runs and _has_own_question(reading):
+    is_only_around_turns = reading is not None and _is_loop_or_silent_step(
+        call, reading
+    )
+    if reading is not None and not is_only_around_turns and _has_own_question(reading):
         yield _tree(call, reading, session or _session_below(call))
         return
-    trees: list[Tree] = []
+    trees_inside: list[Tree] = []
     for inner in call.inside:
-        trees += trees_of(inner, session)
-    holds_several_turns = is_around_runs or _ask_several_questions(trees)
-    if holds_several_turns:
-        yield from trees
-    elif reading is not None:
+        trees_inside += trees_of(inner, session)
+    if is_only_around_turns or _ask_several_questions(trees_inside):
+        yield from trees_inside
+    elif reading is not None:  # a call without a question around the parts of one turn
         yield _tree(call, reading, session or _session_below(call))
-    elif trees:
-        yield _joined(trees)
+    elif trees_inside:  # the same, but its span says nothing that could be the turn's
+        yield _joined(trees_inside)
 
 
 def _joined(trees: Sequence[Tree]) -> Tree:
@@ -242,16 +237,29 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     # The order of the next steps matters: each changes calls that later steps read.
     # a model's streamed reply may not be recorded: the run's output is its reply
     _restore_reply_of_stream(call, models, reading.output)
+    # what a model's provider searched on its own becomes a call inside the model's call
     add_provider_searches(root, call)
     add_question(tree, reading)
-    # a document such as "Response: In 1874." gets the inner engine as its author
-    name_authors(root)
-    # a router's retriever found "cities", the name of an index to ask: no context
-    _ignore_choices_of_indices(root, synthesizers)
+    _tell_answers_from_documents(root, synthesizers)
     _note_what_was_not_recorded(tree, call)
-    _add_end(tree, call, models)
+    _add_end(tree, call, models)  # its error, and whether it came to its end
     _add_answers(tree, reading, models, synthesizers)
     return tree
+
+
+def _tell_answers_from_documents(root: Node, synthesizers: Sequence[Node]) -> None:
+    """Mark what an engine inside another one wrote, since it is no retrieved text.
+
+    Example: an engine asked two others, and wrote its answer from theirs. Their answers,
+    such as "Response: In 1874.", are recorded as its documents: they get the inner
+    engines as authors. The retriever that chose these engines found no contexts.
+
+    Args:
+        root: The outermost call of the turn; calls inside it are changed.
+        synthesizers: The calls inside it that wrote answers from documents.
+    """
+    name_authors(root)
+    _ignore_choices_of_indices(root, synthesizers)
 
 
 def _add_answers(
@@ -345,9 +353,25 @@ def _take_out_documents_without_text(root: Node) -> list[str | None]:
     """Remove documents without text from all calls of a tree, and return their ids.
 
     Example: of the documents "n1" with a text and "n2" without one, "n1" stays, and
-    ["n2"] is returned. Each id stands once, and None for each document without an id. A
-    call that had no other documents then has None, which means that its documents are
-    not known.
+    ["n2"] is returned. A call that had no other documents then has None, which means
+    that its documents are not known.
+    """
+    ids = _ids_of_documents_without_text(root)
+    if not ids:
+        return []
+    for node in root.walk():
+        documents = node.documents or ()
+        readable = tuple(document for document in documents if document.text)
+        node.documents = readable or None
+    return ids
+
+
+def _ids_of_documents_without_text(root: Node) -> list[str | None]:
+    """Return the ids of the documents without text in a tree, each id once.
+
+    Documents without an id follow, as None for each. The same one may stand in several
+    calls: so those that retrievers found are counted, and one if only other calls hold
+    any.
     """
     ids: dict[str, None] = {}  # an ordered set
     some_lack_id = False
@@ -359,14 +383,7 @@ def _take_out_documents_without_text(root: Node) -> list[str | None]:
                 some_lack_id = True
             else:
                 ids[document.id] = None
-    if not ids and not some_lack_id:
-        return []
-    # counted before the documents are removed; 1 if a call of another kind found them
     n_without_id = max(1, _n_found_without_text_and_id(root)) if some_lack_id else 0
-    for node in root.walk():
-        documents = node.documents or ()
-        readable = tuple(document for document in documents if document.text)
-        node.documents = readable or None
     return [*ids, *[None] * n_without_id]
 
 
@@ -382,7 +399,9 @@ def _n_found_without_text_and_id(node: Node) -> int:
     return max(n_found, sum(map(_n_found_without_text_and_id, node.children)))
 
 
-def _note_unrecorded_searches(node: Node, *, is_recorded_around: bool) -> None:
+def _note_searches_without_documents(
+    node: Node, *, do_calls_around_hold_documents: bool
+) -> None:
     """Note on each retriever's call that nobody recorded what it found, if nobody did.
 
     Example: a retriever's span holds the query alone. The calls around and inside it may
@@ -390,41 +409,54 @@ def _note_unrecorded_searches(node: Node, *, is_recorded_around: bool) -> None:
 
     Args:
         node: The outermost call; all calls inside it are looked at.
-        is_recorded_around: Whether a call around it holds documents.
+        do_calls_around_hold_documents: Whether a call around it holds documents.
     """
-    has_documents = node.documents is not None or bool(node.documents_passed_on)
-    is_recorded = is_recorded_around or has_documents
-    is_silent = node.kind == "retriever" and not node.error
-    if is_silent and not is_recorded and not node.evidence_not_recorded:
+    # those that it found, and those that it passed on to the next step
+    holds_documents = node.documents is not None or bool(node.documents_passed_on)
+    are_held_here_or_around = do_calls_around_hold_documents or holds_documents
+    has_searched = node.kind == "retriever" and not node.error
+    has_note = bool(node.evidence_not_recorded)
+    if has_searched and not are_held_here_or_around and not has_note:
         _, *inner_calls = node.walk()
         if all(inner.documents is None for inner in inner_calls):
             node.evidence_not_recorded = (FOUND_NOT_RECORDED,)
     for child in node.children:
-        _note_unrecorded_searches(child, is_recorded_around=is_recorded)
+        _note_searches_without_documents(
+            child, do_calls_around_hold_documents=are_held_here_or_around
+        )
 
 
 def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
     """Note in a tree which texts of documents and prompts its spans do not hold.
 
-    Example: a document with an id and no text, and a span that dropped attributes: two
-    missing texts, because a span with dropped attributes may lack a document.
+    Args:
+        tree: The tree of a turn, which is changed.
+        call: The outermost call of the turn, with its spans.
     """
-    # no call is around the root, so no call around it holds the documents
-    _note_unrecorded_searches(tree.root, is_recorded_around=False)
-    ids_without_text = _take_out_documents_without_text(tree.root)
-    # dropped: whole attributes are missing; cut: a value lacks its end
-    incomplete_spans = [inner for inner in call.walk() if inner.span.dropped > 0]
+    # first, since documents without text are taken out next
+    _note_searches_without_documents(tree.root, do_calls_around_hold_documents=False)
+    _note_missing_texts(tree, call)
+    # A value that was cut lacks its end.
     cut_spans = [inner for inner in call.walk() if inner.is_cut]
-    tree.documents_without_text = tuple(Document("", name) for name in ids_without_text)
-    tree.n_without_text = len(ids_without_text) + len(incomplete_spans)
-    if incomplete_spans:
-        tree.warnings += (ATTRIBUTES_DROPPED.format(len(incomplete_spans)),)
     if cut_spans:
         tree.warnings += (VALUES_CUT.format(len(cut_spans)),)
-    # previews: documents recorded in part, of which a prompt shows more
-    n_previews = count_previews(tree.root)
-    if n_previews:
-        tree.warnings += (DOCUMENTS_IN_PART.format(n_previews),)
+    n_documents_in_part = count_previews(tree.root)  # a prompt shows more of them
+    if n_documents_in_part:
+        tree.warnings += (DOCUMENTS_IN_PART.format(n_documents_in_part),)
+
+
+def _note_missing_texts(tree: Tree, call: Call) -> None:
+    """Take documents without text out of a tree, and count the texts that are missing.
+
+    Example: a document with an id and no text, and a span that dropped attributes: two,
+    because a span with dropped attributes may lack a document.
+    """
+    ids = _take_out_documents_without_text(tree.root)
+    incomplete_spans = [inner for inner in call.walk() if inner.span.dropped > 0]
+    tree.documents_without_text = tuple(Document("", name) for name in ids)
+    tree.n_without_text = len(ids) + len(incomplete_spans)
+    if incomplete_spans:
+        tree.warnings += (ATTRIBUTES_DROPPED.format(len(incomplete_spans)),)
 
 
 def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:

@@ -7,7 +7,7 @@ are looked up in the attributes of spans.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ragmetrics_core.capture import (
@@ -88,26 +88,45 @@ def documents_handed_in(attributes: Mapping[str, Any]) -> tuple[Document, ...]:
 def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
     """From a model's span, find what the model was shown but no recorded text holds.
 
-    Example: ``llm.invocation_parameters`` with ``previous_response_id`` says that the
-    provider inserted earlier turns, which no span holds.
+    It is told in sentences to the sample's user. Example: ``llm.invocation_parameters``
+    with ``previous_response_id`` says that the provider inserted earlier turns, which
+    no span holds.
 
     Args:
         attributes: The attributes of the model's span, in any dialect.
     """
     inputs = [decode(value) for value in _values(attributes, "input")]
     contents = [sent.content for sent in _everything_sent(attributes)]
+    contents.append(_blocks_told_by_attributes(attributes, inputs))
+    unread = unread_request(_parameters(attributes, inputs), contents)
+    if _lacks_arguments(attributes):
+        # ``evidence`` says, in sentences, why evidence was not recorded
+        sentences = (*unread.evidence, _NOT_WRITTEN)
+        return UnreadRequest(evidence=sentences, remarks=unread.remarks)
+    return unread
+
+
+def _blocks_told_by_attributes(
+    attributes: Mapping[str, Any], inputs: Sequence[Any]
+) -> list[Mapping[str, Any]]:
+    """Return blocks for the files and images of which only attributes tell.
+
+    A block ``{"type": "file"}`` stands for any number of files, and holds none of them.
+
+    Args:
+        attributes: The attributes of the model's span.
+        inputs: The inputs that it records, decoded.
+    """
+    blocks = []
     if any(_values(attributes, "images")):
-        contents.append([_IMAGE])
+        blocks.append(_IMAGE)
     # An input in JSON holds all parts of its messages. Attributes for single parts
     # leave out what an instrumentation does not know, such as a file.
     has_all_parts = any(isinstance(value, (Mapping, list)) for value in inputs)
     lacks_part = not has_all_parts and _has_gap_in_contents(attributes)
     if lacks_part or any(_values(attributes, "files")):
-        contents.append([_FILE])
-    unread = unread_request(_parameters(attributes, inputs), contents)
-    if _lacks_arguments(attributes):
-        return UnreadRequest((*unread.evidence, _NOT_WRITTEN), unread.remarks)
-    return unread
+        blocks.append(_FILE)
+    return blocks
 
 
 def _lacks_arguments(attributes: Mapping[str, Any]) -> bool:
