@@ -539,12 +539,11 @@ class SpanSamples(Iterable[Sample]):
         """Fill ``notes`` with the traces that gave no sample, and with what mends that."""
         # the id of each trace, with the reason, such as "no_retrieval"
         self.notes.without_sample = list(reader.reason_by_trace_without_sample.items())
-        # tools whose text the user may name as a context, unless no tool searches
-        has_said_no_tool_searches = (
-            self._context_tools is not None and not self._context_tools
-        )
-        if not has_said_no_tool_searches:
-            self.notes.tools.update(reader.tools)
+        # Tools that returned text: the user may say by ``context_tools`` that they
+        # search, or by an empty set that no tool does.
+        self.notes.tools.update(reader.tools)
+        if self._context_tools is not None and not self._context_tools:
+            self.notes.tools.clear()
         # settings of the instrumentations that make them record texts
         self.notes.switches = switches_of(reader.dialects)
 
