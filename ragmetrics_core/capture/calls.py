@@ -33,6 +33,7 @@ from ragmetrics_core.capture.tree import (
     Tree,
 )
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.data.reasoning import without_reasoning
 
 # The form of a model's reply. The higher it is, the more the reply looks like a final
 # answer.
@@ -130,10 +131,11 @@ class Reply:
     def values(self) -> tuple[Any, ...]:
         """Its structured values: its text if that is JSON, and its tool calls' arguments.
 
-        The text stands first, then the arguments from the last call to the first.
+        The text stands first, then the arguments from the last call to the first. The
+        JSON may stand behind reasoning such as ``<think>…</think>``.
         """
         values: list[Any] = []
-        value_of_text = parse_json(self.text)
+        value_of_text = parse_json(without_reasoning(self.text))
         if value_of_text is not None:
             values.append(value_of_text)
         for tool_call in reversed(self.tool_calls):

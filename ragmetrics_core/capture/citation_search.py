@@ -62,6 +62,7 @@ from ragmetrics_core.data.marks import (
     marks_in,
     plain_label,
 )
+from ragmetrics_core.data.reasoning import without_reasoning
 from ragmetrics_core.data.source_lists import (
     closing_marks_in,
     source_lists_in,
@@ -195,10 +196,10 @@ class CitationSearch:
 
     # The answer, in forms of equal length: each character keeps its place
 
-    @property
+    @cached_property
     def text(self) -> str:
-        """The answer."""
-        return self.found_answer.text or ""
+        """The answer, with blanks for reasoning such as ``<think>Perhaps [2]?</think>``."""
+        return without_reasoning(self.found_answer.text or "")
 
     @cached_property
     def spans_of_the_model(self) -> list[Span] | None:
@@ -206,7 +207,8 @@ class CitationSearch:
         reply_texts = [] if self.reply is None else [self.reply.text]
         for call in self.answer_evidence.contributing_calls:
             reply_texts.append(self.calls.replies[call].text)
-        return spans_of_the_model(self.text, self.reply, reply_texts)
+        answer = self.found_answer.text or ""
+        return spans_of_the_model(answer, self.reply, reply_texts)
 
     @cached_property
     def model_text(self) -> str:
@@ -377,7 +379,7 @@ def _have_numbered_lines(texts: Iterable[str]) -> bool:
 
 def _sources_of(reply: Reply) -> tuple[CitedSource, ...] | None:
     """The sources that a reply names in its structure, or in XML; None if it names none."""
-    for value in (*reply.values, reply.text):
+    for value in (*reply.values, without_reasoning(reply.text)):
         sources = sources_in(value)
         if sources is not None:
             return sources

@@ -67,9 +67,14 @@ from ragmetrics_core.data.marks import (
     may_cite,
     may_link_another_source,
 )
+from ragmetrics_core.data.reasoning import without_reasoning
 
 _FILE_OR_NUMBER = (
     "the answer names {}, which may be a file of this name or a number of the prompt"
+)
+_READ_IN_REASONING = (
+    "the framework reads marks also in the reasoning of the answer, and does not tell"
+    " which"
 )
 _COPIED = "a context itself has {} after the same word, and the answer may repeat it"
 _OF_EARLIER_ANSWER = (
@@ -463,6 +468,9 @@ def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
         return None
     if not has_the_numbers_of(search.reply, search.text):
         raise UnknownMeaning(MARKS_CHANGED)
+    # the framework may have read the 2 of "<think>Perhaps <2>?</think>It fell <1>."
+    if search.text != search.found_answer.text:
+        raise UnknownMeaning(_READ_IN_REASONING)
     citations = []
     for label in labels:
         indexes = _indexes_of_label_read_by_framework(label, search)
@@ -530,7 +538,7 @@ def _by_a_line_cut_off(search: CitationSearch) -> tuple[Citation, ...] | None:
     Raises:
         UnknownMeaning: If the line names something that is no label of the prompt.
     """
-    reply = "" if search.reply is None else search.reply.text
+    reply = "" if search.reply is None else without_reasoning(search.reply.text)
     closing = closing_sources_in(reply)
     if closing is None or reply[: closing.start].strip() != search.text.strip():
         return None

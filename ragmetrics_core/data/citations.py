@@ -32,6 +32,7 @@ from ragmetrics_core.data.marks import (
     may_cite,
     may_link_another_source,
 )
+from ragmetrics_core.data.reasoning import without_reasoning
 from ragmetrics_core.data.sentences import join_lines, whole_sentences
 from ragmetrics_core.data.source_lists import (
     definitions_in,
@@ -144,13 +145,14 @@ class Statement:
 def statements(
     answer: str, numbering: Numbering | None = None
 ) -> tuple[Statement, ...]:
-    """Split an answer into its sentences, without citation marks.
+    """Split an answer into its sentences, without citation marks and reasoning.
 
     Args:
         answer: Any text.
         numbering: As in ``marks_in``.
     """
-    return _strip_marks(answer, marks_in(answer, numbering)).statements
+    text = without_reasoning(answer)
+    return _strip_marks(text, marks_in(text, numbering)).statements
 
 
 def citations_of_marks(
@@ -188,10 +190,11 @@ def marks_with_citations(
         answer: The answer.
         numbering: As in ``citations_of_marks``.
     """
-    marks = marks_in(answer, numbering)
+    text = without_reasoning(answer)
+    marks = marks_in(text, numbering)
     if not marks:
         return []
-    stripped = _strip_marks(answer, marks)
+    stripped = _strip_marks(text, marks)
     marks_and_citations: list[tuple[Mark, Citation]] = []
     for mark in marks:
         cited_for = stripped.sentence_of(mark)
@@ -253,7 +256,7 @@ def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
         >>> read_citations("It is old [1]. It fell [see 2].", {"1": 0}).why_unknown
         'the answer may cite in a form that is not read'
     """
-    text = answer or ""
+    text = without_reasoning(answer or "")
     if _is_json_object(text):
         return CitationsRead(None, _LISTS_OF_JSON)
     citations: list[Citation] = []
@@ -322,7 +325,7 @@ def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
         answer: The answer.
         citations: The citations that are known.
     """
-    text = answer or ""
+    text = without_reasoning(answer or "")
     if may_cite_more(text, citations):
         return True
     marks = _marks_of(text, citations)
@@ -385,10 +388,10 @@ def cited_statements(
 ) -> tuple[CitedStatement, ...]:
     """Split an answer into its sentences, each with what it cites.
 
-    A citation belongs to each sentence that its span overlaps. A citation between two
-    sentences belongs to the sentence before it, or else to the first. A statement
-    ``may_cite`` if it has something like a citation that could not be read, such as
-    "as source 2 says".
+    Reasoning such as ``<think>…</think>`` is no part of it. A citation belongs to each
+    sentence that its span overlaps. A citation between two sentences belongs to the
+    sentence before it, or else to the first. A statement ``may_cite`` if it has
+    something like a citation that could not be read, such as "as source 2 says".
 
     Args:
         answer: The answer.
@@ -403,7 +406,7 @@ def cited_statements(
         >>> [(one.text, one.contexts, one.dangling) for one in cited_statements(answer, cited)]
         [('It is old.', (0,), ()), ('It fell.', (0,), ('9',))]
     """
-    text = answer or ""
+    text = without_reasoning(answer or "")
     marks = _marks_of(text, citations)
     sentences = _strip_marks(text, marks).statements
     citations_by_sentence: list[list[Citation]] = [[] for _ in sentences]

@@ -5,6 +5,7 @@ are not read.
 """
 
 import re
+from collections.abc import Iterable
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
@@ -123,3 +124,23 @@ SOURCES_HEADING = (
     r"|参考文献|参考资料|来源|出典)"
 )
 """What heads a list of sources, as a regular expression that ignores case."""
+
+_NO_LINE_END = lazy_pattern(r"[^\n]")
+
+
+def blank(text: str, spans: Iterable[Span]) -> str:
+    """Replace each character in some spans by a blank, except line breaks.
+
+    "old [1]." without (4, 7) is "old    .": the text keeps its length, and indices into
+    it stay valid.
+    """
+    pieces: list[str] = []
+    end_of_last = 0
+    for start, end in sorted(spans):
+        start = max(start, end_of_last)  # of overlapping spans the part not blanked yet
+        if start < end:
+            pieces.append(text[end_of_last:start])
+            pieces.append(_NO_LINE_END.sub(" ", text[start:end]))
+            end_of_last = end
+    pieces.append(text[end_of_last:])
+    return "".join(pieces)

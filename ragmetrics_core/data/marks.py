@@ -19,6 +19,11 @@ from ragmetrics_core.data.mark_patterns import (
     SOURCES_HEADING,
     UNREAD,
     Span,
+    blank,
+)
+from ragmetrics_core.data.reasoning import (
+    start_of_open_reasoning,
+    without_reasoning,
 )
 from ragmetrics_core.data.source_lists import source_lists_in
 
@@ -81,7 +86,6 @@ _OPERATOR_BEFORE = lazy_pattern(
     r"(?:=\s*(?:[^\W\d]\w*)?|\S[ \t]+\+\s*\w*|\w\+[^\W\d]\w*|\d\]\+)\Z"
 )
 _OPERATOR_BEHIND = lazy_pattern(r"\s*[=+]|\{")
-_NO_LINE_END = lazy_pattern(r"[^\n]")
 # The address of a link, which may be what the prompt names a source by.
 _LINK = lazy_pattern(r"\(<?([^()<>\s]{1,500})>?(?:[ \t]+[\"'][^\"'\n]{0,200}[\"'])?\)")
 # The target of a link that names no source: "#", "#sources", "#references".
@@ -171,7 +175,7 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     (``[Source 1]``, ``(Document 1)``), and labels of the numbering: in brackets
     (``[a.pdf]``) or as the address of a link (``[the report](a.pdf)``). A bracket that
     looks like such a label counts, too: ``[b.pdf]`` beside ``a.pdf``. Code, formulas,
-    years and lists of sources hold no marks.
+    years, lists of sources, and reasoning such as ``<think>…</think>`` hold no marks.
 
     Args:
         answer: Any text.
@@ -179,6 +183,7 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
             marks.
     """
     known = {} if numbering is None else numbering
+    answer = without_reasoning(answer)
     footnotes = _footnotes_in(answer)
     marks: list[Mark] = []
     for bracket in _brackets_that_may_be_marks(answer, known):
@@ -201,8 +206,10 @@ def _brackets_that_may_be_marks(
     """
     code = _spans_of_code(answer)
     names_of_code = _names_of_code(answer, code)
+    # whether a reasoning that is never closed goes over into the answer, nobody knows
+    open_reasoning = (start_of_open_reasoning(answer), len(answer))
     # as long as the answer, with blanks in place of what holds no marks
-    text = _blank(answer, [*code, *source_lists_in(answer)])
+    text = blank(answer, [*code, *source_lists_in(answer), open_reasoning])
     for bracket in MARK.finditer(text):
         cites_nothing = _cites_nothing(bracket, text, known, names_of_code)
         if not cites_nothing and not _may_be_of_code(bracket, text):
@@ -267,6 +274,7 @@ def _labels_in(bracket: re.Match[str], known: Numbering) -> tuple[str, ...]:
 
 def may_cite(answer: str) -> bool:
     """Tell whether an answer has anything that may be a citation, in whatever form."""
+    answer = without_reasoning(answer)
     if marks_in(answer) or source_lists_in(answer):
         return True
     text = _without_content(answer, {})
@@ -290,10 +298,11 @@ def has_unread_marks(
         numbering: The labels of the contexts.
         spans_read: The spans of the marks whose labels are read.
     """
+    answer = without_reasoning(answer)
     if _has_column_of_numbers(answer) or _has_marks_in_fenced_text(answer):
         return True
     text = _without_content(answer, numbering)
-    text = _blank(text, [*spans_read, *_spans_of_possible_indices(text)])
+    text = blank(text, [*spans_read, *_spans_of_possible_indices(text)])
     return UNREAD.search(text) is not None
 
 
@@ -363,7 +372,7 @@ def doubtful_forms_in(answer: str, read: Sequence[Span]) -> list[Span]:
         answer: The answer.
         read: The spans of the marks that are read; they are left out.
     """
-    text = _blank(_without_content(answer, PLAIN_NUMBERS), read)
+    text = blank(_without_content(answer, PLAIN_NUMBERS), read)
     return [match.span() for match in MAY_BE_A_MARK.finditer(text)]
 
 
@@ -429,18 +438,18 @@ def _without_content(answer: str, numbering: Numbering) -> str:
     """Blank out code, lists of sources, and brackets that are a part of the text."""
     code = _spans_of_code(answer)
     names_of_code = _names_of_code(answer, code)
-    text = _blank(answer, [*code, *source_lists_in(answer)])
+    text = blank(answer, [*code, *source_lists_in(answer)])
     spans = [
         match.span()
         for match in MARK.finditer(text)
         if _cites_nothing(match, text, numbering, names_of_code)
     ]
-    return _blank(text, spans)
+    return blank(text, spans)
 
 
 def without_code(answer: str) -> str:
     """Return an answer with blanks in place of its code; each character keeps its place."""
-    return _blank(answer, _spans_of_code(answer))
+    return blank(answer, _spans_of_code(answer))
 
 
 def _spans_of_code(answer: str) -> list[Span]:
@@ -460,24 +469,6 @@ def _names_of_code(answer: str, code: Iterable[Span]) -> set[str]:
     for start, end in code:
         names.update(_NAME_OF_CODE.findall(answer, start, end))
     return names
-
-
-def _blank(text: str, spans: Iterable[Span]) -> str:
-    """Replace each character in some spans by a blank, except line breaks.
-
-    "old [1]." without (4, 7) is "old    .": the text keeps its length, and indices into
-    it stay valid.
-    """
-    pieces: list[str] = []
-    end_of_last = 0
-    for start, end in sorted(spans):
-        start = max(start, end_of_last)  # of overlapping spans the part not blanked yet
-        if start < end:
-            pieces.append(text[end_of_last:start])
-            pieces.append(_NO_LINE_END.sub(" ", text[start:end]))
-            end_of_last = end
-    pieces.append(text[end_of_last:])
-    return "".join(pieces)
 
 
 def _cites_nothing(
