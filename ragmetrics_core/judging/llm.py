@@ -233,9 +233,9 @@ class _Asking:
         first_poll: ReadReply[Any] | None = None,
         of_tokens: Sequence[Weight | None] = (),
     ) -> Asked[Any]:
-        """Poll the model, and weigh each verdict by the share of polls that say it.
+        """Poll the model; a verdict's weight is the share of polls that say "positive".
 
-        Example: 3 polls say 1, 1 and 0: the weight is 2/3.
+        Example: 3 polls say 1, 1 and 0, and 1 is the positive label: 2/3.
 
         Args:
             request: The request for one reply.

@@ -59,13 +59,13 @@ def tag_digits(texts: Sequence[str]) -> str:
     first_text = texts[0] if texts else ""
     digest = hashlib.sha256(first_text.encode())
     digits = digest.hexdigest()[:_DIGITS]
-    readings: list[str] = []
+    texts_as_read: list[str] = []  # in lower case, with plain letters and digits
     for text in texts:
-        readings += _forms_as_read(text)
-    if not any(digits in reading for reading in readings):
+        texts_as_read += _forms_as_read(text)
+    if not any(digits in text for text in texts_as_read):
         return digits
-    # The texts hold these digits: add 1, 2, … to the first text, until they do not.
-    digits_in_texts = _runs_of_digits(readings)
+    # A text holds these digits: add 1, 2, … to what is digested, until none does.
+    digits_in_texts = _runs_of_digits(texts_as_read)
     salt = 1
     while digits in digits_in_texts:
         salted_digest = digest.copy()
@@ -102,8 +102,10 @@ def _forms_as_read(text: str) -> list[str]:
 def render(question: Question[Any]) -> tuple[Message, ...]:
     """Render a question into a system message and a user message.
 
-    A line ``---`` in the template separates the two messages. Each text stands in a tag
-    such as ``<context-52ae4fd5>``. No text has these digits, so none can close its tag.
+    A line ``---`` in the template separates the two messages. Each text of the sample
+    stands in a tag such as ``<context-52ae4fd5>``. No text has these digits, so none can
+    close its tag. The tags of quoted examples have digits of their own, which are the
+    same for all samples: so prompts begin alike, and providers can cache the beginning.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.
@@ -114,21 +116,20 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     sample_texts: list[str] = []
     for fenced in fenced_by_part.values():
         sample_texts.extend(fenced.texts)
-    # Two kinds of digits: those of the examples are the same for all samples, so that
-    # the system message is the same, and is cached. Those of the sample are its own.
     example_digits = _digits_of_examples(instructions, sample_texts)
-    examples_and_language = _examples_and_language(instructions, example_digits)
-    sample_digits = tag_digits([*sample_texts, examples_and_language["examples"]])
+    fixed_texts = _examples_and_language(instructions, example_digits)
+    sample_digits = tag_digits([*sample_texts, fixed_texts["examples"]])
     text_by_placeholder = {
         name: _in_tags(fenced, sample_digits) for name, fenced in fenced_by_part.items()
     }
-    text_by_placeholder.update(examples_and_language)
+    text_by_placeholder.update(fixed_texts)
 
     system_template, user_template = _split_messages(instructions.template)
+    # the same for all samples, unless the template shows a sample's text above ``---``
     system_message = _fixed_system_message(
         system_template, instructions, example_digits
     )
-    if system_message is None:  # the template shows the question above ``---``
+    if system_message is None:
         system_text = _fill_template(system_template, text_by_placeholder)
         system_message = Message("system", system_text)
     user_text = _fill_template(user_template, text_by_placeholder)

@@ -97,6 +97,7 @@ def groups_of_texts(sample: Sample) -> Groups:
         earlier=other_texts.of_earlier_turns,
         user=_user_words(sample),
         assistant=(*_assistant_words(sample), *_texts_of_models(ledger)),
+        # (2, 5): of 5 texts of earlier turns, this turn's model was shown 2
         earlier_shown=_count_shown(
             [text for text in returned if text.turn < ledger.turn]
         ),

@@ -241,16 +241,16 @@ def poll_by_claims(
         reply = yield from _judge_claims_in_window(
             window, _open_claims(polls_by_claim), question_about_answer
         )
-        if isinstance(reply, NotAnswered):
-            # still too long for the judge: shorter pieces of it are asked about next
-            shorter_windows = divide_texts(window) if was_too_long(reply) else ()
-            if not shorter_windows:
-                return reply
-            waiting_windows = [*shorter_windows, *waiting_windows]
+        if not isinstance(reply, NotAnswered):
+            n_windows_judged += 1
+            for claim, polls in reply.items():
+                polls_by_claim[claim].append(polls)
             continue
-        n_windows_judged += 1
-        for claim, polls in reply.items():
-            polls_by_claim[claim].append(polls)
+        # still too long for the judge: shorter pieces of it are asked about next
+        shorter_windows = divide_texts(window) if was_too_long(reply) else ()
+        if not shorter_windows:
+            return reply
+        waiting_windows = [*shorter_windows, *waiting_windows]
     return _combine_polls(polls_by_claim, n_windows_judged)
 
 

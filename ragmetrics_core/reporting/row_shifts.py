@@ -89,10 +89,9 @@ def _shift(
     in_second = [_has_any(row, metrics, has_trait) for _, row in pairs]
     if in_first == in_second:
         return None
-    traits = list(zip(in_first, in_second, strict=True))
     pairs_of_first_only = []
-    for pair, trait in zip(pairs, traits, strict=True):
-        if trait == (True, False):
+    for pair, is_in_first, is_in_second in zip(pairs, in_first, in_second, strict=True):
+        if is_in_first and not is_in_second:
             pairs_of_first_only.append(pair)
     # of all rows: a mean of .7 is no bad one where no row has more than .75
     highest_by_metric = _highest_scores([after for _, after in pairs], metrics)
@@ -100,7 +99,7 @@ def _shift(
         title,
         first=sum(in_first),
         second=sum(in_second),
-        p=_p_of_shift(traits) if is_tested else None,
+        p=_p_of_shift(in_first, in_second) if is_tested else None,
         newly_scored=_means_in_words(pairs_of_first_only, highest_by_metric),
     )
 
@@ -186,11 +185,17 @@ def p_of_shifts(
     }
 
 
-def _p_of_shift(traits: Sequence[tuple[bool, bool]]) -> float:
-    """P-value of McNemar's test: does one of the runs show a trait more often?"""
-    first_only = traits.count((True, False))
-    second_only = traits.count((False, True))
-    return paired.mcnemar(first_only, second_only)
+def _p_of_shift(in_first: Sequence[bool], in_second: Sequence[bool]) -> float:
+    """P-value of McNemar's test: does one of the runs show a trait more often?
+
+    Args:
+        in_first: For each row whether it has the trait in the first run.
+        in_second: The same in the second run.
+    """
+    traits = list(zip(in_first, in_second, strict=True))
+    n_first_only = traits.count((True, False))
+    n_second_only = traits.count((False, True))
+    return paired.mcnemar(n_first_only, n_second_only)
 
 
 def _is_declined(result: MetricResult | None) -> bool:

@@ -74,11 +74,12 @@ class _Evidence:
         self.highest = 1.0 if claimed_mean >= 0 else inf
 
     def add(self, unit: _Unit) -> None:
-        """Let the gamblers bet on the next unit, so that ``highest`` may rise.
+        """Add to the evidence (``highest``) what the next unit says against the claim.
 
-        They bet that the unit's mean is higher than the claim allows. Example: the
-        claimed mean is .8. A unit of one score, 1.0, is a gain of 1.0 / .8 - 1 = .25 of
-        what each gambler stakes. A score of .6 is a loss of .25.
+        Imaginary gamblers bet that the unit's mean is higher than the claim allows. The
+        evidence is their mean wealth at its highest so far. Example: the claimed mean is
+        .8. A unit of one score, 1.0, is a gain of 1.0 / .8 - 1 = .25 of what each
+        gambler stakes. A score of .6 is a loss of .25.
 
         Args:
             unit: What is drawn at once: a score, or the scores of a cluster. A score
@@ -93,7 +94,7 @@ class _Evidence:
             self._multiply_wealth(gain, self._stake_factor(allowed_mean))
         self._n_units += 1
         self._total_excess += excess
-        if self._is_claim_impossible():
+        if self._is_claim_impossible():  # whatever the units left score
             self.highest = inf
         mean_wealth = sum(self._wealth) / len(_BETS)
         self.highest = max(self.highest, mean_wealth)
