@@ -175,12 +175,16 @@ def p_of_shifts(
     results: Sequence[tuple[MetricResult | None, MetricResult | None]],
 ) -> dict[str, float]:
     """Compute p-values of one metric: does one run decline, or fail, more often?"""
+    results_before = [before for before, _ in results]
+    results_after = [after for _, after in results]
     return {
         "abstained": _p_of_shift(
-            [(_is_declined(before), _is_declined(after)) for before, after in results]
+            list(map(_is_declined, results_before)),
+            list(map(_is_declined, results_after)),
         ),
         "failed": _p_of_shift(
-            [(_has_failed(before), _has_failed(after)) for before, after in results]
+            list(map(_has_failed, results_before)),
+            list(map(_has_failed, results_after)),
         ),
     }
 
