@@ -960,6 +960,23 @@ def test_only_what_the_answer_says_asks_for_a_citation(name: str) -> None:
     assert ("Not all of these need a citation" in found.sentence) == bool(expected)
 
 
+def test_a_useful_passage_need_not_be_cited_where_a_cited_one_says_the_same() -> None:
+    rows = [
+        {
+            "question": f"When was bridge {bridge} opened?",
+            "contexts": [
+                f"Source 1: Bridge {bridge} was opened in {1850 + bridge}.",
+                f"Source 2: Bridge {bridge} was opened in {1850 + bridge}, of iron.",
+            ],
+            "answer": f"Bridge {bridge} was opened in {1850 + bridge} [1].",
+            "facts": [f"Bridge {bridge} was opened in {1850 + bridge}."],
+        }
+        for bridge in range(6)
+    ]
+    report = evaluate(rows, metrics=["accuracy", "utilization"], judge="lexical")
+    assert report.journey().mend is None
+
+
 # A fact that no retrieved text holds may stand in a text that nobody asked about
 
 
