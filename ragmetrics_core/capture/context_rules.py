@@ -167,6 +167,14 @@ class ContextSearch:
             return None
         return self.prompt_contents.shown_to(self.found_answer.writing_call)
 
+    def shown_unless_named(self, contexts: Contexts) -> ShownToCall | None:
+        """Return what the answering call was shown; None if that is unknown.
+
+        Also None where the user named the contexts, ``contexts_from="docs"``: then
+        prompts do not matter.
+        """
+        return None if contexts.evidence_from == "named" else self.shown
+
 
 def by_the_users_place(search: ContextSearch) -> Contexts | None:
     """The place that ``contexts_from=`` names.

@@ -29,13 +29,9 @@ from ragmetrics_core.capture.ledger_entries import (
 )
 from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.passage_notes import Passages
-from ragmetrics_core.capture.prompt_contents import PromptContents, ShownToCall
+from ragmetrics_core.capture.prompt_contents import PromptContents
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.retrieved import Retrieved, retrieved_of
-from ragmetrics_core.capture.sibling_calls import (
-    ShownToOtherCalls,
-    shown_to_other_calls,
-)
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.capture.unnamed_tools import tools_of_text
 from ragmetrics_core.data import EvidenceCall, Grade
@@ -106,21 +102,9 @@ def evidence(
     """
     search = ContextSearch(turn, found_answer, prompt_contents, call_results)
     contexts = contexts_of(search)
-    # None if that is unknown, and where the user named the contexts,
-    # ``contexts_from="docs"``: then prompts do not matter
-    shown_to_answering_call = _shown_besides_named(search, contexts)
+    retrieved = retrieved_of(search, contexts)
     # calls whose replies the prompt of the answer repeats: partial answers, notes
-    contributing_calls = _contributing_calls(
-        found_answer.writing_call, shown_to_answering_call
-    )
-    # say a call that was asked the same of C, and whose reply the application left out
-    shown_to_others = ShownToOtherCalls()
-    if contexts.evidence_from == "prompt":
-        shown_to_others = shown_to_other_calls(
-            found_answer, turn.calls, prompt_contents
-        )
-    # A, B and C, and why C is no context
-    retrieved = retrieved_of(search, contexts, shown_to_answering_call, shown_to_others)
+    contributing_calls = _contributing_calls(search, contexts)
     entries, earlier_calls = _ledger_entries(
         search, contexts, contributing_calls, retrieved
     )
@@ -144,16 +128,6 @@ def evidence(
         unnamed_tools=tools.unnamed,  # the user has to say whether they give contexts
         warnings=(*contexts.warnings, *retrieved.warnings, *tools.warnings),
     )
-
-
-def _shown_besides_named(
-    search: ContextSearch, contexts: Contexts
-) -> ShownToCall | None:
-    """Return what the answering call was shown; None if that is unknown.
-
-    Also None where the user named the contexts: then prompts do not matter.
-    """
-    return None if contexts.evidence_from == "named" else search.shown
 
 
 def _are_named_without_search(
@@ -212,18 +186,16 @@ def _ledger_entries(
     return shown_to_answer.all_entries_as_shown(results, earlier_calls)
 
 
-def _contributing_calls(
-    call: Node | None, shown: ShownToCall | None
-) -> tuple[Node, ...]:
+def _contributing_calls(search: ContextSearch, contexts: Contexts) -> tuple[Node, ...]:
     """List the earlier calls of models whose replies the answering call was shown.
 
     Empty where it is unknown what the call was shown.
     """
+    shown = search.shown_unless_named(contexts)
     if shown is None:
         return ()
-    return tuple(
-        earlier_call for earlier_call in shown.calls if earlier_call is not call
-    )
+    answering_call = search.found_answer.writing_call
+    return tuple(call for call in shown.calls if call is not answering_call)
 
 
 def _messages_shown(

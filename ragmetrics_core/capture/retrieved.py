@@ -18,9 +18,11 @@ from ragmetrics_core.capture.passage_notes import (
     Passages,
     passages_of,
 )
-from ragmetrics_core.capture.prompt_contents import ShownToCall
 from ragmetrics_core.capture.rewriting import changes_of, rewriting_step_by_key
-from ragmetrics_core.capture.sibling_calls import ShownToOtherCalls
+from ragmetrics_core.capture.sibling_calls import (
+    ShownToOtherCalls,
+    shown_to_other_calls,
+)
 from ragmetrics_core.capture.step_effects import effects_of
 from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, DocumentKey, Node
 from ragmetrics_core.capture.widening import (
@@ -55,12 +57,7 @@ class Retrieved:
     warnings: tuple[str, ...]
 
 
-def retrieved_of(
-    search: ContextSearch,
-    contexts: Contexts,
-    shown: ShownToCall | None,
-    shown_to_others: ShownToOtherCalls,
-) -> Retrieved:
+def retrieved_of(search: ContextSearch, contexts: Contexts) -> Retrieved:
     """Find the documents retrieved for an answer, and what became of each.
 
     Example: a search found A, B and C, a reranker dropped C, and the prompt holds A.
@@ -70,9 +67,6 @@ def retrieved_of(
     Args:
         search: The turn, its answer, and what its searches and tools returned.
         contexts: The contexts of the sample.
-        shown: What the prompt of the answering call holds. None if that is unknown, and
-            where the user named the contexts.
-        shown_to_others: What other calls than the answering call were shown.
     """
     call_results = search.call_results
     # a plain function of a graph may search: nobody recorded it as a retriever
@@ -80,14 +74,7 @@ def retrieved_of(
     documents_by_search = {**search.calls.retrievals, **by_step}
     # A, B and C; None if no call retrieved anything
     documents = call_results.documents_retrieved(_document_keys(contexts), by_step)
-    traces = _traces_of(
-        documents or (),
-        documents_by_search,
-        search,
-        contexts,
-        shown=shown,
-        shown_to_others=shown_to_others,
-    )
+    traces = _traces_of(documents or (), documents_by_search, search, contexts)
     passages = passages_of(documents, traces)
     warnings = list(passages.warnings)
     # metadata such as {"distance": 0.2} look like a score; but lower is better, so the
@@ -108,9 +95,6 @@ def _traces_of(
     documents_by_search: Mapping[Node, tuple[Document, ...]],
     search: ContextSearch,
     contexts: Contexts,
-    *,
-    shown: ShownToCall | None,
-    shown_to_others: ShownToOtherCalls,
 ) -> DocumentTraces:
     """Put together what a run tells of its retrieved documents.
 
@@ -118,6 +102,7 @@ def _traces_of(
     reranker took all three and returned A and B, and which calls were shown B.
     """
     matched_contexts = match_contexts(documents, contexts.by_key)
+    shown = search.shown_unless_named(contexts)
     # what rerankers, filters and other steps dropped, added and rewrote
     texts_shown = [context.text for context in contexts.items] if shown else []
     changes = changes_of(search.calls.nodes, texts_shown)
@@ -130,7 +115,19 @@ def _traces_of(
         rewriting_steps=rewriting_step_by_key(texts_rewritten, changes),
         contexts=contexts,
         shown=shown,
-        shown_to_others=shown_to_others,
+        shown_to_others=_shown_to_others(search, contexts),
+    )
+
+
+def _shown_to_others(search: ContextSearch, contexts: Contexts) -> ShownToOtherCalls:
+    """Return what other calls than the answering call were shown.
+
+    It matters only where prompts tell the contexts: else nothing is returned.
+    """
+    if contexts.evidence_from != "prompt":
+        return ShownToOtherCalls()
+    return shown_to_other_calls(
+        search.found_answer, search.calls, search.prompt_contents
     )
 
 
