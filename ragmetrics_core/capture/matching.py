@@ -6,7 +6,7 @@ the prompt has, such as a line number, or that only the text has, such as a word
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ragmetrics_core.capture.byte_spans import LONGEST_STEP, EqualSpan
@@ -99,10 +99,7 @@ def _start_of_tag(prompt: PromptLetters, text: bytes, span: EqualSpan) -> int | 
 
     Example: the text "The lamp" has the letters "thelamp". The prompt "The <b>lamp" has
     "theblamp", and the letter "b" at 3 is a tag. Their equal letters, "the", end at 3,
-    and behind the tag the prompt goes on with the text's next word: 3.
-
-    A tag may also begin among the last equal letters: with "thebrandt" for the text and
-    "thebbrandt" for the prompt, "theb" is equal by chance, and the tag begins at 3, too.
+    and behind the tag the prompt goes on with the text's next word, "lamp": 3.
 
     Args:
         prompt: The prompt.
@@ -111,16 +108,30 @@ def _start_of_tag(prompt: PromptLetters, text: bytes, span: EqualSpan) -> int | 
     """
     if not prompt.tag_ends or span.text_end == len(text):
         return None
-    furthest_back = max(span.prompt_end - LONGEST_STEP, span.prompt_start)
-    for tag_start in range(span.prompt_end, furthest_back - 1, -1):
-        tag_end = prompt.tag_ends.get(tag_start)
-        if tag_end is None or not 0 < tag_end - tag_start <= _LONGEST_TAG:
-            continue
-        # where the text goes on if the tag begins here
+    for tag_start in _starts_of_tags(prompt, span):
+        # where the text goes on if this tag interrupts it
         text_offset = span.text_start + (tag_start - span.prompt_start)
         if _has_next_word(prompt, tag_start, text, text_offset):
             return tag_start
     return None
+
+
+def _starts_of_tags(prompt: PromptLetters, span: EqualSpan) -> Iterator[int]:
+    """Yield where tags begin at the end of some equal letters, and then shortly before.
+
+    The first letters of a tag may equal the text by chance. Example: the prompt "The
+    <b>big" has the letters "thebbig", and the text "The big" has "thebig". Their equal
+    letters are "theb", and the last of these is the tag.
+
+    Args:
+        prompt: The prompt.
+        span: The equal letters. Tags among the last 24 of them are yielded.
+    """
+    furthest_back = max(span.prompt_end - LONGEST_STEP, span.prompt_start)
+    for offset in range(span.prompt_end, furthest_back - 1, -1):
+        n_letters_of_tag = prompt.tag_ends.get(offset, offset) - offset  # 0: no tag
+        if 0 < n_letters_of_tag <= _LONGEST_TAG:
+            yield offset
 
 
 def _has_next_word(

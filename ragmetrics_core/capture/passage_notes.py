@@ -47,7 +47,7 @@ _SHOWN_WHEN_ASKED_THE_SAME = (
     "{} of {} retrieved documents were shown to calls beside the answering call, which"
     " were asked the same; they are not among the contexts"
 )
-_SHOWN_TO_PERHAPS_ANSWERING = (
+_UNKNOWN_IF_SHOWN = (
     "{} of {} retrieved documents were shown to other calls alone, of which it is not"
     " known whether they answered; they are not among the contexts"
 )
@@ -157,20 +157,18 @@ def _warnings_of_other_calls(
     shown_to_others: ShownToOtherCalls,
 ) -> list[str]:
     """Say how many retrieved documents only other calls than the answering call were shown."""
-    n_asked_the_same = n_perhaps_answered = 0
+    n_asked_the_same = n_unknown = 0
     for document, note in zip(retrieved, notes, strict=True):
         is_of_sibling = document.key in shown_to_others.when_asked_the_same
         if note.context is None and is_of_sibling:
             n_asked_the_same += 1
         elif note.why_unknown:
-            n_perhaps_answered += 1
+            n_unknown += 1
     warnings = []
     if n_asked_the_same:
         warnings.append(_SHOWN_WHEN_ASKED_THE_SAME.format(n_asked_the_same, len(notes)))
-    if n_perhaps_answered:
-        warnings.append(
-            _SHOWN_TO_PERHAPS_ANSWERING.format(n_perhaps_answered, len(notes))
-        )
+    if n_unknown:
+        warnings.append(_UNKNOWN_IF_SHOWN.format(n_unknown, len(notes)))
     return warnings
 
 
@@ -338,8 +336,9 @@ class _NoteWriter:
         was_dropped_by_reranker = note.kept is False
         if was_dropped_by_reranker:
             return note
-        if key in shown_to_others.why_perhaps_answered:
-            why = shown_to_others.why_perhaps_answered[key]
+        if key in shown_to_others.why_unknown_if_shown:
+            # a call was shown it that may have answered, too
+            why = shown_to_others.why_unknown_if_shown[key]
             return note.model_copy(update={"share": None, "why_unknown": why})
         return self._unknown_if_in_other_words(note, index)
 

@@ -352,9 +352,12 @@ class PromptContents:
             *_calls_whose_replies_are_shown(
                 replies, search.findings_of_replies, shown_by_key
             ),
-            # these were read in any case, in whatever words the prompt has their replies
-            *self._authors_of_documents_handed_to_engine(call),
-            *self._earlier_calls_of_same_step(call),  # whose answer it refines
+            # The call also read these, although its prompt may have their replies in
+            # other words. What some replied was handed on to it as documents, such as
+            # "Sub question: When did it fall? Response: In May."
+            *self._writers_of_documents_handed_to(call),
+            # And it refines an answer that the earlier calls of its step wrote.
+            *self._earlier_calls_of_same_step(call),
         ]
         return _shown_in_own_prompt(search, shown_by_key, calls_read)
 
@@ -607,11 +610,11 @@ class PromptContents:
                 calls.append(model_call)
         return calls
 
-    def _authors_of_documents_handed_to_engine(self, call: Node) -> list[Node]:
-        """Return the calls of models that wrote documents for the engine around a call.
+    def _writers_of_documents_handed_to(self, call: Node) -> list[Node]:
+        """Return the calls of models whose replies were handed as documents to a call.
 
-        The engine is the sub-run in which the call stands. A step that wrote documents
-        may have models inside: its last call of a model counts as the author.
+        They were handed to its engine, the sub-run in which the call stands. A step
+        that wrote documents may have models inside: its last call of a model counts.
         """
         authors = []
         for step in self._author_steps(call):

@@ -34,14 +34,14 @@ class ShownToOtherCalls:
     Attributes:
         when_asked_the_same: What calls that were asked the same show of each document,
             by its key. The application left their replies out.
-        why_perhaps_answered: For the key of each other document that calls were shown,
-            in words, why one of them may have answered, too.
+        why_unknown_if_shown: For the key of each other document that calls were shown,
+            in words, why it is unknown whether a call that answered was shown it.
     """
 
     when_asked_the_same: Mapping[DocumentKey, ShownDocument] = field(
         default_factory=dict
     )
-    why_perhaps_answered: Mapping[DocumentKey, str] = field(default_factory=dict)
+    why_unknown_if_shown: Mapping[DocumentKey, str] = field(default_factory=dict)
 
 
 def shown_to_other_calls(
@@ -65,19 +65,19 @@ def shown_to_other_calls(
     is_writer_uncertain = bool(found_answer.doubts)
     if is_writer_uncertain:
         why = _why_perhaps_shown_to_writer(shown_by_call, calls)
-        return ShownToOtherCalls(why_perhaps_answered=why)
+        return ShownToOtherCalls(why_unknown_if_shown=why)
     when_asked_the_same = []
-    why_perhaps_answered: dict[DocumentKey, str] = {}
+    why_unknown_if_shown: dict[DocumentKey, str] = {}
     for call, shown in shown_by_call.items():
         if not _have_same_template(call, writing_call, prompt_contents):
             continue  # it was asked something else
         if _is_handed_out(call, writing_call, calls):
             # the run gave two answers, as of two pipelines that are compared
-            why_perhaps_answered |= dict.fromkeys(shown, _ALSO_HANDED_OUT)
+            why_unknown_if_shown |= dict.fromkeys(shown, _ALSO_HANDED_OUT)
         else:
             when_asked_the_same.append(shown)
     return ShownToOtherCalls(
-        unite_shown_documents(when_asked_the_same), why_perhaps_answered
+        unite_shown_documents(when_asked_the_same), why_unknown_if_shown
     )
 
 

@@ -315,7 +315,9 @@ class Turns(Generic[Run]):
         has_failed = bool(tree.error or tree.root.error)
         resumes_none = len(runs_of_turn) == 1
         if resumes_none and not has_failed:
-            # a single search or model call of plain functions waits for the calls after it
+            # A single search or model call of plain functions waits for the calls after
+            # it, and gives no sample yet. But a new search for "ferry" ends the question
+            # about "bridge" that waited until now: the sample of this one is complete.
             kept_run = self._keep_for_other_runs(tree, calls)
             if kept_run is not None:
                 return kept_run.samples_of_other_questions

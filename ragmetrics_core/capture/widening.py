@@ -64,9 +64,10 @@ def with_texts_of_steps(
 ) -> tuple[Document, ...]:
     """Return the retrieved documents, with longer texts where a step widened hidden ones.
 
-    Example: a search found the sentence "It fell.", a step put "It opened in 1874. It
-    fell." in its place, and a reranker dropped that. No context shows the sentence, and
-    it gets this longer text: what the text states was retrieved, and dropped behind it.
+    A document is hidden if no context shows it. Example: a search found the sentence "It
+    fell.". A step put "It opened in 1874. It fell." in its place, and a reranker then
+    dropped this text. The document "It fell." gets the longer text, because the year
+    was retrieved, too, before the reranker dropped it.
 
     Args:
         retrieved: The documents, in their order.

@@ -11,7 +11,7 @@ Prompt and text are compared by their letters, as bytes (``letters``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -143,13 +143,13 @@ def _is_difference(
         # is of other texts. Only the words count that the text itself has between.
         return bool(_words_of_text(text, text_gap))
     if prompt_gap.size == 0 and text_gap.size > 0:
-        # "It opened" for "It was opened"
+        # the text "It was opened", and the prompt "It opened"
         return _leaves_words_out(text, text_gap, n_equal_before=before.size)
     put_in = _letters_put_in(text, text_gap, prompt, prompt_gap)
     if put_in is not None:
-        # "It was opened" for "It opened"
+        # the text "It opened", and the prompt "It was opened"
         return _puts_words_in(text, prompt, put_in, n_equal_before=before.size)
-    # "1875" for "1874"
+    # the text "It opened in 1874", and the prompt "It opened in 1875"
     return _words_of_text(text, text_gap) != _words_of_prompt(prompt, prompt_gap)
 
 
@@ -221,7 +221,8 @@ def _puts_words_in(
         is_markup = not _words_of_prompt(prompt, reading.prompt_gap)
         if is_markup or _is_between_sentences(text, reading.text_offset):
             return False
-    return not _repeats_words(text, prompt, readings)
+    # the readings go back in the prompt: the last one is the first place
+    return not _repeats_words(text, prompt, first=readings[-1], second=readings[0])
 
 
 def _readings(prompt: Prompt, put_in: _PutIn, n_equal_before: int) -> list[_PutIn]:
@@ -242,29 +243,29 @@ def _readings(prompt: Prompt, put_in: _PutIn, n_equal_before: int) -> list[_PutI
     return readings
 
 
-def _repeats_words(text: Text, prompt: Prompt, readings: Sequence[_PutIn]) -> bool:
+def _repeats_words(
+    text: Text, prompt: Prompt, *, first: _PutIn, second: _PutIn
+) -> bool:
     r"""Whether the words that a prompt puts into a text repeat words beside them.
 
     Example: two chunks of the text "It fell in 1874, at last." overlap. The prompt has
-    "It fell in 1874,\n1874, at last." A repetition of fewer than 12 letters, as in "had
-    had", may be chance: it counts only at the end of a line.
+    "It fell in 1874,\n1874, at last.": True. A repetition of fewer than 12 letters, as
+    in "had had", may be chance: it counts only at the end of a line, as here.
 
     Args:
         text: The text.
         prompt: The prompt.
-        readings: Which letters may be those put in, the furthest back last.
+        first: The letters put in, if it was the first "1874" that was put in.
+        second: The letters put in, if it was the second one.
     """
-    # Was the first "1874" put in, or the second? The second one stands behind the word
-    # that it repeats, and the first one before it.
-    as_second = readings[0]
-    as_first = readings[-1]
-    words = _words_of_prompt(prompt, as_first.prompt_gap)
-    repeat_words_before = text.letters.endswith(words, 0, as_second.text_offset)
-    repeat_words_behind = text.letters.startswith(words, as_first.text_offset)
-    if not repeat_words_before and not repeat_words_behind:
+    words = _words_of_prompt(prompt, first.prompt_gap)
+    # The first "1874" stands before its equal in the text, the second one behind it.
+    first_is_repeated = text.letters.startswith(words, first.text_offset)
+    second_repeats = text.letters.endswith(words, 0, second.text_offset)
+    if not first_is_repeated and not second_repeats:
         return False
     is_long = len(words) >= RESUMED_LENGTH
-    return is_long or _are_last_words_of_line(prompt, as_first.prompt_gap)
+    return is_long or _are_last_words_of_line(prompt, first.prompt_gap)
 
 
 def _is_between_sentences(text: Text, text_offset: int) -> bool:
