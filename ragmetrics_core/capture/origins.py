@@ -73,7 +73,7 @@ def _context_keys_by_name_or_text(
         context_keys.append(
             key_by_id.get(document.own_id or "")
             or key_by_text.get(document.text)
-            or _key_of_holder(document.text, contexts)
+            or _key_of_holder(document, contexts)
         )
     return context_keys
 
@@ -101,17 +101,21 @@ def _keys_by_trusted_ids(
 
 
 def _key_of_holder(
-    text: str, contexts: Mapping[DocumentKey, Context]
+    document: Document, contexts: Mapping[DocumentKey, Context]
 ) -> DocumentKey | None:
-    """The key of the first context inside which a text stands as it is.
+    """Return the key of the first context in which a document stands, if one holds it.
 
-    "It is 12" does not stand in "It is 125". None if no context holds it, or if it is too short to be sure.
+    It may stand there without its heading. Example: of the document "file: a.md, It fell
+    in 1874." the context "file: a.md, It opened in 1870. It fell in 1874." holds the text
+    without the heading. "It is 12" does not stand in "It is 125". A text that is too
+    short to be sure of is not looked for.
     """
-    if len(text) < DISTINCTIVE_LENGTH:
-        return None
-    for key, context in contexts.items():
-        if holds_as_words(context.text, text):
-            return key
+    for text in document.own_texts:
+        if len(text) < DISTINCTIVE_LENGTH:
+            continue
+        for key, context in contexts.items():
+            if holds_as_words(context.text, text):
+                return key
     return None
 
 

@@ -456,7 +456,7 @@ def _without_relatives(
 
 def _forms_of(document: Document) -> list[Text]:
     """A document's text, and its other forms, as without metadata."""
-    return [Text(text) for text in (document.text, *document.forms)]
+    return [Text(text) for text in document.own_texts]
 
 
 def _handed_on(step: Node) -> tuple[Document, ...]:

@@ -489,14 +489,23 @@ def _keys_of_shortened(
     letters_returned = [letters_of(document.text) for document in returned]
     keys: set[DocumentKey] = set()
     for document, key in zip(found_inside, later_keys, strict=True):
-        letters = letters_of(document.text)
-        is_in_one = any(
-            letters in returned_letters for returned_letters in letters_returned
+        is_whole = any(
+            _is_held_whole(letters_of(text), letters_returned)
+            for text in document.own_texts
         )
-        is_whole = is_in_one or share_held(letters, letters_returned) == 1
         if key is not None and not is_whole:
             keys.add(key)
     return frozenset(keys)
+
+
+def _is_held_whole(letters: bytes, letters_returned: Sequence[bytes]) -> bool:
+    """Whether one of the returned texts holds a text, or all of them together do.
+
+    All are given as letters (``letters_of``).
+    """
+    if any(letters in returned for returned in letters_returned):
+        return True
+    return share_held(letters, letters_returned) == 1
 
 
 def _found_inside_retrievers(calls: Calls) -> dict[Node, list[FoundInside]]:

@@ -85,14 +85,22 @@ class Document:
         return None if self.has_shared_id else self.id
 
     @property
+    def own_texts(self) -> tuple[str, ...]:
+        """Its text and its forms. Each of them is the whole document.
+
+        Example: "file_name: a.md, It fell." and "It fell.", without the heading.
+        """
+        return (self.text, *self.forms)
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """The texts that it may be shown as.
 
-        They are its own text, its forms, and longer texts of its metadata that hold it.
+        They are its own texts, and longer texts of its metadata that hold it.
         Example: a search found a sentence, and its metadata ``{"window": …}`` holds
         three sentences around it: the sentence, and these three.
         """
-        texts = [self.text, *self.forms]
+        texts = [*self.own_texts]
         if len(self.text) >= _SHORTEST_PIECE:
             for value in self.metadata.values():
                 is_longer = isinstance(value, str) and len(value) > len(self.text)

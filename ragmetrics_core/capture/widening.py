@@ -119,9 +119,12 @@ def _indexes_by_context(
 def _is_wider(text: str, documents: Sequence[Document]) -> bool:
     """Whether a text holds the first of some documents, and more than all of them.
 
-    It must have ``SHORTEST`` letters more at least.
+    It must have ``SHORTEST`` letters more at least. It may hold the document without its
+    heading: "file: a.md, It opened in 1870. It fell." holds "file: a.md, It fell.".
     """
     letters = letters_of(text)
-    letters_of_documents = [letters_of(document.text) for document in documents]
-    n_letters_added = len(letters) - sum(map(len, letters_of_documents))
-    return n_letters_added >= SHORTEST and letters_of_documents[0] in letters
+    n_letters = sum(len(letters_of(document.text)) for document in documents)
+    is_longer = len(letters) - n_letters >= SHORTEST
+    return is_longer and any(
+        letters_of(own_text) in letters for own_text in documents[0].own_texts
+    )
