@@ -28,17 +28,13 @@ class AnchorIndex:
     Args:
         texts: The letters of the texts.
         stride: 3 if only every third place of the prompt is looked at, else 1.
-        beginnings: Anchors with which whole texts begin. They are looked for, too, even
-            if they are boilerplate, by which no parts of texts are found.
 
     Attributes:
         first_position_by_anchor: Every anchor that is looked for, with a position of
             it. Whoever looks for anchors asks this mapping at each place of a prompt.
     """
 
-    def __init__(
-        self, texts: Sequence[bytes], stride: int, beginnings: Iterable[bytes]
-    ) -> None:
+    def __init__(self, texts: Sequence[bytes], stride: int) -> None:
         self._texts = texts
         self._stride = stride
         self.first_position_by_anchor: dict[bytes, int] = {}
@@ -48,8 +44,6 @@ class AnchorIndex:
             if len(text) >= LEAST_AT_EDGE:
                 self._add_anchors_at(self._first_offsets(text), text_index)
         self._replace_common_anchors()
-        for anchor in beginnings:
-            self.first_position_by_anchor.setdefault(anchor, _NO_POSITION)
 
     def positions_of(self, anchor: bytes) -> list[int]:
         """Return where an anchor stands in the texts.
@@ -60,6 +54,15 @@ class AnchorIndex:
         if first_position == _NO_POSITION:
             return []
         return self._all_positions_by_anchor.get(anchor, [first_position])
+
+    def stop_also_at(self, anchors: Iterable[bytes]) -> None:
+        """Look for further anchors, with which whole texts begin.
+
+        Those among them that were left out as boilerplate get no positions: no part of a
+        text is found by them.
+        """
+        for anchor in anchors:
+            self.first_position_by_anchor.setdefault(anchor, _NO_POSITION)
 
     def forget_positions(self, anchor: bytes) -> None:
         """Look for an anchor only because whole texts begin with it."""

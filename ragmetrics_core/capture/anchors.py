@@ -67,7 +67,7 @@ class OccurrenceSearch:
     """
 
     def __init__(self, prompt: Prompt, sought_texts: Sequence[SoughtText]) -> None:
-        """Index the texts by their anchors; the prompt is searched later."""
+        """Index the texts by their anchors, pieces of 16 bytes, to search the prompt later."""
         self.prompt = prompt
         self.sought_texts = sought_texts
         # in a long prompt the search looks only at every third byte
@@ -76,17 +76,13 @@ class OccurrenceSearch:
         # for comparing forwards and backwards
         self._prompt_letters = PromptLetters(prompt.letters, prompt.tag_ends)
         self._reversed_prompt = self._prompt_letters.backwards()
-        # finds the texts that stand in the prompt whole and in one piece
+        # finds a text that stands in the prompt whole, by the anchor with which it begins
         self._whole_texts = WholeTexts(
             prompt.letters, self._text_letters, stride=self._stride
         )
-        # finds the other texts by any of their anchors; the search also stops at the
-        # anchors with which whole texts begin
-        self._anchors = AnchorIndex(
-            self._text_letters,
-            self._stride,
-            beginnings=self._whole_texts.families_by_anchor,
-        )
+        # finds a part of a text, by any anchor of the text
+        self._anchors = AnchorIndex(self._text_letters, self._stride)
+        self._anchors.stop_also_at(self._whole_texts.anchors_at_beginnings)
         # Filled by the search, by text index: the runs of equal bytes, and the offsets
         # of the prompt at which the whole text begins.
         self._runs_by_text: dict[int, list[list[EqualSpan]]] = defaultdict(list)

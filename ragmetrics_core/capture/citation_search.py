@@ -297,15 +297,14 @@ class CitationSearch:
 
         An agent calls a tool. The tool's model is shown "[1] It is old. [3] It fell.",
         and replies "It fell [3]." The agent sees that reply alone, so the label 1 is one
-        that it never saw. Empty if the agent's own prompt numbers texts, too.
+        that it never saw. Empty if the agent itself is shown numbered texts.
         """
         writer = self.found_answer.writing_call
         calls_with_replies_shown = self.answer_evidence.contributing_calls
         if writer is None or not calls_with_replies_shown:
             return frozenset()
         texts_shown = texts_not_of_models(writer)
-        # a synthesizer that refines an answer counts on: "Source 3:" behind 1 and 2
-        if _have_numbered_lines(texts_shown):
+        if _goes_on_counting(texts_shown):
             return frozenset()
         labels_seen = set(self.labels_of(texts_shown).indexes_by_label)
         for call in calls_with_replies_shown:
@@ -369,12 +368,15 @@ def kind_of_number(name: str) -> str:
     return IN_BRACKETS if is_bare else ""
 
 
-def _have_numbered_lines(texts: Iterable[str]) -> bool:
-    """Whether lines of some texts begin with a number as "[1]" or "Source 1"."""
-    lines = "\n".join(texts)
-    return any(
-        numbers_in_form(form, lines) for form in (IN_BRACKETS_FIRST, BEHIND_A_WORD)
-    )
+def _goes_on_counting(texts_shown: Iterable[str]) -> bool:
+    """Whether a call is shown numbered texts, so that earlier numbers are its own, too.
+
+    A synthesizer that refines a draft goes on counting: the draft cites "[1]" and "[2]",
+    and the next text is shown to it under "Source 3:".
+    """
+    lines = "\n".join(texts_shown)
+    forms = (IN_BRACKETS_FIRST, BEHIND_A_WORD)
+    return any(numbers_in_form(form, lines) for form in forms)
 
 
 def _sources_of(reply: Reply) -> tuple[CitedSource, ...] | None:

@@ -99,11 +99,10 @@ def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator
     ]
     for pattern in _patterns_of(words_before):
         passages = list(_passages_under(pattern, prompt))
-        has_label_above = pattern.search(words_before[0]) is not None
-        if not has_label_above:
-            # The labels stand below their texts: "IRON", "(page 4)", "WOOD", "(page 7)".
-            # So the text under one label is that above the next, and under the last
-            # label stands something else.
+        labels_stand_below = pattern.search(words_before[0]) is None
+        if labels_stand_below:
+            # "IRON (page 4) WOOD (page 7) Be brief.", in five lines: under the labels stand
+            # WOOD and "Be brief.", and the last of these is no passage
             passages = passages[:-1]
         # "[1] Be brief. [2] Be kind." is a list of rules: only lists in which a context
         # stands count

@@ -38,14 +38,13 @@ def each_context_has_label_to_cite(
         return True
     instructions = without_texts(prompts, context_texts, "\n")
     labels_in_brackets = set(map(plain_label, _IN_BRACKETS.findall(instructions)))
-    asks_for_citations = _ASKS_TO_CITE.search(instructions) is not None
-    asks_for_citations = asks_for_citations or _holds_example(
-        labels_in_brackets, labels
-    )
+    asks_to_cite = _ASKS_TO_CITE.search(instructions) is not None
+    shows_how_to_cite = _show_how_to_cite(labels_in_brackets, labels)
     contexts_to_cite: set[int] = set()
     for label, indexes in labels.indexes_by_label.items():
-        is_asked_for = asks_for_citations and is_distinctive(label)  # no common word
-        if label in labels_in_brackets or is_asked_for:
+        is_asked_for = asks_to_cite or shows_how_to_cite
+        is_common_word = not is_distinctive(label)
+        if label in labels_in_brackets or (is_asked_for and not is_common_word):
             contexts_to_cite.update(indexes)
     return bool(contexts_to_cite) and len(contexts_to_cite) == len(context_texts)
 
@@ -58,10 +57,10 @@ def _are_numbered_as_sources(labels: Labels, prompts: Sequence[str]) -> bool:
     return bool(labels.numbers) and (all_stand_in_brackets or all_stand_behind_words)
 
 
-def _holds_example(labels_in_brackets: Collection[str], labels: Labels) -> bool:
-    """Whether instructions show how to cite, as by "Write [report.pdf] behind it.".
+def _show_how_to_cite(labels_in_brackets: Collection[str], labels: Labels) -> bool:
+    """Whether instructions have a model citation, as "Write [report.pdf] behind it.".
 
-    Such an example labels no context, but looks like the labels of the contexts:
+    Its label labels no context, but looks like the labels of the contexts:
     "report.pdf" beside "a.pdf" and "b.pdf". A number may be anything, as a year.
     """
     labels_of_contexts = labels.indexes_by_label

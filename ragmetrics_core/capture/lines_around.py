@@ -157,16 +157,17 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
         such a label.
     """
     labels_of_second = around.lines_between[0]
-    # where the lines begin that stand before the first context as these before the second
-    first_index = len(around.lines_before) - len(labels_of_second)
-    if not labels_of_second or first_index < 0:
+    n_lines = len(labels_of_second)
+    if n_lines == 0 or len(around.lines_before) < n_lines:
         return around
-    first_label = _label_at_the_end(
-        around.raw_lines_before[first_index], labels_of_second[0].shape
-    )
+    # as many lines stand directly before the first context; the first of them may have
+    # other words before the label
+    first_raw_line = around.raw_lines_before[-n_lines]
+    first_label = _label_at_the_end(first_raw_line, labels_of_second[0].shape)
     if first_label is None:
         return around
-    labels_of_first = [first_label, *around.lines_before[first_index + 1 :]]
+    nearest_lines = around.lines_before[-n_lines:]
+    labels_of_first = [first_label, *nearest_lines[1:]]
     if not _count_on(labels_of_first, labels_of_second):
         # another number in words before the first context, as "cite as [7]"
         return around

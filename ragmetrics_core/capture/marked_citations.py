@@ -123,11 +123,12 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     if search.spans_of_the_model is None:  # the application edited the model's words
         raise UnknownMeaning(MARKS_CHANGED)
     marks = [mark for mark, _ in marks_and_citations]
-    invented = invented_addresses(marks, search)  # of pages that nobody was shown
+    # of pages that nobody was shown: in a mark, such an address cites no context
+    invented = invented_addresses(marks, search)
     if invented:
         marks_and_citations = _marks_and_links_to(invented, search)
     citations = [
-        _citation_beside(mark, citation, invented, search)
+        _citation_with_clear_meaning(mark, citation, invented, search)
         for mark, citation in marks_and_citations
         if _may_cite(mark, search)
     ]
@@ -187,7 +188,7 @@ def _refuse_sources_beside_marks(
         cited.update(citation.contexts)
     if search.may_provider_have_shown_more and _names_another_page(search):
         raise UnknownMeaning(SEARCHED_UNSEEN)
-    # a mark as "(report.pdf)" is read, and must not look like a form that is not
+    # here "(report.pdf)" is written as a mark, which is read
     text_with_file_marks = search.model_text_with_file_marks
     if cites_in_unread_form(text_with_file_marks, search.known_labels.indexes_by_label):
         raise UnknownMeaning(UNREAD_FORM)
@@ -255,10 +256,10 @@ def _refuse_other_page(mark: Mark, citation: Citation, search: CitationSearch) -
         raise UnknownMeaning(_OTHER_PAGE)
 
 
-def _citation_beside(
+def _citation_with_clear_meaning(
     mark: Mark, citation: Citation, invented: Container[str], search: CitationSearch
 ) -> Citation:
-    """Return what a mark cites, with the addresses in it that nobody was shown dangling.
+    """Return what a mark cites; an address in it that nobody was shown dangles.
 
     Args:
         mark: The mark.
@@ -502,7 +503,8 @@ def _indexes_of_label_read_by_framework(
 def by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
     r"""Read the sources that an answer without marks names in its last line.
 
-    Example: "It fell.\n\nSources: b.pdf, c.pdf" gives two citations of "It fell."
+    Example: "It fell.\n\nSources: b.pdf, c.pdf" gives two citations of "It fell." The
+    application may have cut this line off; then it is read in the model's reply.
 
     Returns:
         A citation for each source, for all of the answer before the line. None without
@@ -516,7 +518,7 @@ def by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
     text = search.model_text
     closing = closing_sources_in(text)
     if closing is None:
-        return _by_a_line_cut_off(search)
+        return _by_a_closing_line_cut_off(search)
     body = text[: closing.start].rstrip()
     # "It fell [1].": the answer before the line may have citations of its own
     if may_cite(body) or marks_in(body, search.known_labels.indexes_by_label):
@@ -529,7 +531,7 @@ def by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
     return tuple(one.model_copy(update=place) for one in cited) or None
 
 
-def _by_a_line_cut_off(search: CitationSearch) -> tuple[Citation, ...] | None:
+def _by_a_closing_line_cut_off(search: CitationSearch) -> tuple[Citation, ...] | None:
     r"""Read the last line of the reply, where the application hands on what is above it.
 
     langchain-ai/langchain, ``RetrievalQAWithSourcesChain``: of the reply

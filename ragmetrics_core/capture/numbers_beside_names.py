@@ -189,13 +189,13 @@ def _named_before(
 ) -> NamedNumber | None:
     """Return a number of a line with what a name before it means; None without a name.
 
-    "a.pdf = Source 1" tells of any 1: the number has no kind. "### a.pdf (Source 1)" tells
-    of the 1 behind "Source" alone: its kind is "source".
+    "a.pdf = Source 1" explains every 1, also "[1]": the number has no kind. "### a.pdf
+    (Source 1)" explains only "Source 1": its kind is "source".
     """
     indexes = _named_before_a_link(number, words, names)
     if indexes:
         return NamedNumber(_label(number), indexes, number.start())
-    indexes = _named_by_a_name_set_off(number, words, names)
+    indexes = _named_before_without_a_sentence(number, words, names)
     if not indexes:
         return None
     kind = _kind_of(number)
@@ -207,8 +207,8 @@ def _named_behind(
 ) -> NamedNumber | None:
     """Return a number of a line with what a name behind it means; None without a name.
 
-    "Source 1 = a.pdf" tells of any 1: the number has no kind. "Source 1: a.pdf" tells of
-    the 1 behind "Source" alone: its kind is "source".
+    "Source 1 = a.pdf" explains every 1, also "[1]": the number has no kind. "Source 1:
+    a.pdf" explains only "Source 1": its kind is "source".
 
     Args:
         number: The number.
@@ -217,7 +217,8 @@ def _named_behind(
         are_names_first: Whether the line names sources before their numbers. Then only a
             sign such as "=" links a number to the name behind it.
     """
-    name = _name_behind(_EQUALS, words, number.end(), names, must_end=False)
+    # whatever follows the name in "[1] = Opening day, which …"
+    name = _name_behind(_EQUALS, words, number.end(), names, must_end_clause=False)
     if name is not None:
         return NamedNumber(_label(number), name.indexes, number.start())
     if are_names_first:
@@ -271,14 +272,14 @@ def _named_before_a_link(
     return frozenset() if found is None else found.indexes
 
 
-def _named_by_a_name_set_off(
+def _named_before_without_a_sentence(
     number: re.Match[str], words: str, names: SourceNames
 ) -> frozenset[int]:
-    """Return the contexts named before a number in "- **a.pdf** [1]: …" or "(a.pdf [1])".
+    """Return the contexts named before a number by a name to which no sentence leads.
 
-    No sentence leads to such a name: it begins a line, a clause or what stands in
-    brackets. Empty for "Edit a.pdf [1].", for a title without such signs, as in "Opening
-    day [1]: in May.", and where a sentence goes on behind the number.
+    The name begins a line, a clause or a bracket, "- **a.pdf** [1]: …" or "(a.pdf [1])",
+    or stands in a row of a table, "| a.pdf | [1] |". Empty for "Edit a.pdf [1].", and
+    where other words follow the number, "a.pdf [1] is old".
     """
     is_mark = number["in_brackets"] is not None or number["behind_word"] is not None
     clause_ends = _BEHIND_ITS_NUMBER.match(words, number.end()) is not None
@@ -383,17 +384,17 @@ def _name_behind(
     start: int,
     names: SourceNames,
     *,
-    must_end: bool = True,
+    must_end_clause: bool = True,
 ) -> NameFound | None:
     """Find the name of a source behind what links it to a number; None without."""
     found_link = link.match(words, start)
     if found_link is None:
         return None
-    return _name_at(words, found_link.end(), names, must_end=must_end)
+    return _name_at(words, found_link.end(), names, must_end_clause=must_end_clause)
 
 
 def _name_at(
-    words: str, start: int, names: SourceNames, *, must_end: bool = True
+    words: str, start: int, names: SourceNames, *, must_end_clause: bool = True
 ) -> NameFound | None:
     """Find the name of a source at a place of a line; None if other words stand there.
 
@@ -401,7 +402,7 @@ def _name_at(
         words: The line.
         start: The place.
         names: The names of the contexts.
-        must_end: Whether a title must end a clause. "[1] Opening day was in May." tells
+        must_end_clause: Whether a title must do so. "[1] Opening day was in May." tells
             of the day, and names no source "Opening day". A file counts whatever follows.
     """
     name = names.longest_at(words, start)
@@ -412,7 +413,7 @@ def _name_at(
         return None
     is_page = _PAGE_OR_PART.match(name.name) is not None  # "[1] (page 3)"
     ends_clause = _TITLE_ENDS.match(words, name.end) is not None
-    is_subject = must_end and not is_file(name.name) and not ends_clause
+    is_subject = must_end_clause and not is_file(name.name) and not ends_clause
     return None if is_page or is_subject else name
 
 

@@ -69,8 +69,8 @@ def has_number_of_a_source(
 ) -> bool:
     r"""Whether an answer has a number that may name a source.
 
-    It may name one if the prompts show it, or numbers like it, beside passages, or if it
-    stands in brackets. A number that a passage has beside the same word is one of the
+    It may name one if the prompts show it beside passages, or other numbers behind the
+    same word, or if it stands in brackets. A number that a passage has beside the same word is one of the
     text: "2 euros". A number that counts the answer's own items is none either.
 
     Args:
@@ -95,7 +95,8 @@ def has_number_of_a_source(
     for number in _numbers_in(text):
         if number.start in starts_of_items or numbers_of_passages.has(number):
             continue
-        if labels.have(number) or labels.have_others_behind_its_word(number):
+        # "page 99" may be made up beside "Page: 7" and "Page: 12"
+        if labels.have(number) or labels.number_several_things_by(number.before):
             return True
         is_of_no_passage = number.value not in numbers_of_passages.values
         if number.start in starts_in_brackets and is_of_no_passage:
@@ -135,12 +136,9 @@ class _NumbersOfLabels:
         """Whether the prompts show a number of an answer beside a passage."""
         return number.value in self._values
 
-    def have_others_behind_its_word(self, number: _NumberBesideWords) -> bool:
-        """Whether the word before a number numbers several things in the prompts.
-
-        "page 99" may be made up where the prompts show "Page: 7" and "Page: 12".
-        """
-        return len(self._values_by_word.get(number.before, ())) > 1
+    def number_several_things_by(self, word: str) -> bool:
+        """Whether the prompts show several numbers behind a word: "Page: 7", "Page: 12"."""
+        return len(self._values_by_word.get(word, ())) > 1
 
 
 def _starts_of_items(text: str) -> set[int]:

@@ -58,7 +58,7 @@ class OtherLists:
             kind == IN_BRACKETS
             and kind in self.known_labels.in_prompts.kinds_that_number_all
         )
-        return self._numbers_beside_names.contradict(
+        return self._listed_numbers.contradict(
             number, frozenset({"", kind}) if is_kind_of_labels else None
         )
 
@@ -131,15 +131,13 @@ class OtherLists:
         return _words_with_numbers(self.prompts, self.context_texts)
 
     @cached_property
-    def _numbers_beside_names(self) -> _OtherNumbers:
-        """The numbers beside names of contexts, anywhere in the prompts."""
-        names_of_labels = SourceNames.of(
-            {
-                label: indexes
-                for label, indexes in self.known_labels.in_prompts.indexes_by_label.items()
-                if label not in self.known_labels.lettered_labels
-            }
-        )
+    def _listed_numbers(self) -> _ListedNumbers:
+        """The numbers that lists give to names of contexts, compared with the labels.
+
+        The contexts stand under "[1] a.pdf" and "[2] b.pdf", and a list says "Source 1:
+        b.pdf": its 1 differs from the labels.
+        """
+        names_of_labels = SourceNames.of(self._labels_without_letters)
         # a label means what stands under it, whatever document has the same name
         names_of_documents = SourceNames.of(
             {
@@ -151,24 +149,35 @@ class OtherLists:
         named_numbers = _numbers_beside_names_of_contexts(
             self.prompts, self.context_texts, names_of_labels, names_of_documents
         )
-        return _other_numbers(list(named_numbers), self.known_labels.indexes_by_number)
+        return _compared_with_labels(named_numbers, self.known_labels.indexes_by_number)
+
+    @property
+    def _labels_without_letters(self) -> dict[str, tuple[int, ...]]:
+        """The labels of the prompts, and their contexts, without labels such as "S1"."""
+        return {
+            label: indexes
+            for label, indexes in self.known_labels.in_prompts.indexes_by_label.items()
+            if label not in self.known_labels.lettered_labels
+        }
 
 
 @dataclass(frozen=True, slots=True)
-class _OtherNumbers:
-    """Numbers that stand beside names of contexts in a prompt, compared with the labels.
+class _ListedNumbers:
+    """The numbers that lists of a prompt give to names, compared with the labels.
 
     The contexts stand under "[1] a.pdf", "[2] b.pdf" and "[3] c.pdf". A list says
     "Source 1: b.pdf, [3] c.pdf". The 3 agrees with the labels; the 1 does not.
 
     Args:
         agreeing: The numbers that agree with a label: ``{"1", "2", "3"}``.
-        kinds_by_number: The numbers that differ, with the words before them:
-            ``{"1": {"source"}}``; the word is "" for "[1] b.pdf".
+        kinds_by_differing_number: The numbers that differ from the labels, with the
+            words before them: ``{"1": {"source"}}``; the word is "" for "[1] b.pdf".
     """
 
     agreeing: Collection[str] = frozenset()
-    kinds_by_number: Mapping[str, Collection[str]] = field(default_factory=dict)
+    kinds_by_differing_number: Mapping[str, Collection[str]] = field(
+        default_factory=dict
+    )
 
     def contradict(self, number: str, kinds: frozenset[str] | None) -> bool:
         """Whether another list gives a number to another context, or may do so.
@@ -183,16 +192,16 @@ class _OtherNumbers:
         """
         differing = {
             number
-            for number, kinds_there in self.kinds_by_number.items()
+            for number, kinds_there in self.kinds_by_differing_number.items()
             if kinds is None or not kinds.isdisjoint(kinds_there)
         }
         return bool(differing) and (number in differing or number not in self.agreeing)
 
 
-def _other_numbers(
-    named_numbers: Sequence[NamedNumber],
+def _compared_with_labels(
+    named_numbers: Iterable[NamedNumber],
     indexes_by_number: Mapping[str, frozenset[int]],
-) -> _OtherNumbers:
+) -> _ListedNumbers:
     """Compare the numbers beside names in a prompt with the labels of its contexts.
 
     Args:
@@ -200,14 +209,14 @@ def _other_numbers(
         indexes_by_number: By each number that labels contexts the indexes of these.
     """
     agreeing: set[str] = set()
-    kinds_by_number: dict[str, set[str]] = {}
+    kinds_by_differing_number: dict[str, set[str]] = {}
     for named in named_numbers:
         labelled = indexes_by_number.get(named.number, frozenset())
         if not labelled.isdisjoint(named.indexes):
             agreeing.add(named.number)
         elif labelled:  # a number that labels no context is left out
-            kinds_by_number.setdefault(named.number, set()).add(named.kind)
-    return _OtherNumbers(agreeing, kinds_by_number)
+            kinds_by_differing_number.setdefault(named.number, set()).add(named.kind)
+    return _ListedNumbers(agreeing, kinds_by_differing_number)
 
 
 def _numbers_beside_names_of_contexts(

@@ -28,7 +28,7 @@ _ENTRY = lazy_pattern(
     r"[ \t]*+(?:[-*•>|][ \t]*+|[^\w\s\[\]()【】]{1,3}[ \t]++)?[*_]{0,2}"
     rf"(?:[\[【(]\^?(?P<in_brackets>{LABEL_IN_BRACKETS})[\]】)]"
     rf"|(?i:{SOURCE_WORD})[ \t]*\#?(?P<behind_word>\d{{1,4}})(?=[ \t]*[:=–—-])"
-    r"|(?P<bare>\d{1,4})(?=[.):|]|[ \t]+\|)"
+    r"|(?P<item_number>\d{1,4})(?=[.):|]|[ \t]+\|)"
     rf"|(?P<lettered>{LETTERED_NUMBER})(?=[):|=]|\.[ \t]|[ \t]+[|=–—-]))"
     r"[*_]{0,2}[ \t]*+[.):|=–—-]{0,2}[ \t]*+(?P<text>\S.*)"
 )
@@ -88,29 +88,26 @@ class ListEntry:
 def entries_of_own_lists(
     answer: str, lettered_labels: Collection[str] = ()
 ) -> list[ListEntry]:
-    """List the entries of the lists of sources in an answer.
+    """List the entries of the lists of sources in an answer, each once.
 
     Args:
         answer: The answer.
-        lettered_labels: The labels with letters that its marks name, such as "S1".
+        lettered_labels: The labels with letters that its marks name, such as "S1". Other
+            entries with letters, as "A1 a.pdf", explain no mark, and are left out.
     """
     text = with_plain_lists(answer)
+    spans = [*source_lists_in(text), *_lists_at_the_end(text, lettered_labels)]
     entries: list[ListEntry] = []
-    for start, end in [
-        *source_lists_in(text),
-        *_lists_at_the_end(text, lettered_labels),
-    ]:
-        is_for_reading = FURTHER_READING.match(text, start, end) is not None
+    for start, end in spans:
+        is_further_reading = FURTHER_READING.match(text, start, end) is not None
         for entry in _entries_from(text, start, end):
-            # "Further reading:" and "1. a.pdf": the 1 is that of no mark
-            explains_none = is_for_reading and entry.has_item_number
-            entries.append(replace(entry, number="") if explains_none else entry)
-    labels = {"", *lettered_labels}
-    return [
-        entry
-        for entry in dict.fromkeys(entries)
-        if entry.number.isdigit() or entry.number in labels
-    ]
+            if is_further_reading and entry.has_item_number:
+                # the 1 of "1. a.pdf" explains no mark, but the entry is one: a mark in it
+                # cites nothing
+                entries.append(replace(entry, number=""))
+            elif entry.number.isdigit() or entry.number in lettered_labels:
+                entries.append(entry)
+    return list(dict.fromkeys(entries))
 
 
 def with_plain_lists(answer: str) -> str:
@@ -147,8 +144,9 @@ def _entries_of_line(line: str, start: int) -> Iterator[ListEntry]:
     end = start + len(line)
     # "[2] [b.pdf](https://example.org)" names b.pdf
     line = _LINK.sub(r"\g<words>", line)
-    first = _ENTRY.fullmatch(line)
-    has_item_number = first is not None and first["bare"] is not None
+    entry = _ENTRY.fullmatch(line)
+    # "1. a.pdf", but not "[1] a.pdf"
+    has_item_number = entry is not None and entry["item_number"] is not None
     for number, text in _numbers_and_texts(line):
         if not text.strip():
             continue
@@ -199,7 +197,7 @@ def _is_name_first(line: str) -> bool:
 
 def _number_of(entry: re.Match[str]) -> str:
     """Return the number with which an entry begins."""
-    groups = ("in_brackets", "behind_word", "lettered", "bare")
+    groups = ("in_brackets", "behind_word", "lettered", "item_number")
     return next(entry[group] for group in groups if entry[group] is not None)
 
 
@@ -260,7 +258,7 @@ def _is_entry(line: str) -> bool:
     A mere "1. a.pdf" may be a step, or a rank: without a heading it is no entry.
     """
     entry = _ENTRY.fullmatch(line)
-    if entry is None or entry["bare"] is not None:
+    if entry is None or entry["item_number"] is not None:
         return False
     is_quote = QUOTED.fullmatch(entry["text"].strip(" \t*_.")) is not None
     return is_quote or is_reference(line)

@@ -272,9 +272,9 @@ def _with_schemes(text: str) -> str:
 
 
 def _names_another_page(entry: ListEntry, shown: Shown) -> bool:
-    """Whether an entry names a page that what it means is known not to be of.
+    """Whether an entry names a page, and the contexts that it means are of other pages.
 
-    "[1] report.pdf, p. 33" does if the prompt shows page 3 of "report.pdf".
+    "[1] report.pdf, p. 33" does if the prompt only shows page 3 of "report.pdf".
     """
     page = PAGE.search(entry.text)
     if page is None:

@@ -66,10 +66,16 @@ class OwnLists:
         entries = [
             entry
             for entry in [*self._entries_in_answer, *self._entries_in_field]
-            # "1. a.pdf" explains the 1 of a mark only if a mark has a 1
-            if not entry.has_item_number or entry.number in self._cited_labels
+            if self._may_explain_a_mark(entry)
         ]
         return own_numbers(entries, self._cited_numbers_with_names(), self._shown)
+
+    def _may_explain_a_mark(self, entry: ListEntry) -> bool:
+        """Whether the number of an entry may be that of a mark.
+
+        "[1] a.pdf" always may; "1. a.pdf" only if the answer cites a 1.
+        """
+        return entry.number in self._cited_labels or not entry.has_item_number
 
     @cached_property
     def _shown(self) -> Shown:
@@ -95,8 +101,8 @@ class OwnLists:
             if not number.isdigit():
                 continue
             entries += [ListEntry(number, name) for name in source.names]
-            # a quote under a number of the prompt gives it no other meaning: the two
-            # contradict each other
+            # a number of the prompt keeps the prompt's meaning, whatever is quoted beside
+            # it; the quote may contradict it
             is_of_prompt = number in self.known_labels.indexes_by_number
             if source.quote is not None and not is_of_prompt:
                 entries.append(ListEntry(number, source.quote))

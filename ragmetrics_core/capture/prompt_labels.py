@@ -172,15 +172,11 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
             ambiguous_numbers=frozenset(all_numbers),
             pages_by_index=pages_by_index,
         )
+    # the numbers of the contexts by the word before them: "source" in "Source 7:"
     indexes_by_kind = _indexes_by_kind(lines_by_context, indexes_by_number)
-    # "[1] Source 7:", but not "[1] Source 1:"
-    has_second_numbering = any(
-        _differs(indexes_of_kind, indexes_by_number)
-        for indexes_of_kind in indexes_by_kind.values()
-    )
     labels = Labels(
         {**indexes_by_name, **indexes_by_number},
-        indexes_by_kind=indexes_by_kind if has_second_numbering else {},
+        indexes_by_kind=_if_they_differ(indexes_by_kind, indexes_by_number),
         kinds_that_number_all=frozenset(indexes_by_kind),
         pages_by_index=pages_by_index,
     )
@@ -329,6 +325,20 @@ def _numbers_each(
     """
     numbered = set(itertools.chain(*indexes_by_number.values()))
     return numbered.issuperset(context_indexes)
+
+
+def _if_they_differ(
+    indexes_by_kind: dict[str, dict[str, tuple[int, ...]]],
+    indexes_by_number: Mapping[str, tuple[int, ...]],
+) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return the numberings of the kinds if one is not that of the first numbers; else {}.
+
+    "[1] Source 7:" has two numberings, and "[1] Source 1:" has one.
+    """
+    for indexes_of_kind in indexes_by_kind.values():
+        if _differs(indexes_of_kind, indexes_by_number):
+            return indexes_by_kind
+    return {}
 
 
 def _differs(

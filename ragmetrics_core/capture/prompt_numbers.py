@@ -118,17 +118,39 @@ def labels_differing_in_a_token(
     indexes = [shown.index for shown in shown_contexts]
     lines_before = [shown.line_before for shown in shown_contexts]
     tokens = _tokens_that_differ(lines_before)
-    if not tokens:  # in "D1: It fell." the label stands in the context
+    if not tokens:
+        # "D1: It fell." is a context that begins with its label
         own_labels = [_label_of_its_own(contexts[index]) for index in indexes]
-        own_tokens = _tokens_that_differ(own_labels)
-        return _indexes_by_label(_if_of_one_shape(own_tokens), indexes)
-    if not all(map(str.isdigit, tokens)):
-        return _indexes_by_label(_if_of_one_shape(tokens), indexes)
-    if tokens != [str(count) for count in range(1, len(tokens) + 1)]:
-        return {}  # as years
-    # "Kilde 1" of "Kilde 1 (a.pdf):"
-    names = [_IN_ROUND_BRACKETS.sub("", line).strip(_SIGNS) for line in lines_before]
-    return {**_indexes_by_label(names, indexes), **_indexes_by_label(tokens, indexes)}
+        return _indexes_by_id(_tokens_that_differ(own_labels), indexes)
+    if all(map(str.isdigit, tokens)):
+        return _indexes_by_count(tokens, lines_before, indexes)
+    return _indexes_by_id(tokens, indexes)
+
+
+def _indexes_by_id(ids: Sequence[str], indexes: Sequence[int]) -> dict[str, int]:
+    """Return the index of each context by its id, such as "D1" and "D2".
+
+    Empty unless all are ids of one shape: "D1" and "R-02" are not.
+    """
+    shapes = {shape_of_label(context_id) for context_id in ids}
+    are_of_one_shape = len(shapes) == 1 and None not in shapes
+    return dict(zip(ids, indexes, strict=True)) if are_of_one_shape else {}
+
+
+def _indexes_by_count(
+    numbers: Sequence[str], lines: Sequence[str], indexes: Sequence[int]
+) -> dict[str, int]:
+    """Return the index of each context by its number, and by the line with the number.
+
+    "Kilde 1 (a.pdf):" and "Kilde 2:" give the labels "1", "2", "Kilde 1" and "Kilde 2".
+    Empty unless the numbers are 1, 2, … in this order, as years are not.
+    """
+    if list(numbers) != [str(count) for count in range(1, len(numbers) + 1)]:
+        return {}
+    names = [_IN_ROUND_BRACKETS.sub("", line).strip(_SIGNS) for line in lines]
+    indexes_by_label = dict(zip(names, indexes, strict=True))
+    indexes_by_label.update(zip(numbers, indexes, strict=True))
+    return indexes_by_label
 
 
 def _contexts_shown_once(
@@ -151,17 +173,6 @@ def _contexts_shown_once(
     if n_prompts_with_contexts != 1 or not is_each_shown_once:
         return []
     return shown_contexts
-
-
-def _indexes_by_label(labels: Sequence[str], indexes: Sequence[int]) -> dict[str, int]:
-    """Return the index of each context by its label; {} if there are no labels."""
-    return dict(zip(labels, indexes, strict=True)) if labels else {}
-
-
-def _if_of_one_shape(tokens: Sequence[str]) -> Sequence[str]:
-    """Return the tokens if all are labels of one shape, such as "D1" and "D2"; else ()."""
-    shapes = {shape_of_label(token) for token in tokens}
-    return tokens if len(shapes) == 1 and None not in shapes else ()
 
 
 def _tokens_that_differ(lines: Sequence[str]) -> list[str]:

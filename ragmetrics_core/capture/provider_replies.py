@@ -644,11 +644,14 @@ class _ReplyBeingRead:
         self.annotations[annotation] = None
 
     def evidence(self) -> ProviderEvidence:
-        """What was read, as a frozen value."""
+        """Sum up what was read of the whole reply."""
+        # searches that the reply only counts, and does not tell in a block
         self._add_counted_searches()
-        own_words = as_one_line(self.text)
+        # some citations quote the reply itself, which is no evidence
+        words_of_reply = as_one_line(self.text)
         annotations = tuple(
-            annotation.without_words_of(own_words) for annotation in self.annotations
+            annotation.without_words_of(words_of_reply)
+            for annotation in self.annotations
         )
         self._add_cited_sources(annotations)
         calls = tuple(call.frozen() for call in self.call_by_key.values())
@@ -660,7 +663,7 @@ class _ReplyBeingRead:
 
         Example: the reply cites https://a.test, and no search lists this address: it
         counts as found without its text. A source that is cited with a quote is left
-        out: where the prompt holds the quote, the application itself showed the source.
+        out here: the quote tells later whether the prompt already shows the source.
         """
         known_names: set[str] = set()
         for call in self.call_by_key.values():

@@ -158,9 +158,9 @@ class StreamedReply:
     ) -> Iterator[Fields]:
         """Yield a request for each tool of the provider whose beginning was dropped.
 
-        Anthropic streams ``{"query": "lamp"}`` in pieces, and the framework drops the
-        event that names the tool. If no tool of the application's own has these
-        arguments, they are those of a tool of the provider.
+        Anthropic streams the arguments ``{"query": "lamp"}`` in pieces, and the framework
+        drops the event that names the tool. Of three such blocks one is for a tool of
+        the application, if the reply calls one: the other two are yielded.
 
         Args:
             own_arguments: The arguments of the application's own tools that the reply
@@ -168,21 +168,21 @@ class StreamedReply:
         """
         if own_arguments is None:
             return
-        own_arguments_left = list(own_arguments)
+        own_arguments_not_found = list(own_arguments)
         requests: list[Fields] = []
         for index, block in self._blocks.items():
             if block.start or not block.arguments:
                 continue
             arguments = _arguments_of(block)
-            if arguments in own_arguments_left:
-                own_arguments_left.remove(arguments)
+            if arguments in own_arguments_not_found:
+                own_arguments_not_found.remove(arguments)
                 continue
             name = self._tool_that_asks(arguments)
             request = {"type": "server_tool_use", "id": f"block {index}", "name": name}
             requests.append({**request, "input": arguments})
-        # A framework may have changed the arguments that are left here. Then as many
-        # requests are for own tools; which of them, nobody knows.
-        n_of_own_tools = len(own_arguments_left)
+        # A framework changed the arguments that were not found, so that as many requests
+        # are for own tools. It is not known which: the first ones are taken for them.
+        n_of_own_tools = len(own_arguments_not_found)
         yield from requests[n_of_own_tools:]
 
     def _tool_that_asks(self, arguments: Fields) -> str | None:
