@@ -326,9 +326,9 @@ def _find_outputs(
 def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
     """Return the first token of a word that a model may reply.
 
-    Its probability is read as that of the word. So it must not begin other words, too:
-    of "supported", written as "sup" and "ported", the token "sup" is refused, because
-    the reply "superb" may begin with it.
+    Only the first token of a reply is looked at, and its probability is taken for that
+    of the word. So a part of the word will not do: "supported", written as "sup" and
+    "ported", is refused, because "sup" may also begin the reply "superb".
 
     Raises:
         SettingError: If the tokenizer does not know the word, or splits its letters.
@@ -340,12 +340,13 @@ def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
             " that the model replies"
         )
     first_token = token_ids[0]
-    # T5 may write "0" as two tokens: a mark that a word begins, which has no letters,
-    # and "0". Then the mark is returned. It splits no letters.
-    letters: str = tokenizer.decode([first_token]).strip()
-    has_more_letters_behind = len(token_ids) > 1 and letters != ""
-    if has_more_letters_behind:
-        raise _split_word(model, word, letters, n_tokens=len(token_ids))
+    is_whole_word = len(token_ids) == 1
+    first_letters: str = tokenizer.decode([first_token]).strip()
+    # T5 may write "0" as two tokens: a blank, and "0". The blank will do: the caller
+    # makes sure that the other of the two replies, "1", does not begin with it as well.
+    is_blank = first_letters == ""
+    if not is_whole_word and not is_blank:
+        raise _split_word(model, word, first_letters, n_tokens=len(token_ids))
     return first_token
 
 

@@ -111,8 +111,7 @@ def find_objects(choice: Choice, names: Sequence[str]) -> Iterator[FoundObject]:
         end_of_last = found.end
         yield found
     if end_of_last is None:
-        # one name would do; the last is the verdict where a reason is asked for first
-        _fail(choice, f"it holds no JSON object with the field {names[-1]!r}")
+        _fail_without_object(choice, names)
     if may_all_be_quotations or not _CLOSING.match(choice.text, end_of_last):
         _fail(
             choice,
@@ -240,6 +239,14 @@ def _start_of_reply(choice: Choice) -> int:
         for start, end in find_spans(text)
     )
     return 0 if is_quoted else closing_tag.end()
+
+
+def _fail_without_object(choice: Choice, names: Sequence[str]) -> NoReturn:
+    """Raise the error of a reply that has no object with one of these fields.
+
+    It names the last one: a reply gives the reason first, and then the verdict.
+    """
+    _fail(choice, f"it holds no JSON object with the field {names[-1]!r}")
 
 
 def _fail(choice: Choice, problem: str) -> NoReturn:

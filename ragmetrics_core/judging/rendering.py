@@ -104,8 +104,9 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
 
     A line ``---`` in the template separates the two messages. Each text of the sample
     stands in a tag such as ``<context-52ae4fd5>``. No text has these digits, so none can
-    close its tag. The tags of quoted examples have digits of their own, which are the
-    same for all samples: so prompts begin alike, and providers can cache the beginning.
+    close its tag. The tags of quoted examples have digits of their own. These are the
+    same for all samples, but for one that holds them: so prompts begin alike, and the
+    beginning can be cached.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.
@@ -116,7 +117,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     sample_texts: list[str] = []
     for fenced in fenced_by_part.values():
         sample_texts.extend(fenced.texts)
-    example_digits = _digits_of_examples(instructions, sample_texts)
+    example_digits = _digits_of_examples(instructions, absent_from=sample_texts)
     fixed_texts = _examples_and_language(instructions, example_digits)
     sample_digits = tag_digits([*sample_texts, fixed_texts["examples"]])
     text_by_placeholder = {
@@ -243,7 +244,9 @@ def _examples_and_language(
     return {"examples": examples, "language": language}
 
 
-def _digits_of_examples(instructions: Instructions, sample_texts: Sequence[str]) -> str:
+def _digits_of_examples(
+    instructions: Instructions, *, absent_from: Sequence[str]
+) -> str:
     """Return the digits for the tags around quoted examples; "" without examples.
 
     They come from the first example, so that all prompts of a metric begin alike. They
@@ -252,7 +255,7 @@ def _digits_of_examples(instructions: Instructions, sample_texts: Sequence[str])
     if not instructions.quoted:
         return ""
     example_texts = [sendable_text(example.text) for example in instructions.quoted]
-    return tag_digits([*example_texts, instructions.examples, *sample_texts])
+    return tag_digits([*example_texts, instructions.examples, *absent_from])
 
 
 def _tag_examples(instructions: Instructions, digits: str) -> str:

@@ -235,11 +235,8 @@ def measure_judge(
             measurement.
     """
     metric_by_question = _asking_metrics(labelled, metrics)
-    # Nothing is asked in this run: ``ask`` makes its own. It looks the judge up, and has
-    # what the card says of it, such as its name, and of the library's version and date.
-    metrics_asked = [*metric_by_question.values()]
-    run_of_facts = Run(metrics_asked, judge, concurrency=1, store=MemoryStore())
-    measuring = _Measuring(run_of_facts.judges[0], ask, draws)
+    judge_on_card = _look_up(judge, metric_by_question.values())
+    measuring = _Measuring(judge_on_card.judge, ask, draws)
     measured_by_question: dict[str, _MeasuredQuestion] = {}
     all_rows: list[LabelledSample] = []
     for question, metric in metric_by_question.items():
@@ -247,11 +244,34 @@ def measure_judge(
         measured = measuring.measure(question, metric, labelled_rows)
         measured_by_question[question] = measured
         all_rows += measured.rows
-    _refuse_nothing_scored(run_of_facts.facts.judges[0], all_rows)
+    _refuse_nothing_scored(judge_on_card.name, all_rows)
     signature_by_question = {
         question: metric.signature for question, metric in metric_by_question.items()
     }
-    return _card(run_of_facts, signature_by_question, measured_by_question)
+    return _card(judge_on_card, signature_by_question, measured_by_question)
+
+
+class _JudgeOnCard(NamedTuple):
+    """A judge, and what its card says of it beside the figures.
+
+    Attributes:
+        judge: The judge.
+        name: Its name.
+        version: The version of this library.
+        made: When it is measured.
+    """
+
+    judge: Judge
+    name: str
+    version: str
+    made: str
+
+
+def _look_up(judge: JudgeLike, metrics: Iterable[Metric]) -> _JudgeOnCard:
+    """Find out what the card of a judge says of it. Nothing is asked."""
+    run = Run([*metrics], judge, concurrency=1, store=MemoryStore())
+    (name,) = run.facts.judges
+    return _JudgeOnCard(run.judges[0], name, run.facts.version, run.facts.started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +296,7 @@ class _MeasuredQuestion:
 
 
 def _card(
-    run: Run,
+    judge_on_card: _JudgeOnCard,
     signature_by_question: dict[str, Signature],
     measured_by_question: Mapping[str, _MeasuredQuestion],
 ) -> Card:
@@ -287,7 +307,7 @@ def _card(
     notes on that correction.
 
     Args:
-        run: Knows the judge, the version of this library and the date.
+        judge_on_card: The judge, its name, the version of this library and the date.
         signature_by_question: For each question the signature (version of the prompt,
             settings) of the metric that asks it.
         measured_by_question: What was measured on each question.
@@ -298,12 +318,11 @@ def _card(
         question: _drop_undefined(measured.figures)
         for question, measured in measured_by_question.items()
     }
-    (judge_name,) = run.facts.judges
     return Card(
-        judge=judge_name,
-        details=run.judges[0].details,
-        version=run.facts.version,
-        made=run.facts.started,
+        judge=judge_on_card.name,
+        details=judge_on_card.judge.details,
+        version=judge_on_card.version,
+        made=judge_on_card.made,
         signatures=signature_by_question,
         figures=figures_by_question,
         # the share of rows that the judge decides without a dearer judge, such as 60 %

@@ -113,7 +113,11 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
 def _draw_of_each_group(
     samples: Iterable[LabelledSample], limit: int | None
 ) -> list[LabelledSample]:
-    """Draw at most ``limit`` samples at random of each source and question to people."""
+    """Draw at most ``limit`` samples of each group at random; all if it is None.
+
+    The samples of a group come from one data set (``source``), and people were asked
+    the same about them (``question``), such as whether a context is relevant.
+    """
     samples_by_group: dict[tuple[str, str], list[LabelledSample]] = {}
     for sample in samples:
         group = (sample.question, sample.source)

@@ -214,12 +214,12 @@ def _support_beside_name(
     n_shared_by_place: Mapping[Place, int],
     places: Mapping[str, Sequence[Place]],
 ) -> float:
-    """Measure how much of what the answer says of a name the contexts say beside it.
+    """Measure how far the contexts say the same of a name as a sentence of the answer.
 
-    The name stands in a sentence of the answer. Counted are the terms of that sentence
-    that a context sentence holds, without the name's. Example: a context sentence with
-    the whole name "Carl Voss" holds 1 of them, another sentence 4: 1 / 4 = .25. 1.0 if
-    no context sentence holds the whole name.
+    Other terms of that sentence are counted in each context sentence. Example for "Carl
+    Voss bought the old mill in Kiel": a context sentence with "Carl Voss" holds only
+    "Kiel", 1 term; another one, without the name, holds 4: 1 / 4 = .25. 1.0 if no
+    context sentence holds the whole name.
 
     Args:
         name_terms: The terms of the name.
@@ -274,13 +274,13 @@ def adherence(
         1. The share of the answer's terms that stand in the contexts.
         2. The share of its bigrams that stand there.
         3. The mean share of a sentence's terms in the nearest context sentence.
-        4. For the answer's most misplaced name (see ``MisplacedName``): how much of what
-           the answer says of it the contexts say of it, too. 1.0 without such a name.
+        4. How far the contexts say the same of a name as the answer; of several names
+           the least value counts.
         5. The share of its names that the contexts hold.
 
         Example: "Carl Voss bought the old mill." over "Carl Voss lived in Kiel. Anna
-        bought the old mill.": 1.0, .75, .6, 0.0 (the contexts say nothing of "bought the
-        old mill" beside Carl Voss), 1.0.
+        bought the old mill.": 1.0, .75, .6, 0.0 (of Carl Voss the contexts do not say
+        that he bought the old mill), 1.0.
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
     term_share = _share(answer.terms, terms)

@@ -119,11 +119,11 @@ def _can_be_scaled(number: str) -> bool:
 
 
 def _numbers_for_decade(written: re.Match[str]) -> set[str]:
-    """Return the numbers of which any bears out a decade of an answer, "the 1990s".
+    """Return the numbers that stand for a decade in a context: its name and its years.
 
-    They are its short name and its years. Example: for "1990s" they are "90" and "1990"
-    to "1999"; for "90s" also "1890" to "1899" and "2090" to "2099". None for a number
-    that is no decade, such as "1990".
+    Example: an answer says "the 1990s". The contexts say so, too, if they hold "90" (in
+    "the 90s") or any year from "1990" to "1999". For "the 90s" the years from "1890" and
+    from "2090" on count as well. Empty for a number that is no decade, such as "1990".
 
     Args:
         written: The number with the groups of ``_WRITTEN``: 1 is the digits, 3 an "s"

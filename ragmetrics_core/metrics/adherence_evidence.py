@@ -211,8 +211,9 @@ def _with_likelier_verdict(polls: Asked[Poll]) -> Asked[Poll]:
     if not is_measured_by_token:
         return polls
     (poll,) = polls.replies
-    is_made_of_verdicts_on_claims = bool(poll.encoder_claims)
-    if is_made_of_verdicts_on_claims:
+    # an encoder's verdict is computed from its verdicts on claims, and not drawn
+    is_computed = bool(poll.encoder_claims)
+    if is_computed:
         return polls
     verdict: PollVerdict = "yes" if weight.p >= 0.5 else "no"
     if poll.verdict == verdict:

@@ -393,6 +393,9 @@ class ContextUtilization(Metric):
         to C, and the reply has a verdict on each. Else one chunk is shown, and the
         reply is the verdict on it. A verdict is a grade, or whether the chunk is useful.
 
+        A language model writes the fields of ``Reply``. A judge that writes nothing, but
+        gives probabilities of yes, is asked "is chunk A useful?" and so on (``decided``).
+
         Args:
             sample: The sample.
             chunks: All chunks for listwise judging; else a single one.
@@ -412,16 +415,13 @@ class ContextUtilization(Metric):
                 part_name: chunk_part,
             },
             instructions=instructions,
-            # the fields that a language model fills in, such as "useful"
             Reply=_REPLIES[self._prompt_name],
             # the probability of the verdict to ask for; None: the bare verdict
             weigh=self._wanted_probability,
             # too long chunks are cut, and the piece with the highest verdict counts
             split=Split(part_name, verdict_field),
-            # the same as typed questions, for judges that do not write
             decided=self._typed_questions,
-            # replies of a usual length, for dry runs
-            example=_examples,
+            example=_examples,  # replies of a usual length, for dry runs
         )
 
     def _answer_part(self, sample: Sample) -> Part:

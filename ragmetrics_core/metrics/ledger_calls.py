@@ -78,7 +78,8 @@ def groups_of_texts(sample: Sample) -> Groups:
 
     Example: three contexts, a web page that a tool returned in this turn, and a page of
     an earlier turn. The contexts and the first page are the evidence, with the ranks 1
-    to 4. The other page is earlier and has rank 5.
+    to 4. The other page is earlier and has rank 5. ``earlier_shown`` says how many of
+    the texts of earlier turns the model was shown again: (0, 1) if not that page.
     """
     ledger = sample.ledger  # the record of what the application's calls returned
     if ledger is None:
@@ -90,6 +91,7 @@ def groups_of_texts(sample: Sample) -> Groups:
     context_by_rank = _context_by_rank(sample.contexts, without=written_by_models)
     contexts = list(context_by_rank.values())
     other_texts = _texts_that_are_no_contexts(ledger, returned, contexts)
+    # the other texts have the numbers behind the last context's rank
     ranks_of_others = _numbers_behind(len(sample.contexts), other_texts.n_texts)
     return Groups(
         evidence=(*_texts_of_contexts(contexts), *other_texts.of_this_turn),
@@ -97,7 +99,6 @@ def groups_of_texts(sample: Sample) -> Groups:
         earlier=other_texts.of_earlier_turns,
         user=_user_words(sample),
         assistant=(*_assistant_words(sample), *_texts_of_models(ledger)),
-        # (2, 5): of 5 texts of earlier turns, this turn's model was shown 2
         earlier_shown=_count_shown(
             [text for text in returned if text.turn < ledger.turn]
         ),
@@ -147,20 +148,31 @@ def _texts_that_are_no_contexts(
         returned: The texts that its calls returned.
         contexts: The contexts that are evidence.
     """
-    this_turn: list[_ReturnedText] = []
-    earlier_turns: list[_ReturnedText] = []
-    for text in returned:
+    of_this_turn: list[str] = []
+    of_earlier_turns: list[str] = []
+    for text in _without_contexts(returned, ledger, contexts):
         if text.turn < ledger.turn:
-            earlier_turns.append(text)
+            of_earlier_turns.append(text.context.text)
         elif text.was_shown is not False:
-            this_turn.append(text)
-    known_pairs = ids_and_texts(ledger)
-    of_this_turn = _further_texts(this_turn, contexts, known_pairs)
+            of_this_turn.append(text.context.text)
     evidence = {*_texts_of_contexts(contexts), *of_this_turn}
-    of_earlier_turns = _further_texts(
-        earlier_turns, contexts, known_pairs, known_texts=evidence
+    earlier_alone = [text for text in of_earlier_turns if text not in evidence]
+    return _OtherTexts(
+        of_this_turn=tuple(dict.fromkeys(of_this_turn)),
+        of_earlier_turns=tuple(dict.fromkeys(earlier_alone)),
     )
-    return _OtherTexts(tuple(of_this_turn), tuple(of_earlier_turns))
+
+
+def _without_contexts(
+    returned: Sequence[_ReturnedText], ledger: Ledger, contexts: Sequence[Context]
+) -> list[_ReturnedText]:
+    """Leave out the texts that became contexts, as they are or rewritten."""
+    known_pairs = ids_and_texts(ledger)  # these contexts are not rewritten
+    return [
+        text
+        for text in returned
+        if index_of_context(text.context, contexts, known_pairs) is None
+    ]
 
 
 def _context_by_rank(
@@ -194,24 +206,6 @@ def _texts_of_models(ledger: Ledger) -> list[str]:
         if call.kind == "written":
             texts += _texts_of_contexts(call.items)
     return texts
-
-
-def _further_texts(
-    ledger_texts: Iterable[_ReturnedText],
-    contexts: Sequence[Context],
-    known_pairs: Container[IdAndText],
-    known_texts: Container[str] = (),
-) -> list[str]:
-    """Return the ledger texts that are no contexts and no known texts, each once.
-
-    ``known_pairs`` is what ``ids_and_texts`` returns, for ``index_of_context``.
-    """
-    texts = [
-        ledger_text.context.text
-        for ledger_text in ledger_texts
-        if index_of_context(ledger_text.context, contexts, known_pairs) is None
-    ]
-    return [text for text in dict.fromkeys(texts) if text not in known_texts]
 
 
 def _numbers_behind(rank: int, count: int) -> range:

@@ -217,8 +217,9 @@ def poll_by_claims(
     after the other. Example: window 1 supports claim A, so window 2 is asked about claim
     B only. It does not support B, so the answer is not adherent.
 
-    A poll is one reply of the judge: yes or no, with a reason. Each claim has as many as
-    the answer was to have, and they are combined into polls on the answer.
+    A poll is one reply of the judge: yes or no, with a reason. Where the answer was to
+    be polled 5 times, each claim is. The first poll on the answer says yes if the first
+    poll on each claim does, and so on.
 
     Args:
         question_about_answer: The question that was too long.

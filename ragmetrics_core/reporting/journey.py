@@ -95,6 +95,10 @@ class StageLoss:
         return self.lost / self.of
 
     def __str__(self) -> str:
+        """Such as "passages not kept: 3 of 20 (15%, 95 % interval 5% to 36%), 3 by rank".
+
+        "rank" is the name of the step that dropped them.
+        """
         low, high = self.interval.low, self.interval.high
         names = "".join(f", {count} by {name}" for name, count in self.by.items())
         return (
@@ -449,8 +453,8 @@ class _StageToMend:
     def _loss_of_most_facts(self) -> Loss | None:
         """The loss of most facts; of equal ones that of the earlier stage.
 
-        Example: 5 facts not retrieved and 2 cut: "not_retrieved". But None if nothing is
-        known of 6 other facts: they may all be "cut".
+        Example: 5 facts not retrieved and 2 cut: "not_retrieved". None if more facts are
+        unknown than it lost: of 6 unknown facts all may be "cut", which would be more.
         """
         n_by_loss = {
             loss: tally.n_lost for loss, tally in self._stages.of_facts.items()
@@ -461,8 +465,8 @@ class _StageToMend:
     def _loss_of_most_passages(self) -> Loss | None:
         """The loss of the largest share of the passages that reached its stage.
 
-        Example: 2 of 10 were not kept and 4 of 8 not shown: "not_shown". But None if
-        nothing is known of 5 other passages: they may all be "not_kept".
+        Example: 2 of 10 were not kept and 4 of 8 not shown: "not_shown". None if more
+        passages are unknown than it lost: another stage may have lost more then.
         """
         share_by_loss = {
             loss: tally.n_lost / tally.n_held

@@ -733,12 +733,12 @@ def _fate_by_verdicts(
         cells: For each of the texts, the judge's verdict.
         recorded: The sample with its passages.
     """
-    # else the fact may stand in the text on which the judge gave no answer
     is_judged_on_all = all(cell.probability is not None for cell in cells)
     if recorded.sample.retrieved is None:
         is_held = bool(ranks_of_holders)
         return _fate_in_contexts(recorded.sample, is_held, is_judged_on_all)
     if not ranks_of_holders:
+        # a text on which the judge gave no answer may hold the fact
         return _NOT_RETRIEVED_FATE if is_judged_on_all else _UNKNOWN_FATE
     holders = [
         passage for passage in recorded.passages if passage.rank in ranks_of_holders

@@ -432,11 +432,10 @@ class Tally:
         self.rows: Counter[str] = Counter()
         self._number_cluster_of = numbering(cluster)  # the number of a sample's cluster
         self._slices_by_key: dict[str, _SliceTallies] = {
-            key: _SliceTallies(Tally(metrics, cluster=cluster, is_slice=True))
-            for key in slices
+            key: _SliceTallies(metrics, cluster) for key in slices
         }
-        # A key that no sample has was mistyped. The tally of a slice looks for no key:
-        # that of the whole does.
+        # Refuses keys that no sample has, since they were mistyped. The tally of the
+        # whole does so for its slices, too.
         self._keys_sought = KeysSought()
         if not is_slice:
             self._keys_sought = KeysSought(self._slices_by_key, cluster)
@@ -562,9 +561,9 @@ class _SliceTallies:
         tally_by_name: For the key "language" the tally of "en", that of "de" and so on.
     """
 
-    def __init__(self, empty_tally: Tally) -> None:
+    def __init__(self, metrics: Sequence[str], cluster: GroupBy) -> None:
         self.tally_by_name: dict[str, Tally] = {}
-        self._tally_of_bad_rows = empty_tally
+        self._tally_of_bad_rows = Tally(metrics, cluster=cluster, is_slice=True)
 
     def tally_of(self, slice_name: str) -> Tally:
         """The tally of a slice; a new slice begins with the bad rows so far."""

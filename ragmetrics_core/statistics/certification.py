@@ -131,8 +131,9 @@ def certify(
     precision is below the target.
 
     Example with target .9: of samples that score .9, 80 have the label yes; of samples
-    that score .2, 10 have the label no. The threshold .9 is certified. With 60 of yes
-    instead of 80 nothing is certified, and the result says that 71 labels would do.
+    that score .2, 10 have the label no. The threshold .9 is certified. With 20 of yes
+    instead of 80 it is not, as 20 right ones of 20 may be chance. The result then says
+    that 44 labels in all would do.
 
     Args:
         labelled: Score and label of samples drawn at random from the run.

@@ -85,29 +85,27 @@ class _Evidence:
             unit: What is drawn at once: a score, or the scores of a cluster. A score
                 that is not known counts as its lowest possible value.
         """
+        mean_of_unit = self._filled_up_mean(unit)
         allowed_mean = self._mean_allowed_for_units_left()
-        excess = self._excess_over_claimed_mean(unit)
         # At 0 or less the claim is false already; from 1 on no score can refute it.
         if 0 < allowed_mean < 1:
-            mean_of_unit = self._claimed_mean + excess
-            gain = mean_of_unit / allowed_mean - 1
-            self._multiply_wealth(gain, self._stake_factor(allowed_mean))
+            self._bet(mean_of_unit, allowed_mean)
         self._n_units += 1
-        self._total_excess += excess
+        self._total_excess += mean_of_unit - self._claimed_mean
         if self._is_claim_impossible():  # whatever the units left score
             self.highest = inf
         mean_wealth = sum(self._wealth) / len(_BETS)
         self.highest = max(self.highest, mean_wealth)
 
-    def _excess_over_claimed_mean(self, unit: _Unit) -> float:
-        """How far the mean of a unit lies over the claimed mean, from −1 to 1.
+    def _filled_up_mean(self, unit: _Unit) -> float:
+        """The mean of a unit that is filled up with the claimed mean to the largest size.
 
-        A unit smaller than the largest is filled up with the claimed mean, so that it
-        weighs less. Example: the claimed mean is .8, the largest unit has 2 scores. A
-        unit with the one score 1.0 counts as 1.0 and .8: its mean lies .1 over .8.
+        So a smaller unit weighs less. Example: the claimed mean is .8, the largest unit
+        has 2 scores. A unit with the one score 1.0 counts as 1.0 and .8: .9.
         """
-        excess_of_scores = unit.lowest_sum - self._claimed_mean * unit.n_scores
-        return excess_of_scores / self._largest_unit
+        n_lacking = self._largest_unit - unit.n_scores
+        filled_up_sum = unit.lowest_sum + n_lacking * self._claimed_mean
+        return filled_up_sum / self._largest_unit
 
     def _mean_allowed_for_units_left(self) -> float:
         """The highest mean that the units left may have if the claim is true.
@@ -121,13 +119,6 @@ class _Evidence:
         n_left = self._population - self._n_units
         return self._claimed_mean - self._total_excess / n_left
 
-    def _stake_factor(self, allowed_mean: float) -> float:
-        """Gamblers stake more with few units left, and where a high mean is likely."""
-        units_per_unit_left = 1.0
-        if self._population is not None:
-            units_per_unit_left = self._population / (self._population - self._n_units)
-        return units_per_unit_left / (1 - allowed_mean)
-
     def _is_claim_impossible(self) -> bool:
         """Whether the mean exceeds the claim even if all units left score 0."""
         if self._population is None:
@@ -135,8 +126,16 @@ class _Evidence:
         n_left = self._population - self._n_units
         return self._total_excess > n_left * self._claimed_mean
 
-    def _multiply_wealth(self, gain: float, stake_factor: float) -> None:
-        """Let each gambler win or lose by the stake, which is a share of the wealth."""
+    def _bet(self, mean_of_unit: float, allowed_mean: float) -> None:
+        """Let each gambler win or lose by a stake, which is a share of the wealth.
+
+        Gamblers stake more with few units left, and where a high mean is likely.
+        """
+        gain = mean_of_unit / allowed_mean - 1
+        units_per_unit_left = 1.0
+        if self._population is not None:
+            units_per_unit_left = self._population / (self._population - self._n_units)
+        stake_factor = units_per_unit_left / (1 - allowed_mean)
         wealth = self._wealth
         for index, bet in enumerate(_BETS):
             stake = bet * stake_factor
@@ -220,28 +219,11 @@ class SequentialGate:
     − margin``, wrongly *failed* if it reaches ``threshold``. Units must come in random
     order; without ``population`` clusters must be random.
 
-    Args:
-        threshold: The mean to reach, in [0, 1].
-        alpha: Risk of either error.
-        population: The mean of these N units, drawn without replacement, is meant;
-            None: of samples like these.
-        margin: Between ``threshold − margin`` and ``threshold`` either answer is right.
-        largest_cluster: Most rows that a unit can have, known before the first score.
-        gates: Gates that decide one run together; one of them fails it at ``alpha /
-            gates``.
-        min_samples: Scored samples before which nothing is decided, unless the
-            population ends.
-        min_scored: Share of the rows seen that must be scored for a decision.
-
     Attributes:
         decision: ``passed``, ``failed`` or ``undecided``; what is decided stays so.
         decided_at: Units seen then; None while undecided.
         rows: Rows seen.
         scored: Those with a score.
-
-    Raises:
-        SettingError: If a setting is out of its range, or clusters are given with a
-            population: a random order of single samples says more there.
 
     Source:
         Betting on means, also without replacement: Waudby-Smith & Ramdas (2024), JRSS-B
@@ -267,6 +249,25 @@ class SequentialGate:
         against "the mean is high enough". Example: threshold .8, margin .05 and alpha
         .05. It passes by evidence of 1 / .05 = 20 against "the mean is at most .75". It
         fails by evidence of 20 against "the mean is at least .8".
+
+        Args:
+            threshold: The mean to reach, in [0, 1].
+            alpha: Risk of either error.
+            population: The mean of these N units, drawn without replacement, is meant;
+                None: of samples like these.
+            margin: Between ``threshold − margin`` and ``threshold`` either answer is
+                right.
+            largest_cluster: Most rows that a unit can have, known before the first
+                score. In a population each unit is one row.
+            gates: Gates that decide one run together; one of them fails it at ``alpha /
+                gates``.
+            min_samples: Scored samples before which nothing is decided, unless the
+                population ends.
+            min_scored: Share of the rows seen that must be scored for a decision.
+
+        Raises:
+            SettingError: If a setting is out of its range, or clusters are given with a
+                population: a random order of single samples says more there.
         """
         check_share("threshold", threshold)
         check_share("margin", margin)
@@ -280,8 +281,8 @@ class SequentialGate:
         self._largest_cluster = largest_cluster
         self._min_samples = min_samples
         self._min_scored = min_scored
-        self._evidence_to_pass = 1 / alpha
-        self._evidence_to_fail = gates / alpha  # any gate fails the run (Bonferroni)
+        self._needed_to_pass = 1 / alpha
+        self._needed_to_fail = gates / alpha  # any gate fails the run (Bonferroni)
         self._set_claims(threshold, margin)
         self._units: list[_Unit] = []  # taken so far: a row, or the rows of a cluster
         self.decision: Outcome = "undecided"
@@ -293,15 +294,15 @@ class SequentialGate:
     def _set_claims(self, threshold: float, margin: float) -> None:
         """Set the two claims about the mean against which evidence is gathered.
 
-        Evidence against "the mean is at most ``threshold − margin``" lets the gate pass.
-        Evidence against "the mean is at least ``threshold``" lets it fail. That claim is
-        the same as "the mean of 1 − score is at most 1 − ``threshold``", so each unit is
-        mirrored (1 − score) before it is added there.
+        Evidence against "the mean is at most ``threshold − margin``" speaks for a high
+        mean. Evidence against "the mean is at least ``threshold``" speaks for a low one.
+        The second claim is the same as "the mean of 1 − score is at most 1 −
+        ``threshold``", so units are mirrored (1 − score) before they are added there.
         """
         # a mean that misses the threshold by rounding alone has reached it
         rounded_threshold = threshold - ROUNDING
-        self._against_low_mean = self._evidence_against(rounded_threshold - margin)
-        self._against_high_mean = self._evidence_against(1 - rounded_threshold)
+        self._evidence_of_high_mean = self._evidence_against(rounded_threshold - margin)
+        self._evidence_of_low_mean = self._evidence_against(1 - rounded_threshold)
 
     def update(self, *scores: Score, undefined: int = 0) -> Outcome:
         """Take the next unit of the random order, and return the decision.
@@ -327,8 +328,9 @@ class SequentialGate:
         self._units.append(unit)
         self.rows += n_rows
         self.scored += unit.n_known
-        self._against_low_mean.add(unit)
-        self._against_high_mean.add(unit.mirrored)  # 1 − score: high where it is low
+        self._evidence_of_high_mean.add(unit)
+        # a low mean is a high mean of 1 − score, which mirrored units have
+        self._evidence_of_low_mean.add(unit.mirrored)
         if self.decision == "undecided" and self._may_decide():
             self._decide_by_evidence()
         return self.decision
@@ -361,10 +363,10 @@ class SequentialGate:
 
     def _decide_by_evidence(self) -> None:
         """Pass or fail if there is enough evidence for it."""
-        if self._against_low_mean.highest >= self._evidence_to_pass:
-            self._decide("passed", self._against_low_mean.highest)
-        elif self._against_high_mean.highest >= self._evidence_to_fail:
-            self._decide("failed", self._against_high_mean.highest)
+        if self._evidence_of_high_mean.highest >= self._needed_to_pass:
+            self._decide("passed", self._evidence_of_high_mean.highest)
+        elif self._evidence_of_low_mean.highest >= self._needed_to_fail:
+            self._decide("failed", self._evidence_of_low_mean.highest)
 
     def _decide(self, decision: Outcome, evidence: float) -> None:
         self.decision = decision
@@ -379,7 +381,9 @@ class SequentialGate:
         """
         if self.decision != "undecided":
             return self._evidence_at_decision
-        return max(self._against_low_mean.highest, self._against_high_mean.highest)
+        return max(
+            self._evidence_of_high_mean.highest, self._evidence_of_low_mean.highest
+        )
 
     @property
     def interval(self) -> Interval:
@@ -387,10 +391,10 @@ class SequentialGate:
 
         Each bound holds at all times together with a probability of 1 − alpha.
         """
-        low = self._highest_refuted(self._units, self._evidence_to_pass)
+        low = self._highest_refuted(self._units, self._needed_to_pass)
         # an upper bound of the mean is a lower bound of the mean of 1 − score
         mirrored_units = [unit.mirrored for unit in self._units]
-        low_mirrored = self._highest_refuted(mirrored_units, self._evidence_to_fail)
+        low_mirrored = self._highest_refuted(mirrored_units, self._needed_to_fail)
         return Interval(low, 1 - low_mirrored, "betting, valid whenever one stops")
 
     def _highest_refuted(self, units: Sequence[_Unit], needed: float) -> float:
