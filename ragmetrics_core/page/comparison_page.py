@@ -117,25 +117,22 @@ def _changed_samples(
         comparison: Both runs.
         metrics: The metrics whose scores are listed with each sample.
     """
-    # Each sample that lost stands in ``lost_most`` once, the worst loss first.
-    rank_of_loss = {
-        loss.second.index: rank for rank, loss in enumerate(comparison.lost_most)
-    }
     sample_by_row: dict[int, ChangedSample] = {}
     # A sample stands in ``most_changed`` once for each metric that changed.
     for change in comparison.most_changed:
         pair = (change.first, change.second)
         sample = ChangedSample(_score_changes(pair, metrics), pair)
         sample_by_row[change.second.index] = sample
-    losses = sorted(rank_of_loss.keys() & sample_by_row, key=rank_of_loss.__getitem__)
-    gains = sample_by_row.keys() - rank_of_loss
+    # Those of them that lost, each once, the worst loss first.
+    rows_that_lost = [loss.second.index for loss in comparison.lost_most]
+    rows_that_gained = sample_by_row.keys() - set(rows_that_lost)
 
     def smallest_gain_first(row: int) -> tuple[float, int]:
         """The gain of the sample in a row, then the row's index in the first run."""
         sample = sample_by_row[row]
         return sample.worst_change, sample.pair[0].index
 
-    rows = [*losses, *sorted(gains, key=smallest_gain_first)]
+    rows = [*rows_that_lost, *sorted(rows_that_gained, key=smallest_gain_first)]
     return [sample_by_row[row] for row in rows]
 
 

@@ -188,9 +188,8 @@ def _n_cut_in_blocks(
     new.": 1, the town's.
     """
     blocks = [block for text in shown_texts for block in _labelled_blocks(text)]
-    parts_behind: list[
-        _Block
-    ] = []  # of each document in a block, what follows it there
+    # of each document that stands in a block, what follows it there
+    parts_behind: list[_Block] = []
     for document in documents:
         part = _part_behind(document.text, blocks)
         if part is None:
@@ -293,13 +292,14 @@ def _lacks_beginning(text: str, shown_texts: Sequence[str]) -> bool:
     Example: a span holds "... in Rome since the year 1874", and a prompt shows "Anna
     has lived and worked in Rome since the year 1874".
     """
-    mark = _CUT_MARK_BEFORE.match(text)
-    if mark is None:
+    dots = _CUT_MARK_BEFORE.match(text)
+    if dots is None:
         return False
-    stem = _CUT_MARK.sub("", text[mark.end() :]).rstrip()
-    if len(stem) < _FEWEST_LETTERS:
+    # without the dots before it, and those behind it, if there are any
+    recorded_words = _CUT_MARK.sub("", text[dots.end() :]).rstrip()
+    if len(recorded_words) < _FEWEST_LETTERS:
         return False
-    first_words = _pattern_of(stem.split()[:_N_WORDS_SEARCHED])
+    first_words = _pattern_of(recorded_words.split()[:_N_WORDS_SEARCHED])
     lines_before = []  # the part of a line before the document, wherever it is shown
     for shown_text in shown_texts:
         for match in first_words.finditer(shown_text):
