@@ -464,7 +464,7 @@ def _lines_on_band(
         limit=allowed_loss,
         chosen_on=verdicts,
         measured_on=verdicts,
-        source=None,  # the samples of all sources together
+        source=None,  # no single source: its figures are means over all of them
     )
     n_scored_by_source = Counter(sample.source for sample in scored_samples)
     return [

@@ -593,10 +593,9 @@ def fill_in(options: argparse.Namespace) -> None:
     Raises:
         SettingError: If the file chooses what it may not choose.
     """
-    # The file's judge, metrics, address and store are left out if they were typed: then
-    # the user need not have trusted a file for choosing them, either.
+    # Of judge, metrics, address and store only those that were not typed are read.
     names_typed = _settings_of_options(options)
-    file_settings = project_settings(Path.cwd(), decided=names_typed)
+    file_settings = project_settings(Path.cwd(), settings_not_read=names_typed)
     if file_settings != ProjectSettings():
         logging.getLogger("ragmetrics_core").info(
             "settings are taken from %s", PROJECT_FILE

@@ -51,7 +51,7 @@ def fill_in(options: argparse.Namespace) -> None:
     """Take the gates of the settings file where none is given, and name the page."""
     if not options.fail_under:
         unused_settings = ("metrics", "judge", "api_base", "store", "columns")
-        of_file = project_settings(Path.cwd(), decided=unused_settings)
+        of_file = project_settings(Path.cwd(), settings_not_read=unused_settings)
         options.fail_under = list(of_file.gates)
     if options.html is None:
         options.html = _page_beside(options.files[0])

@@ -580,19 +580,19 @@ def _link_to_a_label(
     address = link[1]
     are_words_known = any(label in known for label in mark.labels)
     are_words_numbers = any(map(_is_like_a_number, mark.labels))
-    if address in known:
-        # "[2](a.pdf)": against an address that is a label, only a known number counts
-        do_words_name_source = are_words_known and are_words_numbers
-    elif mark.labels and _WEB_ADDRESS.match(address):
-        # "[2](https://a.test)": against an address that is no label, any number does,
-        # and any known label
-        do_words_name_source = are_words_known or are_words_numbers
-    else:
+    marked_link = Mark(
+        mark.start, link.end(), (address,), written=answer[mark.start : link.end()]
+    )
+    # The first of these names that there is names the source.
+    if are_words_known and are_words_numbers:  # "[2](a.pdf)": the number of a context
         return None
-    if do_words_name_source:
+    if address in known:  # "[the report](a.pdf)", "[7](a.pdf)"
+        return marked_link
+    if are_words_known or are_words_numbers:  # "[a.pdf](https://a.test)"
         return None
-    written = answer[mark.start : link.end()]
-    return Mark(mark.start, link.end(), (address,), written)
+    if mark.labels and _WEB_ADDRESS.match(address):  # "[b.test](https://b.test/c)"
+        return marked_link
+    return None
 
 
 def _is_like_a_number(label: str) -> bool:
@@ -757,15 +757,17 @@ def _labels_of_part(
         shapes: The shapes of these labels, as of ``shape_of_label``.
     """
     name = part.strip(_AROUND_LABEL)
-    is_like_known = name in known or shape_of_label(name) in shapes
-    # "doc-1" may be a label itself; if not, it is the number 1
-    label = name if is_like_known else plain_label(part)
-    if label in known or NUMBER.fullmatch(label):
+    if name in known or shape_of_label(name) in shapes:
+        label = name  # "doc-1", where labels such as "doc-1" or "doc-2" are known
+    else:
+        label = plain_label(part)  # the number 1 of "doc-1", or "S9" of "Source S9"
+    if label in known or is_number(label):
         return [label]
     labels_of_range = _labels_of_range(name, known)
     if labels_of_range:
         return labels_of_range
-    return [label] if shape_of_label(label) in shapes else []
+    is_unknown_label = shape_of_label(label) in shapes
+    return [label] if is_unknown_label else []
 
 
 def _parts_without_locators(inside: str, known: Mapping[str, object]) -> Iterator[str]:
@@ -880,35 +882,31 @@ def _labels_of_range(part: str, known: Iterable[str]) -> list[str]:
     """List the labels of a range; [] for anything else.
 
     "1-3" and "Source 1 - Source 3" give 1, 2 and 3. "S08-S10" gives S08, S09 and S10
-    where such labels are known.
+    where such labels are known. A range that is too wide or runs backwards is one label
+    as a whole: "3-1".
     """
     numbers = _RANGE.fullmatch(plain_label(part))
     if numbers is not None:
-        return _between(numbers["first"], numbers["last"], whole=numbers[0])
+        return _between(numbers["first"], numbers["last"]) or [numbers[0]]
     ends = _RANGE_OF_LABELS.fullmatch(part)
     if ends is None:
         return []
     letters, first, last = ends["letters"], ends["first"], ends["last"]
     first_label = letters + first
     if shape_of_label(first_label) in _shapes_of_labels(known):  # "S08-S10"
-        return _between(first, last, letters=letters, whole=part)
+        return _between(first, last, letters=letters) or [part]
     if is_number(plain_label(first_label)):  # "Source 1 - Source 3"
-        return _between(first, last, whole=f"{first}-{last}")
+        return _between(first, last) or [f"{first}-{last}"]
     return []
 
 
-def _between(first: str, last: str, *, letters: str = "", whole: str) -> list[str]:
+def _between(first: str, last: str, *, letters: str = "") -> list[str]:
     """List the labels from a first to a last number, each behind the same letters.
 
-    Args:
-        first: The first number, as it is written.
-        last: The last number.
-        letters: What stands before each number, such as "S".
-        whole: The range as one label: this alone is returned if the range is too wide
-            or runs backwards.
+    [] if the first number is above the last, or if the numbers are too many.
     """
     if not int(first) <= int(last) < int(first) + WIDEST_RANGE:
-        return [whole]
+        return []
     # zeros before a number belong to a label such as "S08", and not to a number alone
     width = len(first) if letters else 1
     return [

@@ -107,7 +107,7 @@ class ProjectFile(NamedTuple):
 
 
 def project_settings(
-    folder: Path, *, decided: Collection[str] = (), as_it_is: bool = False
+    folder: Path, *, settings_not_read: Collection[str] = (), as_it_is: bool = False
 ) -> ProjectSettings:
     """Read the settings in a folder's file that are not decided elsewhere.
 
@@ -117,7 +117,8 @@ def project_settings(
 
     Args:
         folder: Where the file is looked for, in no folder above it.
-        decided: Names of settings that are decided elsewhere.
+        settings_not_read: Names of settings that are chosen elsewhere: the file needs
+            no trust to choose them, as its choice does not count.
         as_it_is: Take the file without trust, for pytest, which runs the folder's code
             anyway.
 
@@ -129,7 +130,7 @@ def project_settings(
     if not path.exists():
         return ProjectSettings()
     file = read_project_file(path)
-    left_out = {*decided, *_settings_of_environment()}
+    left_out = {*settings_not_read, *_settings_of_environment()}
     if "judge" in left_out:  # the file's address was meant for the file's judge
         left_out.add("api_base")
     no_settings = dict.fromkeys(left_out)
