@@ -17,7 +17,9 @@ from pydantic_core import to_jsonable_python
 from ragmetrics_core import capture
 from ragmetrics_core.capture import SCORE_KEYS, Message, ToolCall
 
-_DEPTH = 4
+_DEPTH_COPIED = 4
+# deeper than a structured answer: {"output": {"answer": [{"quotes": ["It fell."]}]}}
+_DEPTH_READ = 10
 _SHORT = 8  # items; a list of more numbers is a vector
 ROLES = {
     **dict.fromkeys(("human", "user", "HumanMessage", "HumanMessageChunk"), "user"),
@@ -29,7 +31,7 @@ ROLES = {
 }
 
 
-def copied(value: object, *, messages: bool = False, depth: int = _DEPTH) -> Any:
+def copied(value: object, *, messages: bool = False, depth: int = _DEPTH_COPIED) -> Any:
     """Take a snapshot of a run's inputs or outputs, which later steps cannot change.
 
     Containers and documents are copied; what else they hold is shared. Example: of
@@ -77,7 +79,7 @@ def _copied_object(value: object) -> Any:
     return value
 
 
-def plain(value: object, depth: int = _DEPTH) -> Any:
+def plain(value: object, containers: tuple[object, ...] = ()) -> Any:
     """Turn a value of LangChain into plain values, which the rules of the core read.
 
     Plain values are texts, numbers, documents, messages, and mappings and tuples of
@@ -87,8 +89,8 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
 
     Args:
         value: The value.
-        depth: How many containers inside of each other are read; what lies deeper is
-            empty.
+        containers: The containers that it stands in, from the outermost. One of these
+            within itself is empty, and so is what lies deeper than ten containers.
     """
     if value is None or isinstance(value, (str, int, float)):
         return value
@@ -100,13 +102,17 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
         value = value.to_messages()
     # a named tuple is read by its fields, below
     is_named_tuple = isinstance(value, tuple) and hasattr(value, "_asdict")
+    is_left_out = len(containers) == _DEPTH_READ or any(
+        value is container for container in containers
+    )
+    inside = (*containers, value)
     if isinstance(value, (list, tuple)) and not is_named_tuple:
-        return _plain_elements(value, depth)
+        return () if is_left_out else _plain_elements(value, inside)
     fields = fields_of(value)
+    if fields is not None and is_left_out:
+        return {}
     if fields is not None:
-        if depth == 0:
-            return {}  # deeper than the rules of the core look
-        return {str(name): plain(field, depth - 1) for name, field in fields.items()}
+        return {str(name): plain(field, inside) for name, field in fields.items()}
     return _plain_answer(value)
 
 
@@ -121,18 +127,22 @@ def _plain_answer(value: object) -> dict[str, str] | None:
     return {"answer": answer} if isinstance(answer, str) else None
 
 
-def _plain_elements(elements: Sequence[object], depth: int) -> tuple[Any, ...]:
+def _plain_elements(
+    elements: Sequence[object], containers: tuple[object, ...]
+) -> tuple[Any, ...]:
     """The elements of a list or tuple as plain values.
 
     A vector of numbers, such as an embedding, has none that a rule reads.
+
+    Args:
+        elements: The list or tuple.
+        containers: What its elements stand in, the list itself last.
     """
-    if depth == 0:
-        return ()
     if _looks_like_vector(elements):
         kinds = {type(element) for element in elements}
         if kinds <= {int, float}:
             return ()
-    return tuple(plain(element, depth - 1) for element in elements)
+    return tuple(plain(element, containers) for element in elements)
 
 
 def _looks_like_vector(value: Sequence[object]) -> bool:
