@@ -7,7 +7,6 @@ is open. The terms:
         worse than in an earlier run.
     gate: the sequential test of one claim. It sums up the evidence.
     unit: the rows that a gate takes at once: those of one cluster, else one row.
-    claim_index: the index of a claim, and of its gate, in the lists of them.
 """
 
 import logging
@@ -79,12 +78,33 @@ class _RowScore(NamedTuple):
     """What one row brings to one gate.
 
     Attributes:
-        score: The score; None if it is not known, as of a failed result.
+        score: The score; None if it is not known, as of a failed result; a range if
+            one of the two scores of a difference is not known.
         is_defined: Whether the metric is defined for the row.
+        is_known: Whether the row counts as scored.
     """
 
-    score: Score  # None where it failed
+    score: Score
     is_defined: bool
+    is_known: bool
+
+
+@dataclass
+class _ClaimTest:
+    """A claim, and how far its test has come.
+
+    Attributes:
+        claim: What is to be decided.
+        gate: The sequential test, with the evidence so far.
+        n_scored: How many rows judged so far have a score for it.
+        scores_of_unit: The scores of the rows judged since the gate took a unit. They
+            wait until all rows of their unit are there.
+    """
+
+    claim: _Claim
+    gate: SequentialGate
+    n_scored: int = 0
+    scores_of_unit: list[_RowScore] = field(default_factory=list)
 
 
 @dataclass
@@ -113,6 +133,7 @@ class _JudgedRows:
         n_calls: Calls that judging them took.
         texts: The different texts they have; equal ones cost one call.
         n_units: How many units the gates have taken.
+        n_rows_of_unit: How many rows of the next unit have come.
         pairs: The rows with their partners in the earlier run.
     """
 
@@ -120,6 +141,7 @@ class _JudgedRows:
     n_calls: int = 0
     texts: set[str] = field(default_factory=set)
     n_units: int = 0
+    n_rows_of_unit: int = 0
     pairs: list[Pair] = field(default_factory=list)
 
     @property
@@ -159,11 +181,11 @@ class Decider:
         metrics: Sequence[Metric],
         judges: Mapping[str, Sequence[str]],
     ) -> None:
-        """List the claims to be decided, and begin a gate for each, without evidence.
+        """List the claims to be decided, and begin a test of each, without evidence.
 
-        A claim says, for example, that a metric's mean reaches 0.8; a gate is its
-        statistical test. The rows come later, as a list or from an iterator.
-        Example: the gates "adherence=0.8" and an earlier run: two claims.
+        A claim says, for example, that a metric's mean reaches 0.8. The rows come
+        later, as a list or from an iterator. Example: the gate "adherence=0.8", and an
+        earlier run with one metric: two claims.
 
         Args:
             until: The settings, or "decided" for the usual ones.
@@ -176,9 +198,8 @@ class Decider:
         # the report of the run to compare with; None for no comparison
         self._earlier_run = load_earlier_run(self.until.against, metrics, judges)
         comparisons = _comparisons(self._earlier_run, metrics)
-        # what is to be decided; each list "per gate" below is in this order
-        self._claims = [*means_to_reach, *comparisons]
-        _refuse_no_claims(self._claims)
+        claims = [*means_to_reach, *comparisons]
+        _refuse_no_claims(claims)
         self.samples: list[Sample | None] | None = None
         self._is_iterator = False  # until the rows come
         self._listed = _ListedRows()  # what a list tells before judging
@@ -186,72 +207,69 @@ class Decider:
         self._judged = _JudgedRows()  # the rows that count so far
         # the clusters so far of an iterator, to notice a cluster that comes back
         self._clusters_of_iterator: set[str] = set()
-        # scores of the unfinished unit (a row, or the rows of a cluster) that is still
-        # coming in: row by row, and for each row a score per gate
-        self._unit_scores: list[list[_RowScore]] = []
-        self._n_scored = [0] * len(self._claims)  # rows with a score, per gate
         self._stop_reason = ""  # why the run is to stop; "" while it goes on
-        self._gates = self._new_gates()  # one statistical test for each claim
-        # as they were when ``_n_rows_at_latest`` rows had been judged
+        self._tests = self._begin_tests(claims)
+        # what was decided after so many judged rows; kept until more are judged
         self._latest_decisions: tuple[SequentialDecision, ...] = ()
-        self._n_rows_at_latest = -1  # none yet
+        self._n_rows_at_latest = -1  # nothing was decided yet
 
-    def _new_gates(
-        self, *, rows: int = 1, largest_cluster: int = 1
-    ) -> list[SequentialGate]:
-        """Make a gate for each claim.
+    def _begin_tests(
+        self, claims: Sequence[_Claim], *, n_rows: int = 1, largest_unit: int = 1
+    ) -> list[_ClaimTest]:
+        """Make a test of each claim, without evidence.
 
         Args:
-            rows: Rows of the run.
-            largest_cluster: Rows of its largest unit.
+            claims: What is to be decided.
+            n_rows: Rows of the run; 1 as long as nobody knows.
+            largest_unit: Rows of its largest unit, such as a cluster.
         """
-        gates = []
-        for claim_index, claim in enumerate(self._claims):
-            share_needed = min(1.0, self._share_needed(claim_index))
+        tests = []
+        for claim in claims:
+            share_needed = min(1.0, self._share_needed(claim))
             settings = self.until.model_copy(update={"min_scored": share_needed})
             gate = settings.gate(
                 claim.at_least,
-                rows=rows,
-                gates=len(self._claims),
-                largest_cluster=largest_cluster,
+                rows=n_rows,
+                gates=len(claims),
+                largest_cluster=largest_unit,
             )
-            gates.append(gate)
-        return gates
+            tests.append(_ClaimTest(claim, gate))
+        return tests
 
-    def _share_needed(self, claim_index: int) -> float:
-        """Return the share of the rows that a gate needs scored.
+    def _share_needed(self, claim: _Claim) -> float:
+        """Return the share of the rows that a claim needs scored.
 
         All rows of the two runs count, also rows without a partner. Example: 100 rows
         now, and 20 rows of the earlier run without a partner: a share of 0.5 of all 120
         rows is a share of 0.6 of these 100.
         """
-        if not self._claims[claim_index].is_difference:
+        if not claim.is_difference:
             return self.until.min_scored
         share_without_partner = self._partners.n_without / max(
             1, len(self._listed.texts)
         )
         return self.until.min_scored * (1 + share_without_partner)
 
-    def _cannot_be_scored(self, claim_index: int) -> bool:
-        """Whether so many rows have no score that the gate will not be decided."""
-        n_unscored = self._judged.n_rows - self._n_scored[claim_index]
+    def _cannot_be_scored(self, test: _ClaimTest) -> bool:
+        """Whether so many rows have no score that the claim will not be decided."""
+        n_unscored = self._judged.n_rows - test.n_scored
         n_may_be_scored = self._listed.n_drawn - n_unscored
-        n_needed = self._share_needed(claim_index) * self._listed.n_drawn
+        n_needed = self._share_needed(test.claim) * self._listed.n_drawn
         return n_may_be_scored < n_needed - _ROUNDING
 
-    def _has_too_few_scores(self, claim_index: int) -> bool:
+    def _has_too_few_scores(self, test: _ClaimTest) -> bool:
         """Whether too few of the rows judged so far have a score."""
-        n_needed = self._share_needed(claim_index) * self._judged.n_rows
-        return self._n_scored[claim_index] < n_needed - _ROUNDING
+        n_needed = self._share_needed(test.claim) * self._judged.n_rows
+        return test.n_scored < n_needed - _ROUNDING
 
-    def _outcome(self, claim_index: int) -> Outcome:
-        """Return what a gate decided.
+    def _outcome(self, test: _ClaimTest) -> Outcome:
+        """Return what is decided of a claim.
 
         It is undecided while too few of the rows judged so far have a score.
         """
-        if self._has_too_few_scores(claim_index):
+        if self._has_too_few_scores(test):
             return "undecided"
-        return self._gates[claim_index].decision
+        return test.gate.decision
 
     @property
     def done(self) -> bool:
@@ -262,11 +280,11 @@ class Decider:
         """
         if self._stop_reason:
             return True
-        outcomes = [self._outcome(index) for index in range(len(self._claims))]
+        outcomes = [self._outcome(test) for test in self._tests]
         if join_outcomes(outcomes) != "undecided":
             return True
-        for claim_index, outcome in enumerate(outcomes):
-            if outcome == "undecided" and not self._cannot_be_scored(claim_index):
+        for test, outcome in zip(self._tests, outcomes, strict=True):
+            if outcome == "undecided" and not self._cannot_be_scored(test):
                 return False
         return True
 
@@ -311,29 +329,33 @@ class Decider:
     def _draw_rows(self, rows: Sequence[Row]) -> Iterator[tuple[int, Row]]:
         """Yield the rows of a list in a random order, each with its index.
 
-        Rows of one cluster are a unit, and stay together. Drawing stops at the first
-        unit that does not fit into ``max_samples``.
+        Rows of one cluster are a unit, and stay together. Example: of 10 rows and
+        ``max_samples=4`` the first units with 4 rows or fewer in all.
         """
-        samples = [None if isinstance(row, RowError) else row for row in rows]
-        self.samples = samples
-        if self._earlier_run is not None:
-            # the row of the earlier run with the same sample, for each row
-            self._partners = partners_of(
-                samples, self._earlier_run, min_scored=self.until.min_scored
-            )
-        self._refuse_unknown_cluster_key(samples)
-        texts = [texts_of(sample) for sample in samples]
-        clusters = self._clusters(samples)
+        self.samples = [None if isinstance(row, RowError) else row for row in rows]
+        self._find_partners(self.samples)
+        self._refuse_unknown_cluster_key(self.samples)
+        texts = [texts_of(sample) for sample in self.samples]
+        clusters = self._clusters(self.samples)
         units = draw_order(texts, seed=self.until.seed, clusters=clusters)
         indices = _first_units(units, max_rows=self.until.max_samples or len(rows))
         unit_sizes = [len(unit) for unit in units]
         self._listed = _ListedRows(texts, len(indices), unit_sizes)
-        # A gate is a test for units of a largest size, which is known only now.
-        self._gates = self._new_gates(
-            rows=max(1, len(rows)), largest_cluster=max(unit_sizes, default=1)
+        # The tests begin again, now that the number of rows and the units are known.
+        self._tests = self._begin_tests(
+            [test.claim for test in self._tests],
+            n_rows=max(1, len(rows)),
+            largest_unit=max(unit_sizes, default=1),
         )
         for index in indices:
             yield index, rows[index]
+
+    def _find_partners(self, samples: Sequence[Sample | None]) -> None:
+        """Find, for each row, the row of the earlier run with the same sample."""
+        if self._earlier_run is not None:
+            self._partners = partners_of(
+                samples, self._earlier_run, min_scored=self.until.min_scored
+            )
 
     def _refuse_what_needs_a_list(self) -> None:
         """Raise ``SettingError`` for settings that need to know the number of rows."""
@@ -378,12 +400,11 @@ class Decider:
         if self._stop_reason:
             return
         self._count_row(row)
-        # each claim has a gate, under the same index
-        score_for_each_gate = [
-            self._take_score(row, index) for index in range(len(self._claims))
-        ]
+        for test in self._tests:
+            score = self._score_for(test.claim, row)
+            test.n_scored += int(score.is_known)
+            test.scores_of_unit.append(score)
         # a unit: the rows that a gate takes at once, such as those of a conversation
-        self._unit_scores.append(score_for_each_gate)
         if self._unit_is_complete():
             self._update_gates()
         if self.done and not was_done:
@@ -393,13 +414,23 @@ class Decider:
     def _count_row(self, row: SampleResult) -> None:
         """Count a row, its calls and, if it is of a list, its text."""
         self._judged.n_rows += 1
+        self._judged.n_rows_of_unit += 1
         self._judged.n_calls += row.usage.calls
         if self._listed.texts:
             self._judged.texts.add(self._listed.texts[row.index])
+        if self._earlier_run is not None:
+            self._judged.pairs.append((self._earlier_row(row), row))
+
+    def _earlier_row(self, row: SampleResult) -> SampleResult:
+        """Return the row of the earlier run with the same sample; else an empty row."""
+        no_row = SampleResult(index=row.index, sample=None)
+        return self._partners.by_index.get(row.index, no_row)
 
     def _reason_to_stop(self, row: SampleResult) -> str:
         """Return the reason to take neither this row nor a later one; "" if it counts."""
-        lacks_results = any(claim.metric not in row.results for claim in self._claims)
+        lacks_results = any(
+            test.claim.metric not in row.results for test in self._tests
+        )
         if row.sample is not None and lacks_results:
             return "a limit was reached"
         if self._shares_cluster_with_earlier_row(row):
@@ -431,50 +462,27 @@ class Decider:
         """
         if not self._listed.unit_sizes:
             return True
-        return len(self._unit_scores) == self._listed.unit_sizes[self._judged.n_units]
+        size_of_unit = self._listed.unit_sizes[self._judged.n_units]
+        return self._judged.n_rows_of_unit == size_of_unit
 
     def _update_gates(self) -> None:
         """Give the gates the scores of a unit."""
         self._judged.n_units += 1
-        for claim_index, gate in enumerate(self._gates):
-            row_scores = [scores[claim_index] for scores in self._unit_scores]
-            scores = [row.score for row in row_scores if row.is_defined]
-            n_undefined = len(row_scores) - len(scores)
-            gate.update(*scores, undefined=n_undefined)
-        self._unit_scores.clear()
+        self._judged.n_rows_of_unit = 0
+        for test in self._tests:
+            scores = [row.score for row in test.scores_of_unit if row.is_defined]
+            n_undefined = len(test.scores_of_unit) - len(scores)
+            test.gate.update(*scores, undefined=n_undefined)
+            test.scores_of_unit.clear()
 
-    def _take_score(self, row: SampleResult, claim_index: int) -> _RowScore:
-        """Return the score that a gate takes of a row, and count the row if it is known."""
-        claim = self._claims[claim_index]
+    def _score_for(self, claim: _Claim, row: SampleResult) -> _RowScore:
+        """Return the score of a row by which a claim is decided."""
+        result = row.results.get(claim.metric)
         if claim.is_difference:
-            return self._take_difference(row, claim_index)
-        value, is_defined = _value_of(row.results.get(claim.metric))
-        if value is not None:
-            self._n_scored[claim_index] += 1
-        return _RowScore(value, is_defined)
-
-    def _take_difference(self, row: SampleResult, claim_index: int) -> _RowScore:
-        """Subtract the earlier run's score from a row's score, for one claim's gate.
-
-        The difference is scaled from [-1, 1] to [0, 1]: .9 after .7 is
-        (.2 + 1) / 2 = .6. A score is None if the row failed, is missing or is
-        undefined: it may be anything from 0 to 1, so the difference is a range. If one
-        of the scores is undefined, the result says so (``is_defined``). The pair of
-        rows is kept, and counted if both scores are known.
-        """
-        metric = self._claims[claim_index].metric
-        earlier_row = self._partners.by_index.get(row.index)
-        if earlier_row is None:
-            earlier_row = SampleResult(index=row.index, sample=None)
-        self._judged.pairs.append((earlier_row, row))
-        value, is_defined = _value_of(row.results.get(metric))
-        earlier_value, was_defined = _value_of(earlier_row.results.get(metric))
-        if value is not None and earlier_value is not None:
-            self._n_scored[claim_index] += 1
-        return _RowScore(
-            score=score_of_pair(value, earlier_value),
-            is_defined=is_defined and was_defined,
-        )
+            earlier_result = self._earlier_row(row).results.get(claim.metric)
+            return _difference(earlier_result, result)
+        value, is_defined = _value_of(result)
+        return _RowScore(value, is_defined, is_known=value is not None)
 
     @property
     def decisions(self) -> tuple[SequentialDecision, ...]:
@@ -482,21 +490,19 @@ class Decider:
         are_stale = self._n_rows_at_latest != self._judged.n_rows
         # a reason to stop may come without a further row that counts
         if are_stale or self._stop_reason:
-            self._latest_decisions = tuple(
-                self._decision(index) for index in range(len(self._claims))
-            )
+            self._latest_decisions = tuple(map(self._decision, self._tests))
             self._n_rows_at_latest = self._judged.n_rows
         return self._latest_decisions
 
-    def _decision(self, claim_index: int) -> SequentialDecision:
+    def _decision(self, test: _ClaimTest) -> SequentialDecision:
         """Decide a claim by the evidence so far, and say the decision in a sentence.
 
         A claim about an earlier run stays undecided if the runs turn out not to be
         comparable. Example: context_adherence at least .8, "passed" after 40 rows.
         """
-        claim = self._claims[claim_index]  # such as "the mean is at least .8"
-        gate = self._gates[claim_index]  # its statistical test, with the scores so far
-        outcome = self._outcome(claim_index)
+        claim = test.claim  # such as "the mean is at least .8"
+        gate = test.gate  # its statistical test, with the scores so far
+        outcome = self._outcome(test)
         decision = SequentialDecision(
             metric=claim.metric,
             outcome=outcome,
@@ -519,7 +525,7 @@ class Decider:
             return decision.model_copy(
                 update={"outcome": "undecided", "sentence": sentence}
             )
-        progress = self._progress(claim_index, outcome)
+        progress = self._progress(test, outcome)
         sentence = sentence_of(decision, progress, self.until)
         return decision.model_copy(update={"sentence": sentence})
 
@@ -550,15 +556,15 @@ class Decider:
         n_calls_left = n_texts_left * self._judged.n_calls / self._judged.n_texts
         return round(n_calls_left)
 
-    def _progress(self, claim_index: int, outcome: Outcome) -> GateProgress:
+    def _progress(self, test: _ClaimTest, outcome: Outcome) -> GateProgress:
         """Gather how far the run has come with a gate, for the gate's sentence."""
         return GateProgress(
             n_rows=None if self.samples is None else len(self.samples),
             n_judged=self._judged.n_rows,
-            n_scored=self._n_scored[claim_index],
+            n_scored=test.n_scored,
             n_without_partner=self._partners.n_without,
-            has_too_few_scores=self._has_too_few_scores(claim_index),
-            cannot_be_scored=self._cannot_be_scored(claim_index),
+            has_too_few_scores=self._has_too_few_scores(test),
+            cannot_be_scored=self._cannot_be_scored(test),
             stop_reason=self._stop_reason,
             is_saving_rounded=self._judged.n_calls % self._judged.n_texts != 0,
             evidence_needed=self._evidence_needed(outcome),
@@ -570,7 +576,7 @@ class Decider:
         One failing gate fails the run, so failing is shared among all (Bonferroni);
         passing needs all of them.
         """
-        sharing_gates = len(self._claims) if outcome == "failed" else 1
+        sharing_gates = len(self._tests) if outcome == "failed" else 1
         return sharing_gates / self.until.alpha
 
 
@@ -646,6 +652,24 @@ def _refuse_no_claims(claims: Sequence[_Claim]) -> None:
             ' gates=["adherence=0.8"] (--fail-under) or against= (--against) a run'
             " with one of its metrics"
         )
+
+
+def _difference(
+    earlier_result: MetricResult | None, result: MetricResult | None
+) -> _RowScore:
+    """Subtract the earlier run's score of a row from that of this run.
+
+    The difference is scaled from [-1, 1] to [0, 1]: .9 after .7 is (.2 + 1) / 2 = .6.
+    If one of the two scores is not known, it may be anything from 0 to 1, so that the
+    difference is a range.
+    """
+    value, is_defined = _value_of(result)
+    earlier_value, was_defined = _value_of(earlier_result)
+    return _RowScore(
+        score=score_of_pair(value, earlier_value),
+        is_defined=is_defined and was_defined,
+        is_known=value is not None and earlier_value is not None,
+    )
 
 
 def _value_of(result: MetricResult | None) -> tuple[float | None, bool]:
