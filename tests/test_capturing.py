@@ -189,7 +189,7 @@ class TestToyContract(AdapterContract):
     module = "json"
     framework = "toy"
 
-    def door(self):
+    def adapter_module(self):
         return SimpleNamespace(
             capture=capture, watch=DOOR.watch, samples_from=DOOR.samples_from
         )

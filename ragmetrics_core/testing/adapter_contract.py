@@ -151,8 +151,8 @@ class AdapterContract:
         """
         raise AssertionError("implement to_native_and_back()")
 
-    def door(self) -> Any:
-        """Return what holds ``capture``, ``watch`` and ``samples_from``: the module."""
+    def adapter_module(self) -> Any:
+        """Return what holds ``capture``, ``watch`` and ``samples_from``."""
         return import_module(self.module)
 
     def expected(self, turn: GoldenTurn) -> Sample:
@@ -307,17 +307,28 @@ class AdapterContract:
         Faults are planted where hooks meet the core: in keeping a run, and in making
         each single call, document and message.
         """
-        keeping = patch.object(Listener, "record", _RaisingRecord(), create=True)
-        with keeping, self.door().capture() as captured:
+        no_run_can_be_kept = patch.object(
+            Listener, "record", _RaisingRecord(), create=True
+        )
+        with no_run_can_be_kept, self.adapter_module().capture() as captured:
             self._play_with_a_fault("keeping a run")
         assert _n_problems(captured) >= 1, "a fault of a hook was not counted"
         for kind in (Node, Document, Message):
-            for number in count(1):
-                fault = _FaultInMaking(kind, number)
-                with fault.planted(), self.door().capture():
-                    self._play_with_a_fault(f"making {kind.__name__} {number}")
-                if fault.n_made < number:
-                    break
+            self._play_with_each_fault_in_making(kind)
+
+    def _play_with_each_fault_in_making(self, kind: type[Any]) -> None:
+        """Play as often as there are objects of a class; each time another one fails.
+
+        Example: a run makes 3 documents. First making the first one raises, then making
+        the second, then the third. The fourth time nothing raises, and this ends.
+        """
+        for number in count(1):
+            fault = _FaultInMaking(kind, number)
+            with fault.planted(), self.adapter_module().capture():
+                self._play_with_a_fault(f"making {kind.__name__} {number}")
+            has_raised = fault.n_made >= number
+            if not has_raised:
+                return
 
     def _play_with_a_fault(self, fault: str) -> None:
         """Play an application that answers and one that fails, while hooks raise."""
@@ -350,7 +361,7 @@ class AdapterContract:
     def test_no_hook_stays_when_nobody_listens(self) -> None:
         """A block puts hooks into the framework, and leaves its list as it was."""
         hooks_before = self.hooks()
-        with self.door().capture():
+        with self.adapter_module().capture():
             self.play_uncaptured(GOLDEN_TURNS[0])
             hooks_inside = self.hooks()
         assert self.hooks() == hooks_before, "a hook was left installed"
@@ -364,16 +375,16 @@ class AdapterContract:
         """A run that began in a block belongs to it, whenever it ends."""
         turn = GOLDEN_TURNS[0]
         hooks_before = self.hooks()
-        with self.door().capture() as captured:
-            rest = self.begin(turn)
-        if rest is None:
+        with self.adapter_module().capture() as captured:
+            rest_of_run = self.begin(turn)
+        if rest_of_run is None:  # all runs of the framework end inside the block
             return
         assert captured.recorded == 0, "begin() gave a run that has ended already"
         assert "ended without a sample" not in repr(captured.problems), (
             "the block says that nothing ran in it, while a run of it goes on: ask"
             " LISTENERS.begin() when a run begins"
         )
-        for _ in rest:
+        for _ in rest_of_run:  # such as the tokens of a stream; reading ends the run
             pass
         assert captured.samples, (
             "a run that ended after its block gave no sample: leave the hooks in place"
@@ -383,7 +394,8 @@ class AdapterContract:
         assert self.hooks() == hooks_before, (
             "a hook was left installed by a run that ended after its block"
         )
-        del rest
+        del rest_of_run
+        # Once nobody holds the block, it must be gone from memory.
         reference = weakref.ref(captured)
         del captured
         gc.collect()
@@ -393,7 +405,7 @@ class AdapterContract:
 
     def test_a_block_that_has_ended_is_forgotten(self) -> None:
         """Nothing keeps a capture alive, also if a stream of it was left."""
-        with self.door().capture() as captured:
+        with self.adapter_module().capture() as captured:
             self.play_uncaptured(GOLDEN_TURNS[0])
             rest = self.begin(GOLDEN_TURNS[0])
             del rest  # abandons the run
@@ -404,7 +416,7 @@ class AdapterContract:
 
     def test_a_judges_own_run_is_no_sample(self) -> None:
         """What a judge does with the framework is not recorded."""
-        with self.door().capture() as captured, as_judge_work():
+        with self.adapter_module().capture() as captured, as_judge_work():
             self.play_uncaptured(GOLDEN_TURNS[0])
         assert captured.samples == (), (
             "a judge's own run was recorded: ask LISTENERS.begin() when a run begins"
@@ -414,7 +426,7 @@ class AdapterContract:
         """``samples_from`` names what it cannot read."""
         for nothing in (object(), 3):
             try:
-                self.door().samples_from(nothing)
+                self.adapter_module().samples_from(nothing)
             except SettingError as error:
                 assert type(nothing).__name__ in str(error), (  # noqa: PT017  # a contract needs no test runner
                     "samples_from() must name the type of what is no run"
@@ -441,9 +453,9 @@ class AdapterContract:
 
     def test_front_door(self) -> None:
         """The front door takes the arguments that all adapters take."""
-        door = self.door()
+        adapter = self.adapter_module()
         for name in ("capture", "watch", "samples_from"):
-            function = getattr(door, name)
+            function = getattr(adapter, name)
             arguments = _arguments(function, self.own_arguments)
             assert arguments == _arguments(getattr(FrontDoor, name)), (
                 f"{name}() must take what FrontDoor.{name} takes; what it takes besides"
@@ -451,7 +463,7 @@ class AdapterContract:
             )
             assert inspect.getdoc(function), f"give {name}() a docstring"
         try:
-            with door.capture(question_from=3):
+            with adapter.capture(question_from=3):
                 raise AssertionError("a place of a wrong type is taken")
         except SettingError as error:
             assert "question_from" in str(error), (  # noqa: PT017  # a contract needs no test runner
@@ -460,7 +472,7 @@ class AdapterContract:
 
     def test_a_block_without_a_run_says_why(self) -> None:
         """A block that saw nothing says what to do."""
-        with self.door().capture() as captured:
+        with self.adapter_module().capture() as captured:
             pass
         assert captured.samples == (), "a block that saw no run gave a sample"
         assert "inside the block" in repr(captured.problems), (
@@ -488,7 +500,7 @@ class AdapterContract:
         ``redact``, which makes the question "a: Who lit the lamp?" and the answer "a".
         All three must arrive in the sample, with the contexts of the turn.
         """
-        with self.door().capture(
+        with self.adapter_module().capture(
             metadata={"tenant": tenant},
             conversation=tenant,
             redact=partial(_mask, tenant),
@@ -511,20 +523,19 @@ class AdapterContract:
     def test_nothing_gets_a_sample_before_redact(self) -> None:
         """Whoever listens gets what ``redact`` returned, and nothing where it raises.
 
-        A watch records until it is stopped; a block, as long as its ``with`` statement
-        runs. Here two watches and a block listen. One watch masks the sample. The other
-        watch and the block have a ``redact`` that raises: each time is counted among
-        their problems.
+        The turn is played twice. Two watches listen both times, and a block the second
+        time. One watch masks the sample; the other watch and the block have a
+        ``redact`` that raises.
         """
-        door = self.door()
+        adapter = self.adapter_module()
         turn = GOLDEN_TURNS[0]
         results: list[Any] = []
-        mask = partial(_mask, "x")
-        masking = door.watch([], redact=mask, on_result=results.append)
-        failing = door.watch([], redact=_fail_to_redact, on_result=results.append)
+        mask = partial(_mask, "x")  # makes the answer "x"
+        masking = adapter.watch([], redact=mask, on_result=results.append)
+        failing = adapter.watch([], redact=_fail_to_redact, on_result=results.append)
         try:
             self.play(turn)
-            with door.capture(redact=_fail_to_redact) as captured:
+            with adapter.capture(redact=_fail_to_redact) as captured:
                 self.play(turn)
         finally:
             assert masking.stop(60), "the watch did not end within 60 seconds"
@@ -536,8 +547,9 @@ class AdapterContract:
         )
         assert captured.samples == (), "a sample came through a redact that raised"
         assert _n_problems(masking) == 0, "a redact that worked counts as a problem"
-        n_failed = (_n_problems(failing), _n_problems(captured))
-        assert n_failed == (2, 1), "each sample that redact refused is one problem"
+        refused = "each sample that redact refused is one problem"
+        assert _n_problems(failing) == 2, refused
+        assert _n_problems(captured) == 1, refused
 
 
 def _check_ledger(samples: list[Sample], golden_turns: Sequence[GoldenTurn]) -> None:

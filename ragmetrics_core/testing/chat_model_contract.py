@@ -124,6 +124,20 @@ def _has_broken_body(fault: Fault) -> bool:
     return _is_answered(fault) and fault.status == 200
 
 
+def _assert_not_misleading(
+    error: errors.JudgeError, error_class: type[errors.JudgeError]
+) -> None:
+    """Assert that the error of a broken reply is of the right class, or says little.
+
+    Little is enough of a model that cannot tell a broken reply from other faults. But
+    it must not say that the fault passes, or that the request was rejected.
+    """
+    misleading = (errors.TransientJudgeError, errors.RequestRejected)
+    assert type(error) is error_class or not isinstance(error, misleading), (
+        f"a broken reply was taken for {type(error).__name__}"
+    )
+
+
 class ChatModelContract:
     """Tests that every chat model passes against a server on this machine.
 
@@ -396,31 +410,45 @@ class ChatModelContract:
     ) -> None:
         """One call, one typed error, which holds neither the key nor a text.
 
-        A server that answers 429 makes one ``fault`` of this list: the model raises
-        exactly the ``error_class`` that stands beside it.
+        Example: a server answers 429; the model raises ``RateLimited``.
+
+        Args:
+            fault: What the server does.
+            error_class: The class of the error that the model must raise, unless
+                ``lacks`` says that it cannot tell.
+            loopback_server: Makes servers.
         """
         server = loopback_server(faults=lambda _: fault)
         error = self.raised(server, timeout=0.3 if fault.hang else 30.0)
         if _has_broken_body(fault) and "bodies" in self.lacks:
-            # a model that cannot read bodies may raise any class that does not mislead
-            misleading = (errors.TransientJudgeError, errors.RequestRejected)
-            assert type(error) is error_class or not isinstance(error, misleading), (
-                f"a broken reply was taken for {type(error).__name__}"
-            )
+            _assert_not_misleading(error, error_class)
         else:
-            if _is_answered(fault) and "codes" in self.lacks:
-                error_class = BY_STATUS[fault.status]
-            assert type(error) is error_class, (
-                f"the fault must raise {error_class.__name__}, it raised"
-                f" {type(error).__name__}: give status and body to Fault.from_reply;"
-                ' lacks = {"codes"} if its bodies say no more than the status, {"bodies"}'
-                " if a broken body cannot be told"
-            )
+            self._assert_class(error, fault, error_class)
             name = self.model(server.base_url, KEY, 30.0).name
             assert name in str(error), "the error must name the model"
         assert KEY not in str(error), "the error holds the key"
         assert TEXT not in str(error), "the error holds a text of the request"
         assert len(server.requests) == 1, "send a request once: the judge repeats it"
+
+    def _assert_class(
+        self,
+        error: errors.JudgeError,
+        fault: Fault,
+        error_class: type[errors.JudgeError],
+    ) -> None:
+        """Assert that a fault raised the right class of error.
+
+        A model with ``lacks = {"codes"}`` knows the status of a reply alone, and not
+        the error code in its body: then the class goes by the status.
+        """
+        goes_by_status = _is_answered(fault) and "codes" in self.lacks
+        expected = BY_STATUS[fault.status] if goes_by_status else error_class
+        assert type(error) is expected, (
+            f"the fault must raise {expected.__name__}, it raised"
+            f" {type(error).__name__}: give status and body to Fault.from_reply;"
+            ' lacks = {"codes"} if its bodies say no more than the status, {"bodies"}'
+            " if a broken body cannot be told"
+        )
 
     @pytest.mark.parametrize("status", [429, 503])
     def test_retry_after_is_read(self, status: int, loopback_server: Servers) -> None:

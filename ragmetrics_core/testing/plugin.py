@@ -119,7 +119,8 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
         test: The test that measures.
         samples: What holds the samples.
         arguments: Arguments of ``evaluate``; beside them ``gates``, and ``on``, which
-            says whether the interval or the mean alone decides a gate.
+            says whether the interval or the mean alone decides a gate. With ``until``
+            the evaluation decides the gates itself, and ends once it has.
     """
     from ragmetrics_core.engine.evaluation import evaluate
     from ragmetrics_core.reporting.gates import UntilDecided
@@ -128,15 +129,18 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
     gates = [gates] if isinstance(gates, str) else list(gates)
     on = arguments.pop("on")
     until = arguments.pop("until", None)
-    stops_once_decided = until is not None
-    if stops_once_decided:
-        arguments["until"] = UntilDecided(on=on) if until == "decided" else until
-        arguments["gates"] = gates
     test.stash[_MEASURED] = True
-    report = evaluate(samples, progress=False, **arguments)
-    decisions: list[Decision] = list(report.decisions)
-    if not stops_once_decided:
-        decisions += _decide_gates(gates, report, on)
+    decisions: Sequence[Decision]
+    if until is None:
+        report = evaluate(samples, progress=False, **arguments)
+        decisions = _decide_gates(gates, report, on)
+    else:
+        if until == "decided":
+            until = UntilDecided(on=on)
+        report = evaluate(
+            samples, progress=False, until=until, gates=gates, **arguments
+        )
+        decisions = report.decisions
     _note_summary(test, report.table(), decisions)
     sentences_of_not_passed = [
         decision.sentence for decision in decisions if decision.outcome != "passed"
