@@ -159,26 +159,41 @@ def _answer_cut_from_reply(
     """Find the answer that a component cut out of a model's reply, such as from JSON.
 
     Example: the model replies {"answer": "Anna"}, and the run's only text is "Anna".
-    With several texts in the output there is no such answer: the list is empty.
+    Empty if no model's reply holds the text.
 
     Args:
         calls: The calls of the run.
         outputs: The run's output: for each socket its place and value.
     """
-    texts = [(place, text) for place, value in outputs for text in texts_in(value)]
-    if len(texts) != 1:
+    only_text = _only_text(outputs)
+    if only_text is None:
         return []
-    place, text = texts[0]
-    if place.rpartition(".")[2] in _QUESTION_SOCKETS:
-        return []
-    text_in_one_line = as_one_line(text)
-    if not text_in_one_line:
-        return []
+    text_in_one_line = as_one_line(only_text.text)
     for model in calls.models:
         for reply in replies(model):
             if text_in_one_line in as_one_line(reply.text):
-                return [Answer(text, place)]
+                return [only_text]
     return []
+
+
+def _only_text(outputs: list[tuple[str, Any]]) -> Answer | None:
+    """Return the only text of a run's output; None for none or several.
+
+    None also for a text in a socket such as "query", which hands the question on.
+
+    Args:
+        outputs: For each socket its place, such as "parser.answer", and its value.
+    """
+    texts = [
+        Answer(text, place) for place, value in outputs for text in texts_in(value)
+    ]
+    if len(texts) != 1:
+        return None
+    (only_text,) = texts
+    name_of_socket = only_text.place.rpartition(".")[2]
+    if name_of_socket in _QUESTION_SOCKETS or not as_one_line(only_text.text):
+        return None
+    return only_text
 
 
 def _with_doubt(answer: Answer, texts_passed_on: list[Answer]) -> Answer:

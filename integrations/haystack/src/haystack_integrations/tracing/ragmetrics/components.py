@@ -96,20 +96,27 @@ class Calls:
         for value in node.input.values():
             documents_taken += self._documents_in_input(value)
         call.input_documents = tuple(documents_taken)
-        is_root = node is self.run.root
-        if not is_root:
-            # output and error of the whole run are fields of the tree
-            call.documents = self._documents_returned(node)
-            call.divided_documents = lists_divided(node.input, node.output_by_socket)
-            call.error = node.error or ("no output" if node.output is None else None)
+        is_whole_run = node is self.run.root
+        if not is_whole_run:  # what the whole run returned stands in the tree
+            self._fill_documents_and_error(call, node)
         if call.kind == "model":
             _fill_model(call, node)
         elif node.operation == AGENT_TOOL:
             self._fill_tool_call(call, node)
-        elif not is_root:
+        elif not is_whole_run:
             call.query = self._query_of(node)
             # the answer of an agent inside the component
             call.text = next(texts_in(node.output_by_socket.get("last_message")), None)
+
+    def _fill_documents_and_error(self, call: Call, node: Node) -> None:
+        """Write into a call which documents its span returned, and whether it failed.
+
+        Example: a grader returns {"relevant": [A], "rejected": [B]}: both lists are
+        written, as lists into which it divided its documents.
+        """
+        call.documents = self._documents_returned(node)
+        call.divided_documents = lists_divided(node.input, node.output_by_socket)
+        call.error = node.error or ("no output" if node.output is None else None)
 
     def _call_of_agent(self, enclosing: Call, node: Node) -> Call:
         """The call of an agent: that of the component around it; in a tool a new one.

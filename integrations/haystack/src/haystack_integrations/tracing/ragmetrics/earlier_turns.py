@@ -131,9 +131,7 @@ def _message_lists_of_components(
     """Return the messages that components, such as a memory, gave before the answer.
 
     Example: a memory returns [user "Hi", assistant "Hello", user "Who?"] before the
-    model answers "Who?": the list is kept. What a prompt builder or a model of this run
-    wrote is left out, also where a memory returns it again. A list that a component
-    composed as a prompt is kept, too, but marked: it may be few-shot examples.
+    model answers "Who?": these three.
 
     Args:
         calls: The calls of the run.
@@ -141,22 +139,21 @@ def _message_lists_of_components(
         question: What is asked now; None if that is not known.
     """
     all_documents = _documents_of(calls)
+    # What models and prompt builders of this run wrote is no earlier turn, also where a
+    # memory returns it.
     written_in_run: list[Message] = []
     message_lists: list[_MessageList] = []
     for node in sorted(calls.run.components(), key=lambda node: node.closed):
         if _writes_messages(node, calls):
             written_in_run += _messages_among(node.output_by_socket)
         elif _ended_before(node, answer_began):
-            # a component that takes documents composes a prompt, not a memory's turns
             took_documents = bool(calls.call_by_span[node].input_documents)
             for value in node.output_by_socket.values():
-                from_elsewhere = _drop_written(messages_in(value), written_in_run)
-                # the turns up to the question that is asked now
-                earlier = _earlier_messages(
-                    node, from_elsewhere, question, all_documents
-                )
-                is_composed = _is_composed_as_prompt(node, earlier, took_documents)
-                message_lists.append(_MessageList(earlier, is_composed))
+                messages = _drop_written(messages_in(value), written_in_run)
+                earlier = _earlier_messages(node, messages, question, all_documents)
+                # then they may be few-shot examples instead of earlier turns
+                is_prompt = _is_composed_as_prompt(node, earlier, took_documents)
+                message_lists.append(_MessageList(earlier, may_be_examples=is_prompt))
     return message_lists
 
 

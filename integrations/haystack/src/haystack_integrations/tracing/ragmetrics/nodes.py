@@ -128,29 +128,37 @@ def _extracted(answer: ExtractedAnswer) -> Answer:
 
 
 def _message(message: ChatMessage) -> CopiedMessage:
-    """Copy a message, with its text, its tool calls and what its provider found.
+    """Copy a message of Haystack's.
 
-    A message of a tool has no text of its own: it gets the texts of the results, and
-    the calls that the results answer. Example: the result "12 °C" of
-    ``weather("Rome")`` becomes the text "12 °C" with the call ``weather``.
+    A message of a tool has no text of its own: it gets the texts of the tool's results.
+    Example: the result "12 °C" of ``weather("Rome")`` becomes the text "12 °C", with
+    the call ``weather``.
     """
     results = message.tool_call_results
-    calls = [*message.tool_calls, *(result.origin for result in results)]
-    tool_calls = []
-    for call in calls:
-        arguments = copied(call.arguments) or {}
-        tool_calls.append(ToolCall(call.tool_name, arguments, call.id))
     model = message.meta.get("model")
     return CopiedMessage(
         _role(message),
         message.text or "\n".join(_texts_of_results(results)),
-        tuple(tool_calls),
+        _tool_calls(message),
         model=model if isinstance(model, str) else None,
         failed=any(result.error for result in results),
+        # what OpenAI, for example, found on the web while its model wrote the message
         found=_found_by_provider(message),
+        # such as "image": the message holds what cannot be read as text
         unread_kinds=tuple(_unread_kinds(message)),
         parameters=parameters_in_reply(message.meta),
     )
+
+
+def _tool_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
+    """Copy the calls of tools that a message asks for, and those that it answers."""
+    asked_for = message.tool_calls
+    answered = [result.origin for result in message.tool_call_results]
+    tool_calls = []
+    for call in (*asked_for, *answered):
+        arguments = copied(call.arguments) or {}
+        tool_calls.append(ToolCall(call.tool_name, arguments, call.id))
+    return tuple(tool_calls)
 
 
 def _unread_kinds(message: ChatMessage) -> Iterator[str]:

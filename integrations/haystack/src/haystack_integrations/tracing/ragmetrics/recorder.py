@@ -76,17 +76,18 @@ class TeeSpan(Span):
         inner: The other tracer's span.
         run: The run in which it records.
         node: What it records.
-        outer: Our span that was the current one when it began; None if there was none.
+        current_before: Our span that was the current one when it began, and is again
+            when it has ended; None if there was none.
         problems: Where errors of the recording are counted.
     """
 
     def __init__(
-        self, inner: Span, run: Run, node: Node, outer: TeeSpan | None = None
+        self, inner: Span, run: Run, node: Node, current_before: TeeSpan | None = None
     ) -> None:
         self.inner = inner
         self.run = run
         self.node = node
-        self.outer = outer
+        self.current_before = current_before
         self.problems = run.problems
 
     def __getattr__(self, name: str) -> Any:
@@ -240,7 +241,7 @@ class Tee(Tracer):
         ours = _open_span()
         if ours is None:
             return theirs
-        return TeeSpan(theirs or ours.inner, ours.run, ours.node, ours.outer)
+        return TeeSpan(theirs or ours.inner, ours.run, ours.node, ours.current_before)
 
     @guard_hook
     def _begin_span(
@@ -260,25 +261,26 @@ class Tee(Tracer):
             operation: What the span does, by Haystack's name.
             tags: What Haystack says of it.
             parent_span: The span around it; None if Haystack does not say.
-            inner_span: The other tracer's span.
+            inner_span: The span that the application's own tracer, such as
+                OpenTelemetry's, has begun for it. The returned span hands on to it.
         """
         class_name = str(tags.get("haystack.component.fully_qualified_type", ""))
         if class_name.startswith(_OWN_EVALUATORS):
             return None
-        open_span = _open_span()
-        around = parent_span if isinstance(parent_span, TeeSpan) else open_span
+        current_span = _open_span()
+        span_around = parent_span if isinstance(parent_span, TeeSpan) else current_span
         run: Run | None = None
-        parent: Node | None = None
-        if around is not None:
-            run = around.run
-            parent = around.node
+        node_around: Node | None = None
+        if span_around is not None:
+            run = span_around.run
+            node_around = span_around.node
         elif operation in (PIPELINE, AGENT):
-            run, parent = self._run_of_outermost(tags)
-        if run is None:
+            run, node_around = self._run_of_outermost(tags)
+        if run is None:  # a component that runs alone, or nobody listens
             return None
-        node = _node(operation, tags, parent)
+        node = _node(operation, tags, node_around)
         run.nodes.append(node)
-        return TeeSpan(inner_span, run, node, open_span)
+        return TeeSpan(inner_span, run, node, current_before=current_span)
 
     def _run_of_outermost(self, tags: dict[str, Any]) -> tuple[Run | None, Node | None]:
         """Return the run of a pipeline that no open span surrounds, and the node around it.
@@ -309,7 +311,7 @@ class Tee(Tracer):
         """
         # an abandoned generator is closed in another context
         if _current.get() is span:
-            _current.set(span.outer)
+            _current.set(span.current_before)
         span.closed(error)
         if span.node is span.run.root:
             _open_runs.pop(span.run, None)
@@ -323,7 +325,7 @@ def _open_span() -> TeeSpan | None:
     """The innermost span of this context that has not ended."""
     span = _current.get()
     while span is not None and span.node.closed:
-        span = span.outer
+        span = span.current_before
     return span
 
 

@@ -100,33 +100,31 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     calls = Calls(run)
     if where.build is None and not calls.models and _is_indexing(run):
         return []
-    named_answers: list[Answer] = []
+    replies_of_named_component: list[Answer] = []
     if isinstance(where.answer_from, str):
-        named_answers = replies_of(calls, where.answer_from)
-    if named_answers:
-        run_answers = named_answers
-    elif run.error:
-        run_answers = []  # it broke off: a text in its output is no answer
-    else:
-        run_answers = answers(calls)
+        replies_of_named_component = replies_of(calls, where.answer_from)
+    run_answers = replies_of_named_component or _answers_unless_failed(calls)
     if where.build is not None:
         run_answers = run_answers[:1]  # the user's function takes the whole run once
     if not run_answers:
         return [_tree(calls, None, where)]
     answer_trees = [_tree(calls, answer, where) for answer in run_answers]
-    if named_answers:
+    if replies_of_named_component:
         for tree in answer_trees:
-            # The tree has its answer. Drop the name "llm": else the core looks it up
-            # once more, and each tree gets the replies of all trees.
-            _drop_lookup(tree, where.answer_from)
+            _hide_from_lookup(tree, where.answer_from)
     return answer_trees
 
 
-def _drop_lookup(tree: Tree, name: object) -> None:
-    """Drop a name from the values in which the core looks up the user's names.
+def _answers_unless_failed(calls: Calls) -> list[Answer]:
+    """Find the answers of a run; none if it broke off: then its texts are no answers."""
+    return [] if calls.run.error else answers(calls)
 
-    Example: "llm" has two replies, and each got a tree. If the core looked up "llm" in
-    one of the trees, it would find both.
+
+def _hide_from_lookup(tree: Tree, name: object) -> None:
+    """Let the core not find the component that the user named as giving the answer.
+
+    Example: ``answer_from="llm"``, and "llm" gave two replies. Each tree has one of
+    them as its answer. If the core looked up "llm" in a tree, it would find both.
     """
     lookup_inputs = []
     for values in tree.lookup_inputs:
@@ -143,42 +141,41 @@ def _is_indexing(run: Run) -> bool:
 
 
 def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
-    """Make the tree of a run for one of its answers.
+    """Make a tree of a run and one of its answers, of which the core makes a sample.
 
-    A **tree** is a run in the terms of the core. Example: a run with a retriever and
-    two generators has two answers, so it gets two trees.
+    It holds the calls of the run, the question, the earlier turns of the conversation,
+    the answer and documents. Example: a run with a retriever and two generators has two
+    answers, so that two trees are made of it.
 
     Args:
         calls: The calls of the run.
         answer: The answer; None for a run without any.
         where: Where the user says that question, contexts and answer are.
     """
-    call = _answering_call(calls, answer)  # the model's call that wrote the answer
+    writing_call = _writing_call(calls, answer)
     user_text = find_question(
         calls,
-        messages_shown=() if call is None else call.prompt,
+        messages_shown=() if writing_call is None else writing_call.prompt,
         query=None if answer is None else answer.question,
     )
     tree = _tree_without_answer(calls, where)
     _add_question(tree, user_text, answer)
-    _add_history(tree, calls, call, user_text)
-    if user_text is not None:
-        # A router sent "Hi" to a plain model, and the retriever never ran. Without a
-        # question there was nothing to be routed.
-        tree.was_routed_away = _skipped_a_branch(calls.run)
-    is_asked_of_a_model = bool(calls.models) and user_text is not None
-    # such a run makes a sample even if it retrieved nothing
-    tree.is_always_a_sample = answer is not None or is_asked_of_a_model
+    _add_history(tree, calls, writing_call, user_text)
     if answer is None:
         _add_documents_without_answer(tree, calls)
     else:
         tree.answers = (answer,)
         _add_documents_of_answer(tree, answer, calls)
+    # Without a question there was nothing that a router could send elsewhere.
+    tree.was_routed_away = user_text is not None and _skipped_a_branch(calls.run)
+    # Such a run makes a sample even if it retrieved nothing.
+    is_question_to_model = bool(calls.models) and user_text is not None
+    tree.is_always_a_sample = answer is not None or is_question_to_model
     return tree
 
 
-def _answering_call(calls: Calls, answer: Answer | None) -> Call | None:
-    """The call that wrote an answer; without an answer the last call of a model."""
+def _writing_call(calls: Calls, answer: Answer | None) -> Call | None:
+    """The model's call that wrote an answer; without an answer the last one."""
     if answer is not None:
         return answer.writing_call
     return calls.call_by_span[calls.models[-1]] if calls.models else None
