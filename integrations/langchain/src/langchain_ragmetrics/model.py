@@ -338,28 +338,18 @@ class LangChainDecisionModel(DecisionModel, FrameworkModel):
     def _exchange(self, request: ChatRequest) -> Exchange:
         """Make ready how typed questions are asked and how the answers are read.
 
-        The request's only message is JSON: "state" holds what the questions are about,
-        and "questions" holds the questions by name. Example: ``{"state": "…",
-        "questions": {"q1": {…}}}``.
+        A typed question, such as "is the answer true?", is answered with a probability.
 
         Returns:
             The call that asks them, its async counterpart, and the function that makes
             a reply of what either of them returns.
         """
-        text = request.messages[0].content
-        fields = systemone_fields(text)
-        # Whoever made the model has loaded this module. It is not imported here, since
-        # older releases of LangChain have no such module.
-        types = sys.modules["langchain_core.decisions.types"]
-        question_type: TypeAdapter[Any] = TypeAdapter(types.Question)
-        questions = {}
-        for name, question_fields in fields["questions"].items():
-            questions[name] = question_type.validate_python(question_fields)
-        model_input = {"state": fields["state"], "questions": questions}
+        state_and_questions = request.messages[0].content
+        model_input = _input_of_decision_model(state_and_questions)
         return (
             partial(self._model.invoke, model_input, _CONFIG),
             partial(self._model.ainvoke, model_input, _CONFIG),
-            partial(self._read_answers, text),
+            partial(self._read_answers, state_and_questions),
         )
 
     def _read_answers(self, text: str, output: Any) -> ChatReply:
@@ -373,6 +363,28 @@ class LangChainDecisionModel(DecisionModel, FrameworkModel):
             usage=tokens_by_name(answered),
             models=[answered.get("model")],
         )
+
+
+def _input_of_decision_model(state_and_questions: str) -> dict[str, Any]:
+    """Turn what our models of typed questions are sent into what LangChain's take.
+
+    Args:
+        state_and_questions: JSON of the texts to judge ("state"), and of the questions
+            about them.
+
+    Returns:
+        The state, and LangChain's questions by name: {"state": "…", "questions": {"q1":
+        Question(…)}}.
+    """
+    fields = systemone_fields(state_and_questions)
+    # Whoever made the model has loaded this module. It is not imported here, since
+    # older releases of LangChain have no such module.
+    types = sys.modules["langchain_core.decisions.types"]
+    question_type: TypeAdapter[Any] = TypeAdapter(types.Question)
+    questions = {}
+    for name, question_fields in fields["questions"].items():
+        questions[name] = question_type.validate_python(question_fields)
+    return {"state": fields["state"], "questions": questions}
 
 
 def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:

@@ -135,37 +135,36 @@ def _task_or_thread(run: AnyRun) -> str:
 
 
 def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
-    """Make the tree of a root: its calls, question, earlier conversation and answer.
+    """Make the tree of a run that no other run surrounds.
 
-    A **root** is a run that no other run surrounds. Example: a chain that was given
-    {"question": "Who?"}, retrieved two documents, and returned "Anna".
+    Example: a chain was given {"question": "Who?"}, retrieved two documents, and
+    returned "Anna": a tree with its calls, the question and the answer.
 
     Args:
-        run: The root, with all runs inside it.
-        every_turn: Whether a root that called a model always makes a sample, even if
+        run: The run, with all runs inside it.
+        every_turn: Whether a run that called a model always makes a sample, even if
             nothing was retrieved.
     """
-    root = _node(run)
-    calls_models = any(node.kind == "model" for node in root.walk())
+    outermost_call = _node(run)
+    calls_models = any(node.kind == "model" for node in outermost_call.walk())
     inputs = plain(run.inputs)
     output = plain(run.outputs or {})
-    if root.kind == "step":
+    if outermost_call.kind == "step":
         # the application retrieved before, and invoked the chain with the documents
-        root.input_documents = _documents_to_answer_from(inputs)
-    tree = _tree_of_calls(root, run)
+        outermost_call.input_documents = _documents_to_answer_from(inputs)
+    tree = _tree_of_calls(outermost_call, run)
     tree.output = output
     tree.continues = _resumes_a_graph(run)  # it is asked nothing new
-    # where the question was found, such as "metadata['ragmetrics']['question']"
     tree.question, tree.question_place = _question(
         run, inputs, output, resumes=tree.continues
     )
     _add_history(tree, run, inputs)
-    tree.answers = _answers(root, output)
-    tree.is_always_a_sample = calls_models and (
-        every_turn or _may_rest_on_other_evidence(tree)
-    )
+    tree.answers = _answers(outermost_call, output)
+    # Else the run makes a sample only if it retrieved something.
+    makes_sample = every_turn or _has_used_tools_or_web(tree)
+    tree.is_always_a_sample = calls_models and makes_sample
     tree.gives_only_documents = _gives_documents(
-        root, output, calls_models=calls_models
+        outermost_call, output, calls_models=calls_models
     )
     _add_error(tree, run, calls_models=calls_models)
     _add_thread(tree, run)
@@ -211,11 +210,11 @@ def _tree_of_calls(root: Node, run: AnyRun) -> Tree:
     )
 
 
-def _may_rest_on_other_evidence(tree: Tree) -> bool:
-    """Whether the answer of a run that retrieved nothing may rest on evidence.
+def _has_used_tools_or_web(tree: Tree) -> bool:
+    """Whether an answer may rest on what a tool or a search of the provider gave.
 
-    Such a run makes a sample: an agent that called a calculator and answered. A model
-    that only chatted makes none.
+    Example: an agent called a calculator and answered. False for a model that only
+    chatted.
     """
     answers_from_tools = bool(tree.answers) and tree.root.called_a_tool
     # "gpt-4o-search-preview" searches for each answer, and its reply may not tell it
@@ -323,8 +322,7 @@ def _earlier_conversation(
     """Find the earlier turns of the conversation in the first place that has some.
 
     The places: the inputs, such as {"chat_history": […]}; the messages of a graph's
-    state, which the outputs hold; the messages that ``RunnableWithMessageHistory``
-    loaded.
+    state; the messages that ``RunnableWithMessageHistory`` loaded.
 
     Args:
         run: The run.
@@ -338,18 +336,28 @@ def _earlier_conversation(
     in_inputs = capture.find_conversation(inputs, question)
     if in_inputs.turns or in_inputs.texts:
         return in_inputs
-    # other messages of a state, without the question, need not be earlier turns
-    in_state = capture.find_conversation(
-        output, question, only_before_question=question is not None
-    )
+    in_state = _conversation_in_state(output, question)
     if in_state.turns:
         return in_state
     loaded_turns = capture.spoken(_loaded_messages(run))
-    # the question is no earlier turn
     ends_with_question = bool(loaded_turns) and loaded_turns[-1].content == question
-    if ends_with_question:
+    if ends_with_question:  # the question of now is no earlier turn
         loaded_turns = loaded_turns[:-1]
     return capture.EarlierConversation(loaded_turns)
+
+
+def _conversation_in_state(
+    output: object, question: str | None
+) -> capture.EarlierConversation:
+    """Find the earlier turns among the messages of a graph's state, its output.
+
+    If the question is known, only messages before it count. A list of messages without
+    the question need not be the user's conversation.
+    """
+    is_question_known = question is not None
+    return capture.find_conversation(
+        output, question, only_before_question=is_question_known
+    )
 
 
 def _loaded_messages(run: AnyRun) -> tuple[Message, ...]:
@@ -747,24 +755,31 @@ def _add_notes_on_request(node: Node, notes: Mapping[str, Any]) -> None:
 
 
 def _add_reply(node: Node, run: AnyRun) -> None:
-    """Write into a model's call its reply, and what the provider found for the reply.
+    """Write into a model's call its reply, and what its provider searched and found.
 
     Of several replies the first is taken. After an error there is none.
     """
     # for each batch of messages, the replies to it
     batches = (run.outputs or {}).get("generations") or [[]]
-    first_generation = batches[0][0] if batches[0] else None
-    if run.error or not isinstance(first_generation, Mapping):
+    first_reply = batches[0][0] if batches[0] else None
+    if run.error or not isinstance(first_reply, Mapping):
         return
-    message = message_of(first_generation.get("message")) or Message("assistant")
-    text = str(first_generation.get("text") or message.text)
+    message = message_of(first_reply.get("message")) or Message("assistant")
+    text = str(first_reply.get("text") or message.text)
     node.reply = Message("assistant", text, message.tool_calls)
-    # Our own recorder has read what the provider found out of the reply. A run of
-    # LangSmith holds the whole reply: it is read here.
-    evidence = first_generation.get(PROVIDER)
-    if not isinstance(evidence, capture.ProviderEvidence):
-        evidence = provider_evidence_of(first_generation.get("message"))
-    capture.add_provider_evidence(node, evidence)
+    capture.add_provider_evidence(node, _provider_evidence(first_reply))
+
+
+def _provider_evidence(reply: Mapping[str, Any]) -> capture.ProviderEvidence:
+    """Return what a model's provider, such as OpenAI, searched and found for a reply.
+
+    Our own recorder has kept just this, in the field ``PROVIDER``. A run of LangSmith
+    has kept the whole message, and it is read from there.
+    """
+    kept_by_recorder = reply.get(PROVIDER)
+    if isinstance(kept_by_recorder, capture.ProviderEvidence):
+        return kept_by_recorder
+    return provider_evidence_of(reply.get("message"))
 
 
 def _prompt(run: AnyRun) -> tuple[Message, ...]:
@@ -832,20 +847,23 @@ def _calls_answered_by_a_person(node: Node, run: AnyRun) -> list[Node]:
     """Make a tool's node for each tool call that a person answered instead of the tool.
 
     Example: the model asked for ``ask_boss(text="Buy?")``, and the person wrote "Yes":
-    a call of the tool with the text "Yes", although no tool ran. Calls that the person
-    rejected are left out.
+    a call of the tool with the text "Yes", although no tool ran.
 
     Args:
-        node: The node of the middleware.
-        run: The middleware's run, whose output holds the messages.
+        node: The node of the middleware that asks the person, before any tool runs.
+        run: The middleware's run. It returns the model's message with the tool calls,
+            and a tool's message for each that the person answered or rejected.
     """
     messages = (run.outputs or {}).get("messages") or ()
     arguments_by_id = _tool_arguments_by_id(messages)
     tool_nodes: list[Node] = []
     for message in messages:
-        if not isinstance(message, ToolMessage) or message.status != "success":
+        if not isinstance(message, ToolMessage):
             continue
-        if message.tool_call_id in arguments_by_id:
+        is_rejected = message.status != "success"
+        # No tool has run yet. So the middleware itself has answered these calls.
+        is_asked_for_here = message.tool_call_id in arguments_by_id
+        if is_asked_for_here and not is_rejected:
             tool_node = Node(
                 "tool",
                 message.name or "",

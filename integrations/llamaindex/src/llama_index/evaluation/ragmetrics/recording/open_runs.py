@@ -100,20 +100,21 @@ class SpanRecord:
         calls_of_runs: The runs that it stands in, each with the innermost recorded call
             in that run.
         kind: What the span does, if it is recorded as a call; None for other spans.
-        kinds_of_path: Kinds of the recorded calls from the outermost one to this span.
+        kinds_around_and_own: Kinds of the recorded calls from the outermost one to this
+            span.
         events_of_step: What the step of a workflow was sent in which the span stands;
             usually one event.
         node: The innermost recorded call. It is missing in runs that have too many
             calls.
-        streamed: Of a model's call: the chunks of its reply, if it streams.
+        chunks_of_reply: Of a model's call: the chunks of its reply, if it streams.
     """
 
     calls_of_runs: tuple[CallOfRun, ...] = ()
     kind: Kind | None = None
-    kinds_of_path: frozenset[Kind] = frozenset()
+    kinds_around_and_own: frozenset[Kind] = frozenset()
     events_of_step: tuple[object, ...] = ()
     node: Node | None = None
-    streamed: StreamedReply | None = None
+    chunks_of_reply: StreamedReply | None = None
 
     @property
     def open_runs(self) -> tuple[OpenRun, ...]:
@@ -239,14 +240,14 @@ def is_no_call_of_its_own(kind: Kind | None, outer: SpanRecord) -> bool:
     if kind == "tool":  # a tool that calls itself
         return outer.kind == "tool"
     if kind == "respond":  # a method that a synthesizer calls on itself
-        return not outer.kinds_of_path.isdisjoint(("synth", "respond"))
+        return not outer.kinds_around_and_own.isdisjoint(("synth", "respond"))
     # a prediction inside of a run
     return kind == "predict" and bool(outer.calls_of_runs)
 
 
 def is_inside_retriever(record: SpanRecord) -> bool:
     """Whether a span is a retriever, or stands inside of one."""
-    return record.kind == "retrieve" or "retrieve" in record.kinds_of_path
+    return record.kind == "retrieve" or "retrieve" in record.kinds_around_and_own
 
 
 def record_inside_call(outer: SpanRecord, node: Node | None) -> SpanRecord:
@@ -259,7 +260,7 @@ def record_inside_call(outer: SpanRecord, node: Node | None) -> SpanRecord:
         node: The recorded call that the span reports again; None if it reports none.
     """
     # the span around it is told the same chunks of a streamed reply
-    return replace(outer, kind=None, node=node or outer.node, streamed=None)
+    return replace(outer, kind=None, node=node or outer.node, chunks_of_reply=None)
 
 
 def add_call(node: Node, open_run: OpenRun, parent: Node) -> CallOfRun:

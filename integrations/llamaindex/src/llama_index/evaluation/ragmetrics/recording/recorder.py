@@ -211,8 +211,7 @@ class Recorder:
 
         Example: the span of ``engine.query`` begins a run if somebody listens, and the
         span of ``retriever.retrieve`` inside it becomes a call of the run. A span that
-        stands in no run, and begins none, gets no record. A span inside an ignored span
-        (a judge's, for example) is ignored, too.
+        stands in no run, and can begin none, gets no record.
 
         Args:
             id_: The span's id, which ends in class, method and a UUID.
@@ -228,15 +227,15 @@ class Recorder:
         kind = self._kind_of_span(id_, method, arguments, instance)
         span = BeginningSpan(kind, method, arguments, instance)
         outer = self._record_around(parent_id)
-        if outer is IGNORED:
+        if outer is IGNORED:  # inside the work of a judge, for example
             self._records[id_] = IGNORED
             return
         new_listeners = self._listeners_of_new_run(parent_id, outer)
-        if outer is None:
-            outer = NOT_RECORDED  # an empty record, which stands in no run
-        # inside a run, or where somebody listens who gets a run of this span
-        if outer.calls_of_runs or new_listeners:
-            record = self._record_unless_ignored(span, outer, new_listeners)
+        stands_in_run = outer is not None and bool(outer.calls_of_runs)
+        may_begin_run = bool(new_listeners)
+        if stands_in_run or may_begin_run:
+            record_around = NOT_RECORDED if outer is None else outer
+            record = self._record_unless_ignored(span, record_around, new_listeners)
             self._keep_record(id_, record)
 
     def _record_around(self, parent_id: str | None) -> SpanRecord | None:
@@ -365,8 +364,8 @@ class Recorder:
     ) -> SpanRecord:
         """Record a span as a new call in each run around it, and begin a run with it.
 
-        A capture that was opened inside another one has a run of its own: inside both,
-        a call stands in two runs, below another call in each.
+        Usually one run is around it. Example of two: an application is captured, and
+        one of its functions opens a capture of its own, which has a run of its own.
 
         Args:
             kind: What the call does.
@@ -384,33 +383,40 @@ class Recorder:
         return SpanRecord(
             tuple(calls_of_runs),
             kind,
-            outer.kinds_of_path | {kind},
-            events_among(span.arguments) if kind == "step" else (),
-            node,
-            capture.StreamedReply() if kind == "model" else None,
+            kinds_around_and_own=outer.kinds_around_and_own | {kind},
+            events_of_step=events_among(span.arguments) if kind == "step" else (),
+            node=node,
+            chunks_of_reply=capture.StreamedReply() if kind == "model" else None,
         )
 
     def _make_call(self, kind: Kind, span: BeginningSpan, outer: SpanRecord) -> Node:
         """Make the recorded call of a span, with copies of what it was given.
 
         Example: ``retriever.retrieve("Who?")`` becomes a node of the kind "retriever"
-        with the query "Who?". The tool of a structured answer is "ignored".
+        with the query "Who?".
         """
         if kind == "step":
-            step = StepOfWorkflow(kind, span.method, tick())
-            events = events_among(span.arguments)
-            self._copy_guarded(copy_nodes_taken, step, events)
-            return step
+            return self._make_step(span)
         name = type(span.instance).__name__
         node = Node(_KINDS_OF_CALLS.get(kind, kind), name, tick())
-        if kind == "tool" and "program" in outer.kinds_of_path:
-            node.kind = "ignored"  # a structured answer
-        for event in outer.events_of_step[:1]:
-            self._copy_guarded(snapshot.copy_event, node, event)
+        # A program lets a model fill in a form by calling a tool. That is no tool of
+        # the application.
+        if kind == "tool" and "program" in outer.kinds_around_and_own:
+            node.kind = "ignored"
+        if outer.events_of_step:
+            # What an agent's step was sent says which tool call or agent this is.
+            sent_first = outer.events_of_step[0]
+            self._copy_guarded(snapshot.copy_event, node, sent_first)
         self._copy_guarded(
             snapshot.copy_arguments, kind, node, span.arguments, span.instance
         )
         return node
+
+    def _make_step(self, span: BeginningSpan) -> StepOfWorkflow:
+        """Make the recorded call of a workflow's step, with the nodes it was sent."""
+        step = StepOfWorkflow("step", span.method, tick())
+        self._copy_guarded(copy_nodes_taken, step, events_among(span.arguments))
+        return step
 
     def _begin_run(
         self,
@@ -520,8 +526,8 @@ class Recorder:
                 snapshot.copy_result, record.kind, node, result, instance
             )
         note_end(node, error)
-        # a generator of test data searched its own nodes: that run answers no user
-        self._ignore_runs_on_test_data(record, node)
+        if self._found_only_test_data(node):
+            self._ignore_runs_of_search(record)
         # usually one run; a call inside two recorded runs belongs to both
         for open_run in record.open_runs:
             if node is open_run.run.root:
@@ -560,19 +566,17 @@ class Recorder:
                 node.node_id for node in nodes if isinstance(node, BaseNode)
             }
 
-    def _ignore_runs_on_test_data(self, record: SpanRecord, node: Node) -> None:
-        """Ignore runs whose search found only nodes that a generator of test data made.
+    def _found_only_test_data(self, node: Node) -> bool:
+        """Whether a call is a search that found only nodes of a generator of test data.
 
-        Such a search is the generator's own: the run answers no user.
-
-        Args:
-            record: The record of the span, with its runs.
-            node: The call of the span.
+        Then the generator itself has searched, and no user.
         """
         found_ids = {document.id for document in node.documents or ()}
-        is_own_search = node.kind == "retriever" and bool(found_ids)
-        if not is_own_search or not found_ids <= self._test_data:
-            return
+        is_search = node.kind == "retriever" and bool(found_ids)
+        return is_search and found_ids <= self._test_data
+
+    def _ignore_runs_of_search(self, record: SpanRecord) -> None:
+        """Ignore the runs of a search that answers no user."""
         for open_run in record.open_runs:
             if open_run.run.kind in ("query", "retrieve"):
                 open_run.run.root.kind = "ignored"
@@ -635,17 +639,16 @@ class Recorder:
         self, id_: str | None, chunk: ChatResponse | CompletionResponse
     ) -> None:
         """Keep what a chunk of a model's streamed reply tells of its provider's searches."""
-        streamed = self._records.get(id_ or "", NOT_RECORDED).streamed
-        if streamed is not None:
-            streamed.add(chunk.raw)
+        chunks = self._records.get(id_ or "", NOT_RECORDED).chunks_of_reply
+        if chunks is not None:
+            chunks.add(chunk.raw)
 
     @guard_hook
     def on_model_reply(self, id_: str | None, reply: object) -> None:
         """Record the whole reply of a model, which the framework tells in an event.
 
         Example: ``llm.stream_chat`` has streamed "Rome is old.": the event holds the
-        whole text, and the model's call gets it as its reply. It ends the run of a
-        model that streams and was called alone.
+        whole text, and the model's call gets it as its reply.
 
         Args:
             id_: The id of the span in which the event was sent; None if in none.
@@ -655,11 +658,14 @@ class Recorder:
         node = record.node
         if node is None or node.kind != "model" or node.reply is not None:
             return
-        self._copy_guarded(snapshot.note_reply, node, reply, None, record.streamed)
+        note_reply = partial(snapshot.note_reply, chunks_before=record.chunks_of_reply)
+        self._copy_guarded(note_reply, node, reply)
         node.ended = tick()
         for open_run in record.open_runs:
-            is_outermost_call = node is open_run.run.root
-            if is_outermost_call and open_run.run.is_streamed:
+            # A model that the application called alone is the whole run. If it streams,
+            # its call has returned long ago: the run ends here.
+            is_whole_run = node is open_run.run.root
+            if is_whole_run and open_run.run.is_streamed:
                 self._end(open_run)
 
     @guard_hook
@@ -705,7 +711,7 @@ class Recorder:
             result: What the outermost call returned.
         """
         run = open_run.run
-        response = snapshot.result_of(result)
+        response = snapshot.without_stop_event(result)
         is_models_stream = run.kind == "model" and isinstance(
             result, (Generator, AsyncGenerator)
         )

@@ -200,15 +200,15 @@ def copy_start(
     if needs_data:
         run.inputs = plain({**arguments, **fields})
     if run.kind == "chat":
-        # the messages stand in the engine's memory, or without one in the engine
-        memory = vars(instance).get("_memory") or instance
+        # a chat engine keeps messages in a memory, or by itself
+        keeper_of_messages = vars(instance).get("_memory") or instance
     elif run.kind == "workflow":
-        # the memory handed in, or else the workflow's context, which holds messages
-        memory = fields.get("memory") or arguments.get("ctx") or context
+        # a workflow keeps them in a memory that it is handed, or in its context
+        keeper_of_messages = fields.get("memory") or arguments.get("ctx") or context
     else:
         return  # a query engine keeps no conversation
     handed_history = {**arguments, **fields}.get("chat_history")
-    _copy_history(run, handed_history, memory, instance)
+    _copy_history(run, handed_history, keeper_of_messages, instance)
     if not run.history:
         # earlier turns may stand in a field of another name, such as "memory_notes"
         run.conversation_fields = _talk_handed_in(fields)
@@ -230,7 +230,7 @@ def _copy_texts_and_documents(run: Run, fields: Mapping[str, Any]) -> None:
 
 
 def _copy_history(
-    run: Run, handed_history: object, memory: object, instance: object
+    run: Run, handed_history: object, keeper_of_messages: object, instance: object
 ) -> None:
     """Copy the earlier turns into a run, and the name of its conversation.
 
@@ -241,7 +241,8 @@ def _copy_history(
         run: The run of a chat engine or a workflow.
         handed_history: The ``chat_history`` of the call; None if it has none. A
             conversation that is handed in has no name.
-        memory: What keeps the messages; None if nothing does.
+        keeper_of_messages: What keeps the messages, such as a memory; None if nothing
+            does.
         instance: The chat engine or the workflow.
     """
     run.conversation_id = None
@@ -251,9 +252,12 @@ def _copy_history(
     begins_anew = handed_history == [] and empties_memory(instance)
     if begins_anew:
         start_over(instance)
-    if memory is not None:
-        run.conversation_id = name_of_conversation(memory)
-    run.history = () if begins_anew else spoken(_messages(messages_kept_by(memory)))
+    if keeper_of_messages is not None:
+        run.conversation_id = name_of_conversation(keeper_of_messages)
+    if begins_anew:
+        run.history = ()
+    else:
+        run.history = spoken(_messages(messages_kept_by(keeper_of_messages)))
 
 
 def _talk_handed_in(fields: Mapping[str, object]) -> dict[str, Any]:
@@ -331,7 +335,7 @@ def copy_outcome(run: Run, result: object, needs_data: bool) -> None:
     """Copy the source nodes of a run's result; with ``needs_data`` all of it."""
     run.sources = sources_of(result)
     if needs_data:
-        plain_result = plain(result_of(result))
+        plain_result = plain(without_stop_event(result))
         run.outputs = {
             **plain(fields_of(result)),
             "result": plain_result,
@@ -521,7 +525,8 @@ def note_reply(
     node: Node,
     response: object,
     llm: object = None,
-    streamed: StreamedReply | None = None,
+    *,
+    chunks_before: StreamedReply | None = None,
 ) -> None:
     """Write into the call of a model what it said, and what its provider found.
 
@@ -530,11 +535,11 @@ def note_reply(
         response: What the model or the step of an agent returned; of a stream the last
             chunk.
         llm: The LLM, which can read tool calls in the provider's own format.
-        streamed: The chunks of the reply; None if it was not streamed.
+        chunks_before: The chunks of the reply; None if it was not streamed.
     """
     node.reply = reply_of(response, llm)
     if node.reply is not None:
-        told_by_chunks = _told_by_chunks(streamed, node.reply)
+        told_by_chunks = _told_by_chunks(chunks_before, node.reply)
         add_provider_evidence(node, provider_evidence_of(response, told_by_chunks))
 
 
@@ -713,7 +718,7 @@ def start_fields(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def result_of(result: object) -> object:
+def without_stop_event(result: object) -> object:
     """What a workflow's stop event carries, else the result itself."""
     if not isinstance(result, StopEvent):
         return result
@@ -731,7 +736,7 @@ def answer_of(result: object) -> str | None:
     Example: "Rome", ``Response("Rome")`` and {"answer": "Rome"} all give "Rome". None
     if there is no answer, or if it is still streaming.
     """
-    returned = result_of(result)
+    returned = without_stop_event(result)
     if isinstance(returned, str):
         return answer_text(returned)
     if isinstance(returned, (Response, AgentChatResponse)):
@@ -778,7 +783,7 @@ def sources_of(result: object) -> tuple[Document, ...]:
     Example: ``response.source_nodes`` of a query. An agent's result has the nodes that
     its tools returned.
     """
-    returned = result_of(result)
+    returned = without_stop_event(result)
     if isinstance(returned, _Response):
         return documents_of(returned.source_nodes)
     # of an agent's calls of tools, those with a result count

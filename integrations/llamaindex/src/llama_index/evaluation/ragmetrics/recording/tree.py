@@ -41,18 +41,20 @@ def as_run(response: object) -> Run:
     """
     if isinstance(response, Run):
         return response
-    returned = snapshot.result_of(response)
+    # a workflow's stop event is only a wrapping around what the workflow returned
+    returned = snapshot.without_stop_event(response)
     if not isinstance(returned, (str, snapshot.Returned)):
         raise capture.SettingError(
             "samples_from needs a run or a response of a query engine, chat engine,"
             f" agent or workflow, got {type(returned).__name__}"
         )
-    run = Run(Node("step", "response", text=snapshot.answer_of(response)))
+    # None for a stream that the application has not read to its end
+    answer = snapshot.answer_of(returned)
+    run = Run(Node("step", "response", text=answer))
     run.result = response
-    # a streamed response has no answer until the application has read it
-    is_stream = isinstance(returned, snapshot.Streamed)
-    run.is_complete = not is_stream or run.root.text is not None
-    _add_sources(run, snapshot.sources_of(response))
+    is_unread_stream = isinstance(returned, snapshot.Streamed) and answer is None
+    run.is_complete = not is_unread_stream
+    _add_sources(run, snapshot.sources_of(returned))
     outputs = snapshot.plain(returned)
     run.outputs = outputs if isinstance(outputs, dict) else {}
     return run
@@ -111,12 +113,20 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     _add_answer(tree)
     # Other runs are a sample only if they retrieved something.
     tree.is_always_a_sample = _answers_a_question(run, models, where)
-    # ``question_from`` as a function gets ``native_run``: what the framework returned,
-    # or the run itself if that is nothing. As a key it leads into ``lookup_inputs``.
+    _add_values_for_the_user(tree, run)
+    return [tree]
+
+
+def _add_values_for_the_user(tree: Run, run: Run) -> None:
+    """Write into a tree where the core looks up what the user names.
+
+    Example: the key of ``question_from="topic"`` is looked up in the outputs, then in
+    the inputs. The function of ``question_from=lambda response: …`` is called with what
+    the framework returned; with the run if it returned nothing.
+    """
     tree.native_run = run.result or run
     tree.lookup_inputs = (run.outputs, run.inputs)
     tree.to_plain_value = snapshot.plain
-    return [tree]
 
 
 def _add_history(tree: Run, models: Sequence[Node]) -> None:
