@@ -107,14 +107,14 @@ class RowsInFlight:
     ) -> Iterator[Future[Any]]:
         """Yield futures to wait for, until one more row may start.
 
-        The caller takes results in input order. Example: 8 rows may be judged at a
-        time, and 8 are. If row 0, whose turn it is, has finished, its future is yielded.
-        If it is slow, a future is yielded that is done, with None as its result, as
-        soon as any row has finished. Once row 3 has, a ninth row may start.
+        The caller takes results in input order: after each future of a row it calls
+        ``take``. Example: 8 rows may be judged at a time, and 8 are. If row 0 has
+        finished, its future is yielded. If not, a future without a result (None) is
+        yielded that is done as soon as any of the 8 has finished.
 
         Args:
             most_not_taken: How many rows may have started whose results the caller has
-                not taken. If so many have, only taking the next result makes room.
+                not taken.
             is_over: Says whether no further row shall start at all.
         """
         n_results_given = 0
@@ -123,25 +123,23 @@ class RowsInFlight:
             # done, and waiting for it ends at once.
             any_row_finishes = self._next_end
             next_result = self._futures_not_taken[0]
-            are_too_many_not_taken = len(self._futures_not_taken) >= most_not_taken
-            may_row_start = not are_too_many_not_taken and self._may_judge_one_more()
-            if next_result.done():
-                # Two results are given before each new row. So the results that piled
-                # up behind a slow row become fewer.
-                if may_row_start and n_results_given >= _RESULTS_BEFORE_A_ROW:
-                    return
-                n_results_given += 1
-                yield next_result
-            elif may_row_start:
+            # Two finished results are given before each new row. So the results that
+            # piled up behind a slow row become fewer.
+            is_finished = next_result.done()
+            gives_it_first = is_finished and n_results_given < _RESULTS_BEFORE_A_ROW
+            if self._has_room(most_not_taken) and not gives_it_first:
                 return
-            elif are_too_many_not_taken:
+            are_too_many_not_taken = len(self._futures_not_taken) >= most_not_taken
+            if is_finished or are_too_many_not_taken:
+                n_results_given += 1
                 yield next_result
             else:
                 yield any_row_finishes
 
-    def _may_judge_one_more(self) -> bool:
-        """Whether fewer rows are judged now than may be judged at a time."""
-        return len(self._futures_unfinished) < self._most_judged
+    def _has_room(self, most_not_taken: int) -> bool:
+        """Whether one more row may start, by how many are judged and not taken now."""
+        may_be_judged = len(self._futures_unfinished) < self._most_judged
+        return may_be_judged and len(self._futures_not_taken) < most_not_taken
 
     def futures_until_all_are_taken(self) -> Iterator[Future[SampleResult]]:
         """Yield the future of each row that has started, in input order.

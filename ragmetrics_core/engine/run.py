@@ -107,6 +107,8 @@ class Run:
         A run in batches goes through its samples several times: a ``Run`` each time.
         From the second time on, ``limits`` is the budget that the earlier ones drew on.
         Example: with ``concurrency=32`` up to 64 rows are judged at a time.
+
+        A gate is what a metric's mean is to reach, such as "adherence=0.8".
         """
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
         _check_settings(
@@ -118,6 +120,8 @@ class Run:
         self.concurrency = concurrency
         self.window = 2 * concurrency  # rows that are judged at a time, at most
         self.interrupted = False
+        # Why the samples are only a part of all, such as those of a report whose run
+        # was interrupted; "" if they are all.
         self.why_part = ""
         # For samples that come one by one: the latest, which some metrics look at.
         self._latest_samples_of_stream: tuple[Sample, ...] = ()
@@ -132,6 +136,7 @@ class Run:
         refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
         self._judging = self._make_judging(judge_by_metric)
         self.rows = RowsInFlight(self._judging, self.window)
+        # Ends the run once it is decided whether the gates hold: until="decided".
         self.decider = self._make_decider(until, gates)
 
     def _make_judging(self, judge_by_metric: Mapping[str, Judge]) -> SampleJudging:
@@ -241,9 +246,8 @@ class Run:
         """Start judging the rows, and yield futures to wait for, one after the other.
 
         Most futures give the ``SampleResult`` of the next row in order, which the caller
-        hands to ``take``. A future that gives None was only to wait for: the row whose
-        turn it is, is slow, but a later one has finished, so that one more row starts
-        when the caller asks for the next future.
+        hands to ``take``. A future that gives None only tells that some later row has
+        finished: one more row starts when the caller asks for the next future.
 
         Args:
             samples: What holds the samples.
@@ -255,9 +259,6 @@ class Run:
         self._note_part(samples)  # why they are only a part of all samples, if they are
         self.rows.results_not_handed_on.clear()  # of an earlier evaluation by this run
         rows = warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
-        # The result of any row may decide the gates: then no row starts far behind a
-        # slow one.
-        most_not_taken = AHEAD if self.decider is None else self.window
         numbered_rows = self._in_order_of_judging(
             rows, is_list=isinstance(samples, Sized)
         )
@@ -270,9 +271,19 @@ class Run:
                 break
             self.rows.start(index, row, self.metrics)
             yield from self.rows.futures_until_room(
-                most_not_taken=most_not_taken, is_over=self._is_over
+                most_not_taken=self._most_not_taken, is_over=self._is_over
             )
         yield from self.rows.futures_until_all_are_taken()
+
+    @property
+    def _most_not_taken(self) -> int:
+        """How many rows may have started whose results the caller has not got.
+
+        Results are given in input order, so that a slow row delays all behind it: many
+        of these are judged meanwhile. A run with gates judges only a few meanwhile: the
+        slow row may decide the gates, and the others were then judged for nothing.
+        """
+        return AHEAD if self.decider is None else self.window
 
     def _in_order_of_judging(
         self, rows: Iterable[Sample | RowError], *, is_list: bool
@@ -492,10 +503,7 @@ def stream(
         try:
             if run.batch_store is not None:
                 wait_for(run.do_in_time(run.batch_store.look_at_batches()))
-            for future in futures:
-                next_result: SampleResult | None = future.result()
-                if next_result is None:
-                    continue  # was only to wait for, until ``futures`` may start a row
+            for next_result in _results_of(futures):
                 result = display.add(run.take(next_result))
                 # Last of all: an interrupt before this still finds the result there.
                 del run.rows.results_not_handed_on[result.index]
@@ -508,6 +516,18 @@ def stream(
         finally:
             run.give_up()
             run.store.flush()
+
+
+def _results_of(futures: Iterator[Future[Any]]) -> Iterator[SampleResult]:
+    """Wait for each future of ``start_rows``, and yield those results that are a row's.
+
+    A result of None only tells that some row has finished: ``start_rows`` starts one
+    more row when it is asked for the next future.
+    """
+    for future in futures:
+        result: SampleResult | None = future.result()
+        if result is not None:
+            yield result
 
 
 async def astream(
@@ -528,7 +548,7 @@ async def astream(
             for future in futures:
                 next_result: SampleResult | None = await asyncio.wrap_future(future)
                 if next_result is None:
-                    continue  # was only to wait for, until ``futures`` may start a row
+                    continue  # as in ``_results_of``
                 result = display.add(run.take(next_result))
                 del run.rows.results_not_handed_on[result.index]
                 yield result

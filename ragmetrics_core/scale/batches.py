@@ -112,7 +112,13 @@ class ParkingStore(SqliteStore):
         self._model_by_address = {model.base_url: model for model in batch_models}
         self._pass_token = uuid4().hex  # names this pass in the file
         self._budget = budget or Budget()
-        self._counts_answers = self._begin_costs()
+        # The last pass, which sends its requests directly, goes on from the costs of
+        # the pass before it. Any other takes all answers of batches again, and adds up
+        # their costs from 0.
+        self._adds_up_costs = not self._budget.asks_live
+        if self._adds_up_costs:
+            self._budget.calls = 0
+            self._budget.spent = 0.0
         self._waiting = WaitingRequests(self.path.resolve().parent)
         # ids of failed requests whose calls were counted: each is counted once
         self._ids_of_counted_failures: set[str] = set()
@@ -120,19 +126,6 @@ class ParkingStore(SqliteStore):
         self._batches_with_logged_key: set[str] = set()
         self.write(batch_table.create_tables)
         super().flush()  # the tables are there before anything is asked
-
-    def _begin_costs(self) -> bool:
-        """Let the costs of the run begin at 0; return whether this pass adds up answers.
-
-        Each pass takes the answers of all earlier batches again, and adds up what they
-        cost. Only the last pass, which sends its requests directly, does not: it goes
-        on from the costs of the pass before it.
-        """
-        if self._budget.asks_live:
-            return False
-        self._budget.calls = 0
-        self._budget.spent = 0.0
-        return True
 
     @property
     def needs_further_pass(self) -> bool:
@@ -186,6 +179,8 @@ class ParkingStore(SqliteStore):
         request_id = digest(keys[0])
         row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
         entry = NEVER_ASKED if row is None else RequestEntry(*row)
+        # None if no batch has answered yet, or if its answer was a failure that may
+        # pass: then the request is asked again.
         reply = _final_reply(model, entry, body)
         if reply is not None:
             usage = self._note_taken(reply, keys, request_id, entry.tries)
@@ -193,8 +188,7 @@ class ParkingStore(SqliteStore):
             failures = reply.failures * request.n
             return ChatReply(reply.choices, usage, failures)
         if self._budget.asks_live and not entry.stands_in_a_batch:
-            # The direct reply takes the place of a failed answer of an earlier batch.
-            self._forget_answers_of_batches(keys[0])
+            self._forget_answers_of_batches(keys[0])  # such a failure, if there is one
             return None
         if entry.stands_in_a_batch:
             self.batches_of_pass.add(entry.token.decode())
@@ -242,7 +236,7 @@ class ParkingStore(SqliteStore):
         self.write(
             partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
         )
-        if self._counts_answers:  # else the budget holds the cost of the answer already
+        if self._adds_up_costs:  # else the budget holds the cost of the answer already
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:
@@ -576,17 +570,16 @@ class ParkingStore(SqliteStore):
         if not are_all_readable and await self._may_be_readable_later(batch):
             state["status"] = f"{status}, but its answers cannot be read yet"
             return
-        has_no_answer = status == "completed" and n_entered == 0
-        is_lost = has_no_answer and await self._is_lost(token)
+        is_without_answers = status == "completed" and n_entered == 0
+        would_pay_twice = is_without_answers and await self._would_pay_twice(token)
         counts = await self._forget(token, status, n_entered)
         summary = (
             f"{state['id'] or 'a batch not made'}: {status}, {counts.n_answered}"
             f" requests answered, {counts.n_to_ask_again} to be asked again"
         )
-        if status in ("failed", "cancelled") or is_lost:
-            reason = reason_for_failure(model, state)
-            sentence = f"{summary} by the next run {reason}".rstrip()
-            raise errors.BatchFailed(sentence)
+        if status in ("failed", "cancelled") or would_pay_twice:
+            reason = reason_for_failure(model, state)  # "" if the service says none
+            raise errors.BatchFailed(f"{summary} by the next run {reason}".rstrip())
         level = logging.INFO if counts.are_all_answered else logging.WARNING
         logger.log(level, "%s", summary)
 
@@ -603,17 +596,17 @@ class ParkingStore(SqliteStore):
         """
         n_failed = await self._count_failures_to_ask_again(token)
         n_answered = n_entered - n_failed
-        # the error that requests without an answer get in the file
+        # The error that requests without an answer get in our file. None for a batch
+        # that was refused or cancelled: they are as if they had never been asked.
         error_code = _CODES_BY_STATUS.get(status)
         n_without_answer = await self._run_and_commit(
             partial(batch_table.forget_batch, token, error_code)
         )
+        if error_code is None:
+            n_to_ask_again = n_failed + n_without_answer
+        else:  # a request that was asked three times is not asked again
+            n_to_ask_again = await self._count_failures_to_ask_again(token)
         are_all_answered = n_failed == 0 and n_without_answer == 0
-        was_refused = error_code is None
-        if was_refused:  # requests without an answer were never asked
-            return _Counts(n_answered, n_failed + n_without_answer, are_all_answered)
-        # requests without an answer have failed now, and may have tries left
-        n_to_ask_again = await self._count_failures_to_ask_again(token)
         return _Counts(n_answered, n_to_ask_again, are_all_answered)
 
     async def _count_failures_to_ask_again(self, token: str) -> int:
@@ -621,10 +614,11 @@ class ParkingStore(SqliteStore):
         count = partial(batch_table.count_passing_failures, token)
         return await self._run_and_commit(count)
 
-    async def _is_lost(self, token: str) -> bool:
-        """Whether requests of a batch without any answer were asked for the first time.
+    async def _would_pay_twice(self, token: str) -> bool:
+        """Whether to ask a batch again whose answers are all gone would be a surprise.
 
-        To ask at once again would pay again, without a word.
+        It would cost the same once more. So the user is told, if any of its requests
+        was asked for the first time.
         """
         count = partial(batch_table.count_first_tries_unanswered, token)
         return bool(await self._run_and_commit(count))
