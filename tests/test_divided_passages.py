@@ -89,3 +89,52 @@ def test_law_overlapping_pieces_in_any_order_hold_the_text(
     three = [pieces[place] for place in order[:3]]
     assert 0.5 < share_held(letters, three) < 1
     assert share_held(letters, [b"", b"another"]) == 0
+
+
+HEADING = (
+    "Handbook of the harbour, chapter four: bridges and ferries, from 1870 to 1890"
+)
+
+
+@given(st.integers(0, len(HEADING)), st.integers(45, len(TEXTS[2]) - 12))
+def test_law_a_heading_that_a_step_adds_shows_nothing_of_a_passage(
+    n_of_heading: int, n_kept: int
+) -> None:
+    """How long the new text is says nothing: the passage is what stands in it."""
+    heading = HEADING[:n_of_heading]
+
+    def preview(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+        return [
+            LangChainDocument(
+                f"{heading}\n{document.page_content[:n_kept]}", id=document.id
+            )
+            for document in documents
+        ]
+
+    sample = chain_of(FindsTexts(found_texts=TEXTS) | RunnableLambda(preview) | written)
+    assert sample.capture is not None
+    for text, note in zip(TEXTS, sample.capture.passages or (), strict=True):
+        share_kept = len(letters_of(text[:n_kept])) / len(letters_of(text))
+        assert note.share is None or note.share == pytest.approx(share_kept, abs=0.1)
+        assert note.share != 1 or share_kept > 0.9
+
+
+@given(st.integers(60, len(" ".join(TEXTS))))
+def test_law_passages_joined_into_one_new_document_are_shown_as_far_as_it_goes(
+    n_kept: int,
+) -> None:
+    joined = "\n".join(TEXTS)[:n_kept]
+    sample = chain_of(
+        FindsTexts(found_texts=TEXTS)
+        | RunnableLambda(lambda documents: [LangChainDocument(joined)])
+        | written
+    )
+    assert sample.capture is not None
+    begin = 0
+    for text, note in zip(TEXTS, sample.capture.passages or (), strict=True):
+        kept = joined[begin : begin + len(text)]
+        begin += len(text) + 1
+        share_kept = len(letters_of(kept)) / len(letters_of(text))
+        if note.share:  # a few words alone count as none, or it is unknown
+            assert note.share == pytest.approx(share_kept, abs=0.2)
+        assert note.share != 0 or share_kept < 0.5

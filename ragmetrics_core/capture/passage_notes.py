@@ -17,6 +17,7 @@ from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.context_rules import Contexts
 from ragmetrics_core.capture.findings import BETWEEN_PIECES, Finding
 from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.locating import locate
 from ragmetrics_core.capture.origins import MatchedContexts
 from ragmetrics_core.capture.passages import share_held
 from ragmetrics_core.capture.prompt_contents import ShownToCall
@@ -374,7 +375,7 @@ class _NoteWriter:
         document = self.retrieved[index]
         context_key = self.traces.matched_contexts.context_keys[index]
         if context_key is None:
-            return self._share_without_context(document)
+            return self._shares_in_new_contexts[index]
         shown = self.traces.shown
         if shown is not None and context_key not in shown.shown_documents:
             # it is a context although no prompt shows it: how much was shown is unknown
@@ -382,36 +383,64 @@ class _NoteWriter:
         if shown is not None and context_key == document.key:
             _, finding = shown.shown_documents[context_key]
             return _share_shown(finding)
-        # The context is another text, made of the document, or no prompt is known. Then
-        # the lengths tell the share. If a step divided the document, all pieces count.
-        share_in_one = _share_by_length(document, self._context_by_key[context_key])
-        return max(share_in_one, self._share_in_pieces(document))
-
-    def _share_without_context(self, document: Document) -> float | None:
-        """Return the share shown of a document that was matched with no context.
-
-        The contexts may hold all of it, in pieces: 1. A part of it is so short that it
-        may stand there by chance: None, unknown.
-        """
-        share = self._share_in_pieces(document)
-        return share if share in (0.0, 1.0) else None
-
-    def _share_in_pieces(self, document: Document) -> float:
-        """Return the share of a document that contexts show which are pieces of it."""
-        if not self._letters_of_new_contexts:
-            return 0.0
-        return share_held(letters_of(document.text), self._letters_of_new_contexts)
+        # the context is another text, made of the document, or no prompt is known
+        share_in_one = _share_in_context(document, self._context_by_key[context_key])
+        share_in_others = self._shares_in_new_contexts[index]
+        if 1.0 in (share_in_one, share_in_others):
+            return 1.0
+        if share_in_one is None or share_in_others is None:
+            return None
+        return max(share_in_one, share_in_others)
 
     @cached_property
-    def _letters_of_new_contexts(self) -> list[bytes]:
-        """The letters of the contexts that no search found as they are."""
+    def _shares_in_new_contexts(self) -> list[float | None]:
+        """The share of each document that stands in contexts which were made of several.
+
+        Example: a step joined the documents A and B into one new document, and cut it
+        in the middle of B: ``[1.0, 0.5]``. 0 for a document that does not stand there,
+        None where that is unknown.
+        """
+        new_texts = self._new_texts
+        if not new_texts:
+            return [0.0] * len(self.retrieved)
+        pieces = [
+            letters_of(piece)
+            for text in new_texts
+            for piece in text.split(BETWEEN_PIECES)
+        ]
+        documents = [document.text for document in self.retrieved]
+        findings = locate(documents, new_texts).findings
+        return [
+            _share_in_pieces(document, pieces, finding)
+            for document, finding in zip(documents, findings, strict=True)
+        ]
+
+    @cached_property
+    def _new_texts(self) -> list[str]:
+        """The texts of contexts that no search found, or that hold another document whole.
+
+        A step may join documents, and search in the text that it made of them.
+        """
         keys_retrieved = {document.key for document in self.retrieved}
         return [
-            letters_of(part)
+            context.text
             for key, context in self._context_by_key.items()
-            if key not in keys_retrieved
-            for part in context.text.split(BETWEEN_PIECES)
+            if key not in keys_retrieved or self._holds_another_document(context)
         ]
+
+    def _holds_another_document(self, context: Context) -> bool:
+        """Whether a context holds all letters of a shorter retrieved document."""
+        letters = letters_of(context.text)
+        return any(
+            len(document_letters) < len(letters) and document_letters in letters
+            for document_letters in self._letters_of_documents
+        )
+
+    @cached_property
+    def _letters_of_documents(self) -> list[bytes]:
+        """The letters of each retrieved document that has letters."""
+        letters = [letters_of(document.text) for document in self.retrieved]
+        return [letters_of_one for letters_of_one in letters if letters_of_one]
 
     def _step_that_rewrote(self, index: int) -> str | None:
         """Name the step that rewrote a document; None if none did.
@@ -466,19 +495,39 @@ def _share_shown(finding: Finding) -> float:
     return 1.0 if finding.extent == "whole" else finding.coverage
 
 
-def _share_by_length(document: Document, context: Context) -> float:
-    """Return the share of a document that a context made of it shows, by their letters.
+def _share_in_pieces(
+    text: str, pieces: Sequence[bytes], finding: Finding
+) -> float | None:
+    """Return the share of a text that stands in pieces of the prompt; None if unknown.
 
-    1 if the context holds the whole document, perhaps without its metadata, or the
-    document has no letters.
+    Example: a splitter divided "It is old. It was red. It fell." after each sentence,
+    and the prompt has the first two: .7.
+
+    Args:
+        text: The text of a document.
+        pieces: The letters of texts that may be cut out of it, or be joined of several.
+        finding: Which part of the text was located in the pieces.
+    """
+    share_of_whole_pieces = share_held(letters_of(text), pieces)
+    if finding.outcome == "shown":
+        return max(share_of_whole_pieces, _share_shown(finding))
+    # else a piece of few words may stand in the text by chance
+    return share_of_whole_pieces if share_of_whole_pieces in (0.0, 1.0) else None
+
+
+def _share_in_context(document: Document, context: Context) -> float | None:
+    """Return the share of a document that stands in a context made of it, 0 to 1.
+
+    Example: a step put the heading "Fares" before the first half of the document: 0.5,
+    however long the heading is. 1 for a document without letters; None where the
+    context has none of the document's words, or it is unknown which.
     """
     if any(text in context.text for text in (document.text, *document.forms)):
         return 1.0
-    n_letters = sum(map(str.isalnum, document.text))
-    if n_letters == 0:
+    if not any(map(str.isalnum, document.text)):
         return 1.0
-    n_shown = sum(map(str.isalnum, context.text))
-    return min(1.0, n_shown / n_letters)
+    (finding,) = locate([document.text], context.text).findings
+    return _share_shown(finding) if finding.outcome == "shown" else None
 
 
 @dataclass(frozen=True)
