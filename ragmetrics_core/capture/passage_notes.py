@@ -385,7 +385,7 @@ class _NoteWriter:
             return _share_shown(finding)
         # the context is another text, made of the document, or no prompt is known
         share_in_one = _share_in_context(document, self._context_by_key[context_key])
-        share_in_others = self._shares_in_new_contexts[index]
+        share_in_others = self._shares_in_new_contexts.get(index, 0.0)
         if 1.0 in (share_in_one, share_in_others):
             return 1.0
         if share_in_one is None or share_in_others is None:
@@ -393,27 +393,34 @@ class _NoteWriter:
         return max(share_in_one, share_in_others)
 
     @cached_property
-    def _shares_in_new_contexts(self) -> list[float | None]:
-        """The share of each document that stands in contexts which were made of several.
+    def _shares_in_new_contexts(self) -> dict[int, float | None]:
+        """The share of each document that stands in contexts made of several documents.
 
-        Example: a step joined the documents A and B into one new document, and cut it
-        in the middle of B: ``[1.0, 0.5]``. 0 for a document that does not stand there,
+        The keys are indexes of documents that are no contexts themselves. Example: a
+        step joined the documents A and B into one new document, and cut it in the
+        middle of B: ``{0: 1.0, 1: 0.5}``. 0 for a document that does not stand there,
         None where that is unknown.
         """
+        text_by_index = {
+            index: _without_metadata(document)
+            for index, document in enumerate(self.retrieved)
+            if document.key not in self._context_by_key
+        }
         new_texts = self._new_texts
         if not new_texts:
-            return [0.0] * len(self.retrieved)
+            return dict.fromkeys(text_by_index, 0.0)
         pieces = [
             letters_of(piece)
             for text in new_texts
             for piece in text.split(BETWEEN_PIECES)
         ]
-        documents = [document.text for document in self.retrieved]
-        findings = locate(documents, new_texts).findings
-        return [
-            _share_in_pieces(document, pieces, finding)
-            for document, finding in zip(documents, findings, strict=True)
-        ]
+        findings = locate(list(text_by_index.values()), new_texts).findings
+        return {
+            index: _share_in_pieces(text, pieces, finding)
+            for (index, text), finding in zip(
+                text_by_index.items(), findings, strict=True
+            )
+        }
 
     @cached_property
     def _new_texts(self) -> list[str]:
@@ -429,18 +436,22 @@ class _NoteWriter:
         ]
 
     def _holds_another_document(self, context: Context) -> bool:
-        """Whether a context holds all letters of a shorter retrieved document."""
+        """Whether a context holds all letters of a shorter document that no step dropped."""
         letters = letters_of(context.text)
         return any(
             len(document_letters) < len(letters) and document_letters in letters
-            for document_letters in self._letters_of_documents
+            for document_letters in self._letters_of_kept_documents
         )
 
     @cached_property
-    def _letters_of_documents(self) -> list[bytes]:
-        """The letters of each retrieved document that has letters."""
-        letters = [letters_of(document.text) for document in self.retrieved]
-        return [letters_of_one for letters_of_one in letters if letters_of_one]
+    def _letters_of_kept_documents(self) -> list[bytes]:
+        """The letters of each retrieved document that no reranker or filter dropped."""
+        letters = [
+            letters_of(_without_metadata(document))
+            for index, document in enumerate(self.retrieved)
+            if self._fates_in_steps.fate_of(index).kept is not False
+        ]
+        return [document_letters for document_letters in letters if document_letters]
 
     def _step_that_rewrote(self, index: int) -> str | None:
         """Name the step that rewrote a document; None if none did.
@@ -495,6 +506,15 @@ def _share_shown(finding: Finding) -> float:
     return 1.0 if finding.extent == "whole" else finding.coverage
 
 
+def _without_metadata(document: Document) -> str:
+    r"""Return the text of a document without the metadata that a framework wrote on it.
+
+    Example: "file_name: a.md\n\nIt is old." has the form "It is old.", which it is.
+    """
+    forms_inside = [form for form in document.forms if form in document.text]
+    return max(forms_inside, key=len, default=document.text)
+
+
 def _share_in_pieces(
     text: str, pieces: Sequence[bytes], finding: Finding
 ) -> float | None:
@@ -526,7 +546,7 @@ def _share_in_context(document: Document, context: Context) -> float | None:
         return 1.0
     if not any(map(str.isalnum, document.text)):
         return 1.0
-    (finding,) = locate([document.text], context.text).findings
+    (finding,) = locate([_without_metadata(document)], context.text).findings
     return _share_shown(finding) if finding.outcome == "shown" else None
 
 
