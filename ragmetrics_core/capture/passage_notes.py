@@ -21,7 +21,7 @@ from ragmetrics_core.capture.locating import locate
 from ragmetrics_core.capture.origins import MatchedContexts
 from ragmetrics_core.capture.passages import share_held
 from ragmetrics_core.capture.prompt_contents import ShownToCall
-from ragmetrics_core.capture.sibling_calls import ShownToOtherCalls
+from ragmetrics_core.capture.sibling_calls import SUMMED_UP, ShownToOtherCalls
 from ragmetrics_core.capture.step_effects import (
     RetrieverEffect,
     StepEffect,
@@ -51,6 +51,10 @@ _SHOWN_WHEN_ASKED_THE_SAME = (
 _UNKNOWN_IF_SHOWN = (
     "{} of {} retrieved documents were shown to other calls alone, of which it is not"
     " known whether they answered; they are not among the contexts"
+)
+_SUMMED_UP_BY_MEMORY = (
+    "{} of {} retrieved documents were shown to the answering call in a summary of"
+    " earlier messages alone; they are not among the contexts"
 )
 _HIDDEN = "{} of {} retrieved documents were not shown to the model"
 # Where the contexts come from prompts, a tool's text or the user, it is known what the
@@ -158,11 +162,13 @@ def _warnings_of_other_calls(
     shown_to_others: ShownToOtherCalls,
 ) -> list[str]:
     """Say how many retrieved documents only other calls than the answering call were shown."""
-    n_asked_the_same = n_unknown = 0
+    n_asked_the_same = n_summed_up = n_unknown = 0
     for document, note in zip(retrieved, notes, strict=True):
         is_of_sibling = document.key in shown_to_others.when_asked_the_same
         if note.context is None and is_of_sibling:
             n_asked_the_same += 1
+        elif note.why_unknown == SUMMED_UP:
+            n_summed_up += 1
         elif note.why_unknown:
             n_unknown += 1
     warnings = []
@@ -170,6 +176,8 @@ def _warnings_of_other_calls(
         warnings.append(_SHOWN_WHEN_ASKED_THE_SAME.format(n_asked_the_same, len(notes)))
     if n_unknown:
         warnings.append(_UNKNOWN_IF_SHOWN.format(n_unknown, len(notes)))
+    if n_summed_up:
+        warnings.append(_SUMMED_UP_BY_MEMORY.format(n_summed_up, len(notes)))
     return warnings
 
 

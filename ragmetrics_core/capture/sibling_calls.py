@@ -14,6 +14,7 @@ from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls
 from ragmetrics_core.capture.document_versions import unite_shown_documents
 from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.memory_summaries import keys_summed_up
 from ragmetrics_core.capture.plain_values import as_one_line, texts_in
 from ragmetrics_core.capture.prompt_contents import PromptContents
 from ragmetrics_core.capture.prompt_search import ShownDocument
@@ -22,6 +23,10 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _UNKNOWN_WRITER = "a call was shown it, and it is not known which call answered"
 _ALSO_HANDED_OUT = "a call was shown it whose reply the run gave beside the answer"
+SUMMED_UP = (
+    "a memory had a model sum it up, and the answering call was shown this summary, of"
+    " which nobody knows what it keeps"
+)
 # Fewer letters of a title or id stand in a template by chance, as "a" of "a.txt" does.
 _FEWEST_LETTERS = 3
 _DIGITS = lazy_pattern(rb"[0-9]+")
@@ -67,7 +72,9 @@ def shown_to_other_calls(
         why = _why_perhaps_shown_to_writer(shown_by_call, calls)
         return ShownToOtherCalls(why_unknown_if_shown=why)
     when_asked_the_same = []
-    why_unknown_if_shown: dict[DocumentKey, str] = {}
+    why_unknown_if_shown = dict.fromkeys(
+        keys_summed_up(prompt_contents.shown_to(writing_call).calls, calls), SUMMED_UP
+    )
     for call, shown in shown_by_call.items():
         if not _have_same_template(call, writing_call, prompt_contents):
             continue  # it was asked something else
