@@ -36,13 +36,6 @@ def by_kinds_of_numbers(
     Under "[1] Source 3: IRON" and "[3] Source 1: WOOD", the mark "[Source 1]" cites
     WOOD, and "[1]" cites IRON. With one numbering the citation is returned unchanged.
 
-    What a label of the mark means is looked up in this order:
-
-    1. in the answer's own list of sources, "Sources: [1] b.pdf", if the list gives
-       some number another meaning than the prompt does
-    2. among the prompt's numbers of the same kind, as "Source"
-    3. among the prompt's first numbers, those in brackets above
-
     Args:
         mark: The mark.
         citation: The mark's citation by the first number of each line of the prompt.
@@ -60,11 +53,7 @@ def by_kinds_of_numbers(
     indexes: list[int] = []
     dangling: list[str] = []
     for label in mark.labels:
-        indexes_of_label = (
-            indexes_by_own_list(label, search)
-            or indexes_of_number(label, kind, labels)
-            or contexts_of_label(label, search.known_labels.indexes_by_label)
-        )
+        indexes_of_label = _indexes_of_label(label, kind, labels, search)
         indexes += indexes_of_label
         if not indexes_of_label and label in citation.dangling:
             dangling.append(label)  # "[9]" names nothing that was shown
@@ -73,6 +62,30 @@ def by_kinds_of_numbers(
             "contexts": tuple(dict.fromkeys(indexes)),
             "dangling": tuple(dangling),
         }
+    )
+
+
+def _indexes_of_label(
+    label: str, kind: str, labels: Labels, search: CitationSearch
+) -> tuple[int, ...]:
+    """Find the contexts that a label means; () if it means none.
+
+    Args:
+        label: The label, such as "1".
+        kind: The word before it in the answer, such as ``source``.
+        labels: The labels of the prompt.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If it may mean one context or another.
+    """
+    return (
+        # "Sources: [1] b.pdf" below the answer gives 1 another meaning than the prompt
+        indexes_by_own_list(label, search)
+        # the number of this kind, as in "Source 1:"
+        or indexes_of_number(label, kind, labels)
+        # any other label of the prompt
+        or contexts_of_label(label, search.known_labels.indexes_by_label)
     )
 
 

@@ -41,14 +41,14 @@ class _Surroundings:
     """The lines that stand around the contexts of a prompt.
 
     Args:
-        raw_lines_before: The lines before the first context that are near, as written.
-        lines_before: The same lines, read as labels.
+        text_before: What stands before the first context.
+        lines_before: All lines of this text.
         lines_between: All lines between two contexts: a list for each context but the
             last, with the lines up to the next context.
         lines_behind: The lines after the last context that are near.
     """
 
-    raw_lines_before: Sequence[str]
+    text_before: str
     lines_before: Sequence[LabelLine]
     lines_between: Sequence[Sequence[LabelLine]]
     lines_behind: Sequence[LabelLine]
@@ -135,14 +135,13 @@ def _surroundings(blocks: Sequence[Block], prompt: str) -> _Surroundings:
     # such as instructions, stand there, too
     n_near = max(_REGION, 2 * max(map(len, texts_between)))
     first_start, last_end = blocks[0].start, blocks[-1].end
-    raw_lines_before = _lines_with_words(
-        prompt[max(0, first_start - n_near) : first_start]
-    )
+    text_before = prompt[max(0, first_start - n_near) : first_start]
+    text_behind = prompt[last_end : last_end + n_near]
     return _Surroundings(
-        raw_lines_before=raw_lines_before,
-        lines_before=[_label_or_words(raw) for raw in raw_lines_before],
+        text_before=text_before,
+        lines_before=_all_lines(text_before),
         lines_between=[_all_lines(text) for text in texts_between],
-        lines_behind=_all_lines(prompt[last_end : last_end + n_near]),
+        lines_behind=_all_lines(text_behind),
     )
 
 
@@ -162,7 +161,7 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
         return around
     # as many lines stand directly before the first context; the first of them may have
     # other words before the label
-    first_raw_line = around.raw_lines_before[-n_lines]
+    first_raw_line = _lines_with_words(around.text_before)[-n_lines]
     first_label = _label_at_the_end(first_raw_line, labels_of_second[0].shape)
     if first_label is None:
         return around
@@ -260,18 +259,29 @@ def own_lines(text: str) -> list[LabelLine]:
     """Return the lines at the beginning of a text that label it: ``Title: Bridges``.
 
     A label may stand in the text's first line, before its words: "[S1]" of "[S1] It is
-    old." A text of such lines only says its last line, and the fields above it: "Name:
-    Ann" and "Town: Velm" are no labels.
+    old."
     """
     label, words = _label_and_words(text)
     label_lines = _nearest_lines(f"{label}\n{words}", direction=1)
     n_lines = len(_lines_with_words(words))
-    if len(label_lines) == n_lines + bool(label):
-        # below "Source 3:" a text says "It opens at 11:30.", which is like a field
-        label_lines = label_lines[:-1]
-        while label_lines and label_lines[-1].is_field:
-            label_lines.pop()
+    if label:
+        n_lines += 1
+    is_each_line_a_label = len(label_lines) == n_lines
+    if is_each_line_a_label:
+        label_lines = _without_what_is_said(label_lines)
     return [_as_own_line(line) for line in label_lines]
+
+
+def _without_what_is_said(label_lines: Sequence[LabelLine]) -> list[LabelLine]:
+    """Leave out the last of some lines, and the fields above it: the words of a text.
+
+    Each line of a text may look like a label. Of "Source 3:", "Name: Ann" and "Town:
+    Velm" the first labels the text, and the other two are what it says.
+    """
+    lines_left = list(label_lines[:-1])
+    while lines_left and lines_left[-1].is_field:
+        lines_left.pop()
+    return lines_left
 
 
 def _label_and_words(text: str) -> tuple[str, str]:

@@ -241,11 +241,12 @@ def _refuse_other_page(mark: Mark, citation: Citation, search: CitationSearch) -
         UnknownMeaning: If the contexts that its words name have other addresses, or if
             the model wrote a target that may be another source.
     """
-    if may_link_another_source(
-        search.model_text, mark, search.known_labels.indexes_by_label
-    ):
+    # of links that the model itself wrote: the application may make a link of a mark
+    known_labels = search.known_labels.indexes_by_label
+    if may_link_another_source(search.model_text, mark, known_labels):
         raise UnknownMeaning(OTHER_TARGET)
     address = address_behind(search.text, mark.end)
+    # "[1](https://a.test)" means source 1, wherever the link leads
     is_numbered = any(map(is_mark_label, mark.labels))
     if address is None or is_numbered:
         return

@@ -297,7 +297,7 @@ def _named_before_without_a_sentence(
 def _name_directly_before(
     number: re.Match[str], words: str, names: SourceNames
 ) -> NameFound | None:
-    """Find the name that only signs and a page part from a number: "a.pdf, p. 3 [1]"."""
+    """Find the name before a number, with signs and a page between: "a.pdf, p. 3 [1]"."""
     n_signs_and_page = 2 * LOOKBACK  # a bound keeps it linear
     nearest = max(0, number.start() - names.longest - n_signs_and_page)
     before = words[nearest : number.start()].rstrip(_BETWEEN_NAME_AND_NUMBER)
@@ -411,7 +411,8 @@ def _name_at(
         name = None if path is None else names.longest_at(words, path.end())
     if name is None or not is_distinctive(name.name):
         return None
-    is_page = _PAGE_OR_PART.match(name.name) is not None  # "[1] (page 3)"
+    # a context may be labelled "page 3"; but in "[1] (page 3)" this names no source
+    is_page = _PAGE_OR_PART.match(name.name) is not None
     ends_clause = _TITLE_ENDS.match(words, name.end) is not None
     is_subject = must_end_clause and not is_file(name.name) and not ends_clause
     return None if is_page or is_subject else name

@@ -259,10 +259,11 @@ def _lines_by_context(
 
 
 def _with_one_number(lines: Sequence[LabelLine]) -> list[LabelLine]:
-    """Return the label lines of one text; all but one of them lose their number.
+    """Return the label lines of one text, changed so that they give it one number.
 
-    Below "Source 1:" the line "Source 7: see chunk 2" loses the number 7: a text has one
-    number. It keeps the number of a new kind, ("chunk", "2"), but not ("source", "7").
+    The lines "Source 1:" and "Source 7: see chunk 2" both have a ``number``: the second
+    line loses its 7. Its ``numbers_by_kind`` are ("source", "7") and ("chunk", "2"): only
+    the chunk is left, since the first line has a number of a source, too.
     """
     numbered_line = _line_with_the_number(lines)
     changed_lines: list[LabelLine] = []

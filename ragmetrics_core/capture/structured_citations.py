@@ -69,10 +69,12 @@ def by_marks_and_a_field(search: CitationSearch) -> tuple[Citation, ...] | None:
     of_field = by_a_structured_reply(search) or ()
     if not _cite_the_same(of_marks, of_field):
         raise UnknownMeaning(_MARKS_AND_FIELD_DIFFER)
-    is_answer_json = search_in_text is not search
+    is_answer_json = parse_json(search.text) is not None
     if not is_answer_json:
         return of_marks
-    # the marks have their places in a field of the JSON, and not in the answer
+    # The marks have their places in a field of the JSON, and not in the answer: so the
+    # citations of the field are returned. Of the contexts of one file, which the field
+    # names as a whole, the marks tell which is meant.
     return _only_of_contexts(of_field, _contexts_of(of_marks))
 
 
@@ -102,10 +104,7 @@ def _is_plain_reply_with_tools(search: CitationSearch) -> bool:
 def _only_of_contexts(
     citations: Iterable[Citation], contexts_to_keep: Collection[int]
 ) -> tuple[Citation, ...]:
-    """Return citations without other contexts than some.
-
-    A field cites "a.pdf", of which there are two chunks. The marks tell which is meant.
-    """
+    """Return citations that cite some contexts at most: (1,) of (0, 1) to keep 1 and 2."""
     changed_citations = []
     for citation in citations:
         indexes = [index for index in citation.contexts if index in contexts_to_keep]
