@@ -262,10 +262,14 @@ def _doubts_of_other_passages(
     """
     if n_from_elsewhere:
         yield _Doubt("inferred", FROM_ELSEWHERE.format(n_from_elsewhere))
-    if shown.keys_perhaps_noted:
-        yield _Doubt("inferred", _SHORT_NOTES.format(len(shown.keys_perhaps_noted)))
-    if shown.keys_perhaps_cut:
-        yield _Doubt("inferred", _PERHAPS_CUT.format(len(shown.keys_perhaps_cut)))
+    if shown.perhaps_shown.keys_perhaps_noted:
+        yield _Doubt(
+            "inferred", _SHORT_NOTES.format(len(shown.perhaps_shown.keys_perhaps_noted))
+        )
+    if shown.perhaps_shown.keys_perhaps_cut:
+        yield _Doubt(
+            "inferred", _PERHAPS_CUT.format(len(shown.perhaps_shown.keys_perhaps_cut))
+        )
 
 
 def _ranks_quoted_by_assistant(
@@ -366,7 +370,7 @@ def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
     shown = search.shown
     if call is None or shown is None or search.found_answer.text is None:
         return None
-    if shown.shown_documents or shown.keys_with_some_words:
+    if shown.shown_documents or shown.perhaps_shown.keys_with_some_words:
         return None
     if not _had_judge_with_documents(search, call):
         return None
@@ -670,7 +674,7 @@ def _why_inferred(
     shown = search.shown
     if shown is None or search.found_answer.text is None:
         return _NO_PROMPT.format(place)
-    has_some_words = not shown.keys_with_some_words.isdisjoint(keys)
+    has_some_words = not shown.perhaps_shown.keys_with_some_words.isdisjoint(keys)
     return _UNTOLD if has_some_words else _UNSEEN
 
 
@@ -693,7 +697,7 @@ def _context_as_shown(key: DocumentKey, shown: ShownToCall) -> Context:
     was shown.
     """
     if key not in shown.shown_documents:
-        return shown.unknown_documents[key].context()
+        return shown.perhaps_shown.unknown_documents[key].context()
     document, showing = shown.shown_documents[key]
     return document.context(showing.text)
 

@@ -112,10 +112,11 @@ def evidence(
     if _are_named_without_search(contexts, entries):
         entries = (entry_of_named_contexts(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
-    # a tool gave the text "1. It is old. 2. It fell." and no documents
+    # A tool gave the text "1. It is old. 2. It fell." and no documents. Where there are
+    # no contexts, this text is the evidence, which nobody divided into contexts.
     tools = tools_of_text(contexts, entries, turn.calls)
     if tools.with_text:
-        contexts = _undivided_if_none(contexts)
+        contexts = _as_undivided_text_if_none(contexts)
     return AnswerEvidence(
         contexts=contexts,
         retrieved=retrieved.documents,
@@ -137,7 +138,7 @@ def _are_named_without_search(
     return contexts.evidence_from == "named" and bool(contexts.items) and not entries
 
 
-def _undivided_if_none(contexts: Contexts) -> Contexts:
+def _as_undivided_text_if_none(contexts: Contexts) -> Contexts:
     """Mark that a tool's text is the only evidence, if there are no contexts.
 
     The text may hold several results, which nobody divided into contexts. Example: an

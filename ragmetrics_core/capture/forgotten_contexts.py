@@ -87,10 +87,13 @@ def _may_be_shown_elsewhere(
     for model_call in calls.prompted:
         shown = prompt_contents.shown_to(model_call)
         # a document, or some words of it
-        if shown.shown_documents or shown.keys_with_some_words:
+        if shown.shown_documents or shown.perhaps_shown.keys_with_some_words:
             return True
         # a short note that a model wrote on a document, or a document's first words
-        if shown.keys_perhaps_noted or shown.keys_perhaps_cut:
+        if (
+            shown.perhaps_shown.keys_perhaps_noted
+            or shown.perhaps_shown.keys_perhaps_cut
+        ):
             return True
     return False
 

@@ -501,7 +501,10 @@ class _NoteWriter:
         if shown is None:
             return False
         key = self.retrieved[index].key
-        return key in shown.keys_perhaps_noted or key in shown.keys_perhaps_cut
+        return (
+            key in shown.perhaps_shown.keys_perhaps_noted
+            or key in shown.perhaps_shown.keys_perhaps_cut
+        )
 
 
 def _add_rewriting_step(note: PassageNote, step: str) -> PassageNote:

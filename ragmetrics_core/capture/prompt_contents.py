@@ -47,24 +47,38 @@ from ragmetrics_core.capture.tree import Document, DocumentKey, Message, Node
 
 
 @dataclass(frozen=True)
+class PerhapsShown:
+    """The documents that prompts show perhaps: nobody can tell.
+
+    Attributes:
+        unknown_documents: Documents that may stand in the prompts or not, as "Rome" in
+            "Go to Rome.".
+        keys_with_some_words: The keys of those of them of which some words stand there.
+        keys_perhaps_noted: The keys of documents that only another call was shown. A
+            few words that this call replied, such as "2,100 cars", stand in the prompt.
+            They may be its note of these documents, or stand there by chance.
+        keys_perhaps_cut: The keys of documents whose few first words fill a line of a
+            prompt. They may be all that is shown of the document.
+    """
+
+    unknown_documents: Mapping[DocumentKey, Document]
+    keys_with_some_words: frozenset[DocumentKey]
+    keys_perhaps_noted: frozenset[DocumentKey]
+    keys_perhaps_cut: frozenset[DocumentKey]
+
+
+@dataclass(frozen=True)
 class ShownToCall:
     """What a call was shown, together with the calls whose replies it read.
 
     Attributes:
         shown_documents: The documents shown, by their keys, in the order in which they
             are first shown.
-        unknown_documents: The documents that the prompts may show or not: nobody can
-            tell.
-        keys_with_some_words: The keys of the unknown documents with some words there.
+        perhaps_shown: The documents of which nobody can tell whether they are shown.
         keys_in_order: The keys of the documents shown. Unknown documents stand between
             their neighbours of one list.
         calls: The call and the calls that it read, in the order in which they began.
         calls_showing_documents: Those of these calls whose own prompts show documents.
-        keys_perhaps_noted: The keys of documents that only another call was shown. A
-            few words that this call replied stand in the prompt: they may be its note
-            of these documents, or stand there by chance.
-        keys_perhaps_cut: The keys of documents whose few first words fill a line of a
-            prompt. They may be all that is shown of the document.
         reader_by_key: For a document that only calls which it read were shown, the first
             of these. Earlier calls of the step that was handed the documents, such as
             one that refines its answer, count as the call itself.
@@ -74,13 +88,10 @@ class ShownToCall:
     """
 
     shown_documents: Mapping[DocumentKey, ShownDocument]
-    unknown_documents: Mapping[DocumentKey, Document]
-    keys_with_some_words: frozenset[DocumentKey]
+    perhaps_shown: PerhapsShown
     keys_in_order: tuple[DocumentKey, ...]
     calls: tuple[Node, ...]
     calls_showing_documents: tuple[Node, ...]
-    keys_perhaps_noted: frozenset[DocumentKey]
-    keys_perhaps_cut: frozenset[DocumentKey]
     reader_by_key: Mapping[DocumentKey, Node]
     summarisers: frozenset[Node]
 
@@ -158,26 +169,26 @@ class PromptContents:
         calls = self._call_and_calls_read(call)
         own_prompts = [self._shown_by_itself(read_call) for read_call in calls]
         shown_by_key = _shown_in_any(own_prompts)
-        unknown_documents = _unknown_documents(own_prompts, shown_by_key)
         lists_before = self.calls.lists(call.began)  # the latest first
+        unknown_documents = _unknown_documents(own_prompts, shown_by_key)
+        keys_in_order = order_with_unknown(
+            shown_by_key, unknown_documents, lists_before
+        )
         return ShownToCall(
-            shown_documents=shown_by_key,
-            unknown_documents=unknown_documents,
-            keys_with_some_words=_keys_with_some_words(own_prompts),
-            keys_in_order=tuple(
-                order_with_unknown(shown_by_key, unknown_documents, lists_before)
+            shown_documents=shown_by_key,  # A, B and C
+            perhaps_shown=PerhapsShown(
+                unknown_documents=unknown_documents,
+                keys_with_some_words=_keys_with_some_words(own_prompts),
+                keys_perhaps_noted=self._keys_perhaps_noted(call, calls, shown_by_key),
+                keys_perhaps_cut=self._keys_perhaps_cut(
+                    calls, shown_by_key, lists_before
+                ),
             ),
-            calls=tuple(calls),
+            keys_in_order=tuple(keys_in_order),
+            calls=tuple(calls),  # 1 and 2
             calls_showing_documents=self._calls_showing_documents(calls),
-            # of documents of which a note may stand in the prompt, such as "2,100 cars",
-            # which another call wrote of them
-            keys_perhaps_noted=self._keys_perhaps_noted(call, calls, shown_by_key),
-            # of documents of which the first words alone may stand in the prompts
-            keys_perhaps_cut=self._keys_perhaps_cut(calls, shown_by_key, lists_before),
-            # call 1 for A and B
-            reader_by_key=self._readers_of_unshown(call, calls),
-            # call 1
-            summarisers=self._summarisers(call, calls),
+            reader_by_key=self._readers_of_unshown(call, calls),  # A and B: call 1
+            summarisers=self._summarisers(call, calls),  # call 1
         )
 
     def _readers_of_unshown(

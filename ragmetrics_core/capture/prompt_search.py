@@ -225,7 +225,8 @@ def search_prompt(
     """
     candidates = _candidates(documents, prompt.message_texts)
     search = _search_for(candidates, prompt, reply_texts)
-    longer_forms = _longer_forms_of_unknown(search) | _longer_forms_by_chance(search)
+    longer_forms = _longer_forms_of_unknown(search)
+    longer_forms |= _labelled_texts_shown_without_label(search)
     if not longer_forms:
         return search
     candidates = [
@@ -272,12 +273,15 @@ def _longer_forms_of_unknown(search: LocatedSearch) -> set[tuple[DocumentKey, st
     return longer_forms
 
 
-def _longer_forms_by_chance(search: LocatedSearch) -> set[tuple[DocumentKey, str]]:
-    r"""Find texts with a label that only seem to be shown with the end of this label.
+def _labelled_texts_shown_without_label(
+    search: LocatedSearch,
+) -> set[tuple[DocumentKey, str]]:
+    r"""Find texts with a label of which a prompt shows only what stands behind the label.
 
-    A document has the texts "The tower is of stone …" and "page: 1\n\nThe tower is of
-    stone …". The prompt "[1] The tower is of stone …" seems to show the second one from
-    the "1" on. But this "1" counts the texts, and only the first one is shown.
+    A document has the text "The tower is of stone …", and with a label "page: 1\n\nThe
+    tower is of stone …". The prompt is "[1] The tower is of stone …". The text with the
+    label was found in it from its "1" on, but this "1" only counts the prompt's texts.
+    So the prompt shows the other text, which has no label.
 
     Returns:
         The texts with a label, each with the key of its document.

@@ -111,57 +111,61 @@ def borders_of(occurrence: Occurrence, prompt: Prompt) -> Borders:
     """
     span = occurrence.spans[0]
     message = prompt.message_at(span.prompt_start)
-    # indexes in the message's letters: of the text's first letter, and of the letter
-    # behind the text
-    first_letter = prompt.index_in_message(span.prompt_start)
-    next_letter = prompt.index_in_message(span.prompt_end)
-    if occurrence.literal_offsets is None:
-        start = message.start_of_letter(first_letter)
-        end = message.end_of_letter_before(next_letter)
-        return Borders(
-            _left_border(message, first_letter, start),
-            _right_border(message, next_letter, end),
-        )
-    # "...", which has no letters: the dots never join the letters beside them
-    start, end = occurrence.literal_offsets
+    # how many letters of the message stand before the text, and before its end: 3 and 6
+    # for "art" in 'the "art" of', the same for "..."
+    n_letters_before = prompt.index_in_message(span.prompt_start)
+    n_letters_to_end = prompt.index_in_message(span.prompt_end)
+    if occurrence.literal_offsets is not None:  # "...", which has no letters
+        start, end = occurrence.literal_offsets
+        left = _left_border(message, n_letters_before, start)
+        right = _right_border(message, n_letters_to_end, end)
+        # a letter beside the dots is none of a longer word
+        return Borders(_gap_if_letter(left), _gap_if_letter(right))
+    start = message.start_of_letter(n_letters_before)
+    end = message.end_of_letter_before(n_letters_to_end)
     return Borders(
-        max(_left_border(message, first_letter, start), Border.GAP),
-        max(_right_border(message, next_letter, end), Border.GAP),
+        _left_border(message, n_letters_before, start),
+        _right_border(message, n_letters_to_end, end),
     )
 
 
-def _left_border(message: Text, first_letter: int, start: int) -> Border:
+def _gap_if_letter(border: Border) -> Border:
+    """Return a gap for a letter, and any other border as it is."""
+    return Border.GAP if border is Border.LETTER else border
+
+
+def _left_border(message: Text, n_letters_before: int, start: int) -> Border:
     """Return what stands on the left of a text in a message.
 
     Args:
         message: The message.
-        first_letter: The index of the text's first letter in the message's letters.
+        n_letters_before: How many letters of the message stand before the text.
         start: Where the text begins in the message as written.
     """
     # "50" in "12.50", which is one number
     if divides_word(message.raw, start):
         return Border.LETTER
     # nothing stands before it, or only the number of a line, as in "3. art"
-    if first_letter == 0 or _ends_with_numbering(message.raw, start):
+    if n_letters_before == 0 or _ends_with_numbering(message.raw, start):
         return Border.MARK
-    end_of_letter_before = message.end_of_letter_before(first_letter)
+    end_of_letter_before = message.end_of_letter_before(n_letters_before)
     return _border(message.raw[end_of_letter_before:start])
 
 
-def _right_border(message: Text, next_letter: int, end: int) -> Border:
+def _right_border(message: Text, n_letters_to_end: int, end: int) -> Border:
     """Return what stands on the right of a text in a message.
 
     Args:
         message: The message.
-        next_letter: The index of the letter behind the text in the message's letters.
+        n_letters_to_end: How many letters of the message stand before the text's end.
         end: Where the text ends in the message as written.
     """
     # "12" in "12.50", which is one number
     if divides_word(message.raw, end):
         return Border.LETTER
-    if next_letter == len(message.letters):
+    if n_letters_to_end == len(message.letters):
         return Border.MARK
-    start_of_next_letter = message.start_of_letter(next_letter)
+    start_of_next_letter = message.start_of_letter(n_letters_to_end)
     return _border(message.raw[end:start_of_next_letter])
 
 

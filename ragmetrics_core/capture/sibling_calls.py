@@ -69,8 +69,9 @@ def shown_to_other_calls(
     shown_by_call = _shown_by_other_call(writing_call, calls, prompt_contents)
     is_writer_uncertain = bool(found_answer.doubts)
     if is_writer_uncertain:
-        why = _why_perhaps_shown_to_writer(shown_by_call, calls)
-        return ShownToOtherCalls(why_unknown_if_shown=why)
+        return ShownToOtherCalls(
+            why_unknown_if_shown=_why_unknown_without_writer(shown_by_call, calls)
+        )
     when_asked_the_same = []
     why_unknown_if_shown = dict.fromkeys(
         keys_summed_up(prompt_contents.shown_to(writing_call).calls, calls), SUMMED_UP
@@ -79,7 +80,8 @@ def shown_to_other_calls(
         if not _have_same_template(call, writing_call, prompt_contents):
             continue  # it was asked something else
         if _is_handed_out(call, writing_call, calls):
-            # the run gave two answers, as of two pipelines that are compared
+            # The run gave this reply as well, as of two pipelines that are compared. So
+            # the call may have answered, too.
             why_unknown_if_shown |= dict.fromkeys(shown, _ALSO_HANDED_OUT)
         else:
             when_asked_the_same.append(shown)
@@ -88,12 +90,13 @@ def shown_to_other_calls(
     )
 
 
-def _why_perhaps_shown_to_writer(
+def _why_unknown_without_writer(
     shown_by_call: Mapping[Node, Mapping[DocumentKey, ShownDocument]], calls: Calls
 ) -> dict[DocumentKey, str]:
-    """Say of the documents shown to calls that may have answered why this is not known.
+    """Say of the documents of calls that may have answered why this is not known.
 
-    Each call that wrote a text may have answered; one that wrote a grade has not.
+    It is not known which call wrote the answer. Each call that wrote a text may have;
+    one that wrote a grade has not.
     """
     why: dict[DocumentKey, str] = {}
     for call, shown in shown_by_call.items():
