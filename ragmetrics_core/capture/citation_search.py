@@ -48,6 +48,7 @@ from ragmetrics_core.capture.prompt_numbers import (
     numbers_by_kind_in,
     numbers_in_form,
 )
+from ragmetrics_core.capture.prompt_turns import messages_of_earlier_turns
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.source_names import (
     is_mark_label,
@@ -255,10 +256,12 @@ class CitationSearch:
             if text not in self.context_texts
             and any(text[:_OPENING] in prompt for prompt in prompts)
         ]
+        writer = self.found_answer.writing_call
         return labels_of_turn(
             prompts,
             self.context_texts,
             earlier_texts,
+            [] if writer is None else self._earlier_results_shown_to(writer),
             cites_by_numbers=bool(
                 marks_in(self.text)
                 or closing_marks_in(self.text)
@@ -266,6 +269,11 @@ class CitationSearch:
                 or self.sources
             ),
         )
+
+    def _earlier_results_shown_to(self, call: Node) -> list[str]:
+        """List the results of tools of earlier turns that stand in the prompt of a call."""
+        earlier_messages = messages_of_earlier_turns(call.prompt, self.turn.question)
+        return [message.text for message in earlier_messages if message.role == "tool"]
 
     @cached_property
     def known_labels(self) -> KnownLabels:

@@ -161,7 +161,7 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
         return around
     # as many lines stand directly before the first context; the first of them may have
     # other words before the label
-    first_raw_line = _lines_with_words(around.text_before)[-n_lines]
+    first_raw_line = lines_with_words(around.text_before)[-n_lines]
     first_label = _label_at_the_end(first_raw_line, labels_of_second[0].shape)
     if first_label is None:
         return around
@@ -263,7 +263,7 @@ def own_lines(text: str) -> list[LabelLine]:
     """
     label, words = _label_and_words(text)
     label_lines = _nearest_lines(f"{label}\n{words}", direction=1)
-    n_lines = len(_lines_with_words(words))
+    n_lines = len(lines_with_words(words))
     if label:
         n_lines += 1
     is_each_line_a_label = len(label_lines) == n_lines
@@ -352,14 +352,14 @@ def _raw_lines(region: str) -> list[str]:
     return lines
 
 
-def _lines_with_words(region: str) -> list[str]:
+def lines_with_words(region: str) -> list[str]:
     """Split a region into its lines, without rules and blank lines."""
     return [raw for raw in _raw_lines(region) if not _NO_WORDS.fullmatch(raw)]
 
 
 def _all_lines(region: str) -> list[LabelLine]:
     """Return all lines of a region except rules and blank ones."""
-    return [_label_or_words(raw) for raw in _lines_with_words(region)]
+    return [_label_or_words(raw) for raw in lines_with_words(region)]
 
 
 def _label_or_words(raw: str) -> LabelLine:

@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ragmetrics_core.capture.label_lines import label_line_of
 from ragmetrics_core.capture.letters import letters_of
-from ragmetrics_core.capture.prompt_labels import Labels, labels_in
-from ragmetrics_core.capture.prompt_numbers import labels_differing_in_a_token
+from ragmetrics_core.capture.lines_around import lines_with_words
+from ragmetrics_core.capture.prompt_labels import Labels, labels_in, without_texts
+from ragmetrics_core.capture.prompt_numbers import (
+    IN_A_LIST,
+    labels_differing_in_a_token,
+    numbers_in_form,
+)
 from ragmetrics_core.capture.source_names import KEY_OF_NAME, file_name_of, is_telling
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Context
+
+_A_CONTEXT = "\0context\0"  # stands in place of its text
+_LONGEST_LABEL = 160
 
 
 def labels_of_turn(
     prompts: Sequence[str],
     context_texts: Sequence[str],
     earlier_texts: Sequence[str],
+    earlier_messages: Sequence[str],
     *,
     cites_by_numbers: bool,
 ) -> Labels:
@@ -29,14 +39,44 @@ def labels_of_turn(
         prompts: The messages that the model was shown.
         context_texts: The texts of the contexts.
         earlier_texts: Texts of earlier turns that the prompts still show.
+        earlier_messages: Results of tools of earlier turns, whose texts are not known
+            one by one: nobody captured those turns.
         cites_by_numbers: Whether the answer cites numbers; see ``_labels_of_contexts``.
     """
     labels = _labels_of_contexts(
         prompts, context_texts, cites_by_numbers=cites_by_numbers
     )
     labels_of_earlier = labels_in(prompts, earlier_texts)
-    used_twice = labels.numbers_of_any_kind & labels_of_earlier.numbers_of_any_kind
-    return labels.with_ambiguous(used_twice)
+    earlier_numbers = labels_of_earlier.numbers_of_any_kind.union(
+        _numbers_of_other_texts(earlier_messages, context_texts)
+    )
+    return labels.with_ambiguous(labels.numbers_of_any_kind & earlier_numbers)
+
+
+def _numbers_of_other_texts(
+    messages: Iterable[str], context_texts: Sequence[str]
+) -> set[str]:
+    r"""Return the numbers that messages have before other texts than the contexts.
+
+    "[1] IRON\n[2] WOOD", where WOOD is a context: {"1"}.
+    """
+    numbers: set[str] = set()
+    for message in messages:
+        lines = lines_with_words(without_texts([message], context_texts, _A_CONTEXT))
+        for line, line_below in zip(lines, [*lines[1:], ""], strict=True):
+            is_label_of_a_context = _A_CONTEXT in line + line_below
+            if not is_label_of_a_context:
+                numbers.update(_numbers_first_in(line[:_LONGEST_LABEL]))
+    return numbers
+
+
+def _numbers_first_in(line: str) -> set[str]:
+    """Return the number that a line gives what follows: 1 of "[1] It fell." and "1. It"."""
+    numbers = numbers_in_form(IN_A_LIST, line)
+    label_line = label_line_of(line)
+    if label_line is not None and label_line.number is not None:
+        numbers.add(label_line.number)
+    return numbers
 
 
 def _labels_of_contexts(

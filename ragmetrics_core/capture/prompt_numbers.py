@@ -44,8 +44,8 @@ BEHIND_A_WORD = lazy_pattern(
 _WORD_AND_NUMBER = lazy_pattern(
     r"(?<!\w)(?P<word>[^\W\d_]+)[ \t]+(?P<number>[0-9]{1,9})[ \t*\])>]*:(?=\s)"
 )
-_IN_A_LIST = lazy_pattern(r"^[ \t#>*\-]*([0-9]{1,9})[.):]", re.MULTILINE)
-FORMS_OF_NUMBERS = (IN_BRACKETS_FIRST, BEHIND_A_WORD, _IN_A_LIST)
+IN_A_LIST = lazy_pattern(r"^[ \t#>*\-]*([0-9]{1,9})[.):]", re.MULTILINE)
+FORMS_OF_NUMBERS = (IN_BRACKETS_FIRST, BEHIND_A_WORD, IN_A_LIST)
 
 
 def numbers_in_form(form: re.Pattern[str], text: str) -> set[str]:
