@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ragmetrics_core.capture.findings import unite_findings
+from ragmetrics_core.capture.findings import Finding, unite_findings
 from ragmetrics_core.capture.prompt_search import ShownDocument
 from ragmetrics_core.capture.tree import Document, DocumentKey
 
@@ -91,14 +91,34 @@ def _unite_shown_document(
 ) -> ShownDocument:
     """Unite what the prompts of two calls show of one document.
 
-    If both show the same text of it, their parts count together. Otherwise the prompt
-    counts that shows more.
+    If both show the same text of it, their parts count together. So they do if one
+    shows it with a heading, and the other without. Otherwise the prompt counts that
+    shows more.
     """
     document, earlier_finding = earlier
     _, later_finding = later
     if later_finding.is_of_same_text_as(earlier_finding):
         return document, unite_findings([earlier_finding, later_finding])
-    return later if later_finding.coverage > earlier_finding.coverage else earlier
+    shown = later if later_finding.coverage > earlier_finding.coverage else earlier
+    united = _unite_in_longer_text(earlier_finding, later_finding)
+    if united is not None and united.coverage > shown[1].coverage:
+        return document, united
+    return shown
+
+
+def _unite_in_longer_text(earlier: Finding, later: Finding) -> Finding | None:
+    """Unite what two prompts show of two texts of one document, if one holds the other.
+
+    Example: one prompt shows "file: a.md, It is", the beginning of the document with its
+    heading. The other shows "old.", the end of the document without it. Together they
+    show all of "file: a.md, It is old.". None if neither text holds the other.
+    """
+    findings = [earlier, later]
+    texts = [finding.shown_in_prompts[0].text for finding in findings]
+    longer = max(texts, key=lambda text: len(text.letters))
+    in_longer = [finding.in_longer_text(longer) for finding in findings]
+    parts = [part for part in in_longer if part is not None]
+    return unite_findings(parts) if len(parts) == len(findings) else None
 
 
 def order_with_unknown(

@@ -91,6 +91,23 @@ class Finding:
         }
         return len(texts) == 1
 
+    def in_longer_text(self, text: Text) -> Finding | None:
+        """What is shown, as a part of a longer text; None if that does not hold the text.
+
+        Example: of "It is old. It fell." a prompt shows "It fell.", the second half. It
+        is the last third of "file: a.md, It is old. It fell.".
+        """
+        if not self.shown_in_prompts:
+            return None
+        # all findings are of one text of the document
+        start = text.letters.find(self.shown_in_prompts[0].text.letters)
+        if start < 0:
+            return None
+        shown_in_prompts = tuple(
+            shown.in_longer_text(text, start) for shown in self.shown_in_prompts
+        )
+        return _finding_in_prompts(self.candidate_index, shown_in_prompts)
+
     @cached_property
     def text(self) -> str:
         """The shown part in the candidate's own characters, parts joined by `` … ``.
@@ -259,6 +276,21 @@ class ShownInPrompt:
     prompt: Prompt
     occurrence: Occurrence
     replaced: ReplacedEdges = NOTHING_REPLACED
+
+    def in_longer_text(self, text: Text, start: int) -> ShownInPrompt:
+        """The same place of the prompt, with the letters counted in a longer text.
+
+        Args:
+            text: The longer text.
+            start: Where the text begins in its letters.
+        """
+        spans = [
+            span._replace(text_start=start + span.text_start)
+            for span in self.occurrence.spans
+        ]
+        return replace(
+            self, text=text, occurrence=replace(self.occurrence, spans=spans)
+        )
 
     @property
     def starts_at(self) -> int:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lanes import examples
-from llama_index.core.llms import MockLLM
+from llama_index.core.llms import (
+    CompletionResponse,
+    CustomLLM,
+    LLMMetadata,
+    MockLLM,
+)
+from llama_index.core.llms.callbacks import llm_completion_callback
+from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 from llama_index.evaluation.ragmetrics import capture
 
@@ -61,3 +69,52 @@ def test_a_node_that_is_cut_behind_its_metadata_is_cut(kit: ModuleType) -> None:
     (share,) = shares(sample_of_prompt(kit, node, shown))
     assert share is not None
     assert 0.4 < share < 0.6
+
+
+class Drafts(CustomLLM):
+    """It writes a draft, and then the answer."""
+
+    replies: list[str]
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata()
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, *_: Any, **__: Any) -> CompletionResponse:
+        return CompletionResponse(text=self.replies.pop(0))
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+class DividesNodes(CustomQueryEngine):
+    """It asks about the beginning of a node first, and then about the rest of it."""
+
+    retriever: Any
+    place: int
+
+    def custom_query(self, query_str: str) -> str:
+        (scored_node,) = self.retriever.retrieve(query_str)
+        text = scored_node.node.get_content(MetadataMode.LLM)
+        llm = Drafts(replies=["The draft says that pets have a lounge.", "15 euros."])
+        draft = llm.complete(f"Read: {text[: self.place]}\nQuestion: {query_str}").text
+        rest = text[self.place :]
+        return llm.complete(f"{draft}\nAlso read: {rest}\nQuestion: {query_str}").text
+
+
+@settings(max_examples=examples(20), deadline=None)
+@example(place=150, metadata=METADATA)
+@given(place=st.integers(60, len(TEXT) - 60), metadata=st.sampled_from([{}, METADATA]))
+def test_law_the_prompts_that_share_a_node_out_show_it_whole(
+    kit: ModuleType, place: int, metadata: dict[str, str]
+) -> None:
+    node = TextNode(text=TEXT, metadata=metadata)
+    place = node.get_content(MetadataMode.LLM).find(" ", place)  # between two words
+    found = kit.FixedRetriever(lambda query: [NodeWithScore(node=node)])
+    with capture() as captured:
+        DividesNodes(retriever=found, place=place).query(QUESTION)
+    (sample,) = captured.samples
+    assert shares(sample) == [1.0]
+    assert TEXT in sample.contexts[0].text
