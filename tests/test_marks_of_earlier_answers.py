@@ -117,3 +117,32 @@ def test_the_same_number_behind_other_words_is_that_of_the_new_prompt() -> None:
 def test_another_number_behind_the_same_words_is_that_of_the_new_prompt() -> None:
     sample = answered("The park was founded in 1911 by Count Arnim [2].")
     assert [c.contexts for c in sample.citations or ()] == [(1,)]
+
+
+@settings(max_examples=examples(10), deadline=None)
+@given(
+    clause=st.sampled_from(
+        ("Besides the founding by Arnim", "After 1911", "Unlike Count Arnim's park")
+    ),
+    answered_in=st.sampled_from(
+        (answered, in_haystack, answered_after_a_written_history)
+    ),
+)
+def test_a_number_beside_words_that_only_the_earlier_answer_has_is_unknown(
+    clause: str, answered_in: Callable[[str], Sample]
+) -> None:
+    sample = answered_in(f"{clause} [1], the bridge was opened in 1874 [2].")
+    assert sample.citations is None
+    assert "an earlier answer has [1]" in sample.citations_unknown
+
+
+def test_words_that_the_passage_has_too_are_those_of_the_passage() -> None:
+    earlier = "The Velm rises in the hills, and Count Arnim went there [1]."
+    sample = answered("The Velm rises in the hills [1].", earlier)
+    assert [c.contexts for c in sample.citations or ()] == [(0,)]
+
+
+def test_a_number_of_the_earlier_prompt_alone_is_not_made_up() -> None:
+    sample = answered("It was enlarged later [6].")
+    assert sample.citations is None
+    assert "an earlier answer has [6]" in sample.citations_unknown

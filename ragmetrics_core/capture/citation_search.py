@@ -336,7 +336,9 @@ class CitationSearch:
         writer = self.found_answer.writing_call
         return MarksShown(
             self.context_texts,
-            [] if writer is None else earlier_answers_shown_to(writer),
+            []
+            if writer is None
+            else earlier_answers_shown_to(writer, self.turn.question),
             [
                 reply.text
                 for call, reply in self.calls.replies.items()

@@ -11,6 +11,7 @@ from ragmetrics_core.capture.closing_sources import (
     closing_sources_in,
     names_in_closing,
 )
+from ragmetrics_core.capture.copied_marks import clause_of
 from ragmetrics_core.capture.files_like_numbers import files_that_a_mark_may_name
 from ragmetrics_core.capture.invented_sources import (
     invented_addresses,
@@ -78,7 +79,7 @@ _READ_IN_REASONING = (
 )
 _COPIED = "a context itself has {} after the same word, and the answer may repeat it"
 _OF_EARLIER_ANSWER = (
-    "an earlier answer has {} behind the same words: the mark may mean what the earlier"
+    "an earlier answer has {} behind such words: the mark may mean what the earlier"
     " prompt showed under it"
 )
 _OF_OTHER_CALL = (
@@ -358,16 +359,22 @@ def _refuse_copied_marks(mark: Mark, search: CitationSearch) -> None:
 def _refuse_marks_of_earlier_answers(
     mark: Mark, citation: Citation, search: CitationSearch
 ) -> None:
-    """Raise if the answer repeats words of an earlier answer, together with their mark.
+    """Raise if the answer repeats what an earlier answer says, together with its mark.
 
     The number may then be that of the earlier prompt, which showed other passages.
 
     Raises:
-        UnknownMeaning: If an earlier answer in the prompt has the same number behind the
-            same words.
+        UnknownMeaning: If an earlier answer in the prompt has the same number, and says
+            rather than the number's passage what stands before the mark.
     """
-    if search.marks_shown.is_in_an_earlier_answer(mark, citation, search.text):
-        raise UnknownMeaning(_OF_EARLIER_ANSWER.format(mark.written))
+    clause = clause_of(mark, citation, search.text)
+    for label in mark.labels:
+        indexes = contexts_of_label(label, search.known_labels.indexes_by_label)
+        texts_cited = [search.context_texts[index] for index in indexes]
+        if search.marks_shown.may_be_of_an_earlier_answer(
+            label, clause, texts_cited, search.turn.question or ""
+        ):
+            raise UnknownMeaning(_OF_EARLIER_ANSWER.format(mark.written))
 
 
 def _refuse_numbers_of_other_calls(mark: Mark, search: CitationSearch) -> None:
