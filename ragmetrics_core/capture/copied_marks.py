@@ -75,16 +75,13 @@ class MarksShown:
         Args:
             label: The label that the mark names.
             clause: The words of the answer before the mark, as of ``clause_of``.
-            texts_cited: The contexts that the label means now. Without any, the label
-                may be of an earlier answer as soon as one has it.
+            texts_cited: The contexts that the label means now.
             question: The question: its words tell nothing.
         """
         earlier_words = self._words_by_label_of_answers.get(label)
         if earlier_words is None:
             return False
         words_cited = _telling_words(" ".join(texts_cited))
-        if not words_cited:
-            return True
         words = _telling_words(clause) - _telling_words(question)
         words_of_earlier_alone = words & earlier_words - words_cited
         words_of_context_alone = words & words_cited - earlier_words

@@ -27,6 +27,8 @@ _WORD_BEGINS = lazy_pattern(r"(?<![\w\[(（.@/\\-])(?=\S)")
 # '"id": ', and the comma between '"id": 2' and '"text": "'
 _KEY_OF_JSON = lazy_pattern(r"[\"'][A-Za-z]\w{0,30}[\"']\s?:")
 _BETWEEN_FIELDS = lazy_pattern(r"(?<=[\"'}\]\w]),\s?(?=[\"'{])")
+# "<sources><source id='1'>": nothing but blanks between two tags
+_BETWEEN_TAGS = lazy_pattern(r"(?<=>)[ \t]*(?=</?[A-Za-z])")
 # "[S1]", "<source id='1'>", "Source 1:" and "f1.pdf:" before the words of a text
 _LABEL_BEFORE_WORDS = lazy_pattern(
     r"\s*(?P<label>(?:\[[^\[\]\n]{1,160}\]|【[^【】\n]{1,160}】|<[A-Za-z][^<>\n]{0,160}>)[ \t]*:?"
@@ -341,14 +343,15 @@ def _nearest_lines(region: str, *, direction: int) -> list[LabelLine]:
 
 
 def _raw_lines(region: str) -> list[str]:
-    """Split a region into its lines, and a line of JSON into its fields.
+    """Split a region into its lines, a line of JSON into its fields, one of XML into its tags.
 
-    ``{"id": 2, "text": "`` has the fields ``{"id": 2`` and ``"text": "``.
+    ``{"id": 2, "text": "`` has the fields ``{"id": 2`` and ``"text": "``, and
+    ``<sources><source id="1">`` has two tags. A tag keeps the words right behind it.
     """
     lines: list[str] = []
     for line in region.split("\n"):
         is_json = _KEY_OF_JSON.search(line) is not None
-        lines += _BETWEEN_FIELDS.split(line) if is_json else [line]
+        lines += (_BETWEEN_FIELDS if is_json else _BETWEEN_TAGS).split(line)
     return lines
 
 
