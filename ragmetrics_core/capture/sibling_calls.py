@@ -73,9 +73,9 @@ def shown_to_other_calls(
             why_unknown_if_shown=_why_unknown_without_writer(shown_by_call, calls)
         )
     when_asked_the_same = []
-    why_unknown_if_shown = dict.fromkeys(
-        keys_summed_up(prompt_contents.shown_to(writing_call).calls, calls), SUMMED_UP
-    )
+    readers = prompt_contents.shown_to(writing_call).calls
+    # a memory summed these up: what the answering call was shown of them is unknown
+    why_unknown_if_shown = dict.fromkeys(keys_summed_up(readers, calls), SUMMED_UP)
     for call, shown in shown_by_call.items():
         if not _have_same_template(call, writing_call, prompt_contents):
             continue  # it was asked something else
