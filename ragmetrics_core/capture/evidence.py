@@ -105,18 +105,20 @@ def evidence(
     retrieved = retrieved_of(search, contexts)
     # calls whose replies the prompt of the answer repeats: partial answers, notes
     contributing_calls = _contributing_calls(search, contexts)
-    entries, earlier_calls = _ledger_entries(
+    # what each search and tool returned, in this turn and in earlier turns
+    entries, calls_of_earlier_turns = _ledger_entries(
         search, contexts, contributing_calls, retrieved
     )
     # the user wrote contexts_from="docs", and no framework recorded the search
     if _are_named_without_search(contexts, entries):
         entries = (entry_of_named_contexts(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
-    # A tool gave the text "1. It is old. 2. It fell." and no documents. Where there are
-    # no contexts, this text is the evidence, which nobody divided into contexts.
     tools = tools_of_text(contexts, entries, turn.calls)
-    if tools.with_text:
-        contexts = _as_undivided_text_if_none(contexts)
+    if tools.with_text and not contexts.items:
+        # A tool returned "1. It is old. 2. It fell." and no documents, or an agent told
+        # its supervisor "It fell.". This text is the only evidence, and nobody divided
+        # it into contexts.
+        contexts = replace(contexts, evidence_from="undivided")
     return AnswerEvidence(
         contexts=contexts,
         retrieved=retrieved.documents,
@@ -124,7 +126,7 @@ def evidence(
         sources=retrieved.sources,
         contributing_calls=contributing_calls,
         ledger_entries=entries,
-        earlier_calls=earlier_calls,
+        earlier_calls=calls_of_earlier_turns,
         order=call_results.order,  # which call came before which
         unnamed_tools=tools.unnamed,  # the user has to say whether they give contexts
         warnings=(*contexts.warnings, *retrieved.warnings, *tools.warnings),
@@ -136,18 +138,6 @@ def _are_named_without_search(
 ) -> bool:
     """Whether ``contexts_from=`` names contexts, and no recorded call found anything."""
     return contexts.evidence_from == "named" and bool(contexts.items) and not entries
-
-
-def _as_undivided_text_if_none(contexts: Contexts) -> Contexts:
-    """Mark that a tool's text is the only evidence, if there are no contexts.
-
-    The text may hold several results, which nobody divided into contexts. Example: an
-    agent searched, and told its supervisor "Anna Berg lit it.". The prompt of the
-    supervisor, who answers, shows no document, and the tool's text is the evidence.
-    """
-    if contexts.items:
-        return contexts
-    return replace(contexts, evidence_from="undivided")
 
 
 def _ledger_entries(

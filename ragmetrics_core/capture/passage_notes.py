@@ -80,7 +80,7 @@ class Passages:
 
 
 @dataclass(frozen=True, eq=False)
-class DocumentTraces:
+class DocumentRecord:
     """What a run tells of its retrieved documents on their way to the answer.
 
     Attributes:
@@ -119,7 +119,7 @@ class DocumentTraces:
 
 
 def passages_of(
-    retrieved: Sequence[Document] | None, traces: DocumentTraces
+    retrieved: Sequence[Document] | None, record: DocumentRecord
 ) -> Passages:
     """Note what became of each retrieved document between its search and the answer.
 
@@ -128,17 +128,17 @@ def passages_of(
 
     Args:
         retrieved: The documents, as the sample lists them; None where that is unknown.
-        traces: What the run tells of them.
+        record: What the run tells of them.
     """
-    dropped_inside = tuple(_dropped_inside(traces.effects.retrievers))
+    dropped_inside = tuple(_dropped_inside(record.effects.retrievers))
     if retrieved is None:
         return Passages(None, dropped_inside)
-    notes = _NoteWriter(retrieved, traces).notes()
+    notes = _NoteWriter(retrieved, record).notes()
     warnings = [
-        *_warnings_of_hidden_documents(notes, traces.contexts),
-        *_warnings_of_other_calls(retrieved, notes, traces.shown_to_others),
-        *_warnings_of_summaries(notes, traces),
-        *_warnings_of_contexts(traces),
+        *_warnings_of_hidden_documents(notes, record.contexts),
+        *_warnings_of_other_calls(retrieved, notes, record.shown_to_others),
+        *_warnings_of_summaries(notes, record),
+        *_warnings_of_contexts(record),
     ]
     return Passages(tuple(notes), dropped_inside, tuple(warnings))
 
@@ -182,7 +182,7 @@ def _warnings_of_other_calls(
 
 
 def _warnings_of_summaries(
-    notes: Sequence[PassageNote], traces: DocumentTraces
+    notes: Sequence[PassageNote], record: DocumentRecord
 ) -> list[str]:
     """Warn of steps whose models rewrote documents, if the originals are the contexts.
 
@@ -190,32 +190,32 @@ def _warnings_of_summaries(
     was shown the summary. The context is A: one warning names "summarizer".
     """
     # here rewritten texts are contexts themselves: ``_warnings_of_contexts`` tells it
-    if traces.rewriting_steps:
+    if record.rewriting_steps:
         return []
     names: dict[str, None] = {}
     for index in range(len(notes)):
-        writer = traces.summariser_of(index)
+        writer = record.summariser_of(index)
         if writer is not None:
             names[writer] = None
     return [_SUMMARISED.format(", ".join(names))] if names else []
 
 
-def _warnings_of_contexts(traces: DocumentTraces) -> list[str]:
+def _warnings_of_contexts(record: DocumentRecord) -> list[str]:
     """Warn how many contexts a step rewrote, and how many no retrieved document matches.
 
     Example: a summarizer rewrote two of three contexts, and the third is a text from
     the user's question: two warnings.
     """
     warnings = []
-    n_contexts = len(traces.contexts.items)
-    step_by_rewritten_key = traces.rewriting_steps
+    n_contexts = len(record.contexts.items)
+    step_by_rewritten_key = record.rewriting_steps
     if step_by_rewritten_key:
         names = ", ".join(dict.fromkeys(step_by_rewritten_key.values()))
         n_rewritten = len(step_by_rewritten_key)
         warnings.append(_WRITTEN_ANEW.format(names, n_rewritten, n_contexts))
     keys_from_elsewhere = [
         key
-        for key in traces.matched_contexts.unmatched_keys
+        for key in record.matched_contexts.unmatched_keys
         if key not in step_by_rewritten_key
     ]
     if keys_from_elsewhere:
@@ -245,11 +245,11 @@ class _NoteWriter:
 
     Attributes:
         retrieved: The retrieved documents. A document's **index** is its place here.
-        traces: What the run tells of them.
+        record: What the run tells of them.
     """
 
     retrieved: Sequence[Document]
-    traces: DocumentTraces
+    record: DocumentRecord
 
     def notes(self) -> list[PassageNote]:
         """Write the notes, in the order of the retrieved documents."""
@@ -259,10 +259,10 @@ class _NoteWriter:
         """Write the note of one document."""
         note = self._note_of_search(index)
         note = self._add_rewriting_retriever(note, index)
-        evidence_from = self.traces.contexts.evidence_from
+        evidence_from = self.record.contexts.evidence_from
         if evidence_from in _SOURCES_THAT_TELL_WHAT_WAS_SHOWN:
             return self._add_what_was_shown(note, index)
-        if evidence_from == "none_found" or self.traces.contexts.are_forgotten:
+        if evidence_from == "none_found" or self.record.contexts.are_forgotten:
             # no document reached the model, by the framework's word or by the prompt
             return note.model_copy(update={"share": 0.0})
         return note
@@ -289,7 +289,7 @@ class _NoteWriter:
         has the name None.
         """
         searches: dict[DocumentKey, tuple[str | None, int]] = {}
-        for node, documents in self.traces.documents_by_search.items():
+        for node, documents in self.record.documents_by_search.items():
             for rank, document in enumerate(documents, start=1):
                 searches.setdefault(document.identity, (node.name or None, rank))
         return searches
@@ -297,13 +297,13 @@ class _NoteWriter:
     @cached_property
     def _fates_in_steps(self) -> _FatesInSteps:
         """What rerankers and filters did to the documents."""
-        effects = self.traces.effects
+        effects = self.record.effects
         return _FatesInSteps(effects.steps, effects.copy_by_index)
 
     def _add_rewriting_retriever(self, note: PassageNote, index: int) -> PassageNote:
         """Name the retriever that rewrote a document, if one did."""
         document = self.retrieved[index]
-        for effect in reversed(self.traces.effects.retrievers):
+        for effect in reversed(self.record.effects.retrievers):
             if document.key in effect.keys_written_or_cut:
                 update = {"written_anew_by": effect.retriever.name}
                 return note.model_copy(update=update)
@@ -330,25 +330,27 @@ class _NoteWriter:
     def _add_what_others_were_shown(self, note: PassageNote, index: int) -> PassageNote:
         """Change the share of a document that no context shows, if a call was shown it.
 
-        Example: two calls were asked the same question, one of A and one of B, and the
-        application took the reply of the first. B is no context, and has the share 1.
+        Example: two calls of a model were asked the same question, one was shown A and
+        the other B, and the application took the reply of the first. B is no context,
+        and yet it was shown: its share is 1.
 
         Args:
             note: The note of the document, with the share 0.
             index: The index of the document.
         """
-        shown_to_others = self.traces.shown_to_others
+        other_calls = self.record.shown_to_others
         key = self.retrieved[index].key
-        if key in shown_to_others.when_asked_the_same:
-            _, finding = shown_to_others.when_asked_the_same[key]
+        finding = other_calls.finding_when_asked_the_same(key)
+        if finding is not None:
             return note.model_copy(update={"share": _share_shown(finding)})
         was_dropped_by_reranker = note.kept is False
         if was_dropped_by_reranker:
-            return note
-        if key in shown_to_others.why_unknown_if_shown:
-            # a call was shown it that may have answered, too
-            why = shown_to_others.why_unknown_if_shown[key]
-            return note.model_copy(update={"share": None, "why_unknown": why})
+            return note  # it was gone before any prompt was written: the share stays 0
+        why_unknown = other_calls.why_unknown_if_shown.get(key)
+        if why_unknown is not None:
+            # say that a call was shown it which may have answered, too
+            update = {"share": None, "why_unknown": why_unknown}
+            return note.model_copy(update=update)
         return self._unknown_if_in_other_words(note, index)
 
     def _unknown_if_in_other_words(self, note: PassageNote, index: int) -> PassageNote:
@@ -362,18 +364,18 @@ class _NoteWriter:
 
     def _index_of_context(self, index: int) -> int | None:
         """Return the index of the context that shows a document; None if none does."""
-        key = self.traces.matched_contexts.context_keys[index]
+        key = self.record.matched_contexts.context_keys[index]
         return None if key is None else self._context_index_by_key[key]
 
     @cached_property
     def _context_index_by_key(self) -> dict[DocumentKey, int]:
         """The index of each context among the contexts, from 0."""
-        return {key: index for index, key in enumerate(self.traces.contexts.keys)}
+        return {key: index for index, key in enumerate(self.record.contexts.keys)}
 
     @cached_property
     def _context_by_key(self) -> dict[DocumentKey, Context]:
         """The contexts of the answer."""
-        return self.traces.contexts.by_key
+        return self.record.contexts.by_key
 
     def _share_in_contexts(self, index: int) -> float | None:
         """Return which share of a document the contexts show, 0 to 1; None if unknown.
@@ -381,10 +383,10 @@ class _NoteWriter:
         Example: half of the document stands in the prompt, and is a context: 0.5.
         """
         document = self.retrieved[index]
-        context_key = self.traces.matched_contexts.context_keys[index]
+        context_key = self.record.matched_contexts.context_keys[index]
         if context_key is None:
             return self._shares_in_new_contexts[index]
-        shown = self.traces.shown
+        shown = self.record.shown
         if shown is not None and context_key not in shown.shown_documents:
             # it is a context although no prompt shows it: how much was shown is unknown
             return None
@@ -468,13 +470,13 @@ class _NoteWriter:
         step had a model summarise the document, and the answering call was shown the
         summary alone: the document itself stands in the prompt of the summary's call.
         """
-        matched_contexts = self.traces.matched_contexts
+        matched_contexts = self.record.matched_contexts
         key = matched_contexts.context_keys[index]
         if key is None:
             return None
         if key in matched_contexts.keys_matched_by_id_alone:
-            return self.traces.rewriting_steps.get(key)
-        return self.traces.summariser_of(index)
+            return self.record.rewriting_steps.get(key)
+        return self.record.summariser_of(index)
 
     def _step_that_may_have_rewritten(self, index: int) -> str | None:
         """Name the step that took a document and returned others; None if none did.
@@ -482,10 +484,10 @@ class _NoteWriter:
         One of the other documents must be a context. Else no rewritten document was
         shown to the model.
         """
-        effects = self.traces.effects
-        if self.traces.rewriting_steps:
+        effects = self.record.effects
+        if self.record.rewriting_steps:
             return effects.replacing_step_by_index.get(index)
-        if effects.keys_of_unknown_origin.isdisjoint(self.traces.contexts.keys):
+        if effects.keys_of_unknown_origin.isdisjoint(self.record.contexts.keys):
             return None
         return effects.replacing_or_searching_step_by_index.get(index)
 
@@ -495,9 +497,9 @@ class _NoteWriter:
         These words are passages that no recorded search found, a note that a model
         wrote on the document, or the first words of the document.
         """
-        if self.traces.contexts.n_from_elsewhere > 0:
+        if self.record.contexts.n_from_elsewhere > 0:
             return True
-        shown = self.traces.shown
+        shown = self.record.shown
         if shown is None:
             return False
         key = self.retrieved[index].key

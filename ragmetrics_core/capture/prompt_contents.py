@@ -351,28 +351,34 @@ class PromptContents:
         """
         # found before the call began; without any, all that the run found
         retrieved_lists = self.calls.lists(call.began) or self.calls.lists()
-        documents = latest_versions(retrieved_lists)
-        replies = self._earlier_replies.to_search_for(call)
+        documents = latest_versions(retrieved_lists)  # A and B, each once
+        replies = self._earlier_replies.to_search_for(call)  # "It fell in May."
         prompt = self._prompt_to_search(call, documents, replies)
         reply_texts = [reply.text for reply in replies]
         search = search_prompt_for_pieces(
             prompt, documents, reply_texts, retrieved_lists
         )
-        shown_by_key = self._documents_of_this_turn(search, prompt, retrieved_lists)
-        calls_read = [
-            *_calls_whose_replies_are_shown(
-                replies, search.findings_of_replies, shown_by_key
-            ),
-            # The call also read these, although its prompt may have their replies in
-            # other words. What some replied was handed on to it as documents, such as
-            # "Sub question: When did it fall? Response: In May."
+        # A, with what the prompt shows of it
+        shown_documents = self._shown_of_this_turn(search, prompt, retrieved_lists)
+        calls_with_shown_replies = _calls_whose_replies_are_shown(
+            replies, search.findings_of_replies, shown_documents
+        )
+        calls_read = [*calls_with_shown_replies, *self._calls_read_indirectly(call)]
+        return _shown_in_own_prompt(search, shown_documents, calls_read)
+
+    def _calls_read_indirectly(self, call: Node) -> list[Node]:
+        """Return calls that a call read, perhaps in other words than those of the reply.
+
+        A call's reply may be handed on as a document, "Sub question: When did it fall?
+        Response: In May." And the earlier calls of a step wrote the answer that a later
+        call of this step refines.
+        """
+        return [
             *self._writers_of_documents_handed_to(call),
-            # And it refines an answer that the earlier calls of its step wrote.
             *self._earlier_calls_of_same_step(call),
         ]
-        return _shown_in_own_prompt(search, shown_by_key, calls_read)
 
-    def _documents_of_this_turn(
+    def _shown_of_this_turn(
         self,
         search: LocatedSearch,
         prompt: PromptToSearch,

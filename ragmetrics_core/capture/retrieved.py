@@ -14,7 +14,7 @@ from ragmetrics_core.capture.calls import names_of
 from ragmetrics_core.capture.context_rules import Contexts, ContextSearch
 from ragmetrics_core.capture.origins import MatchedContexts, match_contexts
 from ragmetrics_core.capture.passage_notes import (
-    DocumentTraces,
+    DocumentRecord,
     Passages,
     passages_of,
 )
@@ -74,15 +74,16 @@ def retrieved_of(search: ContextSearch, contexts: Contexts) -> Retrieved:
     documents_by_search = {**search.calls.retrievals, **by_step}
     # A, B and C; None if no call retrieved anything
     documents = call_results.documents_retrieved(_document_keys(contexts), by_step)
-    traces = _traces_of(documents or (), documents_by_search, search, contexts)
-    passages = passages_of(documents, traces)
+    # which context shows A, what the reranker did to A, B and C, and the like
+    record = _record_of(documents or (), documents_by_search, search, contexts)
+    passages = passages_of(documents, record)
     warnings = list(passages.warnings)
     # metadata such as {"distance": 0.2} look like a score; but lower is better, so the
     # distance is not taken as one, and a warning says so
     if _carry_a_distance(documents or contexts.items):
         warnings.append(_DISTANCE)
     return Retrieved(
-        documents=_with_sentences_around(documents, traces),
+        documents=_with_longer_texts_of_steps(documents, record),
         by_step=by_step,
         sources=names_of(documents_by_search),
         passages=passages,
@@ -90,25 +91,27 @@ def retrieved_of(search: ContextSearch, contexts: Contexts) -> Retrieved:
     )
 
 
-def _traces_of(
+def _record_of(
     documents: Sequence[Document],
     documents_by_search: Mapping[Node, tuple[Document, ...]],
     search: ContextSearch,
     contexts: Contexts,
-) -> DocumentTraces:
+) -> DocumentRecord:
     """Put together what a run tells of its retrieved documents.
 
-    Example: the documents are A, B and C. The traces say that a context shows A, that a
+    Example: the documents are A, B and C. The record says that a context shows A, that a
     reranker took all three and returned A and B, and which calls were shown B.
     """
     matched_contexts = match_contexts(documents, contexts.by_key)
+    # what the prompt of the answering call shows; None if that is unknown, or if the
+    # user named the contexts, whatever the prompt shows
     shown = search.shown_unless_named(contexts)
     # what rerankers, filters and other steps dropped, added and rewrote
     texts_shown = [context.text for context in contexts.items] if shown else []
     changes = changes_of(search.calls.nodes, texts_shown)
     answering_call = search.found_answer.writing_call
     texts_rewritten = _texts_rewritten(contexts, matched_contexts)
-    return DocumentTraces(
+    return DocumentRecord(
         documents_by_search=documents_by_search,
         effects=effects_of(changes, search.calls, documents, answering_call),
         matched_contexts=matched_contexts,
@@ -131,8 +134,8 @@ def _shown_to_others(search: ContextSearch, contexts: Contexts) -> ShownToOtherC
     )
 
 
-def _with_sentences_around(
-    documents: tuple[Document, ...] | None, traces: DocumentTraces
+def _with_longer_texts_of_steps(
+    documents: tuple[Document, ...] | None, record: DocumentRecord
 ) -> tuple[Document, ...] | None:
     """Give documents the longer text that a step put in their place, if one did.
 
@@ -142,10 +145,10 @@ def _with_sentences_around(
     """
     if documents is None:
         return None
-    context_keys = traces.matched_contexts.context_keys
-    documents_added = traces.effects.documents_added
+    context_keys = record.matched_contexts.context_keys
+    documents_added = record.effects.documents_added
     documents = with_texts_of_steps(documents, context_keys, documents_added)
-    return with_widened_texts(documents, context_keys, traces.contexts.by_key)
+    return with_widened_texts(documents, context_keys, record.contexts.by_key)
 
 
 def _document_keys(contexts: Contexts) -> Sequence[DocumentKey]:

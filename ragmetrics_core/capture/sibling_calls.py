@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls
 from ragmetrics_core.capture.document_versions import unite_shown_documents
+from ragmetrics_core.capture.findings import Finding
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.memory_summaries import keys_summed_up
 from ragmetrics_core.capture.plain_values import as_one_line, texts_in
@@ -47,6 +48,13 @@ class ShownToOtherCalls:
         default_factory=dict
     )
     why_unknown_if_shown: Mapping[DocumentKey, str] = field(default_factory=dict)
+
+    def finding_when_asked_the_same(self, key: DocumentKey) -> Finding | None:
+        """Return what calls that were asked the same show of a document; None: nothing."""
+        if key not in self.when_asked_the_same:
+            return None
+        _, finding = self.when_asked_the_same[key]
+        return finding
 
 
 def shown_to_other_calls(

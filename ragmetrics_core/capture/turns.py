@@ -303,25 +303,35 @@ class Turns(Generic[Run]):
         """
         tree = runs_of_turn[-1]
         resumption_key = tree.resumption_key  # None: no later run can resume this one
-        # a graph asked a person
         if resumption_key is not None and tree.is_paused:
+            # a graph asked a person
             return self._let_wait(resumption_key, runs_of_turn)
-        # the calls of all these runs, or of the run and the call that wrote its question
         joined_tree = self._join_with_writers(runs_of_turn)
         calls = Calls(joined_tree, self._overrides.context_tools or ())
-        # a graph stopped at a breakpoint before its search
         if resumption_key is not None and _stops_before_tools(calls):
+            # a graph stopped at a breakpoint before its search
             return self._let_wait(resumption_key, runs_of_turn)
-        has_failed = bool(tree.error or tree.root.error)
-        resumes_none = len(runs_of_turn) == 1
-        if resumes_none and not has_failed:
-            # A single search or model call of plain functions waits for the calls after
-            # it, and gives no sample yet. But a new search for "ferry" ends the question
-            # about "bridge" that waited until now: the sample of this one is complete.
-            kept_run = self._keep_for_other_runs(tree, calls)
-            if kept_run is not None:
-                return kept_run.samples_of_other_questions
+        if len(runs_of_turn) == 1:
+            return self._take_in_single_run(tree, calls)
         return self._end_turn(runs_of_turn, calls)
+
+    def _take_in_single_run(self, tree: Tree, calls: Calls) -> list[Sample]:
+        """Take in a run that resumes no other, and return the samples that are complete.
+
+        A chain that searched and answered gives its own sample. A single search, or a
+        single call of a model, is kept until a later run belongs to the same question.
+        Example: a search for "ferry" is kept. With it the question about "bridge" is
+        over, which waited until now: the sample of this question is returned.
+
+        Args:
+            tree: The run.
+            calls: Its calls, with those of the runs that wrote its question.
+        """
+        has_failed = bool(tree.error or tree.root.error)
+        kept_run = None if has_failed else self._keep_for_other_runs(tree, calls)
+        if kept_run is None:
+            return self._end_turn([tree], calls)
+        return kept_run.samples_of_other_questions
 
     def _end_turn(self, runs_of_turn: list[Tree], calls: Calls) -> list[Sample]:
         """Make the samples of the runs that answer one question, and remember them.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ragmetrics_core.capture.letters import letters_of
-from ragmetrics_core.capture.origins import context_keys_of
+from ragmetrics_core.capture.origins import match_documents
 from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.tree import Document, DocumentKey
 from ragmetrics_core.data import Context
@@ -35,22 +35,28 @@ def with_widened_texts(
     """
     if retrieved is None:
         return None
-    return tuple(_with_wider_texts(retrieved, context_keys, contexts))
+    text_by_key = {key: context.text for key, context in contexts.items()}
+    return tuple(_with_wider_texts(retrieved, context_keys, text_by_key))
 
 
 def _with_wider_texts(
     documents: Sequence[Document],
-    context_keys: Sequence[DocumentKey | None],
-    contexts: Mapping[DocumentKey, Context],
+    keys: Sequence[DocumentKey | None],
+    text_by_key: Mapping[DocumentKey, str],
 ) -> list[Document]:
-    """Return documents with the text of the context that shows them, where it is longer.
+    """Return documents with longer texts that were made of them.
 
-    A context may show several documents, such as two sentences of one paragraph. Then
-    only the first of them gets its text.
+    A text may be made of several documents, such as two sentences of one paragraph. Then
+    only the first of them gets the text.
+
+    Args:
+        documents: The documents.
+        keys: For each document the key of the text made of it; None without one.
+        text_by_key: The texts. One that is hardly longer than its documents is not used.
     """
     widened = list(documents)
-    for key, indexes in _indexes_by_context(context_keys).items():
-        text = contexts[key].text
+    for key, indexes in _indexes_by_key(keys).items():
+        text = text_by_key[key]
         if _is_wider(text, [documents[index] for index in indexes]):
             first_index = indexes[0]
             widened[first_index] = replace(documents[first_index], text=text)
@@ -76,41 +82,40 @@ def with_texts_of_steps(
         documents_added: What steps before the answer put in the place of others.
     """
     hidden_indexes = [index for index, key in enumerate(context_keys) if key is None]
-    added_by_key = _new_texts_by_key(documents_added, retrieved)
-    if not hidden_indexes or not added_by_key:
-        return tuple(retrieved)
     hidden = [retrieved[index] for index in hidden_indexes]
-    # what steps added is taken for the contexts of these documents
-    added_keys = context_keys_of(hidden, added_by_key)
-    widened = _with_wider_texts(hidden, added_keys, added_by_key)
+    added = _added_texts(documents_added, retrieved)
+    if not hidden or not added:
+        return tuple(retrieved)
+    # for each hidden document the key of the one that a step made of it, or None
+    keys_made_of_hidden = match_documents(hidden, added).later_keys
+    text_by_key = {document.key: document.text for document in added}
+    widened = _with_wider_texts(hidden, keys_made_of_hidden, text_by_key)
     documents = list(retrieved)
     for index, document in zip(hidden_indexes, widened, strict=True):
         documents[index] = document
     return tuple(documents)
 
 
-def _new_texts_by_key(
+def _added_texts(
     documents_added: Iterable[Document], retrieved: Iterable[Document]
-) -> dict[DocumentKey, Context]:
-    """Return the texts that steps added and no search found, by the documents' keys.
+) -> list[Document]:
+    """Return the documents that steps added, and whose texts no search found.
 
     The longest come first: of a window and the page around it, the page holds more.
     """
     texts_retrieved = {document.text for document in retrieved}
     longest_first = sorted(documents_added, key=lambda added: -len(added.text))
-    return {
-        document.key: document.context()
-        for document in longest_first
-        if document.text not in texts_retrieved
-    }
+    return [
+        document for document in longest_first if document.text not in texts_retrieved
+    ]
 
 
-def _indexes_by_context(
-    context_keys: Sequence[DocumentKey | None],
+def _indexes_by_key(
+    keys: Sequence[DocumentKey | None],
 ) -> dict[DocumentKey, list[int]]:
-    """Return, by the key of each context, the indexes of the documents that it shows."""
+    """Return the indexes at which each key stands: {k: [0, 2]} for (k, None, k)."""
     indexes_by_key: dict[DocumentKey, list[int]] = {}
-    for index, key in enumerate(context_keys):
+    for index, key in enumerate(keys):
         if key is not None:
             indexes_by_key.setdefault(key, []).append(index)
     return indexes_by_key

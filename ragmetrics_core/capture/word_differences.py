@@ -37,6 +37,7 @@ _LAST_WORDS_OF_LINE = lazy_pattern(r"\W.*\n\W*", re.DOTALL)
 # the most bytes of a text's last word that may be missing, and their share of all its bytes
 _MOST_OF_LAST_WORD = 3
 _SHARE_OF_LAST_WORD = 0.02
+_FARTHEST = MOST_APART + LONGEST_STEP  # bytes between two spans that follow each other
 _NOT_FIRST_OF_LETTER = range(0x80, 0xC0)  # bytes inside of a letter of several bytes
 
 
@@ -76,7 +77,7 @@ def intact_ranges(
     in_order = sorted(spans, key=lambda span: span.text_start)
     start = in_order[0].text_start
     # before the first equal letters the text has only tags and marks
-    if not _words_of_text(text, _Gap(0, start)):
+    if not _words_of_text(text, _LetterRange(0, start)):
         start = 0
     ranges = []
     for before, after in pairwise(in_order):
@@ -86,7 +87,7 @@ def intact_ranges(
     last = in_order[-1]
     end = last.text_end
     # after the last equal letters the text has only tags and marks
-    if not _words_of_text(text, _Gap(end, len(text.letters))):
+    if not _words_of_text(text, _LetterRange(end, len(text.letters))):
         end = len(text.letters)
     return [*ranges, IntactRange(start, end, last.prompt_end)]
 
@@ -106,11 +107,8 @@ def is_rest_of_last_word(text: Text, start: int) -> bool:
     return rest is not None and len(letters_of(rest[0])) == n_missing
 
 
-class _Gap(NamedTuple):
-    """The letters of a text or a prompt between two spans that are equal in both.
-
-    Example: the text "It fell." and the prompt "It never fell." have "It" and "fell" in
-    common. The prompt's gap is "never", and the gap of the text is empty.
+class _LetterRange(NamedTuple):
+    """A range of the letters of a text or a prompt.
 
     Attributes:
         start: Where they begin.
@@ -131,29 +129,32 @@ def _is_difference(
 ) -> bool:
     """Whether text and prompt have other words between two spans of equal letters.
 
-    Example: the text "It opened in 1874." and the prompt "It was opened in 1874."
-    differ after "It". The prompt "It [2] opened in 1874." has no other words.
+    Example: the text "It opened in 1874." and the prompt "It was opened in 1874." have
+    "It" and "opened in 1874" in common, and only the prompt has "was" between: True. The
+    prompt "It [2] opened in 1874." has a mark there, and no word: False.
     """
-    # the spans may overlap in the text: then nothing stands between them there
-    text_gap = _Gap(before.text_end, max(after.text_start, before.text_end))
-    prompt_gap = _Gap(before.prompt_end, after.prompt_start)
-    follows_closely = 0 <= prompt_gap.size <= MOST_APART + LONGEST_STEP
-    if not follows_closely:
-        # The second span stands elsewhere in the prompt: what stands between them there
-        # is of other texts. Only the words count that the text itself has between.
-        return bool(_words_of_text(text, text_gap))
-    if prompt_gap.size == 0 and text_gap.size > 0:
+    # the spans may overlap in the text: then only the prompt has letters between
+    only_in_text = _LetterRange(before.text_end, max(after.text_start, before.text_end))
+    only_in_prompt = _LetterRange(before.prompt_end, after.prompt_start)
+    if not 0 <= only_in_prompt.size <= _FARTHEST:
+        # "opened in 1874" stands elsewhere in the prompt. What the prompt has between is
+        # of other texts: only what it lacks of the text is a difference.
+        return bool(_words_of_text(text, only_in_text))
+    if only_in_prompt.size == 0 and only_in_text.size > 0:
         # the text "It was opened", and the prompt "It opened"
-        return _leaves_words_out(text, text_gap, n_equal_before=before.size)
-    put_in = _letters_put_in(text, text_gap, prompt, prompt_gap)
+        return _leaves_words_out(text, only_in_text, n_equal_before=before.size)
+    put_in = _letters_put_in(text, only_in_text, prompt, only_in_prompt)
     if put_in is not None:
         # the text "It opened", and the prompt "It was opened"
         return _puts_words_in(text, prompt, put_in, n_equal_before=before.size)
     # the text "It opened in 1874", and the prompt "It opened in 1875"
-    return _words_of_text(text, text_gap) != _words_of_prompt(prompt, prompt_gap)
+    words_of_text = _words_of_text(text, only_in_text)
+    return words_of_text != _words_of_prompt(prompt, only_in_prompt)
 
 
-def _leaves_words_out(text: Text, left_out: _Gap, *, n_equal_before: int) -> bool:
+def _leaves_words_out(
+    text: Text, left_out: _LetterRange, *, n_equal_before: int
+) -> bool:
     """Whether the letters of a text that a prompt leaves out are words.
 
     Of "<p>port" the prompt leaves out one "p". The first one is a tag: False.
@@ -170,34 +171,37 @@ def _leaves_words_out(text: Text, left_out: _Gap, *, n_equal_before: int) -> boo
 class _PutIn(NamedTuple):
     """Letters that only the prompt has, between two letters of a text.
 
-    Example: the text "It fell." and the prompt "It never fell.": ``prompt_gap`` (2, 7)
+    Example: the text "It fell." and the prompt "It never fell.": ``in_prompt`` (2, 7)
     holds the letters "never", and ``text_offset`` 2 is the letter "f" of the text.
 
     Attributes:
-        prompt_gap: Where they stand in the letters of the prompt.
+        in_prompt: Where they stand in the letters of the prompt.
         text_offset: The letter of the text before which they are put in.
     """
 
-    prompt_gap: _Gap
+    in_prompt: _LetterRange
     text_offset: int
 
 
 def _letters_put_in(
-    text: Text, text_gap: _Gap, prompt: Prompt, prompt_gap: _Gap
+    text: Text,
+    only_in_text: _LetterRange,
+    prompt: Prompt,
+    only_in_prompt: _LetterRange,
 ) -> _PutIn | None:
     """Return what a prompt puts into a text between two spans of equal letters.
 
     None if the text has letters there which the prompt has not: they were replaced.
 
     The text may have the end of a letter there: each Cyrillic letter has two bytes, and
-    the first one may be equal by chance. The prompt's gap then ends with this end.
+    the first one may be equal by chance. The prompt's letters then end with this end.
     """
-    letters_of_text = text.letters[text_gap.start : text_gap.end]
-    letters_of_prompt = prompt.letters[prompt_gap.start : prompt_gap.end]
+    letters_of_text = text.letters[only_in_text.start : only_in_text.end]
+    letters_of_prompt = prompt.letters[only_in_prompt.start : only_in_prompt.end]
     if not letters_of_prompt.endswith(letters_of_text):
         return None
-    end = prompt_gap.end - text_gap.size
-    return _PutIn(_Gap(prompt_gap.start, end), text_gap.start)
+    end = only_in_prompt.end - only_in_text.size
+    return _PutIn(_LetterRange(only_in_prompt.start, end), only_in_text.start)
 
 
 def _puts_words_in(
@@ -218,7 +222,7 @@ def _puts_words_in(
     # In "<p>port" the first or the second "p" may be put into "port": nobody can tell.
     readings = _readings(prompt, put_in, n_equal_before)
     for reading in readings:
-        is_markup = not _words_of_prompt(prompt, reading.prompt_gap)
+        is_markup = not _words_of_prompt(prompt, reading.in_prompt)
         if is_markup or _is_between_sentences(text, reading.text_offset):
             return False
     # the readings go back in the prompt: the last one is the first place
@@ -237,9 +241,9 @@ def _readings(prompt: Prompt, put_in: _PutIn, n_equal_before: int) -> list[_PutI
         n_equal_before: How many letters before them are equal in text and prompt.
     """
     readings = []
-    for gap in _shifted(prompt.letters, put_in.prompt_gap, most_back=n_equal_before):
-        n_back = put_in.prompt_gap.start - gap.start
-        readings.append(_PutIn(gap, put_in.text_offset - n_back))
+    for letters in _shifted(prompt.letters, put_in.in_prompt, most_back=n_equal_before):
+        n_back = put_in.in_prompt.start - letters.start
+        readings.append(_PutIn(letters, put_in.text_offset - n_back))
     return readings
 
 
@@ -258,14 +262,14 @@ def _repeats_words(
         first: The letters put in, if it was the first "1874" that was put in.
         second: The letters put in, if it was the second one.
     """
-    words = _words_of_prompt(prompt, first.prompt_gap)
+    words = _words_of_prompt(prompt, first.in_prompt)
     # The first "1874" stands before its equal in the text, the second one behind it.
     first_is_repeated = text.letters.startswith(words, first.text_offset)
     second_repeats = text.letters.endswith(words, 0, second.text_offset)
     if not first_is_repeated and not second_repeats:
         return False
     is_long = len(words) >= RESUMED_LENGTH
-    return is_long or _are_last_words_of_line(prompt, first.prompt_gap)
+    return is_long or _are_last_words_of_line(prompt, first.in_prompt)
 
 
 def _is_between_sentences(text: Text, text_offset: int) -> bool:
@@ -274,22 +278,24 @@ def _is_between_sentences(text: Text, text_offset: int) -> bool:
     return _SENTENCE_END.search(between) is not None
 
 
-def _shifted(letters: bytes, gap: _Gap, *, most_back: int) -> Iterator[_Gap]:
-    """Yield a gap, and the same gap further back where the letters allow it.
+def _shifted(
+    letters: bytes, span: _LetterRange, *, most_back: int
+) -> Iterator[_LetterRange]:
+    """Yield a range of letters, and the same range further back where the letters allow it.
 
     Nobody can say which of two equal letters was put in. Example: the prompt has the
-    letters ``thepport`` and the text ``theport``. The gap (4, 5) is the second "p" of
+    letters ``thepport`` and the text ``theport``. The range (4, 5) is the second "p" of
     the prompt, and (3, 4) the first one.
 
     Args:
         letters: The letters of prompt or text.
-        gap: The gap in them.
-        most_back: How many letters back the gap may begin.
+        span: The range.
+        most_back: How many letters further back it may begin.
     """
-    start, end = gap
+    start, end = span
     for _ in range(min(most_back, LONGEST_STEP) + 1):
         if not _is_inside_of_letter(letters, start):
-            yield _Gap(start, end)
+            yield _LetterRange(start, end)
         # other letters would be left in the text
         if start == 0 or letters[start - 1] != letters[end - 1]:
             return
@@ -302,26 +308,26 @@ def _is_inside_of_letter(letters: bytes, index: int) -> bool:
     return index < len(letters) and letters[index] in _NOT_FIRST_OF_LETTER
 
 
-def _words_of_text(text: Text, gap: _Gap) -> bytes:
-    """Return the letters of a gap in a text that are no tags, links or marks."""
-    if gap.size <= 0:
+def _words_of_text(text: Text, span: _LetterRange) -> bytes:
+    """Return the letters of a range in a text that are no tags, links or marks."""
+    if span.size <= 0:
         return b""
-    return letters_of(MARKUP.sub(" ", text.written_around(gap.start, gap.end)))
+    return letters_of(MARKUP.sub(" ", text.written_around(span.start, span.end)))
 
 
-def _words_of_prompt(prompt: Prompt, gap: _Gap) -> bytes:
-    """Return the letters of a gap in a message of a prompt that are words.
+def _words_of_prompt(prompt: Prompt, span: _LetterRange) -> bytes:
+    """Return the letters of a range in a message of a prompt that are words.
 
     Example: ``fellin1879`` for "<b>fell</b> in 1879 [2]". Tags, the targets of links,
     marks such as "[2]", and the number of a line are left out.
     """
-    written = MARKUP.sub(" ", prompt.written_around(gap.start, gap.end))
-    return letters_of(_without_line_number(written, prompt.message_at(gap.start)))
+    written = MARKUP.sub(" ", prompt.written_around(span.start, span.end))
+    return letters_of(_without_line_number(written, prompt.message_at(span.start)))
 
 
-def _are_last_words_of_line(prompt: Prompt, gap: _Gap) -> bool:
-    """Whether the letters of a gap in a prompt are whole words behind which a line ends."""
-    written = prompt.written_around(gap.start, gap.end)
+def _are_last_words_of_line(prompt: Prompt, span: _LetterRange) -> bool:
+    """Whether the letters of a range in a prompt are whole words behind which a line ends."""
+    written = prompt.written_around(span.start, span.end)
     return _LAST_WORDS_OF_LINE.fullmatch(written) is not None
 
 
