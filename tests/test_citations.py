@@ -578,6 +578,27 @@ def test_an_initial_at_the_beginning_of_a_line_ends_no_sentence(
 @pytest.mark.parametrize(
     ("answer", "labels"),
     [
+        ("It fell [2](a.pdf).", [("2",)]),
+        ("It fell [7](a.pdf).", [("a.pdf",)]),
+        ("It fell [b.pdf](a.pdf).", [("a.pdf",)]),
+        ("It fell [the fall](a.pdf).", [("a.pdf",)]),
+        ("It fell [7](http://c.test).", [("7",)]),
+        ("It fell [b.pdf](http://c.test).", [("b.pdf",)]),
+        ("It fell [b.test](http://b.test/c).", [("http://b.test/c",)]),
+        ("It fell [the fall](http://c.test).", []),
+        ("It fell [the fall](c.pdf).", []),
+    ],
+)
+def test_a_link_names_its_source_by_its_words_or_by_its_address(
+    answer: str, labels: list[tuple[str, ...]]
+) -> None:
+    numbering = {"a.pdf": 0, "b.pdf": 1, "2": 1}
+    assert [mark.labels for mark in marks_in(answer, numbering)] == labels
+
+
+@pytest.mark.parametrize(
+    ("answer", "labels"),
+    [
         ("It fell [Source 1].", [("1",)]),
         ("It fell (see Document 2).", [("2",)]),
         ("It fell [[3]].", [("3",)]),

@@ -467,6 +467,18 @@ def test_the_most_changed_samples_side_by_side(tmp_path: Path) -> None:
     assert "a 0.9" not in found.table()
 
 
+def test_the_page_shows_the_largest_loss_and_the_largest_gain_first(
+    tmp_path: Path,
+) -> None:
+    first = run_of(0.5, 0.5, 0.5, 0.5)
+    second = run_of(0.6, 0.9, 0.4, 0.1)
+    first.compare(second).to_html(tmp_path / "c.html")
+    page = (tmp_path / "c.html").read_text("utf-8")
+    places = [page.index(f'dir="auto">{question}<') for question in ("q3", "q2", "q1")]
+    assert sorted(places) == places
+    assert places[-1] < page.index('dir="auto">q0<')
+
+
 def test_samples_that_lost_as_much_stand_in_the_order_of_the_rows(
     tmp_path: Path,
 ) -> None:

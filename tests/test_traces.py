@@ -718,6 +718,15 @@ def test_what_would_take_too_much_memory_is_a_bad_line_that_names_the_limit(
         list(samples_from_spans(path, max_trace_mb=4))
 
 
+def test_blank_lines_are_no_bad_lines(tmp_path: Path) -> None:
+    path = tmp_path / "spans.jsonl"
+    line = json.dumps(otlp(*openinference()))
+    path.write_text(f"\n \t\n{line}\n\n  \n{line}\n\n")
+    read = samples_from_spans(path)
+    assert [seen(one) for one in read] == [WANTED]
+    assert read.notes.unreadable == []
+
+
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"resourceSpans":['])
 def test_deep_nesting_is_a_bad_line(opening: bytes, tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl"
