@@ -445,7 +445,9 @@ class ScreenTally:
         """Say how sure the share of rows with a fault is.
 
         Example: "How sure: only 12 rows are scored …; with 95 % confidence, 5 to 36 % of
-        rows like these have a fault."
+        rows like these have a fault." The share says nothing of rows whose answer
+        declines ("I do not know"), as they have no score. If these are many, the
+        sentence has their share as well.
 
         Args:
             losses: The groups of rows with a fault; none if no row has one.
@@ -453,21 +455,14 @@ class ScreenTally:
             run: The facts of the run.
 
         Returns:
-            The sentence; "" if no row was scored, and the share of rows whose answer
-            declines ("I do not know") is not known either.
+            The sentence; "" if no row was scored, and no share of declining rows is
+            known either.
         """
-        range_of_declined = ""
-        ranges_of_faults = ""
-        if _are_rows_a_random_choice(run):
-            range_of_declined = self._range_of_declined()
-            ranges_of_faults = self._ranges_of_faults(losses)
+        has_ranges = _are_rows_a_random_choice(run)
+        range_of_declined = self._range_of_declined() if has_ranges else ""
         if self._n_scored == 0 and not range_of_declined:
             return ""
         are_few_scored = self._n_scored < n_rows_wanted(summary)
-        if range_of_declined and are_few_scored and not losses:
-            # With few rows scored, and none with a fault, the range is such as "0 to 97
-            # % have a fault". The range of the rows that decline says more.
-            ranges_of_faults = ""
         phrases = []
         if losses and are_few_scored:
             phrases.append(too_few_in_words(self._n_scored, summary))
@@ -475,7 +470,12 @@ class ScreenTally:
             phrases.append(range_of_declined)
         elif self._most_are_not_scored:
             phrases.append("whether rows without a score have a fault is not known")
-        if ranges_of_faults:
+        # One scored row without a fault gives "0 to 97 % … have a fault". That says
+        # nothing, and is left out where the sentence has another range.
+        says_range_nothing = are_few_scored and not losses
+        has_another_range = bool(range_of_declined)
+        ranges_of_faults = self._ranges_of_faults(losses) if has_ranges else ""
+        if ranges_of_faults and not (says_range_nothing and has_another_range):
             phrases.append(ranges_of_faults)
         has_range = bool(range_of_declined or ranges_of_faults)
         return f"How sure: {_with_caution(phrases, run, has_range=has_range)}"

@@ -395,22 +395,34 @@ def _documents_under(
 def _document(entry: object) -> Document | None:
     """The document of an entry of a list of documents; None for no such entry.
 
-    The entries of a convention are objects with a field "content", as ``{"id": "a",
-    "content": "It is old."}``. An entry without any text gives a document with only its
-    id.
+    Examples: the object ``{"id": "a", "content": "It is old."}``, the same in a field
+    "document", and the bare text "It is old.". An object without any text gives a
+    document with only its id.
     """
     if isinstance(entry, Mapping):
         entry = entry.get("document", entry)
     if not isinstance(entry, Mapping):
-        return _document_in_any_form(entry)  # a bare text
-    text = entry.get("content")
-    if not isinstance(text, str):
-        # {"content": {"text": "It is old."}}, or {"page_content": "It is old."}
-        document = _document_in_any_form(text or entry)
-        text = None if document is None else document.text
+        return _document_in_any_form(entry)
     return recorded_document(
-        text, entry.get("id"), entry.get("score"), entry.get("metadata")
+        _text_of_entry(entry),
+        entry.get("id"),
+        entry.get("score"),
+        entry.get("metadata"),
     )
+
+
+def _text_of_entry(entry: Mapping[str, Any]) -> str | None:
+    """The text of an object in a list of documents; None if it has none.
+
+    It is the field "content". That may hold another object: ``{"content": {"text": "It
+    is old."}}``. Without this field the object is a framework's own, such as
+    ``{"page_content": "It is old."}``.
+    """
+    content = entry.get("content")
+    if isinstance(content, str):
+        return content
+    document = _document_in_any_form(content or entry)
+    return None if document is None else document.text
 
 
 def _document_in_any_form(value: object) -> Document | None:

@@ -186,9 +186,10 @@ class _Trace:
         reading.history = turns_before_question(
             self._messages_of_memory or handed_in, reading.input, documents=()
         )
-        # The sample is told by () that no document reached the answer. With None it has
-        # the documents that the components inside the run found.
-        reading.documents = () if self._ends_without_documents else None
+        if self._ends_without_documents:
+            reading.documents = ()  # whatever was found before, nothing reached the answer
+        else:
+            reading.documents = None  # the readings of the components have them
         if not self._models:
             reading.output = self._documents(reading.output) or None
             return

@@ -97,8 +97,9 @@ class _Trace:
             kind = self._kind(call, reading, around)
             source_nodes = mapping(self._records.outputs[call]).get("source_nodes")
             sources = self._nodes.nodes_in(source_nodes) or sources
-            # So far they hold all that was recorded, in any form. The methods below read
-            # it from ``self._records``, and write here what counts of it.
+            # As recorded they are objects of LlamaIndex, written out. Whoever reads the
+            # reading would take these for a question and an answer. So they are erased;
+            # ``self._records`` has them still, and what is meant by them is set below.
             reading.input = None
             reading.output = None
             if kind is None:  # looked through: it is not around the calls inside it

@@ -45,29 +45,33 @@ def count_previews(root: Node) -> int:
     documents = _documents_of(root)
     shown_texts = _shown_texts(root)
     known_texts = _KnownTexts(root, documents)
-    n_cut = 0
-    # what prompts show behind documents that do not look cut themselves
-    words_behind_others = []
+    n_surely_cut = 0
+    words_behind_others = []  # what prompts show behind each document not surely cut
     for document in documents:
         words_behind = _words_behind(document.text, shown_texts)
         if known_texts.hold_beginning_of(words_behind):
             words_behind = ""  # they are not of this document, but of the next one, say
         lacks_beginning = _lacks_beginning(document.text, shown_texts)
         if lacks_beginning or _lacks_end(document.text, words_behind):
-            n_cut += 1
+            n_surely_cut += 1
         else:
             words_behind_others.append(words_behind)
-    n_cut += _n_sentences_going_on(words_behind_others)
+    # The words behind one document may be the rest of its sentence, or words of the
+    # prompt's template. Only those behind all documents together tell which.
+    n_cut = n_surely_cut + _n_rests_of_sentences(words_behind_others)
     # further sentences in labelled blocks are a weaker sign: they count if no other does
     return n_cut or _n_cut_in_blocks(documents, shown_texts, known_texts)
 
 
-def _n_sentences_going_on(words_behind: Sequence[str]) -> int:
-    """Count the documents whose sentence goes on in a prompt, by the words behind each.
+def _n_rests_of_sentences(words_behind: Sequence[str]) -> int:
+    """Count the documents behind which a prompt shows the rest of their sentence.
 
-    Behind "Anna founded the company" a prompt may show ", which made clocks in Rome".
-    It may also show words of its template, such as "Question", the same word behind
-    each document. So 0 is returned if all begin with one word.
+    Behind "Anna founded the company" it may be ", which made clocks in Rome". Words of
+    a template, such as "Question: Who?", begin alike behind each document. So 0 is
+    returned if all begin with the same word.
+
+    Args:
+        words_behind: What a prompt shows behind each document.
     """
     first_words = [_first_word(words) for words in words_behind if _goes_on(words)]
     are_unlike = len(set(first_words)) > 1
@@ -188,22 +192,15 @@ def _n_cut_in_blocks(
     new.": 1, the town's.
     """
     blocks = [block for text in shown_texts for block in _labelled_blocks(text)]
-    # of each document that stands in a block, what follows it there
-    parts_behind: list[_Block] = []
-    for document in documents:
-        part = _part_behind(document.text, blocks)
-        if part is None:
-            continue
-        if known_texts.hold_beginning_of(part.text, _N_WORDS_OF_SENTENCE):
-            part = part._replace(text="")  # it is not of this document
-        parts_behind.append(part)
+    parts_behind = list(_parts_behind(documents, blocks, known_texts))
     if len(parts_behind) < 2:
         return 0  # one document alone tells nothing of the template
     n_by_first_word = Counter(_first_word(part.text) for part in parts_behind)
+    # With "Source" of "Source: a.txt" a block goes on behind each document.
+    words_of_template = {word for word, n in n_by_first_word.items() if n > 1}
     n_cut = 0
     for part in parts_behind:
-        # "Source" of "Source: a.txt", which begins what follows two documents
-        is_of_template = n_by_first_word[_first_word(part.text)] > 1
+        is_of_template = _first_word(part.text) in words_of_template
         # before the next label only the passage stands, and perhaps its metadata
         if part.ends_at_label and _is_prose(part.text) and not is_of_template:
             n_cut += 1
@@ -243,6 +240,23 @@ def _labelled_blocks(text: str) -> Iterator[_Block]:
 def _form(label: re.Match[str]) -> str:
     """Return a label with 0 for its number: "[0]" for "[1]" and "[12]"."""
     return _DIGITS.sub("0", label[0])
+
+
+def _parts_behind(
+    documents: Sequence[Document], blocks: Sequence[_Block], known_texts: _KnownTexts
+) -> Iterator[_Block]:
+    """Yield for each document that stands in a block the part of the block behind it.
+
+    Its text is "" if nothing stands there, or only what is known from elsewhere, such
+    as the next document.
+    """
+    for document in documents:
+        part = _part_behind(document.text, blocks)
+        if part is None:
+            continue
+        if known_texts.hold_beginning_of(part.text, _N_WORDS_OF_SENTENCE):
+            part = part._replace(text="")
+        yield part
 
 
 def _part_behind(text: str, blocks: Sequence[_Block]) -> _Block | None:

@@ -128,11 +128,11 @@ class TraceReader:
         self._resolve = resolve
         # what evaluators ask looks like a user's question: it makes no sample
         self._evaluator_questions = EvaluatorQuestions()
-        # What the user chooses: the context tools. It is asked again for each sample in
-        # the making, and notes then which traces the sample is made of.
+        # The user's choice of context tools. It also notes which traces each sample is
+        # made of: whoever makes a sample asks it, and names the sample's traces.
         self._overrides = _OverridesThatNoteTraces(context_tools=context_tools)
-        # Makes samples of calls, by the trees of their turns (``trees_of``) and by what
-        # the user chooses; it knows the conversations so far.
+        # Makes the samples: one for each turn (question and answer) of a conversation.
+        # ``trees_of`` tells which turns a call holds.
         self._turns: Turns[Call] = Turns(trees_of, self._overrides)
         # traces that only retrieved: the model's call may stand in a later trace
         self._retrievals = WaitingRetrievals()

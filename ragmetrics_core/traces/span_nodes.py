@@ -176,19 +176,21 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
     node.input_documents = reading.input_documents or tuple(
         find_instances(reading.input, Document)
     )
-    node.documents = _documents_in_output(reading.output)
-    # a reranker's span may list a score for each document, and not the documents
-    has_listed_documents = not _are_scores_alone(node, reading.documents)
-    if node.documents is None and has_listed_documents:
+    # What was found is looked for in three places, until one has it. First: objects in
+    # the output that have the fields of a framework's documents.
+    node.documents = _framework_documents_in(reading.output)
+    # Second: attributes that list documents. For a reranker they may list scores alone.
+    if node.documents is None and not _are_scores_alone(node, reading.documents):
         node.documents = reading.documents
+    # Third: an output in the application's own form, such as a list of texts.
     if node.documents is None and reading.output is not None:
-        _read_output_of_retriever(node, reading.output)
+        _read_output_of_own_form(node, reading.output)
     if node.documents:
         # what was found is recorded, so the error came later and does not undo it
         node.error = None
 
 
-def _documents_in_output(output: Any) -> tuple[Document, ...] | None:
+def _framework_documents_in(output: Any) -> tuple[Document, ...] | None:
     """The documents that a retriever returned, and the bare texts beside documents.
 
     Example: ["It is old.", {"page_content": "It fell."}] gives both. None where no
@@ -201,7 +203,7 @@ def _documents_in_output(output: Any) -> tuple[Document, ...] | None:
     return with_bare_texts if len(with_bare_texts) > len(documents) else documents
 
 
-def _read_output_of_retriever(node: Node, output: Any) -> None:
+def _read_output_of_own_form(node: Node, output: Any) -> None:
     """Write into a retriever's node what it returned in a form of the application's own.
 
     A reranker may return the indexes of documents that it was given. If it returns

@@ -50,23 +50,26 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
         session_around: The name of the conversation, as the spans around the call give
             it; None if they give none.
     """
-    reading = call.reading  # None for a span without a known mark, as of a web server
     session = session_of(call.span.attributes) or session_around
-    is_only_around_turns = reading is not None and _is_loop_or_silent_step(
-        call, reading
-    )
-    if reading is not None and not is_only_around_turns and _has_own_question(reading):
-        yield _tree(call, reading, session or _session_below(call))
+    if _is_one_turn(call):
+        yield _tree_of_turn(call, session)
         return
     trees_inside: list[Tree] = []
     for inner in call.inside:
         trees_inside += trees_of(inner, session)
-    if is_only_around_turns or _ask_several_questions(trees_inside):
+    if _is_only_around_turns(call) or _ask_several_questions(trees_inside):
         yield from trees_inside
-    elif reading is not None:  # a call without a question around the parts of one turn
-        yield _tree(call, reading, session or _session_below(call))
-    elif trees_inside:  # the same, but its span says nothing that could be the turn's
+    elif call.reading is not None:  # the runs inside are steps of its one turn
+        yield _tree_of_turn(call, session)
+    elif trees_inside:  # the same, but the span is a stranger's, as a web server's
         yield _joined(trees_inside)
+
+
+def _is_one_turn(call: Call) -> bool:
+    """Whether a call was asked a question itself, so that it is one turn."""
+    if call.reading is None or _is_only_around_turns(call):
+        return False
+    return _has_own_question(call.reading)
 
 
 def _joined(trees: Sequence[Tree]) -> Tree:
@@ -201,8 +204,14 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
     return False
 
 
-def _is_loop_or_silent_step(call: Call, reading: Reading) -> bool:
-    """Whether a call is a loop over runs, or a step that says nothing around one call."""
+def _is_only_around_turns(call: Call) -> bool:
+    """Whether a call is a loop over runs, or a step that says nothing around one call.
+
+    A span of no known instrumentation is none of these.
+    """
+    reading = call.reading
+    if reading is None:
+        return False
     if call.span.name.startswith("RunnableEach<"):  # a loop of LangChain
         return True
     return reading.kind == "step" and len(call.inside) == 1 and reading.says_nothing
@@ -218,17 +227,19 @@ def _session_below(call: Call) -> str | None:
     return sessions.pop() if len(sessions) == 1 else None
 
 
-def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
+def _tree_of_turn(call: Call, session: str | None) -> Tree:
     """Make the tree of one turn: its calls, and what they say of the turn.
 
     Example: a chain was asked "Who?", retrieved two documents and answered "Anna": a
     tree with its calls, the question and the answer.
 
     Args:
-        call: The outermost call of the turn.
-        reading: What its span says.
-        session: The conversation that it belongs to; None if none is named.
+        call: The outermost call of the turn. A **reading** is what its span says.
+        session: The conversation that it belongs to; None if the spans around the call
+            name none: then those below may.
     """
+    reading = call.reading or Reading()
+    session = session or _session_below(call)
     root = node_of(call, reading)
     models = [node for node in root.walk() if node.kind == "model"]
     synthesizers = [node for node in root.walk() if _is_synthesizer(node)]
