@@ -778,6 +778,21 @@ def test_other_settings_are_not_comparable() -> None:
         )
 
 
+def test_each_row_counts_once_among_those_with_other_facts() -> None:
+    """However many metrics are compared with the earlier run."""
+
+    def evaluate_with(fact: str, **settings: Any) -> Report:
+        row = {"contexts": ["Anna lit it."], "answer": "Anna lit it.", "facts": [fact]}
+        data = [{"id": str(n), "question": f"{n}?", **row} for n in range(5)]
+        metrics = ["context_adherence", "retrieval_accuracy"]
+        return evaluate(data, metrics, judge="lexical", progress=False, **settings)
+
+    before = evaluate_with("Anna lit it.")
+    report = evaluate_with("Anna did.", until=UntilDecided(against=before))
+    _, accuracy = report.decisions
+    assert "other facts in 5 of 5 samples" in accuracy.sentence
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [
