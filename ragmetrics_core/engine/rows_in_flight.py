@@ -114,27 +114,24 @@ class RowsInFlight:
 
         Args:
             most_not_taken: How many rows may have started whose results the caller has
-                not taken.
+                not taken; at least as many as may be judged at a time.
             is_over: Says whether no further row shall start at all.
         """
-        n_results_given = 0
-        while len(self._futures_not_taken) >= self._most_judged and not is_over():
-            # Read before the checks: if a row finishes during them, this future is
-            # done, and waiting for it ends at once.
+        # First results that wait to be taken, two before each new row. So the results
+        # that piled up behind a slow row become fewer.
+        for _ in range(_RESULTS_BEFORE_A_ROW):
+            if self._are_many_not_taken() and self._futures_not_taken[0].done():
+                yield self._futures_not_taken[0]
+        while not self._has_room(most_not_taken) and not is_over():
+            # Read before the check: if a row finishes during it, this future is done,
+            # and waiting for it ends at once.
             any_row_finishes = self._next_end
             next_result = self._futures_not_taken[0]
-            # Two finished results are given before each new row. So the results that
-            # piled up behind a slow row become fewer.
-            is_finished = next_result.done()
-            gives_it_first = is_finished and n_results_given < _RESULTS_BEFORE_A_ROW
-            if self._has_room(most_not_taken) and not gives_it_first:
-                return
-            are_too_many_not_taken = len(self._futures_not_taken) >= most_not_taken
-            if is_finished or are_too_many_not_taken:
-                n_results_given += 1
-                yield next_result
-            else:
-                yield any_row_finishes
+            yield next_result if next_result.done() else any_row_finishes
+
+    def _are_many_not_taken(self) -> bool:
+        """Whether as many rows are not taken as may be judged at a time."""
+        return len(self._futures_not_taken) >= self._most_judged
 
     def _has_room(self, most_not_taken: int) -> bool:
         """Whether one more row may start, by how many are judged and not taken now."""

@@ -283,7 +283,7 @@ class Run:
         of these are judged meanwhile. A run with gates judges only a few meanwhile: the
         slow row may decide the gates, and the others were then judged for nothing.
         """
-        return AHEAD if self.decider is None else self.window
+        return max(AHEAD, self.window) if self.decider is None else self.window
 
     def _in_order_of_judging(
         self, rows: Iterable[Sample | RowError], *, is_list: bool

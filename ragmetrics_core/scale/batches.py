@@ -58,6 +58,8 @@ _LAST_SECONDS = 5.0
 _PASSING_ERRORS = (errors.TransientJudgeError, errors.JudgeUnavailable)
 # What is said of the requests of a batch that has no answer for them.
 _CODES_BY_STATUS = {"completed": "no_result", "expired": "batch_expired"}
+# States of a batch whose requests the service has not asked.
+_NOT_ASKED = ("failed", "cancelled")
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -112,13 +114,10 @@ class ParkingStore(SqliteStore):
         self._model_by_address = {model.base_url: model for model in batch_models}
         self._pass_token = uuid4().hex  # names this pass in the file
         self._budget = budget or Budget()
-        # The last pass, which sends its requests directly, goes on from the costs of
-        # the pass before it. Any other takes all answers of batches again, and adds up
-        # their costs from 0.
-        self._adds_up_costs = not self._budget.asks_live
-        if self._adds_up_costs:
-            self._budget.calls = 0
-            self._budget.spent = 0.0
+        # The last pass of a run sends what is left directly, without a batch.
+        self._is_last_pass = self._budget.asks_live
+        if not self._is_last_pass:
+            self._forget_costs_of_pass_before()
         self._waiting = WaitingRequests(self.path.resolve().parent)
         # ids of failed requests whose calls were counted: each is counted once
         self._ids_of_counted_failures: set[str] = set()
@@ -126,6 +125,11 @@ class ParkingStore(SqliteStore):
         self._batches_with_logged_key: set[str] = set()
         self.write(batch_table.create_tables)
         super().flush()  # the tables are there before anything is asked
+
+    def _forget_costs_of_pass_before(self) -> None:
+        """Let the costs begin at 0: this pass meets the answers of the one before again."""
+        self._budget.calls = 0
+        self._budget.spent = 0.0
 
     @property
     def needs_further_pass(self) -> bool:
@@ -162,8 +166,9 @@ class ParkingStore(SqliteStore):
     ) -> ChatReply | None:
         """Return what a batch answered to a request; else let the request wait.
 
-        Example: the first pass puts the request aside for a batch, and returns a reply
-        that failed with ``LimitReached``; the second pass returns "yes".
+        A request that waits gets a reply that failed with ``LimitReached``. Example:
+        the first pass puts the request aside, to stand in a batch at its end; the
+        second pass finds that batch's answer, "yes".
 
         Args:
             model: The model that is asked.
@@ -179,27 +184,31 @@ class ParkingStore(SqliteStore):
         request_id = digest(keys[0])
         row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
         entry = NEVER_ASKED if row is None else RequestEntry(*row)
-        # None if no batch has answered yet, or if its answer was a failure that may
-        # pass: then the request is asked again.
         reply = _final_reply(model, entry, body)
-        if reply is not None:
+        if reply is not None:  # a batch has answered the request
             usage = self._note_taken(reply, keys, request_id, entry.tries)
             # The caller wants a failure for each of the n replies; a batch names one.
             failures = reply.failures * request.n
             return ChatReply(reply.choices, usage, failures)
-        if self._budget.asks_live and not entry.stands_in_a_batch:
-            self._forget_answers_of_batches(keys[0])  # such a failure, if there is one
-            return None
-        if entry.stands_in_a_batch:
+        if entry.stands_in_a_batch:  # which has not ended
             self.batches_of_pass.add(entry.token.decode())
-        else:
-            next_try = entry.tries + 1
-            parked = ParkedRequest.of(request_id, body, next_try)
-            self._waiting.write(model, parked)
-        # In both cases the request waits for an answer. The run says how many do, and
-        # what they cost at most.
-        self._waiting.count(model, body, request.n)
-        return _reply_of_waiting_request(request.n)
+            return self._reply_of_waiting(model, body, request.n)
+        # No batch has answered, or it has failed for a reason that may pass.
+        if self._is_last_pass:
+            self._forget_answers_of_batches(keys[0])
+            return None
+        parked = ParkedRequest.of(request_id, body, entry.tries + 1)
+        self._waiting.write(model, parked)
+        return self._reply_of_waiting(model, body, request.n)
+
+    def _reply_of_waiting(
+        self, model: OpenAICompatibleModel, body: str, n_replies: int
+    ) -> ChatReply:
+        """Count a request that waits for a batch's answer, and say so in its reply."""
+        self._waiting.count(model, body, n_replies)
+        waits = errors.LimitReached("the request stands in a batch: evaluate again")
+        waits.single = True
+        return ChatReply((), failures=(waits,) * n_replies)
 
     def _forget_answers_of_batches(self, key: str) -> None:
         """Forget what batches answered to a request that is now sent directly.
@@ -236,7 +245,7 @@ class ParkingStore(SqliteStore):
         self.write(
             partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
         )
-        if self._adds_up_costs:  # else the budget holds the cost of the answer already
+        if not self._is_last_pass:  # which goes on from the costs of the pass before
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:
@@ -570,14 +579,17 @@ class ParkingStore(SqliteStore):
         if not are_all_readable and await self._may_be_readable_later(batch):
             state["status"] = f"{status}, but its answers cannot be read yet"
             return
-        is_without_answers = status == "completed" and n_entered == 0
-        would_pay_twice = is_without_answers and await self._would_pay_twice(token)
+        are_answers_lost = False
+        if status == "completed" and n_entered == 0:
+            # All answers are gone. The next run would pay for them once more, and the
+            # user is told before it does so for the first time.
+            are_answers_lost = await self._has_first_tries(token)
         counts = await self._forget(token, status, n_entered)
         summary = (
             f"{state['id'] or 'a batch not made'}: {status}, {counts.n_answered}"
             f" requests answered, {counts.n_to_ask_again} to be asked again"
         )
-        if status in ("failed", "cancelled") or would_pay_twice:
+        if status in _NOT_ASKED or are_answers_lost:
             reason = reason_for_failure(model, state)  # "" if the service says none
             raise errors.BatchFailed(f"{summary} by the next run {reason}".rstrip())
         level = logging.INFO if counts.are_all_answered else logging.WARNING
@@ -595,31 +607,28 @@ class ParkingStore(SqliteStore):
             n_entered: How many answers of the service are in our file.
         """
         n_failed = await self._count_failures_to_ask_again(token)
-        n_answered = n_entered - n_failed
-        # The error that requests without an answer get in our file. None for a batch
-        # that was refused or cancelled: they are as if they had never been asked.
-        error_code = _CODES_BY_STATUS.get(status)
+        # In our file, requests without an answer become failures with this code.
+        code_of_unanswered = _CODES_BY_STATUS.get(status)
         n_without_answer = await self._run_and_commit(
-            partial(batch_table.forget_batch, token, error_code)
+            partial(batch_table.forget_batch, token, code_of_unanswered)
         )
-        if error_code is None:
+        if status in _NOT_ASKED:  # then they are no failures: all are asked again
             n_to_ask_again = n_failed + n_without_answer
-        else:  # a request that was asked three times is not asked again
+        else:  # counted with the new failures, without those asked three times
             n_to_ask_again = await self._count_failures_to_ask_again(token)
-        are_all_answered = n_failed == 0 and n_without_answer == 0
-        return _Counts(n_answered, n_to_ask_again, are_all_answered)
+        return _Counts(
+            n_answered=n_entered - n_failed,
+            n_to_ask_again=n_to_ask_again,
+            are_all_answered=n_failed == 0 and n_without_answer == 0,
+        )
 
     async def _count_failures_to_ask_again(self, token: str) -> int:
         """How many requests failed for a reason that may pass: the next run asks them."""
         count = partial(batch_table.count_passing_failures, token)
         return await self._run_and_commit(count)
 
-    async def _would_pay_twice(self, token: str) -> bool:
-        """Whether to ask a batch again whose answers are all gone would be a surprise.
-
-        It would cost the same once more. So the user is told, if any of its requests
-        was asked for the first time.
-        """
+    async def _has_first_tries(self, token: str) -> bool:
+        """Whether a batch has unanswered requests that were asked for the first time."""
         count = partial(batch_table.count_first_tries_unanswered, token)
         return bool(await self._run_and_commit(count))
 
@@ -747,13 +756,6 @@ class _Counts:
     n_answered: int
     n_to_ask_again: int
     are_all_answered: bool
-
-
-def _reply_of_waiting_request(n_replies: int) -> ChatReply:
-    """What a request gets as long as no batch has answered it."""
-    waits = errors.LimitReached("the request stands in a batch: evaluate again")
-    waits.single = True
-    return ChatReply((), failures=(waits,) * n_replies)
 
 
 def _final_reply(

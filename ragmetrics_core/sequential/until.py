@@ -90,21 +90,21 @@ class _RowScore(NamedTuple):
 
 
 @dataclass
-class _ClaimTest:
-    """A claim, and how far its test has come.
+class _ClaimState:
+    """A claim, and the evidence for it so far.
 
     Attributes:
         claim: What is to be decided.
-        gate: The sequential test, with the evidence so far.
+        gate: The sequential test, which sums up the evidence.
         n_scored: How many rows judged so far have a score for it.
-        scores_of_unit: The scores of the rows judged since the gate took a unit. They
-            wait until all rows of their unit are there.
+        scores_not_counted: Scores of rows whose unit is not complete yet: they are no
+            evidence before.
     """
 
     claim: _Claim
     gate: SequentialGate
     n_scored: int = 0
-    scores_of_unit: list[_RowScore] = field(default_factory=list)
+    scores_not_counted: list[_RowScore] = field(default_factory=list)
 
 
 @dataclass
@@ -181,7 +181,7 @@ class Decider:
         metrics: Sequence[Metric],
         judges: Mapping[str, Sequence[str]],
     ) -> None:
-        """List the claims to be decided, and begin a test of each, without evidence.
+        """List the claims to be decided, without evidence yet.
 
         A claim says, for example, that a metric's mean reaches 0.8. The rows come
         later, as a list or from an iterator. Example: the gate "adherence=0.8", and an
@@ -202,28 +202,30 @@ class Decider:
         _refuse_no_claims(claims)
         self.samples: list[Sample | None] | None = None
         self._is_iterator = False  # until the rows come
-        self._listed = _ListedRows()  # what a list tells before judging
-        self._partners = Partners()  # the same samples in the earlier run
-        self._judged = _JudgedRows()  # the rows that count so far
+        # texts and clusters of the rows, where they come as a list
+        self._listed = _ListedRows()
+        # for each row the row of the earlier run that has the same sample
+        self._partners = Partners()
+        self._judged = _JudgedRows()  # counts of the rows judged so far
         # the clusters so far of an iterator, to notice a cluster that comes back
         self._clusters_of_iterator: set[str] = set()
         self._stop_reason = ""  # why the run is to stop; "" while it goes on
-        self._tests = self._begin_tests(claims)
+        self._claim_states = self._begin_states(claims)
         # what was decided after so many judged rows; kept until more are judged
         self._latest_decisions: tuple[SequentialDecision, ...] = ()
         self._n_rows_at_latest = -1  # nothing was decided yet
 
-    def _begin_tests(
+    def _begin_states(
         self, claims: Sequence[_Claim], *, n_rows: int = 1, largest_unit: int = 1
-    ) -> list[_ClaimTest]:
-        """Make a test of each claim, without evidence.
+    ) -> list[_ClaimState]:
+        """Begin to gather evidence for each claim, with none.
 
         Args:
             claims: What is to be decided.
             n_rows: Rows of the run; 1 as long as nobody knows.
             largest_unit: Rows of its largest unit, such as a cluster.
         """
-        tests = []
+        states = []
         for claim in claims:
             share_needed = min(1.0, self._share_needed(claim))
             settings = self.until.model_copy(update={"min_scored": share_needed})
@@ -233,8 +235,8 @@ class Decider:
                 gates=len(claims),
                 largest_cluster=largest_unit,
             )
-            tests.append(_ClaimTest(claim, gate))
-        return tests
+            states.append(_ClaimState(claim, gate))
+        return states
 
     def _share_needed(self, claim: _Claim) -> float:
         """Return the share of the rows that a claim needs scored.
@@ -250,26 +252,26 @@ class Decider:
         )
         return self.until.min_scored * (1 + share_without_partner)
 
-    def _cannot_be_scored(self, test: _ClaimTest) -> bool:
+    def _cannot_be_scored(self, state: _ClaimState) -> bool:
         """Whether so many rows have no score that the claim will not be decided."""
-        n_unscored = self._judged.n_rows - test.n_scored
+        n_unscored = self._judged.n_rows - state.n_scored
         n_may_be_scored = self._listed.n_drawn - n_unscored
-        n_needed = self._share_needed(test.claim) * self._listed.n_drawn
+        n_needed = self._share_needed(state.claim) * self._listed.n_drawn
         return n_may_be_scored < n_needed - _ROUNDING
 
-    def _has_too_few_scores(self, test: _ClaimTest) -> bool:
+    def _has_too_few_scores(self, state: _ClaimState) -> bool:
         """Whether too few of the rows judged so far have a score."""
-        n_needed = self._share_needed(test.claim) * self._judged.n_rows
-        return test.n_scored < n_needed - _ROUNDING
+        n_needed = self._share_needed(state.claim) * self._judged.n_rows
+        return state.n_scored < n_needed - _ROUNDING
 
-    def _outcome(self, test: _ClaimTest) -> Outcome:
+    def _outcome(self, state: _ClaimState) -> Outcome:
         """Return what is decided of a claim.
 
         It is undecided while too few of the rows judged so far have a score.
         """
-        if self._has_too_few_scores(test):
+        if self._has_too_few_scores(state):
             return "undecided"
-        return test.gate.decision
+        return state.gate.decision
 
     @property
     def done(self) -> bool:
@@ -280,11 +282,11 @@ class Decider:
         """
         if self._stop_reason:
             return True
-        outcomes = [self._outcome(test) for test in self._tests]
+        outcomes = [self._outcome(state) for state in self._claim_states]
         if join_outcomes(outcomes) != "undecided":
             return True
-        for test, outcome in zip(self._tests, outcomes, strict=True):
-            if outcome == "undecided" and not self._cannot_be_scored(test):
+        for state, outcome in zip(self._claim_states, outcomes, strict=True):
+            if outcome == "undecided" and not self._cannot_be_scored(state):
                 return False
         return True
 
@@ -332,30 +334,39 @@ class Decider:
         Rows of one cluster are a unit, and stay together. Example: of 10 rows and
         ``max_samples=4`` the first units with 4 rows or fewer in all.
         """
-        self.samples = [None if isinstance(row, RowError) else row for row in rows]
-        self._find_partners(self.samples)
-        self._refuse_unknown_cluster_key(self.samples)
-        texts = [texts_of(sample) for sample in self.samples]
-        clusters = self._clusters(self.samples)
-        units = draw_order(texts, seed=self.until.seed, clusters=clusters)
-        indices = _first_units(units, max_rows=self.until.max_samples or len(rows))
-        unit_sizes = [len(unit) for unit in units]
-        self._listed = _ListedRows(texts, len(indices), unit_sizes)
-        # The tests begin again, now that the number of rows and the units are known.
-        self._tests = self._begin_tests(
-            [test.claim for test in self._tests],
-            n_rows=max(1, len(rows)),
-            largest_unit=max(unit_sizes, default=1),
-        )
-        for index in indices:
-            yield index, rows[index]
-
-    def _find_partners(self, samples: Sequence[Sample | None]) -> None:
-        """Find, for each row, the row of the earlier run with the same sample."""
+        samples = [None if isinstance(row, RowError) else row for row in rows]
+        self.samples = samples
         if self._earlier_run is not None:
+            # for each row the row of the earlier run that has the same sample
             self._partners = partners_of(
                 samples, self._earlier_run, min_scored=self.until.min_scored
             )
+        self._refuse_unknown_cluster_key(samples)
+        texts = [texts_of(sample) for sample in samples]
+        clusters = self._clusters(samples)
+        units = draw_order(texts, seed=self.until.seed, clusters=clusters)
+        indices = _first_units(units, max_rows=self.until.max_samples or len(rows))
+        self._note_drawn(texts, units, n_drawn=len(indices))
+        for index in indices:
+            yield index, rows[index]
+
+    def _note_drawn(
+        self, texts: list[str], units: Sequence[Sequence[int]], *, n_drawn: int
+    ) -> None:
+        """Note what is known of a list before judging, and begin its claims with it.
+
+        Args:
+            texts: The text of each row.
+            units: The indices of the rows of each unit, in the order drawn.
+            n_drawn: How many rows will be judged, unless the run stops.
+        """
+        unit_sizes = [len(unit) for unit in units]
+        self._listed = _ListedRows(texts, n_drawn, unit_sizes)
+        self._claim_states = self._begin_states(
+            [state.claim for state in self._claim_states],
+            n_rows=max(1, len(texts)),
+            largest_unit=max(unit_sizes, default=1),
+        )
 
     def _refuse_what_needs_a_list(self) -> None:
         """Raise ``SettingError`` for settings that need to know the number of rows."""
@@ -390,9 +401,9 @@ class Decider:
     def take(self, row: SampleResult) -> None:
         """Take the result of a row, in the order in which rows were started.
 
-        Once all rows of its unit are there, each gate takes their scores. Example: of a
-        conversation of 2 rows the gates take nothing before the second row. Once no
-        further row needs to start, the decisions are logged.
+        Its scores become evidence once all rows of its unit are there. Example: with
+        conversations as units, the first of a conversation's 2 rows is no evidence
+        before the second. Once no further row needs to start, the decisions are logged.
         """
         was_done = self.done
         if not self._stop_reason:
@@ -400,13 +411,12 @@ class Decider:
         if self._stop_reason:
             return
         self._count_row(row)
-        for test in self._tests:
-            score = self._score_for(test.claim, row)
-            test.n_scored += int(score.is_known)
-            test.scores_of_unit.append(score)
-        # a unit: the rows that a gate takes at once, such as those of a conversation
+        for state in self._claim_states:
+            score = self._score_for(state.claim, row)
+            state.n_scored += int(score.is_known)
+            state.scores_not_counted.append(score)
         if self._unit_is_complete():
-            self._update_gates()
+            self._count_unit_as_evidence()
         if self.done and not was_done:
             for decision in self.decisions:
                 logger.info("%s", decision)
@@ -429,7 +439,7 @@ class Decider:
     def _reason_to_stop(self, row: SampleResult) -> str:
         """Return the reason to take neither this row nor a later one; "" if it counts."""
         lacks_results = any(
-            test.claim.metric not in row.results for test in self._tests
+            state.claim.metric not in row.results for state in self._claim_states
         )
         if row.sample is not None and lacks_results:
             return "a limit was reached"
@@ -465,15 +475,16 @@ class Decider:
         size_of_unit = self._listed.unit_sizes[self._judged.n_units]
         return self._judged.n_rows_of_unit == size_of_unit
 
-    def _update_gates(self) -> None:
-        """Give the gates the scores of a unit."""
+    def _count_unit_as_evidence(self) -> None:
+        """Give the test of each claim the scores of a unit whose rows are all there."""
         self._judged.n_units += 1
         self._judged.n_rows_of_unit = 0
-        for test in self._tests:
-            scores = [row.score for row in test.scores_of_unit if row.is_defined]
-            n_undefined = len(test.scores_of_unit) - len(scores)
-            test.gate.update(*scores, undefined=n_undefined)
-            test.scores_of_unit.clear()
+        for state in self._claim_states:
+            row_scores = state.scores_not_counted
+            scores = [row.score for row in row_scores if row.is_defined]
+            n_undefined = len(row_scores) - len(scores)
+            state.gate.update(*scores, undefined=n_undefined)
+            row_scores.clear()
 
     def _score_for(self, claim: _Claim, row: SampleResult) -> _RowScore:
         """Return the score of a row by which a claim is decided."""
@@ -490,19 +501,19 @@ class Decider:
         are_stale = self._n_rows_at_latest != self._judged.n_rows
         # a reason to stop may come without a further row that counts
         if are_stale or self._stop_reason:
-            self._latest_decisions = tuple(map(self._decision, self._tests))
+            self._latest_decisions = tuple(map(self._decision, self._claim_states))
             self._n_rows_at_latest = self._judged.n_rows
         return self._latest_decisions
 
-    def _decision(self, test: _ClaimTest) -> SequentialDecision:
+    def _decision(self, state: _ClaimState) -> SequentialDecision:
         """Decide a claim by the evidence so far, and say the decision in a sentence.
 
         A claim about an earlier run stays undecided if the runs turn out not to be
         comparable. Example: context_adherence at least .8, "passed" after 40 rows.
         """
-        claim = test.claim  # such as "the mean is at least .8"
-        gate = test.gate  # its statistical test, with the scores so far
-        outcome = self._outcome(test)
+        claim = state.claim  # such as "the mean is at least .8"
+        gate = state.gate  # its statistical test, with the scores so far
+        outcome = self._outcome(state)
         decision = SequentialDecision(
             metric=claim.metric,
             outcome=outcome,
@@ -525,7 +536,7 @@ class Decider:
             return decision.model_copy(
                 update={"outcome": "undecided", "sentence": sentence}
             )
-        progress = self._progress(test, outcome)
+        progress = self._progress(state, outcome)
         sentence = sentence_of(decision, progress, self.until)
         return decision.model_copy(update={"sentence": sentence})
 
@@ -556,15 +567,15 @@ class Decider:
         n_calls_left = n_texts_left * self._judged.n_calls / self._judged.n_texts
         return round(n_calls_left)
 
-    def _progress(self, test: _ClaimTest, outcome: Outcome) -> GateProgress:
+    def _progress(self, state: _ClaimState, outcome: Outcome) -> GateProgress:
         """Gather how far the run has come with a gate, for the gate's sentence."""
         return GateProgress(
             n_rows=None if self.samples is None else len(self.samples),
             n_judged=self._judged.n_rows,
-            n_scored=test.n_scored,
+            n_scored=state.n_scored,
             n_without_partner=self._partners.n_without,
-            has_too_few_scores=self._has_too_few_scores(test),
-            cannot_be_scored=self._cannot_be_scored(test),
+            has_too_few_scores=self._has_too_few_scores(state),
+            cannot_be_scored=self._cannot_be_scored(state),
             stop_reason=self._stop_reason,
             is_saving_rounded=self._judged.n_calls % self._judged.n_texts != 0,
             evidence_needed=self._evidence_needed(outcome),
@@ -576,7 +587,7 @@ class Decider:
         One failing gate fails the run, so failing is shared among all (Bonferroni);
         passing needs all of them.
         """
-        sharing_gates = len(self._tests) if outcome == "failed" else 1
+        sharing_gates = len(self._claim_states) if outcome == "failed" else 1
         return sharing_gates / self.until.alpha
 
 

@@ -128,10 +128,10 @@ def _conversation_in_texts(
 def _message_lists_of_components(
     calls: Calls, answer_began: int | None, question: str | None
 ) -> list[_MessageList]:
-    """Return the messages that components, such as a memory, gave before the answer.
+    """Return the conversations that components, such as a memory, gave before the answer.
 
-    Example: a memory returns [user "Hi", assistant "Hello", user "Who?"] before the
-    model answers "Who?": these three.
+    Each goes up to the question of now. Example: a memory returns [user "Hi", assistant
+    "Hello", user "Who?"] before the model answers "Who?": these three messages.
 
     Args:
         calls: The calls of the run.
@@ -150,10 +150,14 @@ def _message_lists_of_components(
             took_documents = bool(calls.call_by_span[node].input_documents)
             for value in node.output_by_socket.values():
                 messages = _drop_written(messages_in(value), written_in_run)
-                earlier = _earlier_messages(node, messages, question, all_documents)
-                # then they may be few-shot examples instead of earlier turns
-                is_prompt = _is_composed_as_prompt(node, earlier, took_documents)
-                message_lists.append(_MessageList(earlier, may_be_examples=is_prompt))
+                up_to_question = _messages_up_to_question(
+                    node, messages, question, all_documents
+                )
+                # A prompt may show few-shot examples that look like earlier turns.
+                may_be_examples = _is_composed_as_prompt(
+                    node, up_to_question, took_documents
+                )
+                message_lists.append(_MessageList(up_to_question, may_be_examples))
     return message_lists
 
 
@@ -176,7 +180,7 @@ def _documents_of(calls: Calls) -> list[Document]:
     return documents
 
 
-def _earlier_messages(
+def _messages_up_to_question(
     node: Node,
     messages: list[Message],
     question: str | None,

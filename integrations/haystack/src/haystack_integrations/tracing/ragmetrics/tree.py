@@ -100,36 +100,35 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     calls = Calls(run)
     if where.build is None and not calls.models and _is_indexing(run):
         return []
-    replies_of_named_component: list[Answer] = []
+    answer_trees: list[Tree] = []
     if isinstance(where.answer_from, str):
-        replies_of_named_component = replies_of(calls, where.answer_from)
-    run_answers = replies_of_named_component or _answers_unless_failed(calls)
+        answer_trees = _trees_of_named_component(calls, where, where.answer_from)
+    if not answer_trees and not run.error:  # else its texts are no answers
+        answer_trees = [_tree(calls, answer, where) for answer in answers(calls)]
+    if not answer_trees:
+        answer_trees = [_tree(calls, None, where)]
     if where.build is not None:
-        run_answers = run_answers[:1]  # the user's function takes the whole run once
-    if not run_answers:
-        return [_tree(calls, None, where)]
-    answer_trees = [_tree(calls, answer, where) for answer in run_answers]
-    if replies_of_named_component:
-        for tree in answer_trees:
-            _hide_from_lookup(tree, where.answer_from)
+        return answer_trees[:1]
     return answer_trees
 
 
-def _answers_unless_failed(calls: Calls) -> list[Answer]:
-    """Find the answers of a run; none if it broke off: then its texts are no answers."""
-    return [] if calls.run.error else answers(calls)
+def _trees_of_named_component(calls: Calls, where: Overrides, name: str) -> list[Tree]:
+    """Make a tree for each reply of the component that the user named for the answer.
 
-
-def _hide_from_lookup(tree: Tree, name: object) -> None:
-    """Let the core not find the component that the user named as giving the answer.
-
-    Example: ``answer_from="llm"``, and "llm" gave two replies. Each tree has one of
-    them as its answer. If the core looked up "llm" in a tree, it would find both.
+    Example: ``answer_from="llm"``, and "llm" gave two replies: two trees. None if there
+    is no such component. Usually the core looks the name up in ``tree.lookup_inputs``.
+    There it would find all replies of "llm". So the name is taken out, and each tree
+    keeps its own reply.
     """
-    lookup_inputs = []
-    for values in tree.lookup_inputs:
-        lookup_inputs.append({key: values[key] for key in values if key != name})
-    tree.lookup_inputs = tuple(lookup_inputs)
+    named_trees = []
+    for reply in replies_of(calls, name):
+        tree = _tree(calls, reply, where)
+        lookup_inputs = []
+        for values in tree.lookup_inputs:
+            lookup_inputs.append({key: values[key] for key in values if key != name})
+        tree.lookup_inputs = tuple(lookup_inputs)
+        named_trees.append(tree)
+    return named_trees
 
 
 def _is_indexing(run: Run) -> bool:

@@ -403,14 +403,21 @@ class Recorder:
         # the application.
         if kind == "tool" and "program" in outer.kinds_around_and_own:
             node.kind = "ignored"
-        if outer.events_of_step:
-            # What an agent's step was sent says which tool call or agent this is.
-            sent_first = outer.events_of_step[0]
-            self._copy_guarded(snapshot.copy_event, node, sent_first)
+        self._copy_agent_and_tool_call(node, outer)
         self._copy_guarded(
             snapshot.copy_arguments, kind, node, span.arguments, span.instance
         )
         return node
+
+    def _copy_agent_and_tool_call(self, node: Node, outer: SpanRecord) -> None:
+        """Copy into a call inside an agent's step what the step was sent.
+
+        The step of a tool is sent one event, the model's tool call: the tool that runs
+        inside it carries this call out. The step of an agent is sent one event with the
+        agent's name: the model that is called inside it speaks for this agent.
+        """
+        if outer.events_of_step:
+            self._copy_guarded(snapshot.copy_event, node, outer.events_of_step[0])
 
     def _make_step(self, span: BeginningSpan) -> StepOfWorkflow:
         """Make the recorded call of a workflow's step, with the nodes it was sent."""
@@ -527,7 +534,10 @@ class Recorder:
             )
         note_end(node, error)
         if self._found_only_test_data(node):
-            self._ignore_runs_of_search(record)
+            # LlamaIndex's ``DatasetGenerator``, which writes questions for tests, has
+            # searched nodes of its own making: no user has asked.
+            for open_run in record.open_runs:
+                _ignore_search(open_run.run)
         # usually one run; a call inside two recorded runs belongs to both
         for open_run in record.open_runs:
             if node is open_run.run.root:
@@ -567,19 +577,10 @@ class Recorder:
             }
 
     def _found_only_test_data(self, node: Node) -> bool:
-        """Whether a call is a search that found only nodes of a generator of test data.
-
-        Then the generator itself has searched, and no user.
-        """
+        """Whether a call is a search that found only nodes of a generator of test data."""
         found_ids = {document.id for document in node.documents or ()}
         is_search = node.kind == "retriever" and bool(found_ids)
         return is_search and found_ids <= self._test_data
-
-    def _ignore_runs_of_search(self, record: SpanRecord) -> None:
-        """Ignore the runs of a search that answers no user."""
-        for open_run in record.open_runs:
-            if open_run.run.kind in ("query", "retrieve"):
-                open_run.run.root.kind = "ignored"
 
     @guard_hook
     def on_piece_written(self, id_: str | None, delta: str) -> None:
@@ -881,6 +882,12 @@ class Recorder:
                     self._records[id_] = record
         for listener in open_run.listeners:
             listener.record(open_run.run)
+
+
+def _ignore_search(run: Run) -> None:
+    """Let no sample be made of a run that is a search, or a query by a search."""
+    if run.kind in ("query", "retrieve"):
+        run.root.kind = "ignored"
 
 
 RECORDER = Recorder()
