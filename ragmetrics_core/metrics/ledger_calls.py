@@ -153,8 +153,9 @@ def _texts_that_are_no_contexts(
     for text in _without_contexts(returned, ledger, contexts):
         if text.turn < ledger.turn:
             of_earlier_turns.append(text.context.text)
-        elif text.was_shown is not False:
+        elif text.was_shown is not False:  # shown, or not known
             of_this_turn.append(text.context.text)
+    # a text that both this turn and an earlier one returned counts for this turn
     evidence = {*_texts_of_contexts(contexts), *of_this_turn}
     earlier_alone = [text for text in of_earlier_turns if text not in evidence]
     return _OtherTexts(

@@ -475,9 +475,9 @@ class _StageToMend:
         }
         if not any(share_by_loss.values()):
             return None
-        most = max(share_by_loss, key=lambda loss: share_by_loss[loss])
-        n_lost = self._stages.of_passages[most].n_lost
-        return most if n_lost >= self._n_passages_unknown else None
+        largest = max(share_by_loss, key=lambda loss: share_by_loss[loss])
+        n_lost = self._stages.of_passages[largest].n_lost
+        return largest if n_lost >= self._n_passages_unknown else None
 
     def _is_harmless(self, loss_of_passages: Loss) -> bool:
         """Whether passages lost on the way to the model were surely not needed.

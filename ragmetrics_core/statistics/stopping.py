@@ -69,7 +69,7 @@ class _Evidence:
         self._largest_unit = largest_unit  # in scores
         self._wealth = [1.0] * len(_BETS)  # of each gambler
         self._n_units = 0  # on which was bet so far
-        # how far these units lie over the claimed mean, summed over the units
+        # how far the means of these units lie over the claimed mean, summed up
         self._total_excess = 0.0
         self.highest = 1.0 if claimed_mean >= 0 else inf
 
