@@ -15,8 +15,6 @@ from ragmetrics_core.capture.whole_texts import ANCHOR_LENGTH, MOST_TEXTS_OF_ANC
 # a position is the index of a text, then 40 bits for the offset
 _OFFSET_BITS = 40
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
-# stands instead of a position: at this anchor only whole texts are looked for
-_NO_POSITION = -1
 
 
 class AnchorIndex:
@@ -46,31 +44,15 @@ class AnchorIndex:
         self._replace_common_anchors()
 
     def positions_of(self, anchor: bytes) -> list[int]:
-        """Return where an anchor stands in the texts.
-
-        Empty for an anchor at which only whole texts are looked for.
-        """
-        first_position = self.first_position_by_anchor[anchor]
-        if first_position == _NO_POSITION:
+        """Return where an anchor stands in the texts; [] for other 16 bytes."""
+        first_position = self.first_position_by_anchor.get(anchor)
+        if first_position is None:
             return []
         return self._all_positions_by_anchor.get(anchor, [first_position])
 
-    def stop_also_at(self, anchors: Iterable[bytes]) -> None:
-        """Look for further anchors, with which whole texts begin.
-
-        Those among them that were left out as boilerplate get no positions: no part of a
-        text is found by them.
-        """
-        for anchor in anchors:
-            self.first_position_by_anchor.setdefault(anchor, _NO_POSITION)
-
-    def forget_positions(self, anchor: bytes) -> None:
-        """Look for an anchor only because whole texts begin with it."""
-        self.first_position_by_anchor[anchor] = _NO_POSITION
-
     def forget(self, anchor: bytes) -> None:
-        """Look for an anchor no longer."""
-        del self.first_position_by_anchor[anchor]
+        """Find no text by an anchor any longer."""
+        self.first_position_by_anchor.pop(anchor, None)
 
     def _first_offsets(self, text: bytes) -> list[int]:
         """Return at which offsets of a text its anchors begin.

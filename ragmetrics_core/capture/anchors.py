@@ -76,13 +76,17 @@ class OccurrenceSearch:
         # for comparing forwards and backwards
         self._prompt_letters = PromptLetters(prompt.letters, prompt.tag_ends)
         self._reversed_prompt = self._prompt_letters.backwards()
-        # finds a text that stands in the prompt whole, by the anchor with which it begins
+        # finds a text that stands in the prompt whole, by the 16 bytes it begins with
         self._whole_texts = WholeTexts(
             prompt.letters, self._text_letters, stride=self._stride
         )
-        # finds a part of a text, by any anchor of the text
+        # finds a part of a text, by any of the text's anchors
         self._anchors = AnchorIndex(self._text_letters, self._stride)
-        self._anchors.stop_also_at(self._whole_texts.anchors_at_beginnings)
+        # the places of the prompt with other 16 bytes are skipped
+        self._bytes_to_stop_at = {
+            *self._whole_texts.families_by_anchor,
+            *self._anchors.first_position_by_anchor,
+        }
         # Filled by the search, by text index: the runs of equal bytes, and the offsets
         # of the prompt at which the whole text begins.
         self._runs_by_text: dict[int, list[list[EqualSpan]]] = defaultdict(list)
@@ -155,10 +159,10 @@ class OccurrenceSearch:
     def _next_anchor(self, start: int) -> int | None:
         """Return the first place from ``start`` on at which an anchor stands."""
         letters = self.prompt.letters
-        anchors = self._anchors.first_position_by_anchor
+        bytes_to_stop_at = self._bytes_to_stop_at
         end_of_places = len(letters) - ANCHOR_LENGTH + 1
         for place in range(start, end_of_places, self._stride):
-            if letters[place : place + ANCHOR_LENGTH] in anchors:
+            if letters[place : place + ANCHOR_LENGTH] in bytes_to_stop_at:
                 return place
         return None
 
@@ -220,14 +224,13 @@ class OccurrenceSearch:
             self._compare_text(text_index_of(position), place, offset_of(position))
         texts = [self.sought_texts[text_index_of(position)] for position in positions]
         if all(text.n_tries_left <= 0 for text in texts):
-            self._forget_positions_of(anchor)
+            self._compare_no_longer_at(anchor)
 
-    def _forget_positions_of(self, anchor: bytes) -> None:
+    def _compare_no_longer_at(self, anchor: bytes) -> None:
         """Compare no text at an anchor any longer; whole texts may still begin there."""
-        if anchor in self._whole_texts.families_by_anchor:
-            self._anchors.forget_positions(anchor)
-        else:
-            self._anchors.forget(anchor)
+        self._anchors.forget(anchor)
+        if anchor not in self._whole_texts.families_by_anchor:
+            self._bytes_to_stop_at.discard(anchor)
 
     def _compare_text(
         self, text_index: int, prompt_offset: int, text_offset: int

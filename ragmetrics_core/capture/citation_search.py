@@ -157,28 +157,30 @@ class CitationSearch:
 
     @cached_property
     def annotator(self) -> Node | None:
-        """A later call that was shown the answer and names its sources; None if there is none.
+        """A later call that was shown the answer, and names its sources; None without one.
 
         langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: a second call
-        annotates the answer of the first.
+        annotates the answer of the first. None, too, if the first call itself names
+        sources, be it by an empty list.
         """
-        call = self.found_answer.writing_call
-        # also by an empty list of sources: then the reply says that it cites none
-        reply_says_sources = self.reply is not None and (
+        writer = self.found_answer.writing_call
+        names_sources_itself = self.reply is not None and (
             _sources_of(self.reply) is not None
         )
-        if call is None or reply_says_sources or not self.text.strip():
+        if writer is None or names_sources_itself or not self.text.strip():
             return None
-        line = as_one_line(self.text)
-        for later in self.calls.models:
-            if later is call or later.began < end_of(call):
-                continue
-            names_sources = bool(_sources_of(self.calls.replies[later]))
-            if names_sources and any(
-                line in as_one_line(message.text) for message in later.prompt
-            ):
-                return later
+        for call in self.calls.models:
+            is_later = call is not writer and call.began >= end_of(writer)
+            if is_later and self._annotates_the_answer(call):
+                return call
         return None
+
+    def _annotates_the_answer(self, call: Node) -> bool:
+        """Whether a call was shown the answer, and its reply names sources."""
+        if not _sources_of(self.calls.replies[call]):
+            return False
+        line = as_one_line(self.text)
+        return any(line in as_one_line(message.text) for message in call.prompt)
 
     @cached_property
     def sources(self) -> tuple[CitedSource, ...] | None:
@@ -305,20 +307,24 @@ class CitationSearch:
 
         An agent calls a tool. The tool's model is shown "[1] It is old. [3] It fell.",
         and replies "It fell [3]." The agent sees that reply alone, so the label 1 is one
-        that it never saw. Empty if the agent itself is shown numbered texts.
+        that it never saw. Empty if no call wrote for another one, or if the writer's own
+        prompt numbers texts: then it may go on counting where the other call ended.
         """
         writer = self.found_answer.writing_call
-        calls_with_replies_shown = self.answer_evidence.contributing_calls
-        if writer is None or not calls_with_replies_shown:
+        if writer is None or not self.answer_evidence.contributing_calls:
             return frozenset()
-        texts_shown = texts_not_of_models(writer)
-        if _goes_on_counting(texts_shown):
+        if _have_numbered_lines(texts_not_of_models(writer)):
             return frozenset()
-        labels_seen = set(self.labels_of(texts_shown).indexes_by_label)
-        for call in calls_with_replies_shown:
-            labels_seen |= self._labels_cited_in(self.calls.replies[call])
         labels = filter(is_mark_label, self.labels.indexes_by_label)
-        return frozenset(labels) - labels_seen
+        return frozenset(labels) - self._labels_seen_by(writer)
+
+    def _labels_seen_by(self, writer: Node) -> set[str]:
+        """Return the labels in the prompt of the answer's writer, and in replies shown to it."""
+        own_labels = self.labels_of(texts_not_of_models(writer))
+        labels_seen = set(own_labels.indexes_by_label)
+        for call in self.answer_evidence.contributing_calls:
+            labels_seen |= self._labels_cited_in(self.calls.replies[call])
+        return labels_seen
 
     def _labels_cited_in(self, reply: Reply) -> set[str]:
         """Return the labels that a reply cites, by marks or in a field: "3" of "[3]"."""
@@ -378,13 +384,9 @@ def kind_of_number(name: str) -> str:
     return IN_BRACKETS if is_bare else ""
 
 
-def _goes_on_counting(texts_shown: Iterable[str]) -> bool:
-    """Whether a call is shown numbered texts, so that earlier numbers are its own, too.
-
-    A synthesizer that refines a draft goes on counting: the draft cites "[1]" and "[2]",
-    and the next text is shown to it under "Source 3:".
-    """
-    lines = "\n".join(texts_shown)
+def _have_numbered_lines(texts: Iterable[str]) -> bool:
+    """Whether lines of some texts begin with a number as "[1]" or "Source 1"."""
+    lines = "\n".join(texts)
     forms = (IN_BRACKETS_FIRST, BEHIND_A_WORD)
     return any(numbers_in_form(form, lines) for form in forms)
 

@@ -98,12 +98,7 @@ def _passages_with_labels_like(openings: Iterable[str], prompt: str) -> Iterator
         line_before(prompt, prompt.index(opening)) for opening in openings_here
     ]
     for pattern in _patterns_of(words_before):
-        passages = list(_passages_under(pattern, prompt))
-        labels_stand_below = pattern.search(words_before[0]) is None
-        if labels_stand_below:
-            # "IRON (page 4) WOOD (page 7) Be brief.", in five lines: under the labels stand
-            # WOOD and "Be brief.", and the last of these is no passage
-            passages = passages[:-1]
+        passages = _passages_with_labels(pattern, prompt, words_before[0])
         # "[1] Be brief. [2] Be kind." is a list of rules: only lists in which a context
         # stands count
         if pattern is _NUMBER_IN_BRACKETS:
@@ -142,6 +137,26 @@ class _LabelledPassage:
 
     number: int
     text: str
+
+
+def _passages_with_labels(
+    pattern: re.Pattern[str], prompt: str, words_before_first_context: str
+) -> list[_LabelledPassage]:
+    """Return the passages that have a label of one kind above or below them.
+
+    Args:
+        pattern: Finds these labels, such as "(page 4)".
+        prompt: The prompt.
+        words_before_first_context: What stands before the first context: its label, if
+            the labels stand above the texts.
+    """
+    texts_under_labels = list(_passages_under(pattern, prompt))
+    do_labels_stand_above = pattern.search(words_before_first_context) is not None
+    if do_labels_stand_above:
+        return texts_under_labels
+    # "IRON", "(page 4)", "WOOD", "(page 7)", "Be brief.": of the two texts under labels
+    # only WOOD has a label below it
+    return texts_under_labels[:-1]
 
 
 def _passages_in_lists_with(

@@ -157,22 +157,22 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
         The surroundings with this label before the first context. As they are without
         such a label.
     """
-    labels_of_second = around.lines_between[0]
-    n_lines = len(labels_of_second)
+    lines_of_second = around.lines_between[0]  # "[2]"
+    n_lines = len(lines_of_second)
     if n_lines == 0 or len(around.lines_before) < n_lines:
         return around
-    # as many lines stand directly before the first context; the first of them may have
-    # other words before the label
-    first_raw_line = lines_with_words(around.text_before)[-n_lines]
-    first_label = _label_at_the_end(first_raw_line, labels_of_second[0].shape)
+    # as many lines stand next to the first context; the first of them may have other
+    # words before the label, "Context: [1]"
+    raw_line = lines_with_words(around.text_before)[-n_lines]
+    first_label = _label_at_the_end(raw_line, lines_of_second[0].shape)  # "[1]"
     if first_label is None:
         return around
     nearest_lines = around.lines_before[-n_lines:]
-    labels_of_first = [first_label, *nearest_lines[1:]]
-    if not _count_on(labels_of_first, labels_of_second):
+    lines_of_first = [first_label, *nearest_lines[1:]]
+    if not _count_on(lines_of_first, lines_of_second):
         # another number in words before the first context, as "cite as [7]"
         return around
-    return replace(around, lines_before=labels_of_first)
+    return replace(around, lines_before=lines_of_first)
 
 
 def _count_on(labels: Iterable[LabelLine], next_labels: Iterable[LabelLine]) -> bool:

@@ -124,12 +124,13 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     if search.spans_of_the_model is None:  # the application edited the model's words
         raise UnknownMeaning(MARKS_CHANGED)
     marks = [mark for mark, _ in marks_and_citations]
-    # of pages that nobody was shown: in a mark, such an address cites no context
-    invented = invented_addresses(marks, search)
-    if invented:
-        marks_and_citations = _marks_and_links_to(invented, search)
+    # of pages that the model made up: a link to such a page is a mark that cites nothing
+    # which was shown
+    made_up_addresses = invented_addresses(marks, search)
+    if made_up_addresses:
+        marks_and_citations = _marks_and_links_to(made_up_addresses, search)
     citations = [
-        _citation_with_clear_meaning(mark, citation, invented, search)
+        _citation_with_clear_meaning(mark, citation, made_up_addresses, search)
         for mark, citation in marks_and_citations
         if _may_cite(mark, search)
     ]
@@ -522,7 +523,7 @@ def by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
         UnknownMeaning: If the line names something that is no label of the prompt, or if
             a number may mean one context or another.
     """
-    # the answer with blanks in place of what the application added, as a list of links
+    # what the application added, such as a list of links, is blank here
     text = search.model_text
     closing = closing_sources_in(text)
     if closing is None:

@@ -195,7 +195,7 @@ def _named_before(
     indexes = _named_before_a_link(number, words, names)
     if indexes:
         return NamedNumber(_label(number), indexes, number.start())
-    indexes = _named_before_without_a_sentence(number, words, names)
+    indexes = _named_by_itself_before(number, words, names)
     if not indexes:
         return None
     kind = _kind_of(number)
@@ -272,14 +272,14 @@ def _named_before_a_link(
     return frozenset() if found is None else found.indexes
 
 
-def _named_before_without_a_sentence(
+def _named_by_itself_before(
     number: re.Match[str], words: str, names: SourceNames
 ) -> frozenset[int]:
-    """Return the contexts named before a number by a name to which no sentence leads.
+    """Return the contexts named before a number, if the name stands there by itself.
 
-    The name begins a line, a clause or a bracket, "- **a.pdf** [1]: …" or "(a.pdf [1])",
-    or stands in a row of a table, "| a.pdf | [1] |". Empty for "Edit a.pdf [1].", and
-    where other words follow the number, "a.pdf [1] is old".
+    It does at the start of a line, a clause or a bracket, "- **a.pdf** [1]: …" or "(a.pdf
+    [1])", and in a cell of a table. Empty for "Edit a.pdf [1].", where it is a part of
+    the sentence, and where other words follow the number, "a.pdf [1] is old".
     """
     is_mark = number["in_brackets"] is not None or number["behind_word"] is not None
     clause_ends = _BEHIND_ITS_NUMBER.match(words, number.end()) is not None

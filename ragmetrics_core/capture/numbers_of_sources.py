@@ -69,9 +69,13 @@ def has_number_of_a_source(
 ) -> bool:
     r"""Whether an answer has a number that may name a source.
 
-    It may name one if the prompts show it beside passages, or other numbers behind the
-    same word, or if it stands in brackets. A number that a passage has beside the same word is one of the
-    text: "2 euros". A number that counts the answer's own items is none either.
+    Two kinds of numbers name none: the 2 of "2 euros", if a passage says so as well,
+    and the 1 of "1. Open the lid.", which counts the answer's items. Any other number
+    may name a source if
+
+    - a prompt shows it beside a passage: "row 14" and "Row: 14";
+    - a prompt shows several others behind its word: "row 99", "Row: 7" and "Row: 14";
+    - it stands in brackets, "(99)", and in no passage.
 
     Args:
         answer: The answer.
@@ -93,9 +97,9 @@ def has_number_of_a_source(
     starts_in_brackets = _starts_in_brackets(text)
     starts_of_items = _starts_of_items(text)
     for number in _numbers_in(text):
-        if number.start in starts_of_items or numbers_of_passages.has(number):
+        counts_an_item = number.start in starts_of_items
+        if counts_an_item or numbers_of_passages.has(number):
             continue
-        # "page 99" may be made up beside "Page: 7" and "Page: 12"
         if labels.have(number) or labels.number_several_things_by(number.before):
             return True
         is_of_no_passage = number.value not in numbers_of_passages.values

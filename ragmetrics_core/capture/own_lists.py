@@ -102,8 +102,8 @@ def entries_of_own_lists(
         is_further_reading = FURTHER_READING.match(text, start, end) is not None
         for entry in _entries_from(text, start, end):
             if is_further_reading and entry.has_item_number:
-                # the 1 of "1. a.pdf" explains no mark, but the entry is one: a mark in it
-                # cites nothing
+                # The 1 of "1. a.pdf" is not that of a mark, so that the number is left
+                # out. The place of the entry is kept: a mark there cites nothing.
                 entries.append(replace(entry, number=""))
             elif entry.number.isdigit() or entry.number in lettered_labels:
                 entries.append(entry)
@@ -171,14 +171,25 @@ def _numbers_and_texts(line: str) -> list[tuple[str, str]]:
         number = number_last["number"] or number_last["in_round_brackets"]
         return [(number, number_last["text"].rstrip(" \t"))]
     if _is_name_first(line):
-        # "Sources: a.pdf [1], b.pdf [2]" has the pieces
-        # ["Sources: a.pdf ", "1", ", b.pdf ", "2", ""]
-        pieces = _NUMBER_IN_BRACKETS.split(line)
-        return list(zip(pieces[1::2], pieces[::2], strict=False))
+        return _numbers_behind_texts(line)
     # "Sources: [1] a.pdf, [2] b.pdf"
     return [
         (entry["number"], entry["text"]) for entry in _ENTRY_IN_A_LINE.finditer(line)
     ]
+
+
+def _numbers_behind_texts(line: str) -> list[tuple[str, str]]:
+    """List the numbers in a line, each with the text before it.
+
+    "a.pdf [1], b.pdf [2]" gives ("1", "a.pdf ") and ("2", ", b.pdf ").
+    """
+    numbers_and_texts = []
+    start_of_text = 0
+    for number in _NUMBER_IN_BRACKETS.finditer(line):
+        text = line[start_of_text : number.start()]
+        numbers_and_texts.append((number[1], text))
+        start_of_text = number.end()
+    return numbers_and_texts
 
 
 def _is_name_first(line: str) -> bool:

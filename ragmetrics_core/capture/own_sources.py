@@ -94,15 +94,18 @@ class OwnLists:
 
     @cached_property
     def _entries_in_field(self) -> list[ListEntry]:
-        """The names and quotes that the structured reply gives to numbers."""
+        """The names and quotes that a field of the structured reply gives to numbers.
+
+        ``{"sources": [{"id": 1, "name": "a.pdf"}]}`` gives the name "a.pdf" to 1.
+        """
         entries: list[ListEntry] = []
         for source in self.sources:
             number = plain_label(str(source.id))
             if not number.isdigit():
                 continue
             entries += [ListEntry(number, name) for name in source.names]
-            # a number of the prompt keeps the prompt's meaning, whatever is quoted beside
-            # it; the quote may contradict it
+            # a name may give a number of the prompt another meaning; a quote may not: it
+            # is compared later with the text that the prompt shows under the number
             is_of_prompt = number in self.known_labels.indexes_by_number
             if source.quote is not None and not is_of_prompt:
                 entries.append(ListEntry(number, source.quote))

@@ -172,11 +172,13 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
             ambiguous_numbers=frozenset(all_numbers),
             pages_by_index=pages_by_index,
         )
-    # the numbers of the contexts by the word before them: "source" in "Source 7:"
+    # {"source": {"7": (0,), "8": (1,)}} of "Source 7:" and "Source 8:"
     indexes_by_kind = _indexes_by_kind(lines_by_context, indexes_by_number)
     labels = Labels(
         {**indexes_by_name, **indexes_by_number},
-        indexes_by_kind=_if_they_differ(indexes_by_kind, indexes_by_number),
+        indexes_by_kind=_if_there_are_two_numberings(
+            indexes_by_kind, indexes_by_number
+        ),
         kinds_that_number_all=frozenset(indexes_by_kind),
         pages_by_index=pages_by_index,
     )
@@ -328,7 +330,7 @@ def _numbers_each(
     return numbered.issuperset(context_indexes)
 
 
-def _if_they_differ(
+def _if_there_are_two_numberings(
     indexes_by_kind: dict[str, dict[str, tuple[int, ...]]],
     indexes_by_number: Mapping[str, tuple[int, ...]],
 ) -> dict[str, dict[str, tuple[int, ...]]]:

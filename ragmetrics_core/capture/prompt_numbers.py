@@ -118,19 +118,19 @@ def labels_differing_in_a_token(
     indexes = [shown.index for shown in shown_contexts]
     lines_before = [shown.line_before for shown in shown_contexts]
     tokens = _tokens_that_differ(lines_before)
-    if not tokens:
-        # "D1: It fell." is a context that begins with its label
-        own_labels = [_label_of_its_own(contexts[index]) for index in indexes]
-        return _indexes_by_id(_tokens_that_differ(own_labels), indexes)
-    if all(map(str.isdigit, tokens)):
+    if tokens and all(map(str.isdigit, tokens)):  # "1" and "2" of the example
         return _indexes_by_count(tokens, lines_before, indexes)
+    if not tokens:
+        # "D1: It fell." is a context that begins with its id
+        beginnings = [_label_of_its_own(contexts[index]) for index in indexes]
+        tokens = _tokens_that_differ(beginnings)
     return _indexes_by_id(tokens, indexes)
 
 
 def _indexes_by_id(ids: Sequence[str], indexes: Sequence[int]) -> dict[str, int]:
-    """Return the index of each context by its id, such as "D1" and "D2".
+    """Return the index of each context by its id: {"D1": 0, "D2": 1}.
 
-    Empty unless all are ids of one shape: "D1" and "R-02" are not.
+    Empty unless the ids have one shape: "D1" and "R-02" have not.
     """
     shapes = {shape_of_label(context_id) for context_id in ids}
     are_of_one_shape = len(shapes) == 1 and None not in shapes

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.provider_calls import ProviderCall
@@ -178,6 +177,19 @@ def _call_with_quotes(sources: Sequence[_QuotedSource], remedy: str) -> Provider
 
 
 @dataclass(frozen=True, slots=True)
+class _Source:
+    """What tells the sources of a reply from each other.
+
+    Attributes:
+        names: What the source is called.
+        place_in_request: Where the request holds it; None if the provider does not say.
+    """
+
+    names: tuple[str, ...]
+    place_in_request: tuple[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
 class _QuotedSource:
     """A source from which a reply quotes, with the quotes that no known text holds.
 
@@ -206,25 +218,31 @@ def _quoted_sources(call: Node, evidence: ProviderEvidence) -> list[_QuotedSourc
     Known texts are the prompt, which the application wrote, and the documents that the
     provider found.
     """
+    known_letters = _letters_of_known_texts(call, evidence)
+    quotes_by_source: dict[_Source, dict[str, None]] = {}
+    for annotation in evidence.annotations:
+        quote = annotation.quote
+        if quote is not None and not _is_known(annotation, known_letters):
+            source = _Source(annotation.names, annotation.place_in_request)
+            quotes_by_source.setdefault(source, {})[quote] = None
+    quoted_sources = []
+    for source, quotes in quotes_by_source.items():
+        search = _search_that_found(
+            source.names, source.place_in_request, call, evidence
+        )
+        quoted_sources.append(
+            _QuotedSource(source.names, source.place_in_request, tuple(quotes), search)
+        )
+    return quoted_sources
+
+
+def _letters_of_known_texts(call: Node, evidence: ProviderEvidence) -> list[bytes]:
+    """List the letters of the prompt's messages, and of the documents with known texts."""
     known_letters = [letters_of(message.text) for message in call.prompt]
     for provider_call in evidence.calls:
         documents = provider_call.documents or ()
         known_letters += [letters_of(document.text) for document in documents]
-    quotes_by_source: dict[tuple[Any, Any], dict[str, None]] = {}
-    for annotation in evidence.annotations:
-        quote = annotation.quote
-        if quote is not None and not _is_known(annotation, known_letters):
-            source = annotation.names, annotation.place_in_request
-            quotes_by_source.setdefault(source, {})[quote] = None
-    return [
-        _QuotedSource(
-            names,
-            place,
-            tuple(quotes),
-            _search_that_found(names, place, call, evidence),
-        )
-        for (names, place), quotes in quotes_by_source.items()
-    ]
+    return known_letters
 
 
 def _is_known(annotation: Annotation, known_letters: Sequence[bytes]) -> bool:

@@ -645,7 +645,7 @@ class _ReplyBeingRead:
 
     def evidence(self) -> ProviderEvidence:
         """Sum up what was read of the whole reply."""
-        # searches that the reply only counts, and does not tell in a block
+        # searches of which the reply only tells the count, {"web_search_requests": 2}
         self._add_counted_searches()
         # some citations quote the reply itself, which is no evidence
         words_of_reply = as_one_line(self.text)

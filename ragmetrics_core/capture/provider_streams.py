@@ -158,9 +158,8 @@ class StreamedReply:
     ) -> Iterator[Fields]:
         """Yield a request for each tool of the provider whose beginning was dropped.
 
-        Anthropic streams the arguments ``{"query": "lamp"}`` in pieces, and the framework
-        drops the event that names the tool. Of three such blocks one is for a tool of
-        the application, if the reply calls one: the other two are yielded.
+        Three requests lost their beginnings, and the reply calls one tool of the
+        application's own: then two of the requests are for tools of the provider.
 
         Args:
             own_arguments: The arguments of the application's own tools that the reply
@@ -169,21 +168,32 @@ class StreamedReply:
         if own_arguments is None:
             return
         own_arguments_not_found = list(own_arguments)
-        requests: list[Fields] = []
+        other_requests: list[Fields] = []
+        for request in self._requests_without_begin():
+            if request["input"] in own_arguments_not_found:
+                own_arguments_not_found.remove(request["input"])
+            else:
+                other_requests.append(request)
+        # A framework may have changed the arguments of own tools: those that were not
+        # found. As many of the other requests are for these tools, and as nobody knows
+        # which, the first ones are left out.
+        yield from other_requests[len(own_arguments_not_found) :]
+
+    def _requests_without_begin(self) -> Iterator[Fields]:
+        """Yield a request for each tool whose beginning was dropped, with its arguments.
+
+        Anthropic streams the arguments ``{"query": "lamp"}`` in pieces, and the framework
+        drops the event before them that names the tool.
+        """
         for index, block in self._blocks.items():
-            if block.start or not block.arguments:
-                continue
-            arguments = _arguments_of(block)
-            if arguments in own_arguments_not_found:
-                own_arguments_not_found.remove(arguments)
-                continue
-            name = self._tool_that_asks(arguments)
-            request = {"type": "server_tool_use", "id": f"block {index}", "name": name}
-            requests.append({**request, "input": arguments})
-        # A framework changed the arguments that were not found, so that as many requests
-        # are for own tools. It is not known which: the first ones are taken for them.
-        n_of_own_tools = len(own_arguments_not_found)
-        yield from requests[n_of_own_tools:]
+            if block.arguments and not block.start:
+                arguments = _arguments_of(block)
+                yield {
+                    "type": "server_tool_use",
+                    "id": f"block {index}",
+                    "name": self._tool_that_asks(arguments),
+                    "input": arguments,
+                }
 
     def _tool_that_asks(self, arguments: Fields) -> str | None:
         """Name a counted tool by what it was asked; None if that is not sure."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ragmetrics_core.capture.matching import LINE_NUMBER, count_equal_bytes
 
@@ -77,11 +77,6 @@ class WholeTexts:
             for offset_in_text, anchor in family.first_anchors(n_anchors=stride):
                 families = self.families_by_anchor.setdefault(anchor, [])
                 families.append((offset_in_text, family))
-
-    @property
-    def anchors_at_beginnings(self) -> Iterable[bytes]:
-        """The anchors with which texts begin; with a stride of 3 three of each text."""
-        return self.families_by_anchor.keys()
 
     def families_beginning_near(
         self, prompt_offset: int, anchor: bytes
