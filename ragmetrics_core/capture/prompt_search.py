@@ -281,7 +281,9 @@ def _labelled_texts_shown_without_label(
     A document has the text "The tower is of stone …", and with a label "page: 1\n\nThe
     tower is of stone …". The prompt is "[1] The tower is of stone …". The text with the
     label was found in it from its "1" on, but this "1" only counts the prompt's texts.
-    So the prompt shows the other text, which has no label.
+    So the prompt shows the other text, which has no label. So does the prompt "It is
+    old.\nurl: a.test/1\n\n[2] It fell." of the text "It fell." with the label "url:
+    a.test/2": what it has of this label belongs to the text above.
 
     Returns:
         The texts with a label, each with the key of its document.
@@ -296,13 +298,16 @@ def _labelled_texts_shown_without_label(
         key = candidate.document.key
         for text in texts_by_key[key]:
             is_shorter = len(text) < len(candidate.text)
-            if is_shorter and _shows_end_of_label(finding, candidate.text, text):
+            if is_shorter and _shows_label_in_part(finding, candidate.text, text):
                 longer_forms.add((key, candidate.text))
     return longer_forms
 
 
-def _shows_end_of_label(finding: Finding, text: str, shorter: str) -> bool:
-    """Whether of the label before a shorter text only a few last letters are shown.
+def _shows_label_in_part(finding: Finding, text: str, shorter: str) -> bool:
+    """Whether the label before a shorter text is not shown whole, and close before it.
+
+    Then the shorter text is what is shown, if it is whole itself. If it is not, the
+    label must lack all but a few last letters.
 
     Args:
         finding: What a prompt shows of the text.
@@ -313,9 +318,16 @@ def _shows_end_of_label(finding: Finding, text: str, shorter: str) -> bool:
     if not behind and not text.endswith(shorter):
         return False
     n_letters_of_label = len(letters_of(label))
-    starts_at = finding.shown_in_prompts[0].starts_at
-    n_shown_of_label = n_letters_of_label - starts_at
-    return starts_at > 0 and 0 < n_shown_of_label < RESUMED_LENGTH
+    shown = finding.shown_in_prompts[0]
+    if shown.is_in_one_piece:
+        return False
+    n_letters = len(letters_of(text))
+    for span in shown.occurrence.spans:
+        is_behind_other_words = 0 < span.text_start <= n_letters_of_label
+        if is_behind_other_words and span.text_end == n_letters:
+            return True
+    n_shown_of_label = n_letters_of_label - shown.starts_at
+    return shown.starts_at > 0 and 0 < n_shown_of_label < RESUMED_LENGTH
 
 
 def search_prompt_for_pieces(
