@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ragmetrics_core.capture.addresses_of_tools import refuse_unclear_addresses
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.citation_search import CitationSearch
 from ragmetrics_core.capture.evidence import AnswerEvidence
@@ -60,6 +61,7 @@ _NUMBERS_BEHIND_WORDS = lazy_pattern(
 # It raises UnknownMeaning where the answer names something whose meaning is not known.
 _RULES = (
     by_the_provider,
+    refuse_unclear_addresses,
     by_marks_and_a_field,
     by_marks,
     by_a_structured_reply,
@@ -67,8 +69,13 @@ _RULES = (
 )
 # Where one of these rules cannot tell, no later rule is asked. A source of the provider
 # is none of the prompt's, and no mark tells what it is. Where the marks of an answer
-# contradict its field, a later rule would believe one of the two alone.
-_RULES_WITHOUT_A_SECOND_OPINION = (by_the_provider, by_marks_and_a_field)
+# contradict its field, a later rule would believe one of the two alone. An address that
+# may mean two texts is no clearer to the rules that follow, either.
+_RULES_WITHOUT_A_SECOND_OPINION = (
+    by_the_provider,
+    refuse_unclear_addresses,
+    by_marks_and_a_field,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def _unknown_addresses(marks: Iterable[Mark], search: CitationSearch) -> list[st
     words = _words_that_may_cite(search, spans_of_known_marks)
     return [
         address
-        for address in dict.fromkeys(_addresses_in(words))
+        for address in dict.fromkeys(addresses_in(words))
         if address not in known_labels
     ]
 
@@ -99,7 +99,7 @@ def _addresses_shown(
 ) -> _AddressesShown:
     """Return the web addresses in the prompts and the passages."""
     shown_text = "\n".join([*search.prompts, *search.context_texts])
-    pages = set(map(page_of, _addresses_in(shown_text)))
+    pages = set(map(page_of, addresses_in(shown_text)))
     return _AddressesShown(
         of_contexts=pages_of_contexts,
         of_links=pages - pages_of_contexts,
@@ -139,7 +139,7 @@ def refuse_addresses_in_words(
     """
     spans = [_span_with_address(mark, search.text) for mark in marks]
     words = _words_that_may_cite(search, spans)
-    if not addresses.isdisjoint(_addresses_in(words)):
+    if not addresses.isdisjoint(addresses_in(words)):
         raise UnknownMeaning(_ADDRESS_IN_WORDS)
 
 
@@ -188,7 +188,7 @@ def _words_that_may_cite(search: CitationSearch, read: Iterable[Span]) -> str:
     return without_spans(text, [*images, *read])
 
 
-def _addresses_in(text: str) -> Iterator[str]:
+def addresses_in(text: str) -> Iterator[str]:
     """Yield the web addresses in a text, without the signs behind them."""
     for found in WEB_ADDRESS.finditer(text):
         yield found[0].split('"')[0].rstrip(_BEHIND_AN_ADDRESS)

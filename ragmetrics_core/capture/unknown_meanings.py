@@ -38,7 +38,7 @@ _OF_EARLIER_TURN = (
     "no context of this turn is known: a mark may mean a text of an earlier turn, which"
     " the model is still shown"
 )
-_UNDIVIDED = "a tool returned one text, which nobody divided into passages"
+UNDIVIDED = "a tool returned one text, which nobody divided into passages"
 _NOT_KNOWN = "it is not known what the model was shown"
 NOT_RETURNED = (
     "the model's provider names a source whose text it does not return, or that none of"
@@ -96,7 +96,7 @@ def _why_not_known_what_was_shown(search: CitationSearch) -> str:
     """Say in words why nobody knows what a name means, without all contexts known."""
     evidence = search.answer_evidence
     if evidence.contexts.evidence_from == "undivided":
-        return _UNDIVIDED
+        return UNDIVIDED
     shows_earlier_texts = any(call.shown for call in evidence.earlier_calls)
     if shows_earlier_texts and not evidence.contexts.items:
         return _OF_EARLIER_TURN

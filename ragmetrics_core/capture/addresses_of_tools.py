@@ -1,0 +1,97 @@
+"""Web addresses of which nobody knows what text an answer means by them. Pure.
+
+A tool lists addresses in one text, and another tool fetches one of these pages. Then an
+address in the answer may mean its line in the list, or the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from ragmetrics_core.capture.citation_search import CitationSearch
+from ragmetrics_core.capture.invented_sources import addresses_in
+from ragmetrics_core.capture.plain_values import parse_json, texts_in
+from ragmetrics_core.capture.source_names import WEB_ADDRESS, page_of
+from ragmetrics_core.capture.unknown_meanings import UNDIVIDED, UnknownMeaning
+from ragmetrics_core.data import Citation
+from ragmetrics_core.data.marks import without_code
+
+_READ_AND_SHOWN = (
+    "the answer names an address that a tool was called with and that other texts show,"
+    " too: which of them it cites is not known"
+)
+
+
+def refuse_unclear_addresses(search: CitationSearch) -> tuple[Citation, ...] | None:
+    r"""Raise if an answer names a web address that may mean one text or another.
+
+    Example: the tool "search" returns "1. Manual - https://a.test/manual\n2. Terms -
+    https://a.test/terms", and "read_page" is called with https://a.test/manual. The
+    answer "It fell ([manual](https://a.test/manual))" may cite the list or the page.
+
+    Returns:
+        None: it is left to other rules what the answer cites.
+
+    Raises:
+        UnknownMeaning: If an address in the answer stands in a tool's text beside other
+            addresses, so that it names a part that nobody divided from the rest. Or if
+            a tool was called with it, and it is known as that of another text.
+    """
+    pages_in_answer = set(_pages_in_answer(search))
+    if not pages_in_answer:
+        return None
+    texts_by_page_read = _texts_by_page_read(search)
+    for text in _undivided_texts(search):
+        pages_in_text = set(map(page_of, addresses_in(text)))
+        # "https://a.test" read by a tool, "See also https://b.test." in its text
+        pages_of_parts = {
+            page
+            for page in pages_in_text
+            if text not in texts_by_page_read.get(page, ())
+        }
+        if len(pages_in_text) > 1 and pages_of_parts & pages_in_answer:
+            raise UnknownMeaning(UNDIVIDED)
+    for page in pages_in_answer & texts_by_page_read.keys():
+        if _texts_known_as(page, search) - texts_by_page_read[page]:
+            raise UnknownMeaning(_READ_AND_SHOWN)
+    return None
+
+
+def _pages_in_answer(search: CitationSearch) -> Iterator[str]:
+    """Yield the pages whose addresses stand in an answer, or are its structured sources."""
+    ids = [str(source.id) for source in search.sources or ()]
+    for text in (without_code(search.model_text), *ids):
+        yield from map(page_of, addresses_in(text))
+
+
+def _undivided_texts(search: CitationSearch) -> list[str]:
+    """List the contexts that are the whole texts of tools that ``context_tools`` names."""
+    if search.answer_evidence.contexts.evidence_from == "undivided":
+        return search.context_texts
+    texts_of_tools = {node.text for node in search.calls.context_tool_calls}
+    return [text for text in search.context_texts if text in texts_of_tools]
+
+
+def _texts_by_page_read(search: CitationSearch) -> dict[str, set[str]]:
+    """Return what tools returned that were called with an address, by its page.
+
+    An address counts if it is a whole argument: "https://a.test" of ``{"url":
+    "https://a.test", "length": 500}``; not that in the query "Is https://a.test up?".
+    """
+    texts_by_page: dict[str, set[str]] = {}
+    for node in search.calls.context_tool_calls:
+        query = node.query or ""
+        arguments = chain([query], texts_in(parse_json(query)))
+        for argument in filter(WEB_ADDRESS.fullmatch, map(str.strip, arguments)):
+            texts_by_page.setdefault(page_of(argument), set()).add(node.text or "")
+    return texts_by_page
+
+
+def _texts_known_as(page: str, search: CitationSearch) -> set[str]:
+    """Return the contexts that metadata or labels call by the address of a page."""
+    return {
+        search.context_texts[index]
+        for index, pages in search.known_labels.web_pages_by_index.items()
+        if page in pages
+    }
