@@ -26,6 +26,7 @@ from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.prompt_contents import PromptContents
 from ragmetrics_core.capture.question import Turn, turn_of
 from ragmetrics_core.capture.shared_ids import mark_shared_ids
+from ragmetrics_core.capture.texts_of_steps import steps_with_shown_texts
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.tree_checks import check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
@@ -41,6 +42,10 @@ _TEXTS_NOT_RECORDED = "the text of {} retrieved documents was not recorded"
 _SOME_TEXTS_NOT_RECORDED = "the texts of some retrieved documents were not recorded"
 _SEARCHES_NOT_ENDED = (
     "searches that had not ended when the run did: {}; what they found is not known"
+)
+_TEXT_OF_STEP = (
+    "the step {} returned a text that the prompt shows beside the retrieved ones; if it"
+    " searches, return its texts as documents, or name them by contexts_from"
 )
 _FAILED = "the run failed: its answer is missing or not whole"
 _UNFINISHED = "the run did not end: its answer is missing or not whole"
@@ -179,11 +184,15 @@ def _notes(
         dropped_inside=dict(Counter(each.dropped_by for each in dropped)) or None,
         passages_dropped_inside=dropped or None,
         citations_unknown=cited.why_unknown or None,
-        unread_texts=tuple(dict.fromkeys(_unread_texts(turn, answer_evidence))),
+        unread_texts=tuple(
+            dict.fromkeys(_unread_texts(turn, found_answer, answer_evidence))
+        ),
     )
 
 
-def _unread_texts(turn: Turn, answer_evidence: AnswerEvidence) -> Iterator[str]:
+def _unread_texts(
+    turn: Turn, found_answer: FoundAnswer, answer_evidence: AnswerEvidence
+) -> Iterator[str]:
     """Yield in words why the run may have found texts that are not in the sample.
 
     The words have no numbers, so that samples with the same reason get the same words.
@@ -199,6 +208,8 @@ def _unread_texts(turn: Turn, answer_evidence: AnswerEvidence) -> Iterator[str]:
         yield _SEARCHES_NOT_ENDED.format("some")
     if answer_evidence.contexts.n_from_elsewhere:
         yield FROM_ELSEWHERE.format("some")
+    for name in steps_with_shown_texts(turn, found_answer.writing_call):
+        yield _TEXT_OF_STEP.format(name)
 
 
 def _provenance(

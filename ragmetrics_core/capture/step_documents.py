@@ -7,7 +7,7 @@ given and what it returned are plain values, such as ``{"documents": [A, B]}``.
 from collections.abc import Iterator, Mapping, Sequence
 
 from ragmetrics_core.capture.passages import is_long_enough
-from ragmetrics_core.capture.plain_values import documents_in, texts_in
+from ragmetrics_core.capture.plain_values import documents_in, find_instances, texts_in
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 _FEWEST_LISTS = 2  # a step divides documents into two lists at least
@@ -39,6 +39,7 @@ def note_documents_of_step(node: Node, taken: object, returned: object) -> None:
     node.documents = tuple(brought) or None
     node.documents_passed_on = tuple(passed_on)
     node.divided_documents = lists_divided(taken, returned)
+    node.new_texts = new_texts(taken, returned)
     is_none_returned = not brought and not passed_on
     if is_none_returned and _drops_all_documents(taken, returned):
         node.documents = ()
@@ -99,7 +100,7 @@ def _drops_all_documents(taken: object, returned: object) -> bool:
         return isinstance(taken, (list, tuple)) and _has_documents(taken)
     if not isinstance(taken, Mapping) or not isinstance(returned, Mapping):
         return False
-    if _has_new_text(taken, returned):
+    if _long_texts_made(taken, returned):
         return False
     names_of_lists = [name for name, value in taken.items() if _has_documents(value)]
     return any(_is_empty_list(returned.get(name)) for name in names_of_lists)
@@ -123,14 +124,29 @@ def _without_wrapping(value: object, names: Sequence[str]) -> object:
     return value[name_alone] if set(value) == {name_alone} else value
 
 
-def _has_new_text(taken: object, returned: object) -> bool:
-    """Whether a step returned a text of some length that it was not given.
+def new_texts(taken: object, returned: object) -> tuple[str, ...]:
+    """Return the texts of some length that a step returned and was not given.
 
-    A word such as "yes" is no such text.
+    Example: a step was given "What does a cabin cost?", and returned "A cabin for two
+    costs 96 euros.": this text. What a step says of an empty list of documents that it
+    was given, such as "No documents were found.", is left out.
+
+    Args:
+        taken: What the step was given.
+        returned: What it returned.
     """
+    lists = find_instances(taken, list, tuple)
+    is_given_empty_list = any(not each for each in lists)
+    return () if is_given_empty_list else _long_texts_made(taken, returned)
+
+
+def _long_texts_made(taken: object, returned: object) -> tuple[str, ...]:
+    """Return the texts that a step was not given; a word such as "yes" is left out."""
     texts_taken = set(texts_in(taken))
-    return any(
-        is_long_enough(text) and text not in texts_taken for text in texts_in(returned)
+    return tuple(
+        text
+        for text in dict.fromkeys(texts_in(returned))
+        if text not in texts_taken and is_long_enough(text)
     )
 
 

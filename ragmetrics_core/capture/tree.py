@@ -211,6 +211,8 @@ class Node:
         divided_documents: Of a step that returned its documents as several lists, each
             under a name of its own, these lists: those it kept, and those it rejected.
         text: What a tool or agent returned, as the model sees it.
+        new_texts: Of a step, the texts of some length that it returned and was not
+            given: rows of a database, a list of prices.
         prompt: What a model was shown, results of tools included.
         is_prompt_text_alone: Whether the prompt is surely all that the model was shown:
             texts without images or files, and no documents beside the messages. False
@@ -254,6 +256,7 @@ class Node:
     documents_passed_on: tuple[Document, ...] = field(default=(), repr=False)
     divided_documents: tuple[tuple[Document, ...], ...] = field(default=(), repr=False)
     text: str | None = field(default=None, repr=False)
+    new_texts: tuple[str, ...] = field(default=(), repr=False)
     prompt: tuple[Message, ...] = field(default=(), repr=False)
     is_prompt_text_alone: bool = False
     documents_in_request: tuple[Document, ...] = field(default=(), repr=False)

@@ -27,6 +27,7 @@ from ragmetrics_core.capture import (
     compact,
     documents_in,
     lists_divided,
+    new_texts,
     texts_in,
     unread_request,
 )
@@ -116,6 +117,8 @@ class Calls:
         """
         call.documents = self._documents_returned(node)
         call.divided_documents = lists_divided(node.input, node.output_by_socket)
+        if call.kind == "step":
+            call.new_texts = new_texts(node.input, node.output_by_socket)
         call.error = node.error or ("no output" if node.output is None else None)
 
     def _call_of_agent(self, enclosing: Call, node: Node) -> Call:
