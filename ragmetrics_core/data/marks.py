@@ -95,6 +95,10 @@ _TARGET_OF_NO_SOURCE = lazy_pattern(
 _ENDING_OF_FILE = lazy_pattern(r"\.[a-z][a-z0-9]{1,4}\Z")
 _WEB_ADDRESS = lazy_pattern(r"https?://|www\.", re.IGNORECASE)
 _SHAPE_OF_FILES = "a file"
+_FILE_AND_PAGE = lazy_pattern(r"\S+\.[A-Za-z]{2,5}#page=[0-9]+")
+_SHAPE_OF_FILE_AND_PAGE = "a file and a page"
+_SHAPE_OF_NUMBER_AND_NAME = "a number and a name"
+_MOST_WORDS_OF_A_LABEL = 3  # with its number: "Page no. 7"
 # Brackets in code are indices.
 _CODE = lazy_pattern(r"```.*?```|~~~.*?~~~|`[^`\n]*`", re.DOTALL)
 # "rows" of "rows = read()", "argv" of "sys.argv[1]"
@@ -599,7 +603,8 @@ def _is_like_a_number(label: str) -> bool:
     """Tell whether a label is a number or like one, such as "2", "S2", "B" or "1-300"."""
     if is_number(label) or is_range(label):
         return True
-    return shape_of_label(label) not in (None, _SHAPE_OF_FILES)
+    is_one_word = len(label.split()) == 1
+    return is_one_word and shape_of_label(label) not in (None, _SHAPE_OF_FILES)
 
 
 def address_behind(answer: str, bracket_end: int) -> str | None:
@@ -785,14 +790,23 @@ def _without_locator(text: str, known: Iterable[str]) -> str:
     locator = _LOCATOR.search(text)
     if locator is None or _is_like_known_label(locator[0], known):
         return text
+    # "b.pdf#page=9" beside the label "a.pdf#page=3" is a label of its own
+    whole = text.strip(_AROUND_LABEL)
+    if _FILE_AND_PAGE.fullmatch(whole) and _SHAPE_OF_FILE_AND_PAGE in (
+        _shapes_of_labels(known)
+    ):
+        return text
     return text[: locator.start()]
 
 
 def _is_like_known_label(text: str, known: Iterable[str]) -> bool:
-    """Tell whether a part of a text between commas has the shape of a known label."""
+    """Tell whether a part of a text between commas has the shape of a known label.
+
+    A label of several words such as "page 3" is left out: behind a comma it is a page.
+    """
     shapes = _shapes_of_labels(known)
-    parts = _SEPARATOR.split(text)
-    return any(shape_of_label(plain_label(part)) in shapes for part in parts)
+    parts = [plain_label(part) for part in _SEPARATOR.split(text)]
+    return any(shape_of_label(part) in shapes for part in parts if " " not in part)
 
 
 def _label_of_a_named_source(inside: str) -> tuple[str, ...]:
@@ -857,17 +871,24 @@ def _shapes_of_labels(labels: Iterable[str]) -> set[str]:
 def shape_of_label(label: str) -> str | None:
     """Describe the shape of a label, which labels of one kind share; None for words.
 
-    So ``[S9]`` is a mark beside ``[S1]``, and ``[x.pdf]`` beside ``[a.pdf]``, although
-    no context has this label. ``[S1]`` beside ``[S01]`` is none: it may mean S01.
+    So ``[S9]`` is a mark beside ``[S1]``, ``[Kaynak 9]`` beside ``[Kaynak 1]``,
+    ``[9: Size]`` beside ``[1: Age]``, and ``[x.pdf]`` beside ``[a.pdf]``, although no
+    context has this label. ``[S1]`` beside ``[S01]`` is none: it may mean S01.
     """
     if re.fullmatch(r"[A-Z]", label):
         return "a letter"
     if re.fullmatch(r"\S+\.[A-Za-z]{2,5}", label):
         return _SHAPE_OF_FILES
+    if _FILE_AND_PAGE.fullmatch(label):
+        return _SHAPE_OF_FILE_AND_PAGE
     has_letter = re.search(r"[^\W\d_]", label) is not None
-    if has_letter and re.search(r"[0-9]", label) and not re.search(r"\s", label):
-        return re.sub(r"[0-9]+", "#", re.sub(r"(?<![0-9])0(?=[0-9])", "zero", label))
-    return None
+    if not has_letter or not re.search(r"[0-9]", label):
+        return None
+    if len(label.split()) > 1 and _NUMBER_AND_NAME.match(label):
+        return _SHAPE_OF_NUMBER_AND_NAME
+    if len(label.split()) > _MOST_WORDS_OF_A_LABEL:  # more words are a title
+        return None
+    return re.sub(r"[0-9]+", "#", re.sub(r"(?<![0-9])0(?=[0-9])", "zero", label))
 
 
 def _plain_number(label: str) -> str:
