@@ -122,10 +122,12 @@ class RowsInFlight:
         for _ in range(_RESULTS_BEFORE_A_ROW):
             if self._are_many_not_taken() and self._futures_not_taken[0].done():
                 yield self._futures_not_taken[0]
-        while not self._has_room(most_not_taken) and not is_over():
+        while not is_over():
             # Read before the check: if a row finishes during it, this future is done,
             # and waiting for it ends at once.
             any_row_finishes = self._next_end
+            if self._has_room(most_not_taken):
+                return
             next_result = self._futures_not_taken[0]
             yield next_result if next_result.done() else any_row_finishes
 
