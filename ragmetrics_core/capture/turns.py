@@ -306,6 +306,7 @@ class Turns(Generic[Run]):
         if resumption_key is not None and tree.is_paused:
             # a graph asked a person
             return self._let_wait(resumption_key, runs_of_turn)
+        # with the runs that it resumes, else with the call that wrote its question
         joined_tree = self._join_with_writers(runs_of_turn)
         calls = Calls(joined_tree, self._overrides.context_tools or ())
         if resumption_key is not None and _stops_before_tools(calls):
