@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from lanes import examples
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnablePassthrough
+from langchain_core.runnables import RunnablePassthrough, RunnableSerializable
 from langchain_ragmetrics import capture as capture_langchain
 from test_planted_losses import QUESTION, Finds, Found
 
@@ -40,16 +41,20 @@ def answered(answer: str, earlier: str = EARLIER) -> Sample:
     )
 
 
-def answered_by(prompt: ChatPromptTemplate, answer: str) -> Sample:
-    """A chain of LangChain with this prompt."""
-    context = Found() | (
+def numbered_context() -> RunnableSerializable[str, str]:
+    """A retriever of LangChain, and its texts under "[1]", "[2]", and so on."""
+    return Found() | (
         lambda documents: "\n".join(
             f"[{number}] {document.page_content}"
             for number, document in enumerate(documents, start=1)
         )
     )
+
+
+def answered_by(prompt: ChatPromptTemplate, answer: str) -> Sample:
+    """A chain of LangChain with this prompt."""
     chain = (
-        {"context": context, "question": RunnablePassthrough()}
+        {"context": numbered_context(), "question": RunnablePassthrough()}
         | prompt
         | FakeListChatModel(responses=[answer])
     )
@@ -146,3 +151,35 @@ def test_a_number_of_the_earlier_prompt_alone_is_not_made_up() -> None:
     sample = answered("It was enlarged later [6].")
     assert sample.citations is None
     assert "an earlier answer has [6]" in sample.citations_unknown
+
+
+def test_a_repeated_mark_is_unknown_after_a_sentence_of_few_words() -> None:
+    sample = answered("In the end it closed [1].", earlier="It closed [1].")
+    assert sample.citations is None
+    assert "an earlier answer has [1]" in sample.citations_unknown
+
+
+def test_a_draft_of_this_turn_is_no_earlier_answer() -> None:
+    answer = "The park was founded in 1911 by Count Arnim [1]."
+    draft = ChatPromptTemplate.from_template(
+        "Cite by number.\n\n{context}\n\n{question}"
+    )
+    better = ChatPromptTemplate.from_messages(
+        [
+            ("system", "Cite by number.\n\n{context}"),
+            ("human", "{question}"),
+            ("ai", "{draft}"),
+            ("human", "Say it better."),
+        ]
+    )
+    write_draft = draft | FakeListChatModel(responses=[answer]) | StrOutputParser()
+    chain = (
+        {"context": numbered_context(), "question": RunnablePassthrough()}
+        | RunnablePassthrough.assign(draft=write_draft)
+        | better
+        | FakeListChatModel(responses=[f"So it is: {answer}"])
+    )
+    with capture_langchain() as captured:
+        chain.invoke(QUESTION)
+    (sample,) = captured.samples
+    assert [citation.contexts for citation in sample.citations or ()] == [(0,)]

@@ -162,31 +162,53 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         {}
     """
     lines_by_context = _lines_by_context(prompts, contexts)
-    indexes_by_name = _indexes_by_name(lines_by_context)
-    pages_by_index = _pages_by_index(lines_by_context)
     indexes_by_number = _numbering_of(lines_by_context, prompts, contexts)
     if indexes_by_number is None:
-        all_numbers = set().union(*map(numbers_of, lines_by_context.values()))
-        return Labels(
-            indexes_by_name,
-            ambiguous_numbers=frozenset(all_numbers),
-            pages_by_index=pages_by_index,
-        )
-    # {"source": {"7": (0,), "8": (1,)}} of "Source 7:" and "Source 8:"
-    indexes_by_kind = _indexes_by_kind(lines_by_context, indexes_by_number)
-    labels = Labels(
-        {**indexes_by_name, **indexes_by_number},
-        indexes_by_kind=_if_there_are_two_numberings(
-            indexes_by_kind, indexes_by_number
-        ),
-        kinds_that_number_all=frozenset(indexes_by_kind),
-        pages_by_index=pages_by_index,
-    )
+        return _labels_without_numbering(lines_by_context)
+    labels = _labels_with_numbering(lines_by_context, indexes_by_number)
     # "Cite the doc_id", and "[1]" above "doc_id: 3": nobody can tell what 3 means
     numbers_of_fields = numbers_that_fields_may_mean(
         lines_by_context, indexes_by_number, without_texts(prompts, contexts, "\n")
     )
     return labels.with_ambiguous(numbers_of_fields)
+
+
+def _labels_without_numbering(
+    lines_by_context: Mapping[int, Sequence[LabelLine]],
+) -> Labels:
+    """Return the labels of lines whose numbers do not tell the contexts apart."""
+    all_numbers = set().union(*map(numbers_of, lines_by_context.values()))
+    return Labels(
+        _indexes_by_name(lines_by_context),
+        ambiguous_numbers=frozenset(all_numbers),
+        pages_by_index=_pages_by_index(lines_by_context),
+    )
+
+
+def _labels_with_numbering(
+    lines_by_context: Mapping[int, Sequence[LabelLine]],
+    indexes_by_number: Mapping[str, tuple[int, ...]],
+) -> Labels:
+    """Return the labels of lines that give each context a number.
+
+    "[1] Source 7:" above each context has two numberings: those in brackets, which come
+    first, and those of the kind "source". "[1] Source 1:" has one.
+
+    Args:
+        lines_by_context: The lines that label each context.
+        indexes_by_number: The context indexes by the first number of each line.
+    """
+    indexes_by_kind = _indexes_by_kind(lines_by_context, indexes_by_number)
+    has_second_numbering = any(
+        _differs(indexes_of_kind, indexes_by_number)
+        for indexes_of_kind in indexes_by_kind.values()
+    )
+    return Labels(
+        {**_indexes_by_name(lines_by_context), **indexes_by_number},
+        indexes_by_kind=indexes_by_kind if has_second_numbering else {},
+        kinds_that_number_all=frozenset(indexes_by_kind),
+        pages_by_index=_pages_by_index(lines_by_context),
+    )
 
 
 def _numbering_of(
@@ -328,20 +350,6 @@ def _numbers_each(
     """
     numbered = set(itertools.chain(*indexes_by_number.values()))
     return numbered.issuperset(context_indexes)
-
-
-def _if_there_are_two_numberings(
-    indexes_by_kind: dict[str, dict[str, tuple[int, ...]]],
-    indexes_by_number: Mapping[str, tuple[int, ...]],
-) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return the numberings of the kinds if one is not that of the first numbers; else {}.
-
-    "[1] Source 7:" has two numberings, and "[1] Source 1:" has one.
-    """
-    for indexes_of_kind in indexes_by_kind.values():
-        if _differs(indexes_of_kind, indexes_by_number):
-            return indexes_by_kind
-    return {}
 
 
 def _differs(
