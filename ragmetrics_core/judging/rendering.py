@@ -104,9 +104,9 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
 
     A line ``---`` in the template separates the two messages. Each text of the sample
     stands in a tag such as ``<context-52ae4fd5>``. No text has these digits, so none can
-    close its tag. The tags of quoted examples have digits of their own. These are the
-    same for all samples, but for one that holds them: so prompts begin alike, and the
-    beginning can be cached.
+    close its tag. Quoted examples stand in tags, too, whose digits come from the
+    examples alone. So the prompts of all samples begin alike, and can be cached. Only if
+    a sample's text holds the digits of the examples, they get others in its prompt.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.

@@ -286,12 +286,20 @@ def adherence(
     term_share = _share(answer.terms, terms)
     bigram_share = _bigram_share(answer, contexts) if answer.bigrams else term_share
     sentence_share = _mean([match.share for match in matches], default=0.0)
-    name_supports = [
-        match.misplaced_name.support for match in matches if match.misplaced_name
-    ]
-    least_name_support = min(name_supports, default=1.0)
+    least_name_support = _least_support_of_names(matches)
     name_share = _share_of_names(answer, terms)
     return term_share, bigram_share, sentence_share, least_name_support, name_share
+
+
+def _least_support_of_names(matches: Sequence[Match]) -> float:
+    """How far the contexts say the same of a name as the answer, at least; 1.0 at best.
+
+    A name is misplaced if the context sentences with it say less of the answer's
+    sentence than others do. Its support says how much less: 1 term in place of 4 is .25.
+    """
+    misplaced_names = [match.misplaced_name for match in matches]
+    supports = [name.support for name in misplaced_names if name is not None]
+    return min(supports, default=1.0)
 
 
 def _share_of_names(answer: Passage, terms: AbstractSet[str]) -> float:

@@ -393,9 +393,6 @@ class ContextUtilization(Metric):
         to C, and the reply has a verdict on each. Else one chunk is shown, and the
         reply is the verdict on it. A verdict is a grade, or whether the chunk is useful.
 
-        A language model writes the fields of ``Reply``. A judge that writes nothing, but
-        gives probabilities of yes, is asked "is chunk A useful?" and so on (``decided``).
-
         Args:
             sample: The sample.
             chunks: All chunks for listwise judging; else a single one.
@@ -416,10 +413,12 @@ class ContextUtilization(Metric):
             },
             instructions=instructions,
             Reply=_REPLIES[self._prompt_name],
-            # the probability of the verdict to ask for; None: the bare verdict
+            # whether the probability of "useful" is wanted beside the verdict
             weigh=self._wanted_probability,
             # too long chunks are cut, and the piece with the highest verdict counts
             split=Split(part_name, verdict_field),
+            # for a judge that writes no replies: "is this chunk useful?", to which it
+            # gives the probability of yes, or of each grade
             decided=self._typed_questions,
             example=_examples,  # replies of a usual length, for dry runs
         )

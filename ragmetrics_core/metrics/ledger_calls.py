@@ -60,10 +60,13 @@ IdAndText = tuple[str | None, str]
 class _ReturnedText:
     """A text that a call returned.
 
-    ``was_shown`` says whether the answering call was shown it; None is unknown.
+    Attributes:
+        item: The text, with its id.
+        turn: The turn of the call.
+        was_shown: Whether the answering call was shown it; None if that is not known.
     """
 
-    context: Context
+    item: Context
     turn: int
     was_shown: bool | None
 
@@ -78,8 +81,8 @@ def groups_of_texts(sample: Sample) -> Groups:
 
     Example: three contexts, a web page that a tool returned in this turn, and a page of
     an earlier turn. The contexts and the first page are the evidence, with the ranks 1
-    to 4. The other page is earlier and has rank 5. ``earlier_shown`` says how many of
-    the texts of earlier turns the model was shown again: (0, 1) if not that page.
+    to 4. The other page is earlier and has rank 5. ``earlier_shown`` is (0, 1): of 1
+    text of earlier turns the model was shown 0 again.
     """
     ledger = sample.ledger  # the record of what the application's calls returned
     if ledger is None:
@@ -118,7 +121,7 @@ def _texts_only_models_wrote(
     ledger: Ledger, returned: Sequence[_ReturnedText]
 ) -> set[str]:
     """Return what only models wrote, and no search or the like returned."""
-    return set(_texts_of_models(ledger)) - {text.context.text for text in returned}
+    return set(_texts_of_models(ledger)) - {text.item.text for text in returned}
 
 
 class _OtherTexts(NamedTuple):
@@ -152,9 +155,9 @@ def _texts_that_are_no_contexts(
     of_earlier_turns: list[str] = []
     for text in _without_contexts(returned, ledger, contexts):
         if text.turn < ledger.turn:
-            of_earlier_turns.append(text.context.text)
-        elif text.was_shown is not False:  # shown, or not known
-            of_this_turn.append(text.context.text)
+            of_earlier_turns.append(text.item.text)
+        elif text.was_shown is not False:  # if it is not known, the answer may use it
+            of_this_turn.append(text.item.text)
     # a text that both this turn and an earlier one returned counts for this turn
     evidence = {*_texts_of_contexts(contexts), *of_this_turn}
     earlier_alone = [text for text in of_earlier_turns if text not in evidence]
@@ -172,7 +175,7 @@ def _without_contexts(
     return [
         text
         for text in returned
-        if index_of_context(text.context, contexts, known_pairs) is None
+        if index_of_context(text.item, contexts, known_pairs) is None
     ]
 
 
@@ -231,9 +234,9 @@ def _count_shown(ledger_texts: Sequence[_ReturnedText]) -> tuple[int, int] | Non
     Example: of 5 texts 2 were shown, and 1 was not: (2, 3). None if nothing is known.
     """
     known_texts = {
-        text.context.text for text in ledger_texts if text.was_shown is not None
+        text.item.text for text in ledger_texts if text.was_shown is not None
     }
-    shown_texts = {text.context.text for text in ledger_texts if text.was_shown}
+    shown_texts = {text.item.text for text in ledger_texts if text.was_shown}
     return (len(shown_texts), len(known_texts)) if known_texts else None
 
 

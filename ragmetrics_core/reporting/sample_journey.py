@@ -725,12 +725,15 @@ def _fate_by_verdicts(
     cells: Sequence[Cell],
     recorded: _Recorded,
 ) -> _Fate:
-    """Find out what became of a fact in the texts that the judge was asked about.
+    """Find out what became of a fact, by the texts that the judge was asked about.
+
+    These are the retrieved passages; if it is not known what was retrieved, they are
+    the contexts.
 
     Args:
         text: The fact in words.
-        ranks_of_holders: The ranks of the texts that hold it.
-        cells: For each of the texts, the judge's verdict.
+        ranks_of_holders: The ranks of those texts that hold it, by the verdicts.
+        cells: The judge's verdict on each of the texts.
         recorded: The sample with its passages.
     """
     is_judged_on_all = all(cell.probability is not None for cell in cells)

@@ -434,10 +434,11 @@ class Tally:
         self._slices_by_key: dict[str, _SliceTallies] = {
             key: _SliceTallies(metrics, cluster) for key in slices
         }
-        # Refuses keys that no sample has, since they were mistyped. The tally of the
-        # whole does so for its slices, too.
-        self._keys_sought = KeysSought()
-        if not is_slice:
+        # A key that no sample has was mistyped. All keys are looked for in the samples
+        # of the whole, so that the tally of a slice looks for none.
+        if is_slice:
+            self._keys_sought = KeysSought()
+        else:
             self._keys_sought = KeysSought(self._slices_by_key, cluster)
         self.grades = Counter[Grade]()
         self.capture_warnings = CaptureWarningTally()
@@ -622,6 +623,12 @@ class MetricTally:
     """
 
     def __init__(self) -> None:
+        """Begin to count.
+
+        Each scored row adds an entry to the first three. A row that failed or was not
+        judged adds the number of its cluster to the fourth, so that intervals know how
+        many scores are unknown.
+        """
         self.scores = array("d")
         self.has_useful_chunk = bytearray()
         self.clusters_of_scored = array("q")

@@ -85,6 +85,7 @@ class _Evidence:
             unit: What is drawn at once: a score, or the scores of a cluster. A score
                 that is not known counts as its lowest possible value.
         """
+        # a small cluster is filled up with the claimed mean, so that it weighs less
         mean_of_unit = self._filled_up_mean(unit)
         allowed_mean = self._mean_allowed_for_units_left()
         # At 0 or less the claim is false already; from 1 on no score can refute it.
@@ -129,7 +130,8 @@ class _Evidence:
     def _bet(self, mean_of_unit: float, allowed_mean: float) -> None:
         """Let each gambler win or lose by a stake, which is a share of the wealth.
 
-        Gamblers stake more with few units left, and where a high mean is likely.
+        They stake more if few units are left, and if the mean that the claim allows is
+        high: the gain is small then, at .9 no more than 1 / .9 - 1 = .11 of the stake.
         """
         gain = mean_of_unit / allowed_mean - 1
         units_per_unit_left = 1.0
@@ -253,8 +255,9 @@ class SequentialGate:
         Args:
             threshold: The mean to reach, in [0, 1].
             alpha: Risk of either error.
-            population: The mean of these N units, drawn without replacement, is meant;
-                None: of samples like these.
+            population: How many units there are, if the gate decides on the mean of
+                exactly these, drawn without replacement. None if it decides on the mean
+                of all samples like these.
             margin: Between ``threshold − margin`` and ``threshold`` either answer is
                 right.
             largest_cluster: Most rows that a unit can have, known before the first
@@ -266,8 +269,8 @@ class SequentialGate:
             min_scored: Share of the rows seen that must be scored for a decision.
 
         Raises:
-            SettingError: If a setting is out of its range, or clusters are given with a
-                population: a random order of single samples says more there.
+            SettingError: If a setting is out of its range, or if ``largest_cluster`` is
+                above 1 with a population.
         """
         check_share("threshold", threshold)
         check_share("margin", margin)
