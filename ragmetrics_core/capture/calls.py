@@ -97,7 +97,9 @@ _NUMBER = lazy_pattern(
 _LABEL_ALONE = lazy_pattern(r"\W*\w+(?:\W+\w+)?\W*")
 _LONGEST_LABEL = 24
 # what parsers of frameworks split at
-_LABELS = lazy_pattern(r"</think>|\b(?:answer|score|sources?):", re.IGNORECASE)
+_LABELS = lazy_pattern(
+    r"</think>|</?answer>|\b(?:answer|score|sources?):", re.IGNORECASE
+)
 _ALWAYS = float("inf")
 
 
@@ -160,7 +162,7 @@ class Reply:
     def parts(self) -> frozenset[str]:
         """What stands between the labels at which parsers of frameworks split.
 
-        Such labels are "Final Answer:" and "SOURCES:".
+        Such labels are "Final Answer:", "SOURCES:" and the tag ``<answer>``.
         """
         return frozenset(map(as_one_line, _LABELS.split(self.text)))
 
