@@ -171,6 +171,35 @@ def test_rows_are_given_in_order_and_as_many_go_on_as_there_is_room_for(
     assert rows.n_started == min(count, last_before_over + 1)
 
 
+def test_a_row_that_finishes_while_room_is_sought_is_not_missed() -> None:
+    """Else a slot stays empty until another row finishes, which may never be."""
+    rows = ByHand(window=2)
+    rows.start()
+    rows.start()
+
+    def row_1_finishes_now() -> bool:
+        if 1 in rows.open:
+            rows.end(1)
+        return False
+
+    for future in rows.rows.futures_until_room(
+        most_not_taken=AHEAD, is_over=row_1_finishes_now
+    ):
+        assert future.done()
+    rows.end(0)
+
+
+def test_two_results_are_given_before_a_row_although_there_is_room_for_it() -> None:
+    rows = ByHand(window=2)
+    for index in range(6):
+        rows.start()
+        rows.end(index)
+    given_rows = []
+    for future in rows.rows.futures_until_room(most_not_taken=AHEAD, is_over=never):
+        given_rows.append(rows.take(future).index)
+    assert given_rows == [0, 1]
+
+
 def test_what_waits_behind_a_slow_row_becomes_less_but_keeps_no_slot_empty() -> None:
     """Two results are given for each row that starts, also if there was no room when the second was given."""
     rows = ByHand(window=2)
