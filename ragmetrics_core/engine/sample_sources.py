@@ -14,7 +14,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.table_rows import table_rows
-from ragmetrics_core.statistics.repeats import n_repeats
+from ragmetrics_core.statistics.means import n_repeats
 
 _SAME_ID = (
     "the id of an earlier one; labels and comparisons need an id of its own for each,"

@@ -66,8 +66,7 @@ from ragmetrics_core.reporting.journey import Journey, JourneyTally
 from ragmetrics_core.reporting.pairing import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary
-from ragmetrics_core.statistics.means import mean_interval
-from ragmetrics_core.statistics.repeats import n_repeats
+from ragmetrics_core.statistics.means import mean_interval, n_repeats
 from ragmetrics_core.statistics.stopping import ROUNDING, Outcome
 
 _LONGEST_REASON = 300

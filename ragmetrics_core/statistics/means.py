@@ -27,6 +27,8 @@ FEWEST_FOR_BOOTSTRAP = 300
 _RESAMPLES = 9999
 # Scores that are Python's objects at the same time; millions would take gigabytes.
 _BLOCK = 200_000
+# Repeats are counted in so many parts of the numbers, one after the other.
+_PARTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,3 +389,21 @@ def _sum_of_powers(cos_theta: float, *, first_power: int, freedom: int) -> float
         next_power = power + 2
         term *= (next_power - 1) / next_power * cos_theta**2
     return sum_of_terms
+
+
+def n_repeats(numbers: Sequence[int]) -> int:
+    """Count the numbers of a sequence that repeat an earlier one.
+
+    Of samples with equal numbers, such as hashes of their texts, an interval counts each
+    as new evidence. The sequence is counted part by part, so that no set of all numbers
+    takes memory.
+
+    Examples:
+        >>> n_repeats([7, 8, 7, 7])
+        2
+    """
+    n_different = 0
+    for part in range(_PARTS):
+        different = {number for number in numbers if number % _PARTS == part}
+        n_different += len(different)
+    return len(numbers) - n_different
