@@ -214,3 +214,19 @@ def test_the_only_passage_of_an_application_has_its_number() -> None:
         )
     )
     assert [c.contexts for c in sample.citations or ()] == [(0,)]
+
+
+@pytest.mark.parametrize("mark", ["[f2.pdf#page=2]", "[f2.pdf]"])
+def test_a_file_and_its_page_before_a_text_label_it(mark: str) -> None:
+    """Azure-Samples/azure-search-openai-demo, app/backend/approaches: "f.pdf#page=2: text"."""
+    passages = [
+        f"f{number}.pdf#page={number}: {text}" for number, text in enumerate(TEXTS, 1)
+    ]
+    prompt = "\n".join(["Cite your sources.", *passages, "Where is Faro?"])
+    known = sample_of(prompt, f"Faro lies in the south {mark}.").citations
+    if mark == "[f2.pdf#page=2]":
+        assert [one.contexts for one in known or ()] == [(1,)]
+    else:
+        assert known is None
+    made_up = sample_of(prompt, "Faro lies in the south [g.pdf#page=9].").citations
+    assert [one.dangling for one in made_up or ()] == [("g.pdf#page=9",)]

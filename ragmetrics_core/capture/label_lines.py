@@ -55,9 +55,9 @@ _ITEM = lazy_pattern(r"\s*[0-9]{1,2}[.)]\s+(?:\S+\s+){3,}\S+[.!?]\s*$")
 _FIELD = lazy_pattern(r"""["']?([A-Za-z][\w \-]{0,40}?)["']?\s*[:=]\s*(.*)""")
 # what divides a name into parts: "1 | report.pdf | Date: 2020"
 _PART = lazy_pattern(r"\s[|–—-]\s|[|,;]")
-# "report.pdf:", "**docs/report.pdf**"
+# "report.pdf:", "**docs/report.pdf**", "report.pdf#page=2:"
 _FILE_ALONE = lazy_pattern(
-    r"""[#>*\-"'\s]*(?P<file>[^\s:"'*|]+\.[A-Za-z][A-Za-z0-9]{1,4})["'*]*\s*[:|–—-]?["'*\s]*"""
+    r"""[#>*\-"'\s]*(?P<file>[^\s:"'*|]+\.[A-Za-z][A-Za-z0-9]{1,4}(?:\#page=[0-9]{1,5})?)["'*]*\s*[:|–—-]?["'*\s]*"""
 )
 _NUMBER = lazy_pattern(r"[0-9]{1,4}")
 _NUMBER_FIRST = lazy_pattern(r"([0-9]{1,4})(?:\Z|[ \t]*[:|,(–—-])")
