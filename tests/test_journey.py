@@ -1222,6 +1222,21 @@ def test_a_text_joined_of_retrieved_ones_was_asked_about_and_nothing_beside_them
     assert lost_when_shown([*joined[:index], beside, *joined[index:]]) == (None, False)
 
 
+@pytest.mark.parametrize(
+    ("page", "is_known"),
+    [(OPENED, False), (f"It is old. {LIGHT}.", False), (TEXTS[1], True)],
+)
+def test_a_fact_that_metadata_state_is_not_said_to_be_in_no_text(
+    page: str, *, is_known: bool
+) -> None:
+    """A store may search summaries, and keep the pages in their metadata."""
+    summary = Context(text=TEXTS[0], metadata={"text": page, "page": 4})
+    journey = followed_fact(retrieved=[summary])
+    (fact,) = journey.facts
+    assert (fact.known, fact.lost) == (is_known, "not_retrieved" if is_known else None)
+    assert ("metadata" in journey.unknown.get("facts", "")) is not is_known
+
+
 def test_a_longer_number_in_a_text_does_not_state_a_fact() -> None:
     fact = "The fare on the ferry for adults of the town is 12."
     assert states_word_by_word(f"{fact} Pay at 8:30.", fact)

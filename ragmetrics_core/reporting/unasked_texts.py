@@ -37,6 +37,10 @@ _NOT_RETRIEVED = (
 _SHORT_TEXTS = (
     "a tool returned a short text, and nobody asked whether it holds the facts"
 )
+_METADATA = (
+    "a text in the metadata of a retrieved document states a fact, and nobody knows"
+    " whether the model was shown it"
+)
 _HIDDEN_TEXTS = (
     "a tool returned a text that states a fact, and the model was not shown it"
 )
@@ -52,12 +56,15 @@ class UnaskedText:
         why_unasked: In words, why a fact may stand in it, and what to do.
         was_asked_in_parts: Whether it is made of texts that were all asked about. It
             holds a further fact only where two of them meet.
+        is_metadata: Whether it stands in the metadata of a document. Most of these, as
+            a title, hold no fact.
     """
 
     text: str
     was_shown: bool | None
     why_unasked: str
     was_asked_in_parts: bool = False
+    is_metadata: bool = False
 
     def states(self, fact: str) -> bool:
         """Whether the fact stands in the text word by word."""
@@ -68,7 +75,10 @@ class UnaskedText:
 
         A text that was not shown counts only if it states the fact: most such texts
         were left out for good reason. So does one that was asked about in parts.
+        Metadata count if they have the fact's words in its order, be they ever so few.
         """
+        if self.is_metadata:
+            return _has_words_of(self.text, fact)
         if self.was_shown is False or self.was_asked_in_parts:
             return self.states(fact)
         if len(self.text) >= _FEWEST_SIGNS:
@@ -115,6 +125,11 @@ def states_word_by_word(text: str, fact: str) -> bool:
     """
     if len(fact) < _FEWEST_SIGNS:
         return False
+    return _has_words_of(text, fact)
+
+
+def _has_words_of(text: str, fact: str) -> bool:
+    """Whether all words of a fact stand in one part of a text, in their order."""
     words_of_fact = _spaced_words(fact)
     return any(words_of_fact in _spaced_words(part) for part in text.split(_CUT_SIGN))
 
@@ -145,7 +160,20 @@ def _unasked_texts(
                     why_unasked=_NOT_RETRIEVED,
                     was_asked_in_parts=asked_texts.make_up(context),
                 )
+    yield from _texts_of_metadata(sample)
     yield from _unasked_texts_of_ledger(sample, asked_texts)
+
+
+def _texts_of_metadata(sample: Sample) -> Iterator[UnaskedText]:
+    """Yield the texts in the metadata of the retrieved documents.
+
+    Example: a store searches summaries, and the page stands in ``{"text": …}``: a prompt
+    may show it instead of the summary. Such a text holds a fact only if it states it.
+    """
+    for document in sample.retrieved or ():
+        for value in document.metadata.values():
+            if isinstance(value, str) and len(value) >= _FEWEST_SIGNS:
+                yield UnaskedText(value, None, _METADATA, is_metadata=True)
 
 
 def _unasked_texts_of_ledger(
