@@ -13,7 +13,7 @@ from ragmetrics_core.capture.label_meanings import (
 )
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
-from ragmetrics_core.capture.tree import CitedSource
+from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.capture.unknown_meanings import (
     NOT_RETURNED,
     UnknownMeaning,
@@ -25,6 +25,10 @@ from ragmetrics_core.data.marks import marks_in
 
 _OF_THE_PROVIDER = (
     "the model's provider numbers its own sources, and {} may mean one of these"
+)
+_PERHAPS_OF_THE_PROVIDER = (
+    "the model's provider may have searched, and may number what it found: {} may mean"
+    " one of these sources, which nobody recorded"
 )
 _AT_NO_END = "the model's provider names a source for a point of the answer where no sentence ends"
 _QUOTED_FROM_ELSEWHERE = (
@@ -48,9 +52,12 @@ def by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
             answer, means.
     """
     call = search.found_answer.writing_call
-    if call is None or call.reply is None or not call.reply.cited_sources:
+    if call is None or call.reply is None:
         return None
     sources = call.reply.cited_sources
+    if not sources:
+        _refuse_numbers_perhaps_of_the_provider(call, search)
+        return None
     _refuse_numbers_of_the_provider(sources, search)
     cited_sources = [source for source in sources if source.is_cited]
     if not cited_sources:
@@ -99,6 +106,28 @@ def _refuse_numbers_of_the_provider(
         for label in mark.labels:
             if label in numbers:
                 raise UnknownMeaning(_OF_THE_PROVIDER.format(as_mark(label)))
+
+
+def _refuse_numbers_perhaps_of_the_provider(call: Node, search: CitationSearch) -> None:
+    """Raise if a mark may mean a source that the provider found, and that nobody recorded.
+
+    Perplexity's sonar is shown "[1] It fell." by the application, and numbers the pages
+    that it found from 1, too. Of its reply OpenAI's client keeps the text alone.
+
+    Args:
+        call: The call that wrote the answer; its reply names no sources.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If the answer has a number, and the model searched and numbers
+            what it finds.
+    """
+    if not call.numbers_unseen_sources:
+        return
+    for mark in marks_in(search.text):
+        for label in mark.labels:
+            if label.isdigit():
+                raise UnknownMeaning(_PERHAPS_OF_THE_PROVIDER.format(as_mark(label)))
 
 
 def _with_marks_of_the_prompt(

@@ -31,6 +31,8 @@ _CITED = "cited sources"
 _SEARCHING_MODEL = lazy_pattern(
     r"-search-(?:preview|api)\b|\bsonar\b|\bcompound(?:-beta)?\b|:online\b"
 )
+# Perplexity's. Other models that search cite what they find by links.
+_MODEL_NUMBERING_ITS_FINDS = lazy_pattern(r"\bsonar\b")
 
 
 def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
@@ -59,7 +61,11 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     if shown_message is not None:
         call.prompt = (*call.prompt, shown_message)
     signs_of_unseen_texts = _signs_of_unseen_texts(call, evidence)
-    call.may_have_searched = bool(signs_of_unseen_texts)
+    if signs_of_unseen_texts:  # the request may have said so already
+        call.may_have_searched = True
+    names = (call.model or "", evidence.model or "")
+    if not evidence and any(map(_MODEL_NUMBERING_ITS_FINDS.search, names)):
+        call.numbers_unseen_sources = True
     call.remarks = (*call.remarks, *signs_of_unseen_texts)
 
 

@@ -241,6 +241,8 @@ class Node:
             text was not recorded; () for a source without a name.
         may_have_searched: Of a model: whether its provider may have searched without
             telling what it found.
+        numbers_unseen_sources: Of a model: whether it cites what it found by numbers,
+            and nobody recorded these sources.
         remarks: What is uncertain about it, in words. With a remark nothing is exact.
     """
 
@@ -272,6 +274,7 @@ class Node:
     by_provider: bool = False
     sources_without_text: tuple[tuple[str, ...], ...] = ()
     may_have_searched: bool = False
+    numbers_unseen_sources: bool = False
     remarks: tuple[str, ...] = ()
 
     def walk(self) -> Iterator[Node]:

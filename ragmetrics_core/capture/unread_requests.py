@@ -22,6 +22,7 @@ _NAMES_OF_KEPT = (
     "data_sources",
     "file_ids",
 )
+_SEARCHED_BY_PROVIDER = "data_sources"  # of Azure OpenAI: it searches them each time
 _STORED_PROMPT = "prompt"  # OpenAI's; elsewhere a parameter of this name is a text
 _FURTHER_PARAMETERS = (
     "extra_body"  # of OpenAI's client: parameters that it does not know
@@ -98,15 +99,20 @@ class UnreadRequest:
         evidence: Why evidence was not recorded, in words, with the remedy: files, and
             what the provider keeps.
         remarks: The same of images and sounds, which may be a part of the question.
+        lets_provider_search: Whether it lets the provider search or read pages before
+            the model answers, as by Gemini's ``url_context``.
     """
 
     evidence: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    lets_provider_search: bool = False
 
     def add_to(self, call: Node) -> None:
         """Note on the call of a model what it was shown and nobody recorded."""
         call.evidence_not_recorded += self.evidence
         call.remarks += self.remarks
+        if self.lets_provider_search:
+            call.may_have_searched = True
 
 
 def unread_request(parameters: object, contents: object) -> UnreadRequest:
@@ -115,8 +121,9 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
     Example: a block ``{"type": "input_file", …}`` shows a PDF, and the parameter
     ``previous_response_id`` lets the provider insert earlier turns. Both are evidence
     that was not recorded. So are the pages that Gemini may have read by its tool
-    ``url_context``. An image or a sound may be a part of the question: it gives only a
-    remark.
+    ``url_context``, and what Azure OpenAI finds in ``data_sources``: by these two
+    ``lets_provider_search`` is true. An image or a sound may be a part of the question:
+    it gives only a remark.
 
     Args:
         parameters: The parameters of the request by their names. Anything but a mapping
@@ -129,14 +136,19 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
     evidence = [_KEPT_BY_PROVIDER.format(name) for name in names]
     if not kinds.isdisjoint(_FILES):
         evidence.append(_FILES_SHOWN)
-    if _lets_read_pages(parameters):
+    lets_read_pages = _lets_read_pages(parameters)
+    if lets_read_pages:
         evidence.append(_PAGES_READ)
     remarks = []
     if not kinds.isdisjoint(_IMAGES):
         remarks.append(_IMAGES_SHOWN)
     if not kinds.isdisjoint(_SOUNDS):
         remarks.append(_SOUNDS_SHOWN)
-    return UnreadRequest(tuple(evidence), tuple(remarks))
+    return UnreadRequest(
+        tuple(evidence),
+        tuple(remarks),
+        lets_provider_search=lets_read_pages or _SEARCHED_BY_PROVIDER in names,
+    )
 
 
 def parameters_in_reply(fields: object) -> dict[str, object]:

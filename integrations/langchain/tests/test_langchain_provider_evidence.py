@@ -606,6 +606,55 @@ def test_a_model_that_always_searches_is_asked_without_a_chain() -> None:
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
 
 
+@pytest.mark.parametrize(
+    "request_fields",
+    [
+        {"tools": [{"url_context": {}}]},
+        {"extra_body": {"data_sources": [{"type": "azure_search"}]}},
+    ],
+    ids=str,
+)
+def test_a_request_that_lets_the_provider_search_makes_an_incomplete_sample(
+    request_fields: dict[str, Any],
+) -> None:
+    """Nothing is retrieved, and the reply tells nothing of what the provider found."""
+    model = GenericFakeChatModel(messages=iter([AIMessage(ANSWER)]))
+    chain = model.bind(**request_fields) | StrOutputParser()
+    with capture() as captured:
+        chain.invoke(QUESTION)
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    assert sample.citations is None
+
+
+@pytest.mark.parametrize(
+    ("model_name", "is_known"), [("sonar-pro", False), ("gpt-4o-2024-08-06", True)]
+)
+def test_a_number_may_be_that_of_a_source_which_a_searching_model_found(
+    model_name: str, is_known: bool
+) -> None:
+    reply = AIMessage(f"{ANSWER} [1].", response_metadata={"model_name": model_name})
+    model = GenericFakeChatModel(messages=iter([reply]))
+
+    class Shelf(BaseRetriever):
+        def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
+            return [Document(FACT)]
+
+    def prompt(found: list[Document]) -> str:
+        return f"[1] {found[0].page_content}\n\nQuestion: {QUESTION}"
+
+    with capture() as captured:
+        (Shelf() | prompt | model).invoke(QUESTION)
+    (sample,) = captured.samples
+    if is_known:
+        assert [citation.contexts for citation in sample.citations or ()] == [(0,)]
+    else:
+        assert sample.citations is None
+        assert "which nobody recorded" in sample.citations_unknown
+
+
 def test_an_answer_of_a_model_that_does_not_search_is_no_sample() -> None:
     reply = AIMessage(ANSWER, response_metadata={"model_name": "gpt-4o-2024-08-06"})
     model = GenericFakeChatModel(messages=iter([reply]))
