@@ -1,4 +1,4 @@
-"""Web addresses of which nobody knows what text an answer means by them. Pure.
+"""Web addresses and ids of which nobody knows what text an answer means by them. Pure.
 
 A tool lists addresses in one text, and another tool fetches one of these pages. Then an
 address in the answer may mean its line in the list, or the page.
@@ -15,8 +15,10 @@ from ragmetrics_core.capture.plain_values import parse_json, texts_in
 from ragmetrics_core.capture.source_names import WEB_ADDRESS, page_of
 from ragmetrics_core.capture.unknown_meanings import UNDIVIDED, UnknownMeaning
 from ragmetrics_core.data import Citation
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import without_code
 
+_IN_BRACKETS = lazy_pattern(r"\[([^\[\]\n]{2,80})\]")
 _READ_AND_SHOWN = (
     "the answer names an address that a tool was called with and that other texts show,"
     " too: which of them it cites is not known"
@@ -56,6 +58,21 @@ def refuse_unclear_addresses(search: CitationSearch) -> tuple[Citation, ...] | N
         if _texts_known_as(page, search) - texts_by_page_read[page]:
             raise UnknownMeaning(_READ_AND_SHOWN)
     return None
+
+
+def names_a_part_of_undivided_text(search: CitationSearch) -> bool:
+    """Whether an answer names in brackets, or links, what stands in a tool's undivided text.
+
+    Example: ``[{"id": "kb-101", "text": "It fell."}]`` is one text of a tool, and the
+    answer is "It fell [kb-101]."
+    """
+    text = without_code(search.model_text)
+    names = [*_IN_BRACKETS.findall(text), *addresses_in(text)]
+    return any(
+        name in undivided_text
+        for undivided_text in _undivided_texts(search)
+        for name in dict.fromkeys(names)
+    )
 
 
 def _pages_in_answer(search: CitationSearch) -> Iterator[str]:

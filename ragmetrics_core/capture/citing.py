@@ -15,7 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.addresses_of_tools import refuse_unclear_addresses
+from ragmetrics_core.capture.addresses_of_tools import (
+    names_a_part_of_undivided_text,
+    refuse_unclear_addresses,
+)
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.citation_search import CitationSearch
 from ragmetrics_core.capture.evidence import AnswerEvidence
@@ -38,6 +41,7 @@ from ragmetrics_core.capture.unknown_meanings import (
     MARKS_CHANGED,
     NUMBER_OF_A_SOURCE,
     SOURCE_IN_WORDS,
+    UNDIVIDED,
     UnknownMeaning,
 )
 from ragmetrics_core.data import Citation
@@ -162,8 +166,9 @@ def _why_it_may_still_cite(search: CitationSearch) -> str | None:
     if has_lost_its_marks(search.text, search.reply):
         return MARKS_CHANGED
     if may_cite(search.text):
-        has_marks = bool(marks_in(search.text))
-        return "" if has_marks else UNREAD_FORM
+        if marks_in(search.text):
+            return ""
+        return UNDIVIDED if names_a_part_of_undivided_text(search) else UNREAD_FORM
     fields = () if search.reply is None else search.reply.values
     if any(map(has_unread_lists, fields)):
         return _UNREAD_FIELDS

@@ -96,3 +96,18 @@ def test_numbers_say_what_they_mean_beside_a_list_without_addresses_in_the_answe
     sample = sample_of("[1] It is old.", [], "It is old [1].")
     assert sample.citations is not None
     assert [citation.contexts for citation in sample.citations] == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("results", "answer"),
+    [
+        ('[{"id": "kb-101", "text": "It is old."}]', "It is old [kb-101]."),
+        (f"How to care, see {MANUAL} there.", ANSWER),
+    ],
+)
+def test_a_name_inside_of_a_tools_text_is_unknown_since_nobody_divided_it(
+    results: str, answer: str
+) -> None:
+    sample = sample_of(results, [], answer)
+    assert sample.citations is None
+    assert sample.citations_unknown == UNDIVIDED
