@@ -51,3 +51,29 @@ def test_a_label_that_nobody_was_shown_dangles_in_a_sentence_of_its_own(
 def test_another_page_of_a_file_that_was_shown_is_unknown() -> None:
     answer = "Porto lies in the north [f1.pdf#page=9]."
     assert answered("a file and a page", answer).citations is None
+
+
+TITLES = ("Manual", "Warranty terms", "Travel guide")
+
+
+@pytest.mark.parametrize(
+    ("behind", "is_known"),
+    [
+        ("[Colour Guide].", False),
+        ("[Colour Guide, p. 3].", False),
+        ("[Travel guide].", True),
+        ("[Colour Guide](https://lamp.org).", True),
+        ("[sic].", True),
+        ("(Colour Guide).", True),
+    ],
+)
+def test_a_title_in_brackets_that_nobody_was_shown_leaves_an_answer_unknown(
+    behind: str, *, is_known: bool
+) -> None:
+    """Beside a mark by title it may cite a source, or be a remark in brackets."""
+    passages = [
+        f"Title: {title}\n{text}" for title, text in zip(TITLES, TEXTS, strict=False)
+    ]
+    prompt = "\n\n".join(["Cite the title in brackets.", *passages, "Where is Porto?"])
+    sample = sample_of(prompt, f"Porto lies in the north [Manual]. It is new {behind}")
+    assert (sample.citations is not None) == is_known, sample.citations_unknown

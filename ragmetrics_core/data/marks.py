@@ -99,6 +99,8 @@ _FILE_AND_PAGE = lazy_pattern(r"\S+\.[A-Za-z]{2,5}#page=[0-9]+")
 _SHAPE_OF_FILE_AND_PAGE = "a file and a page"
 _SHAPE_OF_NUMBER_AND_NAME = "a number and a name"
 _MOST_WORDS_OF_A_LABEL = 3  # with its number: "Page no. 7"
+# "[Colour Guide]", and not the link "[Colour Guide](…)"
+_TITLE = lazy_pattern(r"\[(?P<first>[^\W\d_])[^\[\]\n]{2,80}\](?![(:\[])")
 # Brackets in code are indices.
 _CODE = lazy_pattern(r"```.*?```|~~~.*?~~~|`[^`\n]*`", re.DOTALL)
 # "rows" of "rows = read()", "argv" of "sys.argv[1]"
@@ -307,7 +309,20 @@ def has_unread_marks(
         return True
     text = _without_content(answer, numbering)
     text = blank(text, [*spans_read, *_spans_of_possible_indices(text)])
+    if _has_title_in_brackets(text) and any(
+        _has_title_in_brackets(answer[start:end]) for start, end in spans_read
+    ):
+        return True
     return UNREAD.search(text) is not None
+
+
+def _has_title_in_brackets(text: str) -> bool:
+    """Tell whether brackets in a text hold words like a title: "[Colour Guide]".
+
+    Beside the mark ``[Manual]`` they may cite a source that nobody was shown. They may
+    be a remark as well, "[Name withheld]", so they do not tell what is cited.
+    """
+    return any(match["first"].isupper() for match in _TITLE.finditer(text))
 
 
 def _has_marks_in_fenced_text(answer: str) -> bool:
