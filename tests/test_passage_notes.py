@@ -135,6 +135,24 @@ def test_a_dropped_text_with_which_a_kept_one_ends_is_dropped() -> None:
     assert notes[0].share == 0.0
 
 
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_a_near_copy_of_what_is_shown_is_not_shown(*, has_metadata: bool) -> None:
+    """The heading that a framework writes above a text makes no other text of it."""
+    texts = {
+        f"{year}.md": f"Fares of {year}: a seat on the night ferry to Porto costs"
+        " 38 crowns, a cabin for two 96."
+        for year in (2019, 2026)
+    }
+    old, new = (
+        Document(f"file_name: {name}\n\n{text}", name, forms=(text,))
+        if has_metadata
+        else Document(text, name)
+        for name, text in texts.items()
+    )
+    notes = run(answers(new), found=(old, new))
+    assert [note.share for note in notes] == [0.0, 1.0]
+
+
 def test_ranks_of_search_and_reranker() -> None:
     notes = run(keeps("first", (E, P)), answers(E, P))
     assert [(note.retriever, note.rank, note.rank_kept) for note in notes] == [

@@ -438,19 +438,23 @@ class _NoteWriter:
 
         A step may join documents, and search in the text that it made of them.
         """
-        keys_retrieved = {document.key for document in self.retrieved}
-        return [
-            context.text
-            for key, context in self._context_by_key.items()
-            if key not in keys_retrieved or self._holds_another_document(context)
-        ]
+        document_by_key = {document.key: document for document in self.retrieved}
+        new_texts = []
+        for key, context in self._context_by_key.items():
+            document = document_by_key.get(key)
+            if document is None or self._holds_another_document(document):
+                new_texts.append(context.text)
+        return new_texts
 
-    def _holds_another_document(self, context: Context) -> bool:
-        """Whether a context holds all letters of a shorter document that no step dropped."""
-        letters = letters_of(context.text)
+    def _holds_another_document(self, document: Document) -> bool:
+        """Whether a document holds all letters of a shorter one that no step dropped.
+
+        Metadata that a framework wrote above the texts do not count.
+        """
+        letters = letters_of(_without_metadata(document))
         return any(
-            len(document_letters) < len(letters) and document_letters in letters
-            for document_letters in self._letters_of_kept_documents
+            len(other_letters) < len(letters) and other_letters in letters
+            for other_letters in self._letters_of_kept_documents
         )
 
     @cached_property
