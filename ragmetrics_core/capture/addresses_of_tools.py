@@ -15,8 +15,8 @@ from ragmetrics_core.capture.plain_values import parse_json, texts_in
 from ragmetrics_core.capture.source_names import WEB_ADDRESS, page_of
 from ragmetrics_core.capture.unknown_meanings import UNDIVIDED, UnknownMeaning
 from ragmetrics_core.data import Citation
+from ragmetrics_core.data.answer_parts import without_code
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.marks import without_code
 
 _IN_BRACKETS = lazy_pattern(r"\[([^\[\]\n]{2,80})\]")
 _READ_AND_SHOWN = (

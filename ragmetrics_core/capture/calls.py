@@ -32,8 +32,8 @@ from ragmetrics_core.capture.tree import (
     ToolCall,
     Tree,
 )
+from ragmetrics_core.data.answer_parts import without_reasoning
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.reasoning import without_reasoning
 
 # The form of a model's reply. The higher it is, the more the reply looks like a final
 # answer.

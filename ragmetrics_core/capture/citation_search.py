@@ -56,6 +56,7 @@ from ragmetrics_core.capture.source_names import (
 from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Context
+from ragmetrics_core.data.answer_parts import without_reasoning
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD, Span
 from ragmetrics_core.data.marks import (
@@ -63,7 +64,6 @@ from ragmetrics_core.data.marks import (
     marks_in,
     plain_label,
 )
-from ragmetrics_core.data.reasoning import without_reasoning
 from ragmetrics_core.data.source_lists import (
     closing_marks_in,
     source_lists_in,

@@ -18,9 +18,10 @@ from ragmetrics_core.capture.unknown_meanings import (
     UnknownMeaning,
     refuse_if_perhaps_shown,
 )
+from ragmetrics_core.data.answer_parts import without_code
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import Span
-from ragmetrics_core.data.marks import Mark, address_behind, without_code
+from ragmetrics_core.data.marks import Mark, address_behind
 
 _ADDRESS_IN_WORDS = "the answer names a web address that nobody was shown, which may cite it and may not"
 _IMAGE = lazy_pattern(r"!\[[^\[\]\n]{0,200}\]\([^()\n]{1,500}\)")

@@ -50,6 +50,7 @@ from ragmetrics_core.capture.unknown_meanings import (
     refuse_if_perhaps_shown,
 )
 from ragmetrics_core.data import Citation
+from ragmetrics_core.data.answer_parts import without_reasoning
 from ragmetrics_core.data.citations import (
     OTHER_TARGET,
     UNREAD_FORM,
@@ -68,7 +69,6 @@ from ragmetrics_core.data.marks import (
     may_cite,
     may_link_another_source,
 )
-from ragmetrics_core.data.reasoning import without_reasoning
 
 _FILE_OR_NUMBER = (
     "the answer names {}, which may be a file of this name or a number of the prompt"

@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from ragmetrics_core.data.answer_parts import fences_around, without_reasoning
 from ragmetrics_core.data.frozen import Frozen, Text
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import Span
@@ -23,7 +24,6 @@ from ragmetrics_core.data.marks import (
     Numbering,
     contexts_of_label,
     doubtful_forms_in,
-    fences_around,
     has_unread_marks,
     has_word_outside_marks,
     is_like_labels,
@@ -32,7 +32,6 @@ from ragmetrics_core.data.marks import (
     may_cite,
     may_link_another_source,
 )
-from ragmetrics_core.data.reasoning import without_reasoning
 from ragmetrics_core.data.sentences import join_lines, whole_sentences
 from ragmetrics_core.data.source_lists import (
     definitions_in,

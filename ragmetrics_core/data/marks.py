@@ -8,6 +8,14 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ragmetrics_core.data.answer_parts import (
+    FENCED_TEXT,
+    fences_around,
+    names_of_code,
+    spans_of_code,
+    start_of_open_reasoning,
+    without_reasoning,
+)
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import (
     AND_WORD,
@@ -20,10 +28,6 @@ from ragmetrics_core.data.mark_patterns import (
     UNREAD,
     Span,
     blank,
-)
-from ragmetrics_core.data.reasoning import (
-    start_of_open_reasoning,
-    without_reasoning,
 )
 from ragmetrics_core.data.source_lists import source_lists_in
 
@@ -101,10 +105,6 @@ _SHAPE_OF_NUMBER_AND_NAME = "a number and a name"
 _MOST_WORDS_OF_A_LABEL = 3  # with its number: "Page no. 7"
 # "[Colour Guide]", and not the link "[Colour Guide](…)"
 _TITLE = lazy_pattern(r"\[(?P<first>[^\W\d_])[^\[\]\n]{2,80}\](?![(:\[])")
-# Brackets in code are indices.
-_CODE = lazy_pattern(r"```.*?```|~~~.*?~~~|`[^`\n]*`", re.DOTALL)
-# "rows" of "rows = read()", "argv" of "sys.argv[1]"
-_NAME_OF_CODE = lazy_pattern(r"(?<!\w)([^\W\d]\w*+)[ \t]*+(?=[\[(=]|\.\w)")
 _NAME_BEFORE = lazy_pattern(r"(?<!\w)[^\W\d]\w*\Z")
 # What stands before an index, outside of code that is marked as such: "sys.argv" of
 # "sys.argv[1]", "len(rows" of "len(rows[1])". A domain does so, too; the file of
@@ -124,19 +124,6 @@ _KEY_BEFORE = lazy_pattern(
 _KEY_OF_SOURCES = lazy_pattern(
     rf"(?:[\w.-]*[_.-])?{SOURCE_WORD}(?:[_.-]?(?:used|ids?|numbers?))?", re.IGNORECASE
 )
-# A fence around a whole answer that calls the answer text: "```markdown".
-_OPENING_FENCE = lazy_pattern(
-    r"\s*(?:```|~~~)(?:markdown|md|text|txt|plaintext)?[ \t]*\r?\n"
-)
-# A part of an answer in a fence that says that it is text.
-_FENCED_TEXT = lazy_pattern(
-    r"^(?P<opening>[ \t]*(?P<fence>```|~~~)(?:(?P<is_read>markdown|md)|text|txt|plaintext)"
-    r"[ \t\r]*)\n(?P<inner>(?:(?![ \t]*(?:```|~~~))[^\n]*\n)*+)"
-    r"(?P<closing>[ \t]*(?P=fence))[ \t\r]*$",
-    re.MULTILINE,
-)
-_CLOSING_FENCE = lazy_pattern(r"\n[ \t]*(?:```|~~~)\s*\Z")
-
 _IN_FIRST_BRACKET = lazy_pattern(r"\W*[(（][^()（）]*")
 _WORDS_OF_SENTENCE = lazy_pattern(
     r"\s*(?!https?:|www\.|doi:)[^\W\d⁰¹²³⁴-⁹①-⒇❶-➓]", re.IGNORECASE
@@ -210,14 +197,14 @@ def _brackets_that_may_be_marks(
     Brackets in code, in formulas and in lists of sources cite nothing, nor does
     "[2019]", which is a year. "[1]" of "sys.argv[1]" may be an index: it is no mark.
     """
-    code = _spans_of_code(answer)
-    names_of_code = _names_of_code(answer, code)
+    code = spans_of_code(answer)
+    names_in_code = names_of_code(answer, code)
     # whether a reasoning that is never closed goes over into the answer, nobody knows
     open_reasoning = (start_of_open_reasoning(answer), len(answer))
     # as long as the answer, with blanks in place of what holds no marks
     text = blank(answer, [*code, *source_lists_in(answer), open_reasoning])
     for bracket in MARK.finditer(text):
-        cites_nothing = _cites_nothing(bracket, text, known, names_of_code)
+        cites_nothing = _cites_nothing(bracket, text, known, names_in_code)
         if not cites_nothing and not _may_be_of_code(bracket, text):
             yield bracket
 
@@ -290,7 +277,7 @@ def may_cite(answer: str) -> bool:
         return True
     # A whole answer may stand in a fence, as code does, or be a reply in JSON.
     return any(
-        marks_in(answer[start:end].strip("`~")) for start, end in _spans_of_code(answer)
+        marks_in(answer[start:end].strip("`~")) for start, end in spans_of_code(answer)
     )
 
 
@@ -335,7 +322,7 @@ def _has_marks_in_fenced_text(answer: str) -> bool:
     # are read.
     if fences_around(answer):
         return False
-    return any(marks_in(match["inner"]) for match in _FENCED_TEXT.finditer(answer))
+    return any(marks_in(match["inner"]) for match in FENCED_TEXT.finditer(answer))
 
 
 def _spans_of_possible_indices(text: str) -> list[Span]:
@@ -416,78 +403,17 @@ def has_word_outside_marks(text: str) -> bool:
     return re.search(r"\w", MARK.sub("", text)) is not None
 
 
-def fences_around(answer: str) -> list[Span]:
-    """Return the spans of the opening and closing lines of fences around text.
-
-    Marks in such a fence are read. It is a fence around the whole answer, or around
-    parts of it that are marked as Markdown.
-    """
-    opening = _OPENING_FENCE.match(answer)
-    if opening is not None:
-        lines_around_all = _fence_around_all(answer, opening)
-        if lines_around_all:
-            return lines_around_all
-    spans: list[Span] = []
-    for match in _FENCED_TEXT.finditer(answer):
-        if match["is_read"]:
-            spans += [match.span("opening"), match.span("closing")]
-    return spans
-
-
-def _fence_around_all(answer: str, opening: re.Match[str]) -> list[Span]:
-    """Return the spans of the two lines of a fence if it holds the whole answer.
-
-    "It is old." between two lines of three backticks gives two spans. A fence that is
-    never closed, as in a reply that was cut off, has only the span of its opening line.
-    [] if the answer goes on after the fence, or has other fences inside.
-    """
-    # Found only at the very end of the answer. The search begins one early: in
-    # "```\n```" one line break ends the opening line and begins the closing one.
-    closing = _CLOSING_FENCE.search(answer, opening.end() - 1)
-    if closing is None:
-        # "```\nIt is old.\n```\nIt fell.": a closing line that does not end the answer
-        goes_on_behind_fence = "```" in answer[opening.end() :]
-        return [] if goes_on_behind_fence else [opening.span()]
-    inner = answer[opening.end() : closing.start()]
-    has_other_fences = "```" in inner or "~~~" in inner
-    return [] if has_other_fences else [opening.span(), closing.span()]
-
-
 def _without_content(answer: str, numbering: Numbering) -> str:
     """Blank out code, lists of sources, and brackets that are a part of the text."""
-    code = _spans_of_code(answer)
-    names_of_code = _names_of_code(answer, code)
+    code = spans_of_code(answer)
+    names_in_code = names_of_code(answer, code)
     text = blank(answer, [*code, *source_lists_in(answer)])
     spans = [
         match.span()
         for match in MARK.finditer(text)
-        if _cites_nothing(match, text, numbering, names_of_code)
+        if _cites_nothing(match, text, numbering, names_in_code)
     ]
     return blank(text, spans)
-
-
-def without_code(answer: str) -> str:
-    """Return an answer with blanks in place of its code; each character keeps its place."""
-    return blank(answer, _spans_of_code(answer))
-
-
-def _spans_of_code(answer: str) -> list[Span]:
-    """Return the spans of code in an answer. A fence around text is no code."""
-    without_text_fences = answer
-    for start, end in fences_around(answer):
-        blanks = " " * (end - start)
-        without_text_fences = (
-            without_text_fences[:start] + blanks + without_text_fences[end:]
-        )
-    return [match.span() for match in _CODE.finditer(without_text_fences)]
-
-
-def _names_of_code(answer: str, code: Iterable[Span]) -> set[str]:
-    """Return the names that the code of an answer uses, as "rows" of ``rows = read()``."""
-    names: set[str] = set()
-    for start, end in code:
-        names.update(_NAME_OF_CODE.findall(answer, start, end))
-    return names
 
 
 def _cites_nothing(
