@@ -129,3 +129,13 @@ def test_a_text_that_an_earlier_result_showed_under_its_number_keeps_its_meaning
 def test_a_result_without_numbers_leaves_those_of_the_prompt_known() -> None:
     sample = in_langchain(OTHER_TEXTS[0], "The Velm rises in the hills [1].")
     assert [one.contexts for one in sample.citations or ()] == [(0,)]
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("result", ["", " \n", "---\n"])
+def test_an_earlier_result_without_words_takes_nothing_away(
+    name: str, result: str
+) -> None:
+    """A search that found nothing gives an empty result."""
+    sample = RUNS[name](result, "The Velm rises in the hills [1].")
+    assert [one.contexts for one in sample.citations or ()] == [(0,)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from ragmetrics_core.capture.label_lines import label_line_of
 from ragmetrics_core.capture.letters import letters_of
@@ -63,7 +64,7 @@ def _numbers_of_other_texts(
     numbers: set[str] = set()
     for message in messages:
         lines = lines_with_words(without_texts([message], context_texts, _A_CONTEXT))
-        for line, line_below in zip(lines, [*lines[1:], ""], strict=True):
+        for line, line_below in pairwise([*lines, ""]):
             is_label_of_a_context = _A_CONTEXT in line + line_below
             if not is_label_of_a_context:
                 numbers.update(_numbers_first_in(line[:_LONGEST_LABEL]))
