@@ -868,6 +868,12 @@ def test_dots_need_a_mark_on_both_sides(prompt: str, outcome: str) -> None:
     assert locate(["..."], prompt).findings[0].outcome == outcome
 
 
+def test_dots_between_two_letters_stand_among_other_words() -> None:
+    (finding,) = locate(["..."], "He said so...and left.").findings
+    assert finding.outcome == "unknown"
+    assert finding.reason == "short, and its words stand among others"
+
+
 def test_dots_of_the_text_itself_cut_nothing() -> None:
     shown = "Porto lies on the Douro, in the north of Portugal... In"
     text = f"{shown} summer it is dry, and hot winds blow from the east."
@@ -1521,6 +1527,49 @@ def test_a_tag_that_begins_as_the_last_words_do_hides_none(
     shown = text.replace(name, f"<{tag}>{name}</{tag}>")
     (finding,) = locate([text], f"Use this:\n{shown}\nWhen?").findings
     assert (finding.extent, finding.coverage, finding.text) == ("whole", 1.0, text)
+
+
+@pytest.mark.parametrize(("n_letters", "is_whole"), [(96, True), (97, False)])
+def test_a_tag_of_many_letters_interrupts_a_text(
+    n_letters: int, is_whole: bool
+) -> None:
+    text = "The lighthouse was opened on 4 May 1874 by the keeper Brandt, who lit it."
+    shown = text.replace("lighthouse", f"<{'x' * n_letters}>lighthouse")
+    (finding,) = locate([text], f"Use this:\n{shown}\nWhen?").findings
+    assert (finding.extent == "whole") == is_whole
+
+
+@pytest.mark.parametrize("mark", ["[3] ", "[п. 3] ", "[ос. 3] "])
+def test_a_mark_whose_half_letter_equals_the_text_hides_no_letter(mark: str) -> None:
+    # "п" and "о" begin with the same byte
+    text = "Старый маяк у гавани {}открыт в начале лета, и его видно издалека."
+    shown = text.format(mark)
+    (finding,) = locate([text.format("")], f"Вот:\n{shown}\nКогда?").findings
+    assert (finding.extent, finding.text) == ("whole", text.format(""))
+
+
+@pytest.mark.parametrize("between", [" ", "\n"])
+@pytest.mark.parametrize("mark", [" [2]", " <b>"])
+def test_words_that_a_prompt_repeats_are_no_difference_before_a_mark(
+    between: str, mark: str
+) -> None:
+    text = "The lighthouse was opened in the spring of 1874, by the keeper Holm."
+    words = "in the spring of 1874,"
+    shown = text.replace(words, f"{words}{between}{words}{mark}")
+    (finding,) = locate([text], f"Use this:\n{shown}\nWhen?").findings
+    assert finding.extent == "whole"
+
+
+def test_a_line_with_a_number_that_two_chunks_share_is_no_difference() -> None:
+    first, shared, last = (
+        "1) Raise the flag of the harbour",
+        "2) Lower the lamp at noon",
+        "3) Close the gate behind the tower",
+    )
+    text = "\n".join([first, shared, last])
+    shown = "\n".join([first, shared, shared, last])
+    (finding,) = locate([text], f"Use this:\n{shown}\nWhen?").findings
+    assert finding.extent == "whole"
 
 
 def test_another_word_between_tags_is_a_difference() -> None:

@@ -71,3 +71,8 @@ def test_a_list_of_equal_things_is_no_element_with_an_answer() -> None:
     facts = "<facts><text>It is old.</text><text>It fell.</text></facts>"
     sample = sample_of(facts)
     assert sample.answer == '{"facts": [{"text": "It is old."}, {"text": "It fell."}]}'
+
+
+def test_a_list_of_a_single_thing_is_no_element_with_an_answer() -> None:
+    sample = sample_of("<facts><text>It is old.</text></facts>")
+    assert sample.answer == '{"facts": [{"text": "It is old."}]}'
