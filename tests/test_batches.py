@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -505,6 +506,52 @@ def test_an_upload_that_took_so_long_that_others_gave_it_up_makes_no_batch(
     assert not report.run.stopped
 
 
+def test_a_run_whose_requests_another_process_takes_over_waits_for_its_batch(
+    store: Path,
+) -> None:
+    """Both put the request aside; the other has made its batch when this one begins."""
+    to_run_meanwhile: list[Callable[[], Report]] = []
+    others: list[Report] = []
+
+    @metric(requires=["answer"])
+    def claimed_meanwhile(sample: Sample) -> Any:
+        question = Question(
+            parts={"answer": Part("Answer", sample.answer)},
+            instructions=Instructions("Is it good?\n{answer}"),
+            Reply=Goodness,
+        )
+        try:
+            [reply] = yield from ask([question])
+        finally:
+            if to_run_meanwhile:
+                run_other = to_run_meanwhile.pop()
+                other = Thread(target=lambda: others.append(run_other()))
+                other.start()
+                other.join()
+        return bool(reply.reply.good)
+
+    with BatchService(lambda _: '{"good": true}', steps=0) as service:
+
+        def run() -> Report:
+            return evaluate(
+                ROWS[:1],
+                [claimed_meanwhile],
+                judge=model(service),
+                store=store,
+                batch=True,
+                progress=False,
+            )
+
+        to_run_meanwhile.append(run)
+        first = run()
+        second = run()
+    for report in (*others, first):
+        assert "1 requests wait for batches (1)" in report.run.stopped
+    assert len(service.batches) == 1
+    assert not second.run.stopped
+    assert second.results[0].results["claimed_meanwhile"].status == "scored"
+
+
 # What a service may say.
 
 ODD: list[Any] = [None, "5", 5, ["completed"], {"completed": "6"}, {"completed": [6]}]
@@ -785,6 +832,28 @@ def test_limits_hold_for_what_is_asked_live(store: Path) -> None:
         )
         assert len(service.requests) == 1
     assert outcomes(again) == outcomes(live(unusable_at_first, ["recall"]))
+
+
+def test_what_batches_cost_counts_once_under_a_strict_cap(store: Path) -> None:
+    """Six answers of a batch, and the last row's repair, which is asked live."""
+
+    def reply(body: Body) -> Any:
+        is_first_of_last_row = "lamp 5" in str(body) and len(body["messages"]) < 3
+        return "no JSON" if is_first_of_last_row else plausible_reply(body)
+
+    with BatchService(reply, steps=0) as service:
+        given: Any = {"judge": model(service), "store": store, "progress": False}
+        evaluate(ROWS, ["recall"], **given, batch=True)
+        report = evaluate(
+            ROWS,
+            ["recall"],
+            **given,
+            batch="wait",
+            limits=Limits(max_live=5, max_calls=7),
+            concurrency=1,
+        )
+    assert len(service.requests) == 1
+    assert not report.run.stopped
 
 
 def test_a_cap_ends_what_is_asked_live(store: Path) -> None:
@@ -1469,6 +1538,12 @@ def test_a_dry_run_prices_both_ways(
     assert float(told.partition(", 10 requests live $")[2].split()[0]) == pytest.approx(
         10 * high / calls, abs=1e-4
     )
+
+
+class Goodness(BaseModel):
+    """A reply class of a user's own."""
+
+    good: bool
 
 
 class CrashingReply(BaseModel):

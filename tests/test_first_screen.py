@@ -594,6 +594,28 @@ def test_few_rows_are_said_to_be_few_and_have_no_bar(tmp_path: Path) -> None:
     assert "too few to draw" not in page
 
 
+@pytest.mark.parametrize(
+    ("n_good", "n_bad", "n_declined", "ranges"),
+    [
+        (1, 0, 0, ["0 to 79"]),  # says little, and there is no other
+        (1, 0, 20, ["77 to 99"]),
+        (40, 0, 99, ["63 to 78", "0 to 9"]),
+        (2, 2, 20, ["64 to 93", "15 to 85"]),
+    ],
+    ids=["a row", "a row beside declined ones", "enough rows", "few with a fault"],
+)
+def test_a_range_that_says_nothing_is_left_out_where_rows_decline(
+    n_good: int, n_bad: int, n_declined: int, ranges: list[str]
+) -> None:
+    wrong = "It was a wizard from Norland who raised it by magic in 1902."
+    rows = lamps(n_good)
+    rows += lamps(n_bad, answer=wrong)
+    rows += lamps(n_declined, answer="I don't know.")
+    report = evaluate(rows, judge="lexical", metrics=["adherence"])
+    first = screen_of(report, report.summary(), report.run)
+    assert re.findall(r"(\d+ to \d+) % of rows like", first.how_sure) == ranges
+
+
 def test_the_gate_at_risk_and_the_stage_to_mend_are_told_apart() -> None:
     astray = {"answer": "It was a wizard from Norland who raised it by magic in 1902."}
     lost = {"contexts": ["Bread is baked twice a week.", "Rain fell on the roofs."]}

@@ -354,6 +354,13 @@ CUT_FATES: dict[str, tuple[str, str, str, Loss | None, bool]] = {
         None,
         False,
     ),
+    "the fact's words on both sides of sentences cut away, in another order": (
+        f"{OPENED[:-1]} {STONE} {STONE} {STONE} by Holm.",
+        f"{OPENED[:-1]} … by Holm.",
+        "In 1874 they opened the lighthouse of Norwick.",
+        None,
+        False,
+    ),
     "other words where the last ones stand": (
         f"{STONE} {OPENED}",
         f"{STONE} The lighthouse of Norwick was opened on …",

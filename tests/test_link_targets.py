@@ -51,7 +51,15 @@ def test_a_target_of_the_same_source_or_of_none_leaves_the_mark_known(
 
 @pytest.mark.parametrize(
     "target",
-    ["/docs/Travel_3.pdf", "travel_3", "#travel-3", "/leave", "leave.pdf", "/x_1.pdf"],
+    [
+        "/docs/Travel_3.pdf",
+        "travel_3",
+        "#travel-3",
+        "#abc",  # without a number
+        "/leave",
+        "leave.pdf",
+        "/x_1.pdf",
+    ],
 )
 @pytest.mark.parametrize("mark", ["[1]", "[docs/Travel_1.pdf]"])
 def test_a_target_with_another_name_makes_the_mark_unknown(

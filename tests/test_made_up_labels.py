@@ -65,6 +65,16 @@ TITLES = ("Manual", "Warranty terms", "Travel guide")
         ("[Colour Guide](https://lamp.org).", True),
         ("[sic].", True),
         ("(Colour Guide).", True),
+        ("[[Colour Guide]].", False),
+        ("[name withheld] [Colour Guide].", False),
+        ("[Colour\nGuide].", True),
+        ("[Colour [old] Guide].", True),
+        ("[Colour Guide]: it says so.", True),
+        ("[Colour Guide][colours].", True),
+        ("[AB].", True),
+        ("[Red].", False),
+        (f"[{'G' * 81}].", False),
+        (f"[{'G' * 82}].", True),
     ],
 )
 def test_a_title_in_brackets_that_nobody_was_shown_leaves_an_answer_unknown(
@@ -76,4 +86,20 @@ def test_a_title_in_brackets_that_nobody_was_shown_leaves_an_answer_unknown(
     ]
     prompt = "\n\n".join(["Cite the title in brackets.", *passages, "Where is Porto?"])
     sample = sample_of(prompt, f"Porto lies in the north [Manual]. It is new {behind}")
+    assert (sample.citations is not None) == is_known, sample.citations_unknown
+
+
+@pytest.mark.parametrize(
+    ("marks", "is_known"), [("[1]", True), ("[Manual]", False), ("[1][Manual]", False)]
+)
+def test_a_title_in_brackets_is_a_remark_where_no_mark_cites_by_title(
+    marks: str, *, is_known: bool
+) -> None:
+    passages = [
+        f"[{number}] Title: {title}\n{text}"
+        for number, (title, text) in enumerate(zip(TITLES, TEXTS, strict=False), 1)
+    ]
+    prompt = "\n\n".join(["Cite the passages.", *passages, "Where is Porto?"])
+    answer = f"Porto lies in the north {marks}. It is new [Name withheld]."
+    sample = sample_of(prompt, answer)
     assert (sample.citations is not None) == is_known, sample.citations_unknown

@@ -18,13 +18,22 @@ from ragmetrics_core.data.citations import (
 )
 
 NUMBERING = {"1": 0, "2": 1, "3": 2}
+# read as no reasoning, each beside a mark that cites
+SAID_OF_TAGS = (
+    "It prints `</think>` at its end. It fell [1].",
+    "It fell [1]. It prints `</think>` at its end.",
+    "It prints `<think>` first. It fell [1].",
+    "Readers [think] so. It fell [1].",
+)
 BLOCKS = (
     "<think>{}</think>",
     "<think>\n{}\n</think>\n\n",
     "<THINKING>{}</thinking>",
     "<thought>{}</thought>\n",
+    "<thoughts>{}</thoughts>\n",
     "<reasoning>{}</reasoning>\n",
     "<scratchpad>{}</scratchpad>\n",
+    "<scratch_pad>{}</scratch_pad >\n",
     "<seed:think>{}</seed:think>",
     "[THINK]{}[/THINK]",
     "◁think▷{}◁/think▷",
@@ -112,9 +121,28 @@ def test_reasoning_that_is_never_closed_leaves_its_marks_unread() -> None:
         assert chain("[{}] ", answer).citations is None
 
 
-def test_a_tag_that_the_answer_speaks_of_as_code_ends_no_reasoning() -> None:
-    answer = "It prints `</think>` at the end [1]."
+@pytest.mark.parametrize("answer", SAID_OF_TAGS)
+def test_a_tag_that_the_answer_speaks_of_ends_and_opens_no_reasoning(
+    answer: str,
+) -> None:
+    read = read_citations(answer, NUMBERING)
+    assert [one.contexts for one in read.citations or ()] == [(0,)]
+
+
+def test_single_backticks_in_two_lines_make_no_code_of_the_reasoning() -> None:
+    answer = "Press the ` key.\n<think>[2]?</think>\nThe ` key is old [1]."
     assert [one.contexts for one in citations_of_marks(answer, NUMBERING)] == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in BLOCKS if not block.startswith("{}")]
+)
+def test_reasoning_between_sentences_cites_nothing(block: str) -> None:
+    """Of each block only its own words are reasoning, and no sentence before it."""
+    reasoning = block.format(THOUGHTS[0])
+    answer = f"It fell [1].\n{reasoning}\nIt rose [3].\n{reasoning}\nIt burnt [1]."
+    read = read_citations(answer, NUMBERING)
+    assert [one.contexts for one in read.citations or ()] == [(0,), (2,), (0,)]
 
 
 def test_sentences_of_the_reasoning_are_no_statements() -> None:

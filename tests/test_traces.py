@@ -1486,6 +1486,17 @@ def test_each_answer_of_haystack_is_a_sample() -> None:
     ]
 
 
+def test_of_a_run_with_two_texts_the_reply_of_its_model_is_no_answer() -> None:
+    """A component behind the model returned both: which is the answer, nobody knows."""
+    run, search, chat, _ = haystack()
+    made = {"translator": {"replies": ["Im Jahr 1632.", "Anno 1632."]}}
+    for item in run["attributes"]:
+        if item["key"] == "output.value":
+            item["value"] = value(json.dumps(made))
+    (sample,) = samples_from_spans([otlp(run, search, chat)])
+    assert sample.answer is None
+
+
 def node(name: str, text: str, score: float, **metadata: str) -> Told:
     """A node of LlamaIndex with its score, as JSON."""
     inner = {
