@@ -355,9 +355,9 @@ CUT_FATES: dict[str, tuple[str, str, str, Loss | None, bool]] = {
         False,
     ),
     "the fact's words on both sides of sentences cut away, in another order": (
-        f"{OPENED[:-1]} {STONE} {STONE} {STONE} by Holm.",
-        f"{OPENED[:-1]} … by Holm.",
-        "In 1874 they opened the lighthouse of Norwick.",
+        f"{OPENED} It is in Norwick {STONE} {STONE} {STONE} Holm built it.",
+        f"{OPENED} It is in Norwick … Holm built it.",
+        "Built by Holm.",
         None,
         False,
     ),
