@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -74,6 +75,10 @@ def agent_run(summary: str) -> Sample:
     return sample
 
 
+@pytest.mark.skipif(
+    version("langchain").startswith("1.0."),
+    reason="its summaries are asked for in another way",
+)
 @pytest.mark.parametrize(
     ("summary", "share"),
     [(IN_OTHER_WORDS, None), (FERRY, 1.0), (f"I know: {FERRY}", 1)],
