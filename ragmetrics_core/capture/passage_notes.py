@@ -411,26 +411,26 @@ class _NoteWriter:
         middle of B: ``{0: 1.0, 1: 0.5}``. 0 for a document that does not stand there,
         None where that is unknown.
         """
-        text_by_index = {
-            index: _without_metadata(document)
+        indexes = [
+            index
             for index, document in enumerate(self.retrieved)
             if document.key not in self._context_by_key
-        }
+        ]
         new_texts = self._new_texts
         if not new_texts:
-            return dict.fromkeys(text_by_index, 0.0)
+            return dict.fromkeys(indexes, 0.0)
         pieces = [
             letters_of(piece)
             for text in new_texts
             for piece in text.split(BETWEEN_PIECES)
         ]
-        findings = locate(list(text_by_index.values()), new_texts).findings
-        return {
-            index: _share_in_pieces(text, pieces, finding)
-            for (index, text), finding in zip(
-                text_by_index.items(), findings, strict=True
-            )
-        }
+        texts = [self.retrieved[index].text_without_metadata for index in indexes]
+        findings = locate(texts, new_texts).findings
+        shares: dict[int, float | None] = {}
+        for index, finding in zip(indexes, findings, strict=True):
+            letters = self._letters_of_documents[index]
+            shares[index] = _share_in_pieces(letters, pieces, finding)
+        return shares
 
     @cached_property
     def _new_texts(self) -> list[str]:
@@ -438,34 +438,39 @@ class _NoteWriter:
 
         A step may join documents, and search in the text that it made of them.
         """
-        document_by_key = {document.key: document for document in self.retrieved}
+        index_by_key = {
+            document.key: index for index, document in enumerate(self.retrieved)
+        }
         new_texts = []
         for key, context in self._context_by_key.items():
-            document = document_by_key.get(key)
-            if document is None or self._holds_another_document(document):
+            index = index_by_key.get(key)
+            if index is None or self._holds_another_document(index):
                 new_texts.append(context.text)
         return new_texts
 
-    def _holds_another_document(self, document: Document) -> bool:
-        """Whether a document holds all letters of a shorter one that no step dropped.
-
-        Metadata that a framework wrote above the texts do not count.
-        """
-        letters = letters_of(_without_metadata(document))
+    def _holds_another_document(self, index: int) -> bool:
+        """Whether a document holds all letters of a shorter one that no step dropped."""
+        letters = self._letters_of_documents[index]
         return any(
-            len(other_letters) < len(letters) and other_letters in letters
+            0 < len(other_letters) < len(letters) and other_letters in letters
             for other_letters in self._letters_of_kept_documents
         )
 
     @cached_property
+    def _letters_of_documents(self) -> list[bytes]:
+        """The letters of each retrieved document, without the framework's metadata."""
+        return [
+            letters_of(document.text_without_metadata) for document in self.retrieved
+        ]
+
+    @cached_property
     def _letters_of_kept_documents(self) -> list[bytes]:
         """The letters of each retrieved document that no reranker or filter dropped."""
-        letters = [
-            letters_of(_without_metadata(document))
-            for index, document in enumerate(self.retrieved)
+        return [
+            letters
+            for index, letters in enumerate(self._letters_of_documents)
             if self._fates_in_steps.fate_of(index).kept is not False
         ]
-        return [document_letters for document_letters in letters if document_letters]
 
     def _step_that_rewrote(self, index: int) -> str | None:
         """Name the step that rewrote a document; None if none did.
@@ -523,29 +528,20 @@ def _share_shown(finding: Finding) -> float:
     return 1.0 if finding.extent == "whole" else finding.coverage
 
 
-def _without_metadata(document: Document) -> str:
-    r"""Return the text of a document without the metadata that a framework wrote on it.
-
-    Example: "file_name: a.md\n\nIt is old." has the form "It is old.", which it is.
-    """
-    forms_inside = [form for form in document.forms if form in document.text]
-    return max(forms_inside, key=len, default=document.text)
-
-
 def _share_in_pieces(
-    text: str, pieces: Sequence[bytes], finding: Finding
+    letters: bytes, pieces: Sequence[bytes], finding: Finding
 ) -> float | None:
-    """Return the share of a text that stands in pieces of the prompt; None if unknown.
+    """Return the share of a document that stands in pieces of the prompt; None if unknown.
 
     Example: a splitter divided "It is old. It was red. It fell." after each sentence,
     and the prompt has the first two: .7.
 
     Args:
-        text: The text of a document.
+        letters: The letters of the document.
         pieces: The letters of texts that may be cut out of it, or be joined of several.
-        finding: Which part of the text was located in the pieces.
+        finding: Which part of the document was located in the pieces.
     """
-    share_of_whole_pieces = share_held(letters_of(text), pieces)
+    share_of_whole_pieces = share_held(letters, pieces)
     if finding.outcome == "shown":
         return max(share_of_whole_pieces, _share_shown(finding))
     # else a piece of few words may stand in the text by chance
@@ -559,11 +555,11 @@ def _share_in_context(document: Document, context: Context) -> float | None:
     however long the heading is. 1 for a document without letters; None where the
     context has none of the document's words, or it is unknown which.
     """
-    if any(text in context.text for text in (document.text, *document.forms)):
+    if any(text in context.text for text in document.own_texts):
         return 1.0
     if not any(map(str.isalnum, document.text)):
         return 1.0
-    (finding,) = locate([_without_metadata(document)], context.text).findings
+    (finding,) = locate([document.text_without_metadata], context.text).findings
     return _share_shown(finding) if finding.outcome == "shown" else None
 
 

@@ -93,6 +93,15 @@ class Document:
         return (self.text, *self.forms)
 
     @property
+    def text_without_metadata(self) -> str:
+        r"""The text, without the metadata that a framework wrote above or below it.
+
+        Example: "file_name: a.md\n\nIt is old." has the form "It is old.", which it is.
+        """
+        forms_inside = [form for form in self.forms if form in self.text]
+        return max(forms_inside, key=len, default=self.text)
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """The texts that it may be shown as.
 
