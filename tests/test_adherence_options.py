@@ -226,7 +226,7 @@ def test_both_options_are_off_by_default() -> None:
     metric = ContextAdherence()
     judge = ScriptedJudge({Adherent: {"verdict": "yes"}})
     metric.score(SAMPLE, judge=judge)
-    assert judge.asked[0].weigh is None
+    assert judge.asked[0].wanted_probability is None
     assert judge.asked[0].instructions.examples == ""
     assert "verdict_tokens" not in metric.settings()
 

@@ -35,7 +35,7 @@ from ragmetrics_core.data.errors import ContentRefused, SettingError
 from ragmetrics_core.data.metric_evidence import CASES_IN_WORDS, Sufficed
 from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.engine.dry_run import estimate
-from ragmetrics_core.judging.decision_judge import DecisionJudge, typed_form
+from ragmetrics_core.judging.decision_judge import DecisionJudge, convert_question
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics.adherence_cause import Sufficient
 from ragmetrics_core.metrics.answer_relevance import Addresses, AnswerRelevance
@@ -379,7 +379,7 @@ def test_every_case_has_words_and_an_uncertain_one_is_no_other(
 
 def requests_of(question: Any) -> str:
     """All that any judge is sent for a question: as a chat, and as typed questions."""
-    typed = typed_form(question)
+    typed = convert_question(question)
     chat = [message.content for message in render(question)]
     return "\n".join([*chat, typed.state, *typed.typed_jsons])
 
@@ -768,7 +768,9 @@ def test_the_cause_of_a_low_adherence_asks_sufficiency_in_the_same_words() -> No
     assert rule in read_shipped_template("sufficient")
     assert rule in read_shipped_template("sufficient_contexts")
     typed = {
-        kind: [single.wording for single in question.decided.asks(question)]
+        kind: [
+            single.wording for single in question.typed_form.typed_questions(question)
+        ]
         for kind, question in _cause_and_metrics().items()
     }
     on_contexts, on_answer = typed["cause"]

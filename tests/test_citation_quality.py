@@ -40,7 +40,7 @@ from ragmetrics_core.data.asking import ask_side_by_side
 from ragmetrics_core.data.citations import Citation, citations_of_marks
 from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.engine.dry_run import estimate
-from ragmetrics_core.judging.decision_judge import DecisionJudge, typed_form
+from ragmetrics_core.judging.decision_judge import DecisionJudge, convert_question
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics.citation_quality import (
     CitationEvidence,
@@ -734,11 +734,11 @@ def test_a_passage_is_judged_in_windows_and_several_together_are_not() -> None:
     judge = oracle()
     score("AA and BB[1][2].", judge=judge)
     score("DD[1].", judge=judge)
-    is_split = {
-        (type(asked), len(asked["passages"])): asked.split is not None
+    is_judged_in_windows = {
+        (type(asked), len(asked["passages"])): asked.if_too_long is not None
         for asked in judge.asked
     }
-    assert is_split == {
+    assert is_judged_in_windows == {
         (Supports, 1): True,
         (Supports, 2): False,
         (SupportsAlone, 4): True,
@@ -769,7 +769,7 @@ HIDDEN = "zyxwv"
 
 def requests_of(question: Any) -> str:
     """All that any judge is sent for a question: as a chat, and as typed questions."""
-    typed = typed_form(question)
+    typed = convert_question(question)
     chat = [message.content for message in render(question)]
     return "\n".join([*chat, typed.state, *typed.typed_jsons])
 
@@ -807,7 +807,7 @@ def test_the_sentences_before_are_shown_and_support_nothing() -> None:
     assert before["Five CC."] == "Two BB. Three AA. Four CC."
     for question in judge.asked:
         assert "support nothing" in render(question)[0].content
-        (text,) = set(typed_form(question).typed_jsons)
+        (text,) = set(convert_question(question).typed_jsons)
         assert "`before` only tells" in text
 
 

@@ -44,7 +44,7 @@ from ragmetrics_core.data import (
     Usage,
     errors,
 )
-from ragmetrics_core.data.typed import Decided, Option, Typed
+from ragmetrics_core.data.typed import Option, TypedForm, TypedQuestion
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
@@ -384,14 +384,16 @@ def test_a_strangers_question_without_a_form_says_how_to_give_it_one(
     reply = run(judge_at(server).answer(polite())).reply
     assert isinstance(reply, NotAnswered)
     assert isinstance(reply.error, errors.QuestionNotSupported)
-    assert "decided=Decided(state, asks, reads)" in str(reply.error)
+    assert "typed_form=TypedForm(state, typed_questions, read_reply)" in str(
+        reply.error
+    )
 
 
 def test_a_strangers_question_with_a_form_is_answered(form: str) -> None:
-    decided = Decided(
+    typed_form = TypedForm(
         lambda question: {"answer": question["answer"]},
         lambda _: [
-            Typed(
+            TypedQuestion(
                 "choice",
                 "Which tone has `answer`?",
                 (Option("A", "polite"), Option("B", "none of these")),
@@ -402,7 +404,7 @@ def test_a_strangers_question_with_a_form_is_answered(form: str) -> None:
         ),
     )
     with DecisionServer(lambda *_: [0.7, 0.3]) as server:
-        answer = run(judge_at(server, form).answer(polite(decided=decided)))
+        answer = run(judge_at(server, form).answer(polite(typed_form=typed_form)))
     assert isinstance(answer.reply, Asked)
     assert answer.reply.reply.reason == "(0.7, 0.3)"
 
@@ -412,7 +414,7 @@ def test_a_form_that_raises_fails_typed_and_alone(server: DecisionServer) -> Non
         raise KeyError(question)
 
     judge = judge_at(server)
-    question = polite(decided=Decided(broken, lambda _: (), broken))
+    question = polite(typed_form=TypedForm(broken, lambda _: (), broken))
     reply = run(judge.answer(question)).reply
     assert isinstance(reply, NotAnswered)
     assert "raised KeyError" in str(reply.error)
@@ -491,7 +493,7 @@ def test_law_rounded_probabilities_are_accepted(
     rounded = [round(chance / total, places) for chance in chances]
     options = tuple(Option(str(place), "") for place in range(len(chances)))
     read = chances_of(
-        Typed("choice", "?", options), Choice(json.dumps(rounded)), "tiny"
+        TypedQuestion("choice", "?", options), Choice(json.dumps(rounded)), "tiny"
     )
     assert read == tuple(rounded)
 
@@ -642,9 +644,9 @@ def a_question() -> Question[Any]:
         },
         instructions=Instructions("{contexts}\n{question}\n{answer}"),
         Reply=Sufficiency,
-        decided=Decided(
+        typed_form=TypedForm(
             lambda question: {"answer": question["answer"]},
-            lambda _: [Typed("predicate", "Is `answer` right?")],
+            lambda _: [TypedQuestion("predicate", "Is `answer` right?")],
             lambda question, answers: Asked(
                 (question.read({"sufficient": 1, "on_question": 1}),)
             ),

@@ -21,7 +21,7 @@ from ragmetrics_core.data import (
     SettingError,
     errors,
 )
-from ragmetrics_core.data.typed import Decided, Option, Typed
+from ragmetrics_core.data.typed import Option, TypedForm, TypedQuestion
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
@@ -64,14 +64,14 @@ class Tone(Question[Poll]):
     """Is an answer polite?"""
 
 
-def tone(*typed: Typed) -> Tone:
+def tone(*typed: TypedQuestion) -> Tone:
     return Tone(
         parts={"answer": Part("Answer", "Thanks.")},
         instructions=Instructions("Is it polite?\n{answer}"),
         Reply=Poll,
-        decided=Decided(
+        typed_form=TypedForm(
             lambda question: {"answer": question["answer"]},
-            lambda _: typed or [Typed("predicate", "`answer` is polite.")],
+            lambda _: typed or [TypedQuestion("predicate", "`answer` is polite.")],
             lambda question, answers: Asked(
                 (question.read({"verdict": "yes", "reason": str(answers)}),)
             ),
@@ -79,7 +79,7 @@ def tone(*typed: Typed) -> Tone:
     )
 
 
-def error_of(model: DecisionModel, *typed: Typed) -> errors.JudgeError:
+def error_of(model: DecisionModel, *typed: TypedQuestion) -> errors.JudgeError:
     """The error with which a question fails."""
     reply = run(DecisionJudge(model).answer(tone(*typed))).reply
     assert isinstance(reply, NotAnswered)
@@ -113,7 +113,9 @@ def test_a_number_that_is_none_fails_at_once(form: str, number: Any) -> None:
 def test_a_number_among_those_of_options_that_is_none_fails_at_once(
     form: str, number: Any
 ) -> None:
-    typed = Typed("choice", "Which?", (Option("A", "one"), Option("B", "another")))
+    typed = TypedQuestion(
+        "choice", "Which?", (Option("A", "one"), Option("B", "another"))
+    )
 
     class Wrong(DecisionServer):
         def completion(self, body: Body) -> Body:
@@ -351,7 +353,7 @@ def test_other_providers_are_reached_through_litellm(name: str) -> None:
         assert judge.name == name
 
 
-def litellm_error(server: DecisionServer, *typed: Typed) -> errors.JudgeError:
+def litellm_error(server: DecisionServer, *typed: TypedQuestion) -> errors.JudgeError:
     model = LiteLLMDecisionModel(OF_LITELLM, api_base=server.base_url)
     return error_of(model, *typed)
 
@@ -360,9 +362,9 @@ def litellm_error(server: DecisionServer, *typed: Typed) -> errors.JudgeError:
 def test_litellm_sends_what_our_own_client_sends(server: DecisionServer) -> None:
     options = (Option("A", "one"), Option("B", "another"))
     typed = [
-        Typed("predicate", "`answer` is polite."),
-        Typed("choice", "Which?", options),
-        Typed("score", "How much?", options),
+        TypedQuestion("predicate", "`answer` is polite."),
+        TypedQuestion("choice", "Which?", options),
+        TypedQuestion("score", "How much?", options),
     ]
     server.answer = lambda _, question: (
         0.9 if question["type"] == "noul" else [0.5, 0.5]

@@ -218,7 +218,10 @@ MISTAKES = {
         {"template": "{anwser}"},
         "the template has {anwser}, of which this question has no part",
     ),
-    "a field of a wrong type": ({"split": "answer"}, "IsPolite: split must be Split"),
+    "a field of a wrong type": (
+        {"if_too_long": "answer"},
+        "IsPolite: if_too_long must be Windows",
+    ),
     "a reading of what is not there": ({}, "there are no weights"),
 }
 

@@ -266,7 +266,9 @@ def test_without_log_probabilities_facts_are_polled_at_temperature_1() -> None:
 
 
 def test_one_poll_on_one_fact_is_a_share_of_polls() -> None:
-    question = replace(fact(), weigh=LabelProbability("covered", fallback_polls=1))
+    question = replace(
+        fact(), wanted_probability=LabelProbability("covered", fallback_polls=1)
+    )
     model = Toy('{"covered": 1}')
     assert parts_of(answer(model, question).reply.weights) == [(1.0, "polls", None)]
 
@@ -283,7 +285,9 @@ def test_a_word_after_a_reasoning_is_weighed_by_its_first_token_and_conditional_
         parts={"answer": Part("Answer", "a")},
         instructions=Instructions("Which tone?\n---\n{answer}"),
         Reply=Tone,
-        weigh=LabelProbability("tone", "friendly", ("friendly", "neutral", "rude")),
+        wanted_probability=LabelProbability(
+            "tone", "friendly", ("friendly", "neutral", "rude")
+        ),
     )
     text = '{"reason": "so", "tone": "friendly"}'
     head, tail = text[: text.index("friendly")], 'iendly"}'

@@ -32,7 +32,7 @@ from ragmetrics_core.data import (
     Usage,
     Weight,
 )
-from ragmetrics_core.data.typed import Decided, Typed
+from ragmetrics_core.data.typed import TypedForm, TypedQuestion
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
@@ -297,7 +297,7 @@ def polite_question(**fields: Any) -> Polite:
         "parts": {"answer": Part("Answer", "Sit, please.")},
         "instructions": Instructions("Is it polite?\n{answer}"),
         "Reply": Tone,
-        "weigh": LabelProbability("polite"),
+        "wanted_probability": LabelProbability("polite"),
     }
     return Polite(**{**settings, **fields})
 
@@ -368,31 +368,33 @@ class Replying(DecisionModel):
         return ChatReply((Choice(self._text),))
 
 
-def decided(*, with_weights: bool) -> Decided[Tone]:
+def typed_form(*, with_weights: bool) -> TypedForm[Tone]:
     def reads(question: Any, chances: Any) -> Asked[Tone]:
         p = chances[0][0]
         weights = (Weight(p, "decision"),) if with_weights else ()
         return Asked((Tone(polite=p > 0.5),), weights=weights)
 
-    return Decided(
+    return TypedForm(
         state=lambda question: {"answer": question["answer"]},
-        asks=lambda question: [Typed("predicate", "`answer` is polite.")],
-        reads=reads,
+        typed_questions=lambda question: [
+            TypedQuestion("predicate", "`answer` is polite.")
+        ],
+        read_reply=reads,
     )
 
 
 def test_a_decision_model_is_asked_a_question_of_ones_own() -> None:
     judge = DecisionJudge(Replying("[0.9]"))
-    own = politeness(decided=decided(with_weights=True))
+    own = politeness(typed_form=typed_form(with_weights=True))
     assert own.score(answer="Sit, please.", judge=judge).value == 0.9
 
 
 def test_a_form_that_gives_no_probability_where_one_is_wanted_is_told_so() -> None:
     judge = DecisionJudge(Replying("[0.9]"))
-    own = politeness(decided=decided(with_weights=False))
+    own = politeness(typed_form=typed_form(with_weights=False))
     failed = own.score(answer="Sit, please.", judge=judge)
     assert failed.error.type == "JudgeError"
-    assert "correct its Decided" in failed.reason
+    assert "correct its TypedForm" in failed.reason
     assert "a Weight for the one verdict" in failed.reason
 
 
@@ -401,7 +403,7 @@ def test_a_bad_reply_of_a_decision_model_names_the_model_and_the_form(
     text: str,
 ) -> None:
     judge = DecisionJudge(Replying(text))
-    own = politeness(decided=decided(with_weights=True))
+    own = politeness(typed_form=typed_form(with_weights=True))
     failed = own.score(answer="Sit, please.", judge=judge)
     assert failed.error.type == "MalformedReply"
     assert "mine" in failed.reason
@@ -418,18 +420,24 @@ class Tones(BaseModel):
 
 
 BAD_QUESTIONS: list[tuple[dict[str, Any], str]] = [
-    ({"weigh": LabelProbability("polit")}, "no field 'polit'.*polite, reason"),
     (
-        {"Reply": Tones, "weigh": LabelProbability("polite", cell_key="labell")},
+        {"wanted_probability": LabelProbability("polit")},
+        "no field 'polit'.*polite, reason",
+    ),
+    (
+        {
+            "Reply": Tones,
+            "wanted_probability": LabelProbability("polite", item_id_field="labell"),
+        },
         "Tone has no field 'labell'",
     ),
-    ({"weigh": "polite"}, "weigh must be LabelProbability"),
+    ({"wanted_probability": "polite"}, "wanted_probability must be LabelProbability"),
     ({"parts": {"answer": "Sit."}}, "Part for 'answer'.*got str"),
     ({"parts": "Sit."}, "parts must be a mapping"),
     ({"instructions": "Is it polite?"}, "instructions must be Instructions.*got str"),
     ({"Reply": dict}, "Reply must be a pydantic model.*got dict"),
-    ({"decided": lambda question: None}, "decided must be Decided"),
-    ({"split": "answer"}, "split must be Split"),
+    ({"typed_form": lambda question: None}, "typed_form must be TypedForm"),
+    ({"if_too_long": "answer"}, "if_too_long must be Windows"),
 ]
 
 

@@ -139,7 +139,12 @@ def test_one_poll_is_asked_at_0_and_weights_at_1() -> None:
     form: Any = {"parts": {}, "instructions": Instructions("Hm?"), "Reply": OneBit}
     assert Question(**form).temperature == 0.0
     assert Question(**form, polls=2).temperature == 1.0
-    assert Question(**form, polls=2, weigh=LabelProbability("bit")).temperature == 0.0
+    assert (
+        Question(
+            **form, polls=2, wanted_probability=LabelProbability("bit")
+        ).temperature
+        == 0.0
+    )
 
 
 def test_a_mistake_ends_a_dry_run_with_exit_code_2(

@@ -213,11 +213,13 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
 def test_a_beginning_stands_for_a_label_only_if_no_other_label_begins_so(
     token: str, expected: float | None
 ) -> None:
-    weigh = LabelProbability("v", positive="supported", labels=("supported", "silent"))
+    wanted_probability = LabelProbability(
+        "v", positive="supported", labels=("supported", "silent")
+    )
     head = '{"v": "'
     rest = "supported"[len(token) :] + '"}'
     reply = choice(head, (token, {token: 0.6, "silent": 0.4}), rest)
-    (weight,) = label_weights(reply, weigh, "logprobs", 0, len(reply.text))
+    (weight,) = label_weights(reply, wanted_probability, "logprobs", 0, len(reply.text))
     assert (None if weight is None else weight.p) == (
         expected if expected is None else pytest.approx(expected)
     )
@@ -225,13 +227,13 @@ def test_a_beginning_stands_for_a_label_only_if_no_other_label_begins_so(
 
 @given(st.floats(0.01, 0.99), st.floats(0.01, 0.9))
 def test_a_label_set_aside_moves_no_probability(share: float, aside: float) -> None:
-    weigh = LabelProbability(
-        "v", positive="yes", labels=("yes", "no", "other"), aside="other"
+    wanted_probability = LabelProbability(
+        "v", positive="yes", labels=("yes", "no", "other"), neutral="other"
     )
     decided = 1 - aside
     chances = {"yes": decided * share, "no": decided * (1 - share), "other": aside}
     weight = probability_of_positive(
-        [(label, math.log(p)) for label, p in chances.items()], weigh
+        [(label, math.log(p)) for label, p in chances.items()], wanted_probability
     )
     if aside > 0.501:
         assert weight is None

@@ -24,7 +24,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data import Asked, Instructions, NotAnswered, Part, Question
-from ragmetrics_core.data.typed import Decided, Kind, Option, Typed
+from ragmetrics_core.data.typed import Kind, Option, TypedForm, TypedQuestion
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.judging.cascade import CascadeJudge
@@ -64,8 +64,8 @@ class Tone(Question[Poll]):
     """Is an answer polite?"""
 
 
-POLITE = Typed("predicate", "`answer` is polite.")
-FORM: Decided[Poll] = Decided(
+POLITE = TypedQuestion("predicate", "`answer` is polite.")
+FORM: TypedForm[Poll] = TypedForm(
     lambda question: {"answer": question["answer"]},
     lambda _: [POLITE],
     lambda question, _: Asked((question.read({"verdict": "yes", "reason": "p"}),)),
@@ -77,25 +77,25 @@ def options(count: int) -> tuple[Option, ...]:
     return tuple(Option(f"L{number}", "a level") for number in range(count))
 
 
-def tone(decided: Decided[Poll]) -> Tone:
+def tone(typed_form: TypedForm[Poll]) -> Tone:
     return Tone(
         parts={"answer": Part("Answer", "Thanks.")},
         instructions=Instructions("Is it polite?\n{answer}"),
         Reply=Poll,
-        decided=decided,
+        typed_form=typed_form,
     )
 
 
-def asking(typed: Any) -> Decided[Poll]:
-    return replace(FORM, asks=lambda _: typed)
+def asking(typed: Any) -> TypedForm[Poll]:
+    return replace(FORM, typed_questions=lambda _: typed)
 
 
-def showing(state: Any) -> Decided[Poll]:
+def showing(state: Any) -> TypedForm[Poll]:
     return replace(FORM, state=lambda _: state)
 
 
-def reading(reply: Any) -> Decided[Poll]:
-    return replace(FORM, reads=lambda *_: reply)
+def reading(reply: Any) -> TypedForm[Poll]:
+    return replace(FORM, read_reply=lambda *_: reply)
 
 
 CIRCLE: dict[str, Any] = {}
@@ -103,18 +103,27 @@ CIRCLE["circle"] = CIRCLE
 
 
 @pytest.mark.parametrize(
-    ("decided", "problem"),
+    ("form", "problem"),
     [
         (asking([]), "asks nothing"),
-        (asking(["Is it polite?"]), "asks a str in place of a Typed"),
-        (asking([Typed("noul", "?")]), "none of predicate, choice, score"),  # type: ignore[arg-type]  # what a stranger may write
-        (asking([Typed("predicate", " ")]), "has no wording"),
-        (asking([Typed("predicate", "?", TWO)]), "gives options to a predicate"),
-        (asking([Typed("choice", "?")]), "0 options in a choice, not 2 to 255"),
-        (asking([Typed("choice", "?", options(256))]), "256 options in a choice"),
-        (asking([Typed("score", "?", options(11))]), "not 2 to 10"),
-        (asking([Typed("choice", "?", (*TWO, TWO[0]))]), "one label to two options"),
-        (asking([Typed("choice", "?", ("A", "B"))]), "is no text"),  # type: ignore[arg-type]  # what a stranger may write
+        (asking(["Is it polite?"]), "asks a str in place of a TypedQuestion"),
+        (asking([TypedQuestion("noul", "?")]), "none of predicate, choice, score"),  # type: ignore[arg-type]  # what a stranger may write
+        (asking([TypedQuestion("predicate", " ")]), "has no wording"),
+        (
+            asking([TypedQuestion("predicate", "?", TWO)]),
+            "gives options to a predicate",
+        ),
+        (asking([TypedQuestion("choice", "?")]), "0 options in a choice, not 2 to 255"),
+        (
+            asking([TypedQuestion("choice", "?", options(256))]),
+            "256 options in a choice",
+        ),
+        (asking([TypedQuestion("score", "?", options(11))]), "not 2 to 10"),
+        (
+            asking([TypedQuestion("choice", "?", (*TWO, TWO[0]))]),
+            "one label to two options",
+        ),
+        (asking([TypedQuestion("choice", "?", ("A", "B"))]), "is no text"),  # type: ignore[arg-type]  # what a stranger may write
         (showing(["Thanks."]), "a state that is a list"),
         (showing("Thanks."), "a state that is a str"),
         (showing({"p": math.nan}), "no data of JSON"),
@@ -124,9 +133,9 @@ CIRCLE["circle"] = CIRCLE
     ],
 )
 def test_a_form_that_no_service_can_be_asked_says_what_is_wrong_and_asks_nobody(
-    server: DecisionServer, decided: Decided[Poll], problem: str
+    server: DecisionServer, form: TypedForm[Poll], problem: str
 ) -> None:
-    reply = run(judge_at(server).answer(tone(decided))).reply
+    reply = run(judge_at(server).answer(tone(form))).reply
     assert isinstance(reply, NotAnswered)
     said = str(reply.error)
     assert said.startswith("the typed form of questions of type Tone ")
@@ -141,7 +150,7 @@ def test_reads_that_gives_no_reply_is_the_forms_fault(
 ) -> None:
     answer = run(judge_at(server).answer(tone(reading(reply))))
     assert isinstance(answer.reply, NotAnswered)
-    assert "has a reads that returns no reply" in str(answer.reply.error)
+    assert "has a read_reply that returns no reply" in str(answer.reply.error)
     assert answer.usage.calls == 1
 
 
@@ -150,13 +159,15 @@ def test_a_question_that_its_texts_settle_is_asked_of_nobody(
 ) -> None:
     settled = Asked((Poll(verdict="no", reason="known"),))
     answer = run(
-        judge_at(server).answer(tone(replace(FORM, settled=lambda _: settled)))
+        judge_at(server).answer(tone(replace(FORM, known_reply=lambda _: settled)))
     )
     assert answer.reply == settled
-    open_form = replace(FORM, settled=lambda _: None)
+    open_form = replace(FORM, known_reply=lambda _: None)
     assert isinstance(run(judge_at(server).answer(tone(open_form))).reply, Asked)
     assert len(server.requests) == 1
-    wrong = run(judge_at(server).answer(tone(replace(FORM, settled=lambda _: "no"))))  # type: ignore[arg-type, return-value]  # what a stranger may write
+    wrong = run(
+        judge_at(server).answer(tone(replace(FORM, known_reply=lambda _: "no")))
+    )  # type: ignore[arg-type, return-value]  # what a stranger may write
     assert isinstance(wrong.reply, NotAnswered)
 
 
@@ -167,7 +178,9 @@ KINDS: dict[Kind, int] = {"predicate": 0, "choice": 7, "score": 4}
 def test_a_form_that_is_right_is_asked(server: DecisionServer, kind: Kind) -> None:
     server.answer = lambda *_: 0.9 if kind == "predicate" else [1.0, *[0.0] * (n - 1)]
     n = KINDS[kind]
-    reply = run(judge_at(server).answer(tone(asking([Typed(kind, "?", options(n))]))))
+    reply = run(
+        judge_at(server).answer(tone(asking([TypedQuestion(kind, "?", options(n))])))
+    )
     assert isinstance(reply.reply, Asked)
 
 
@@ -312,9 +325,9 @@ def evenly(state: Any, question: dict[str, Any]) -> Chance:
 
 
 TYPED = st.one_of(
-    st.builds(lambda wording: Typed("predicate", wording), WORDS),
+    st.builds(lambda wording: TypedQuestion("predicate", wording), WORDS),
     st.builds(
-        lambda kind, wording, meanings: Typed(
+        lambda kind, wording, meanings: TypedQuestion(
             kind,
             wording,
             tuple(Option(f"L{place}", text) for place, text in enumerate(meanings)),
@@ -331,7 +344,7 @@ TYPED = st.one_of(
     typed=st.lists(TYPED, min_size=1, max_size=4),
 )
 def test_law_the_length_of_a_request_lies_between_the_estimates(
-    state: dict[str, str], typed: list[Typed]
+    state: dict[str, str], typed: list[TypedQuestion]
 ) -> None:
     text = json_text(state)
     questions = [question_text(single) for single in typed]

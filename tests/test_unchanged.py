@@ -218,7 +218,7 @@ def asked(question: Question[Any]) -> str:
     schema = f"--- reply\n{json.dumps(schema_of(question.Reply))}"
     return "\n".join(
         [
-            f"=== {type(question).__name__} {form} weigh={question.weigh!r}",
+            f"=== {type(question).__name__} {form} wanted_probability={question.wanted_probability!r}",
             *messages,
             schema,
         ]

@@ -10,7 +10,7 @@ from ragmetrics_core.data.asking import LabelProbability as LabelProbability
 from ragmetrics_core.data.asking import Part as Part
 from ragmetrics_core.data.asking import Question as Question
 from ragmetrics_core.data.asking import Replies as Replies
-from ragmetrics_core.data.asking import Split as Split
+from ragmetrics_core.data.asking import Windows as Windows
 from ragmetrics_core.data.asking import ask as ask
 from ragmetrics_core.data.asking import check_template as check_template
 from ragmetrics_core.data.asking import cut_in_halves as cut_in_halves
@@ -151,7 +151,7 @@ from ragmetrics_core.data.settings import project_settings as project_settings
 from ragmetrics_core.data.settings import read_project_file as read_project_file
 from ragmetrics_core.data.typed import WORDING as WORDING
 from ragmetrics_core.data.typed import Chances as Chances
-from ragmetrics_core.data.typed import Decided as Decided
 from ragmetrics_core.data.typed import Option as Option
 from ragmetrics_core.data.typed import State as State
-from ragmetrics_core.data.typed import Typed as Typed
+from ragmetrics_core.data.typed import TypedForm as TypedForm
+from ragmetrics_core.data.typed import TypedQuestion as TypedQuestion

@@ -27,7 +27,7 @@ from ragmetrics_core.data.replies import (
     verdicts_of,
 )
 from ragmetrics_core.data.sample import Sample, Turn
-from ragmetrics_core.data.typed import Decided
+from ragmetrics_core.data.typed import TypedForm
 
 Label = int | str
 Outcome = TypeVar("Outcome")
@@ -200,10 +200,11 @@ class LabelProbability:
         positive: The label whose probability is wanted.
         labels: All labels; none begins with another, so that the first token tells them
             apart.
-        cell_key: Field that names an item, where the reply is a list of items.
+        item_id_field: Field with the id of the judged text, where the reply is a list
+            of items, one for each text.
         fallback_polls: How many polls stand in where a judge has no usable
             log-probabilities.
-        aside: The label that is neither for nor against, if there is one. Its
+        neutral: The label that is neither for nor against, if there is one. Its
             probability is left out; where it has half or more, polls stand in.
 
     Raises:
@@ -214,9 +215,9 @@ class LabelProbability:
     field: str
     positive: Label = 1
     labels: tuple[Label, ...] = (0, 1)
-    cell_key: str | None = None
+    item_id_field: str | None = None
     fallback_polls: int = 3
-    aside: Label | None = None
+    neutral: Label | None = None
 
     def __post_init__(self) -> None:
         """Raise ``SettingError`` for labels that cannot be told apart by their first token.
@@ -241,18 +242,21 @@ class LabelProbability:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class Windows:
     """Lets a text that is too long for a judge be judged in overlapping windows.
+
+    Example: ``Windows("context", "covered")``. A long context is judged in two halves.
+    If the first half covers a fact and the second does not, the context covers it.
 
     Args:
         part: Name of the part that may be cut; of several texts, which are first
             divided into shorter groups.
-        field: Of each verdict the window counts where this field of the reply (or its
-            weight) is highest.
+        deciding_field: Field of the reply that decides which window's verdict counts:
+            the one where this field (or its weight) is highest.
     """
 
     part: str
-    field: str
+    deciding_field: str
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -269,11 +273,12 @@ class Question(PrivateRepr, Generic[R]):
         first_poll: Index of the first of them where they are asked for in rounds, so
             that later rounds get fresh ones.
         temperature: Sampling temperature. By default 1.0 for several polls, which would
-            all say the same at 0, and 0.0 for one. A question with ``weigh`` is asked
-            at 1.0 whatever stands here.
-        weigh: Which label's probability is wanted; None for bare verdicts.
-        split: What may be cut into windows; None if the texts are needed as a whole.
-        decided: How it is asked of a judge that answers typed questions with
+            all say the same at 0, and 0.0 for one. A question with
+            ``wanted_probability`` is asked at 1.0 whatever stands here.
+        wanted_probability: Which label's probability is wanted; None for bare verdicts.
+        if_too_long: Which text is judged in windows where all texts together are too
+            long for the judge; None if they are needed as a whole.
+        typed_form: How it is asked of a judge that answers typed questions with
             probabilities; None if it cannot be.
         example: Reply for dry runs; a pair for the least and the most that is usual, or
             a function of the question.
@@ -285,9 +290,9 @@ class Question(PrivateRepr, Generic[R]):
     polls: int = 1
     first_poll: int | None = None
     temperature: float | None = None
-    weigh: LabelProbability | None = None
-    split: Split | None = None
-    decided: Decided[R] | None = None
+    wanted_probability: LabelProbability | None = None
+    if_too_long: Windows | None = None
+    typed_form: TypedForm[R] | None = None
     example: R | tuple[R, R] | Callable[[Any], tuple[R, R]] | None = field(
         default=None, compare=False
     )
@@ -301,7 +306,7 @@ class Question(PrivateRepr, Generic[R]):
             is_left_out = value is None and may_be_none
             if not isinstance(value, kind) and not is_left_out:
                 raise _wrong_field(self, name, f"{kind.__name__}, e.g. {example}")
-        problem = _problem_of_reply_form(self.Reply, self.weigh)
+        problem = _problem_of_reply_form(self.Reply, self.wanted_probability)
         if problem:
             raise SettingError(f"{type(self).__name__}: {problem}")
         check_number(f"{type(self).__name__}(polls=)", self.polls, least=1)
@@ -317,9 +322,9 @@ class Question(PrivateRepr, Generic[R]):
     def _usual_temperature(self) -> float:
         """Return 1.0 if several polls are asked, so that their replies vary; else 0.0.
 
-        A question that wants a probability (``weigh``) reads it from one reply.
+        One reply is enough for a probability (``wanted_probability``).
         """
-        are_several_polls = self.polls > 1 and self.weigh is None
+        are_several_polls = self.polls > 1 and self.wanted_probability is None
         return 1.0 if are_several_polls else 0.0
 
     def __getitem__(self, name: str) -> Any:
@@ -352,9 +357,9 @@ class Question(PrivateRepr, Generic[R]):
 # What some fields of a question hold, with an example.
 _KIND_OF_FIELD: Mapping[str, tuple[type, str]] = {
     "instructions": (Instructions, "Instructions(text)"),
-    "weigh": (LabelProbability, "LabelProbability('useful')"),
-    "split": (Split, "Split('answer', 'useful')"),
-    "decided": (Decided, "Decided(state, asks, reads)"),
+    "wanted_probability": (LabelProbability, "LabelProbability('useful')"),
+    "if_too_long": (Windows, "Windows('answer', 'useful')"),
+    "typed_form": (TypedForm, "TypedForm(state, typed_questions, read_reply)"),
 }
 
 
@@ -380,31 +385,32 @@ def _wrong_field(question: Question[Any], name: str, wanted: str) -> SettingErro
 
 @lru_cache(maxsize=256)
 def _problem_of_reply_form(
-    form: type[BaseModel], weigh: LabelProbability | None
+    form: type[BaseModel], wanted_probability: LabelProbability | None
 ) -> str:
     """Say what is wrong with the form of a question's reply; "" for nothing.
 
-    Example: ``weigh`` names the field "useful", and ``form`` has only "reason" and
-    "verdict": "Reply has no field 'useful', which weigh names; …".
+    Example: ``wanted_probability`` names the field "useful", and ``form`` has only
+    "reason" and "verdict": "Reply has no field 'useful', which wanted_probability
+    names; …".
 
     Args:
         form: The pydantic class that reads a reply. The reply is one verdict, or it has
             a list of verdicts, which have a class of their own.
-        weigh: Asks for the probability of a verdict. It names the verdict's field that
-            holds the label ("useful"), and in a list the field that tells verdicts
-            apart (its ``cell_key``, such as "id"). None if no probability is wanted.
+        wanted_probability: Names the verdict's field that holds the label ("useful"),
+            and in a list of verdicts the field that tells them apart (its
+            ``item_id_field``, such as "id"). None if no probability is wanted.
     """
     if not isinstance(form, type) or not issubclass(form, BaseModel):
         kind = form.__name__ if isinstance(form, type) else type(form).__name__
         return f"Reply must be a pydantic model, a class of BaseModel, got {kind}"
-    if weigh is None:
+    if wanted_probability is None:
         return ""
     verdict_class = form_of_verdict(form)
-    for name in (weigh.field, weigh.cell_key):
+    for name in (wanted_probability.field, wanted_probability.item_id_field):
         if name is not None and name not in verdict_class.model_fields:
             return (
-                f"{verdict_class.__name__} has no field {name!r}, which weigh names;"
-                f" there are: {', '.join(verdict_class.model_fields)}"
+                f"{verdict_class.__name__} has no field {name!r}, which"
+                f" wanted_probability names; there are: {', '.join(verdict_class.model_fields)}"
             )
     return ""
 
@@ -503,7 +509,9 @@ def _no_batch(value: object) -> SettingError:
 
 
 def weights_by_share(
-    replies: Sequence[BaseModel], weigh: LabelProbability, mode: Mode | None = None
+    replies: Sequence[BaseModel],
+    wanted_probability: LabelProbability,
+    mode: Mode | None = None,
 ) -> tuple[Weight, ...]:
     """Return for each judged text the share of the replies that label it positive.
 
@@ -511,7 +519,8 @@ def weights_by_share(
 
     Args:
         replies: The replies of the polls, at least one, with a verdict on each text.
-        weigh: In which field the label stands, and which label is the positive one.
+        wanted_probability: In which field the label stands, and which label is the
+            positive one.
         mode: The mode to store in the weights. None: "polls", or "verdict" for a single
             reply.
     """
@@ -520,20 +529,22 @@ def weights_by_share(
     verdicts_by_poll = [verdicts_of(reply) for reply in replies]
     weights: list[Weight] = []
     for verdicts_on_text in zip(*verdicts_by_poll, strict=True):
-        labels = [getattr(verdict, weigh.field) for verdict in verdicts_on_text]
-        share = fmean(label == weigh.positive for label in labels)
+        labels = [
+            getattr(verdict, wanted_probability.field) for verdict in verdicts_on_text
+        ]
+        share = fmean(label == wanted_probability.positive for label in labels)
         weights.append(Weight(share, mode))
     return tuple(weights)
 
 
 def weight_of_each_verdict(
-    asked: Asked[Any], weigh: LabelProbability
+    asked: Asked[Any], wanted_probability: LabelProbability
 ) -> tuple[Weight, ...]:
     """Return for each verdict how probable its positive label is.
 
     It is the weight that the judge gave, else the share of polls with this label.
     """
-    return asked.weights or weights_by_share(asked.replies, weigh)
+    return asked.weights or weights_by_share(asked.replies, wanted_probability)
 
 
 def cut_in_halves(text: str) -> tuple[str, ...]:

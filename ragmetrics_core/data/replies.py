@@ -302,8 +302,8 @@ class _NoWeights(tuple[Weight, ...]):
         if isinstance(index, slice):
             return ()
         raise SettingError(
-            "there are no weights: the question has no weigh=, or its judge gave none;"
-            " count asked.replies"
+            "there are no weights: the question has no wanted_probability=, or its judge"
+            " gave none; count asked.replies"
         )
 
 

@@ -1,7 +1,7 @@
 """Typed questions: a judge answers them with probabilities, and writes nothing.
 
 A decision model reads one state, which is data, and many typed questions about it. It
-gives a probability for each option of each question. ``Decided`` is how a question of
+gives a probability for each option of each question. ``TypedForm`` is how a question of
 ours is asked in that form.
 """
 
@@ -54,7 +54,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Typed(PrivateRepr):
+class TypedQuestion(PrivateRepr):
     """A typed question about a state.
 
     Args:
@@ -70,23 +70,25 @@ class Typed(PrivateRepr):
 
 
 @dataclass(frozen=True, slots=True)
-class Decided(Generic[R]):
+class TypedForm(Generic[R]):
     """How a question is asked of a judge that answers typed questions.
 
     Each function takes the question, so that they hold for every part of it, too.
 
     Args:
         state: The texts that are shown: those of the question, and no others.
-        asks: The typed questions about them, one at least.
-        reads: The reply that the answers make, in the order of ``asks``.
-        settled: The reply to a question that its texts settle, so that nobody is asked;
-            None for every other. Without it no question is settled.
+        typed_questions: The typed questions about them, one at least.
+        read_reply: Makes the reply of the answers, which stand in the order of the
+            typed questions.
+        known_reply: The reply to a question whose texts leave no doubt, such as one
+            about an empty text: nobody is asked. It returns None for every other
+            question. Without this function every question is asked.
     """
 
     state: Callable[[Any], State]
-    asks: Callable[[Any], Sequence[Typed]]
-    reads: Callable[[Any, Sequence[Chances]], Asked[R]]
-    settled: Callable[[Any], Asked[R] | None] | None = None
+    typed_questions: Callable[[Any], Sequence[TypedQuestion]]
+    read_reply: Callable[[Any, Sequence[Chances]], Asked[R]]
+    known_reply: Callable[[Any], Asked[R] | None] | None = None
 
 
 def problem_of_typed(typed: object) -> str:
@@ -96,8 +98,8 @@ def problem_of_typed(typed: object) -> str:
         A sentence without its subject, e.g. ``"gives options to a predicate"``; "" for
         nothing.
     """
-    if not isinstance(typed, Typed):
-        return f"asks a {type(typed).__name__} in place of a Typed"
+    if not isinstance(typed, TypedQuestion):
+        return f"asks a {type(typed).__name__} in place of a TypedQuestion"
     if typed.kind not in _FEWEST_AND_MOST:
         return f"has a kind that is none of {', '.join(_FEWEST_AND_MOST)}"
     if not isinstance(typed.wording, str) or not typed.wording.strip():

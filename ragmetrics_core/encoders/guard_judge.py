@@ -385,8 +385,10 @@ def read_verdict(form: GuardForm, choice: Choice) -> GuardVerdict:
     holds = guard_word.word == form.favourable
     if guard_word.after_thinking or _has_hidden_thoughts(choice):
         return GuardVerdict(holds, None)
-    weigh = LabelProbability("word", positive=form.favourable, labels=_WORDS)
-    weights = weights_at(choice, [guard_word.start], weigh, "logprobs")
+    wanted_probability = LabelProbability(
+        "word", positive=form.favourable, labels=_WORDS
+    )
+    weights = weights_at(choice, [guard_word.start], wanted_probability, "logprobs")
     weight = weights[0] if weights else None
     if weight is None:
         return GuardVerdict(holds, None)
@@ -416,7 +418,7 @@ def guard_requests(form: GuardForm, question: Question[Any]) -> GuardRequests:
             message says what to do.
     """
     kind = type(question)
-    own_template = question.decided is None
+    own_template = question.typed_form is None
     if kind is Adherent and not own_template:
         return _about_answer(question)
     if kind is FactInContext and not own_template:

@@ -34,7 +34,7 @@ from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.own_judge import counts_by_itself
 from ragmetrics_core.judging.cascade import CascadeJudge
-from ragmetrics_core.judging.decision_judge import DecisionJudge, typed_form
+from ragmetrics_core.judging.decision_judge import DecisionJudge, convert_question
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
@@ -312,7 +312,7 @@ class CountingJudge(Judge):
         gives_several = self._supposed(capabilities.n)
         if not gives_several or capabilities.temperature is False:
             return n_replies, n_replies
-        if question.weigh is not None and capabilities.logprobs is None:
+        if question.wanted_probability is not None and capabilities.logprobs is None:
             # The run asks for log-probabilities first. That call brings one reply; the
             # others share a second call.
             return n_replies, 2
@@ -324,11 +324,11 @@ class CountingJudge(Judge):
         One reply with log-probabilities gives the probabilities that a question wants.
         A model without them is polled several times instead.
         """
-        if question.weigh is None:
+        if question.wanted_probability is None:
             return question.polls
         if self._supposed(capabilities.logprobs):
             return 1
-        return max(1, question.weigh.fallback_polls)
+        return max(1, question.wanted_probability.fallback_polls)
 
     def _supposed(self, capability: bool | None) -> bool:
         """Whether the estimate supposes that a model can do something.
@@ -360,7 +360,7 @@ def _example_answer(
         message = f"questions of type {name_of_class} name no example reply"
         return Answer(NotAnswered(_NoExample(message)))
     weights: tuple[Weight, ...] = ()
-    if question.weigh is not None:
+    if question.wanted_probability is not None:
         weights = (probability,) * len(verdicts_of(replies[0]))
     return Answer(Asked(replies, weights=weights))
 
@@ -453,11 +453,11 @@ class CountingDecisions(CountingJudge):
         Example: two questions about one answer: one request as the lower bound, two as
         the upper.
         """
-        form = typed_form(question)
-        if form.reply is not None:
-            return Answer(form.reply)
-        texts = form.state  # what the typed questions are about
-        typed_questions = tuple(form.typed_by_json)  # each of them once
+        converted = convert_question(question)
+        if converted.reply is not None:
+            return Answer(converted.reply)
+        texts = converted.state  # what the typed questions are about
+        typed_questions = tuple(converted.typed_by_json)  # each of them once
         # The typed questions of a group share requests.
         if self._is_upper_bound:  # only those of this one question do
             group = hash((texts, typed_questions))

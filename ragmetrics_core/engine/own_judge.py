@@ -312,11 +312,11 @@ class OwnJudge(Judge):
         """
         check_answer(self._judge, answer, question)
         reply = answer.reply
-        if not isinstance(reply, Asked) or question.weigh is None:
+        if not isinstance(reply, Asked) or question.wanted_probability is None:
             return cast("Answer[Any]", answer)
         if reply.weights or is_ours(self._judge):
             return cast("Answer[Any]", answer)
-        weights = weights_by_share(reply.replies, question.weigh)
+        weights = weights_by_share(reply.replies, question.wanted_probability)
         return replace(answer, reply=replace(reply, weights=weights))
 
     def _check_number(self, answers: object, n_questions: int) -> None:

@@ -1,6 +1,6 @@
 """A judge that answers typed questions with probabilities, and writes nothing.
 
-Questions say themselves how they are asked in that form (``Question.decided``). Those
+Questions say themselves how they are asked so (``Question.typed_form``). Those
 about equal states share a request; no text is shown to a question that does not name
 it.
 """
@@ -24,10 +24,10 @@ from ragmetrics_core.data import (
     QuestionNotSupported,
     R,
     SettingError,
-    Typed,
+    TypedQuestion,
     Usage,
 )
-from ragmetrics_core.data.typed import Decided, problem_of_typed
+from ragmetrics_core.data.typed import TypedForm, problem_of_typed
 from ragmetrics_core.judging import windows
 from ragmetrics_core.judging.judge import (
     problem_of_missing_weights,
@@ -112,9 +112,11 @@ class DecisionJudge(ModelJudge):
         """
         if self._run_session is None:
             return await self._for_one_call().answer_all(questions)
-        forms = [await _render(question) for question in questions]
-        decisions = await self._ask_typed_questions(self._run_session, forms)
-        answers = _answers_with_usage(forms, decisions)
+        converted_questions = [await _render(question) for question in questions]
+        decisions = await self._ask_typed_questions(
+            self._run_session, converted_questions
+        )
+        answers = _answers_with_usage(converted_questions, decisions)
         return await gather_all(
             self._ask_in_windows(question, answer)
             for question, answer in zip(questions, answers, strict=True)
@@ -131,24 +133,24 @@ class DecisionJudge(ModelJudge):
         return windows.join_verdicts(question, answer, partial_answers)
 
     async def _ask_typed_questions(
-        self, session: Session, forms: Sequence[TypedForm]
+        self, session: Session, converted_questions: Sequence[ConvertedQuestion]
     ) -> _DecisionByTypedQuestion:
         """Send the typed questions of several questions to the model.
 
         A typed question asks for the probability of each option, about some texts: its
         *state*. Typed questions with equal state share a request. Example: seven of
         them about one context, for a model that takes 3 at a time, are 3 requests.
-        ``forms`` has for each question its typed questions and their state.
+        Each of ``converted_questions`` has its typed questions and their state.
 
         Returns:
             The model's answer to each typed question. The key is the pair of two JSON
             texts: the state, and the typed question.
         """
-        typed_by_json: dict[str, Typed] = {}
-        for form in forms:
-            typed_by_json.update(form.typed_by_json)
-        requests = _make_requests(forms, self.model.most_questions)
-        read = partial(_read_typed_form, typed_by_json, self.name)
+        typed_by_json: dict[str, TypedQuestion] = {}
+        for converted in converted_questions:
+            typed_by_json.update(converted.typed_by_json)
+        requests = _make_requests(converted_questions, self.model.most_questions)
+        read = partial(_read_decision, typed_by_json, self.name)
         decisions_of_requests = await gather_all(
             session.decide(request.state, request.typed_jsons, read)
             for request in requests
@@ -175,7 +177,7 @@ _DecisionByTypedQuestion = Mapping[tuple[str, str], Decision[Chances]]
 
 
 def _make_requests(
-    forms: Sequence[TypedForm], most_questions: int
+    converted_questions: Sequence[ConvertedQuestion], most_questions: int
 ) -> list[_TypedRequest]:
     """Gather the typed questions with equal state into requests; each is sent once.
 
@@ -183,9 +185,9 @@ def _make_requests(
     3, 3 and 1. A question about another context (another state) gets another request.
     """
     typed_jsons_by_state: dict[str, dict[str, None]] = {}
-    for form in forms:
-        typed_jsons = typed_jsons_by_state.setdefault(form.state, {})
-        typed_jsons.update(dict.fromkeys(form.typed_by_json))
+    for converted in converted_questions:
+        typed_jsons = typed_jsons_by_state.setdefault(converted.state, {})
+        typed_jsons.update(dict.fromkeys(converted.typed_by_json))
     requests: list[_TypedRequest] = []
     for state, unique_jsons in typed_jsons_by_state.items():
         typed_jsons_of_state = list(unique_jsons)
@@ -196,7 +198,7 @@ def _make_requests(
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TypedForm:
+class ConvertedQuestion:
     """A metric's question, converted into typed questions.
 
     A typed question asks a model for the probability of each option.
@@ -213,36 +215,36 @@ class TypedForm:
 
     question: Question[Any]
     state: str = ""
-    typed_by_json: Mapping[str, Typed] = field(default_factory=dict)
+    typed_by_json: Mapping[str, TypedQuestion] = field(default_factory=dict)
     typed_jsons: tuple[str, ...] = ()
     reply: Asked[Any] | NotAnswered | None = None
 
 
-async def _render(question: Question[Any]) -> TypedForm:
+async def _render(question: Question[Any]) -> ConvertedQuestion:
     """Convert a question into typed questions, beside the event loop if it is long."""
     return await compute_beside_loop(
-        partial(typed_form, question), size=question.n_characters
+        partial(convert_question, question), size=question.n_characters
     )
 
 
-def typed_form(question: Question[Any]) -> TypedForm:
+def convert_question(question: Question[Any]) -> ConvertedQuestion:
     """Convert a question into typed questions, to be answered with probabilities.
 
     The result holds a reply instead if no model has to be asked: because the texts
     settle the question, or because it cannot be asked (the reply is an error).
     """
-    if question.decided is None:
-        return TypedForm(question, reply=NotAnswered(_not_supported(question)))
+    if question.typed_form is None:
+        return ConvertedQuestion(question, reply=NotAnswered(_not_supported(question)))
     try:
-        return _convert(question, question.decided)
+        return _convert(question, question.typed_form)
     except JudgeError as error:
         reply = NotAnswered(error.with_traceback(None))
-    except Exception as error:  # noqa: BLE001  # a user may have written ``decided``
+    except Exception as error:  # noqa: BLE001  # a user may have written ``typed_form``
         reply = NotAnswered(_failed_form(question, error))
-    return TypedForm(question, reply=reply)
+    return ConvertedQuestion(question, reply=reply)
 
 
-def _convert(question: Question[Any], decided: Decided[Any]) -> TypedForm:
+def _convert(question: Question[Any], typed_form: TypedForm[Any]) -> ConvertedQuestion:
     """Convert a question into typed questions, or settle it without asking.
 
     Example: "which of these two facts does the context cover?" becomes two typed
@@ -251,23 +253,27 @@ def _convert(question: Question[Any], decided: Decided[Any]) -> TypedForm:
 
     Args:
         question: A metric's question.
-        decided: Functions that convert such a question; they may raise anything.
+        typed_form: Functions that convert such a question; they may raise anything.
     """
-    if decided.settled is not None:
+    if typed_form.known_reply is not None:
         # e.g. an empty context, which holds no fact whatever the fact is
-        reply = decided.settled(question)
+        reply = typed_form.known_reply(question)
         if reply is not None:
-            checked_reply = _check_result_of_form(question, reply, "settled")
-            return TypedForm(question, reply=checked_reply)
-    state = decided.state(question)
-    typed_questions = list(decided.asks(question))
+            checked_reply = _check_result_of_form(question, reply, "known_reply")
+            return ConvertedQuestion(question, reply=checked_reply)
+    state = typed_form.state(question)
+    typed_questions = list(typed_form.typed_questions(question))
     problem = _problem_of_form(state, typed_questions)
     if problem:
-        return TypedForm(question, reply=NotAnswered(_wrong_form(question, problem)))
+        return ConvertedQuestion(
+            question, reply=NotAnswered(_wrong_form(question, problem))
+        )
     typed_jsons = tuple(map(question_text, typed_questions))
     # equal typed questions stand twice in ``typed_jsons`` and once here: asked once
     typed_by_json = dict(zip(typed_jsons, typed_questions, strict=True))
-    return TypedForm(question, json_text(dict(state)), typed_by_json, typed_jsons)
+    return ConvertedQuestion(
+        question, json_text(dict(state)), typed_by_json, typed_jsons
+    )
 
 
 def _problem_of_form(state: object, typed_questions: Sequence[object]) -> str:
@@ -279,7 +285,7 @@ def _problem_of_form(state: object, typed_questions: Sequence[object]) -> str:
     except (TypeError, ValueError, RecursionError):
         return "has a state that is no data of JSON, e.g. a set or NaN"
     if not typed_questions:
-        return "asks nothing: asks must return a Typed at least"
+        return "asks nothing: typed_questions must return a TypedQuestion at least"
     for typed_question in typed_questions:
         problem = problem_of_typed(typed_question)
         if problem:
@@ -287,15 +293,19 @@ def _problem_of_form(state: object, typed_questions: Sequence[object]) -> str:
     return ""
 
 
-def _read_typed_form(
-    typed_by_json: Mapping[str, Typed], model: str, typed_json: str, choice: Choice
+def _read_decision(
+    typed_by_json: Mapping[str, TypedQuestion],
+    model: str,
+    typed_json: str,
+    choice: Choice,
 ) -> Chances:
     """Read and check the probabilities in a model's answer to a typed question."""
     return chances_of(typed_by_json[typed_json], choice, model)
 
 
 def _answers_with_usage(
-    forms: Sequence[TypedForm], decisions: _DecisionByTypedQuestion
+    converted_questions: Sequence[ConvertedQuestion],
+    decisions: _DecisionByTypedQuestion,
 ) -> list[Answer[Any]]:
     """Join the model's answers to typed questions into answers to metrics' questions.
 
@@ -305,25 +315,28 @@ def _answers_with_usage(
     costs $0.01 and the second nothing.
 
     Args:
-        forms: Each metric's question, converted into typed questions about its state
-            (the texts that they are about).
+        converted_questions: Each metric's question, converted into typed questions
+            about its state (the texts that they are about).
         decisions: The model's answer to each typed question, and what it cost.
     """
     counted_keys: set[tuple[str, str]] = set()
     answers: list[Answer[Any]] = []
-    for form in forms:
+    for converted in converted_questions:
         usage = Usage()
-        for typed_json in form.typed_by_json:
-            key = (form.state, typed_json)  # equal texts and equal question: asked once
+        for typed_json in converted.typed_by_json:
+            key = (
+                converted.state,
+                typed_json,
+            )  # equal texts and equal question: asked once
             if key not in counted_keys:
                 usage += decisions[key].usage
             counted_keys.add(key)
-        answers.append(Answer(_make_reply(form, decisions), usage))
+        answers.append(Answer(_make_reply(converted, decisions), usage))
     return answers
 
 
 def _make_reply(
-    converted: TypedForm, decisions: _DecisionByTypedQuestion
+    converted: ConvertedQuestion, decisions: _DecisionByTypedQuestion
 ) -> Asked[Any] | NotAnswered:
     """Combine the answers to a question's typed questions into one reply.
 
@@ -364,25 +377,26 @@ def _reply_of_chances(
 
     The question was converted into typed questions, and a model gave each of them its
     probabilities: ``[(.9,), (.1,)]`` for two facts becomes "first covered, second not".
-    Returns an error if ``reads`` raises or returns nonsense, and for a question that
-    cannot be converted (it has no ``decided``).
+    Returns an error if ``read_reply`` raises or returns nonsense, and for a question
+    that cannot be converted (it has no ``typed_form``).
 
     Args:
-        question: A metric's question. Its ``decided`` holds the functions that convert
-            it: ``asks`` makes the typed questions, ``reads`` builds the reply.
+        question: A metric's question. Of its ``typed_form`` the function
+            ``typed_questions`` made the questions; ``read_reply`` builds the reply.
         chances: The probabilities of each typed question, in order.
     """
-    if question.decided is None:
+    if question.typed_form is None:
         return NotAnswered(_not_supported(question))
     try:
-        returned = question.decided.reads(question, chances)
-    except Exception as error:  # noqa: BLE001  # a user may have written ``reads``
+        returned = question.typed_form.read_reply(question, chances)
+    except Exception as error:  # noqa: BLE001  # a user may have written ``read_reply``
         return NotAnswered(_failed_form(question, error))
-    reply = _check_result_of_form(question, returned, "reads")
-    # ``weigh`` is set where the metric wants the probability of each verdict
-    if isinstance(reply, Asked) and question.weigh is not None and not reply.weights:
+    reply = _check_result_of_form(question, returned, "read_reply")
+    if not isinstance(reply, Asked) or question.wanted_probability is None:
+        return reply
+    if not reply.weights:
         problem = problem_of_missing_weights(reply, question)
-        return NotAnswered(_wrong_form(question, f"has a reads: {problem}"))
+        return NotAnswered(_wrong_form(question, f"has a read_reply: {problem}"))
     return reply
 
 
@@ -411,7 +425,7 @@ def _wrong_form(question: Question[Any], problem: str) -> JudgeError:
     kind = type(question).__name__
     return JudgeError(
         f"the typed form of questions of type {kind} {problem}; correct its"
-        " Decided(state, asks, reads)"
+        " TypedForm(state, typed_questions, read_reply)"
     )
 
 
@@ -420,6 +434,7 @@ def _not_supported(question: Question[Any]) -> QuestionNotSupported:
     kind = type(question).__name__
     return QuestionNotSupported(
         f"questions of type {kind} have no form as typed questions: give them"
-        " decided=Decided(state, asks, reads) of ragmetrics_core.data.typed, leave out"
+        " typed_form=TypedForm(state, typed_questions, read_reply) of"
+        " ragmetrics_core.data.typed, leave out"
         " a metric's own template, or ask a language model"
     )

@@ -220,7 +220,7 @@ def _problem_of_weights(reply: Asked[Any], question: Question[Any]) -> str:
             "its weights are Weight objects of ragmetrics_core.data, e.g. Weight(0.9)"
         )
     n_verdicts = len(verdicts_of(reply.replies[0]))
-    if question.weigh is None or len(reply.weights) in {0, n_verdicts}:
+    if question.wanted_probability is None or len(reply.weights) in {0, n_verdicts}:
         return ""
     return problem_of_missing_weights(reply, question)
 
@@ -231,7 +231,11 @@ def problem_of_missing_weights(reply: Asked[Any], question: Question[Any]) -> st
     verdicts_in_words = (
         "the one verdict" if n_verdicts == 1 else f"each of {n_verdicts} verdicts"
     )
-    label = "a label" if question.weigh is None else repr(question.weigh.field)
+    label = (
+        "a label"
+        if question.wanted_probability is None
+        else repr(question.wanted_probability.field)
+    )
     return (
         f"this question wants the probability of {label}: give Asked weights=, a Weight"
         f" for {verdicts_in_words}, e.g. weights=(Weight(0.9),); got {len(reply.weights)}"
@@ -324,6 +328,6 @@ def _polls_of_line(line: Any, question: Question[Any]) -> Asked[Any]:
         is_read = isinstance(poll, question.Reply)
         replies.append(poll if is_read else question.read(poll))
     weights: tuple[Weight, ...] = ()
-    if question.weigh:
-        weights = weights_by_share(tuple(replies), question.weigh)
+    if question.wanted_probability:
+        weights = weights_by_share(tuple(replies), question.wanted_probability)
     return Asked(tuple(replies), weights=weights)

@@ -114,10 +114,10 @@ class LLMJudge(ModelJudge):
     async def _answer_whole(self, session: Session, question: Question[R]) -> Answer[R]:
         """Ask a question with all its texts, and return the answer with what it cost.
 
-        If the question wants the probability of a label (``weigh``), the reply gets it
-        from log-probabilities or polls: 2 yes of 3 polls give .67. Otherwise
-        ``question.polls`` says how many replies are asked for. An error of the judge is
-        returned, not raised.
+        If the question wants the probability of a label (``wanted_probability``), the
+        reply gets it from log-probabilities or polls: 2 yes of 3 polls give .67.
+        Otherwise ``question.polls`` says how many replies are asked for. An error of
+        the judge is returned, not raised.
         """
         await session.prepare()
         # rendering a long question would hold up the event loop
@@ -127,10 +127,10 @@ class LLMJudge(ModelJudge):
         asking = await compute_beside_loop(create_asking, size=question.n_characters)
         reply: Asked[R] | NotAnswered
         try:
-            if question.weigh is None:
+            if question.wanted_probability is None:
                 reply = await asking.poll()
             else:
-                reply = await asking.ask_for_weights(question.weigh)
+                reply = await asking.ask_for_weights(question.wanted_probability)
         except JudgeError as error:
             reply = NotAnswered(error.with_traceback(None))
         return Answer(reply, asking.usage)
@@ -194,7 +194,7 @@ class _Asking:
         values = tuple(reply.value for reply in replies)
         return Asked(values, tuple(errors), together=came_together)
 
-    async def ask_for_weights(self, probability_wanted: LabelProbability) -> Asked[Any]:
+    async def ask_for_weights(self, wanted_probability: LabelProbability) -> Asked[Any]:
         """Ask for a reply, and for the probability that each of its verdicts is positive.
 
         The probability is called the weight of the verdict. It is read from the tokens
@@ -203,7 +203,7 @@ class _Asking:
         2/3.
 
         Args:
-            probability_wanted: Which label's probability is wanted, and how many polls
+            wanted_probability: Which label's probability is wanted, and how many polls
                 stand in for it.
 
         Raises:
@@ -213,7 +213,7 @@ class _Asking:
         # at another temperature the probabilities are not those of the model
         request = replace(self._request, temperature=1.0)
         if not self._top_logprobs:  # the model tells no probabilities of tokens
-            return await self._weigh_by_polls(request, probability_wanted)
+            return await self._weigh_by_polls(request, wanted_probability)
         reply = await self._ask_for_logprobs(request)
         # None for a verdict whose token does not tell
         weights_of_tokens = read_weights(reply, self._question)
@@ -223,13 +223,13 @@ class _Asking:
         if known_weights and len(known_weights) == len(weights_of_tokens):
             return Asked((reply.value,), weights=known_weights)
         return await self._weigh_by_polls(
-            request, probability_wanted, first_poll=reply, of_tokens=weights_of_tokens
+            request, wanted_probability, first_poll=reply, of_tokens=weights_of_tokens
         )
 
     async def _weigh_by_polls(
         self,
         request: ChatRequest,
-        probability_wanted: LabelProbability,
+        wanted_probability: LabelProbability,
         first_poll: ReadReply[Any] | None = None,
         of_tokens: Sequence[Weight | None] = (),
     ) -> Asked[Any]:
@@ -239,21 +239,21 @@ class _Asking:
 
         Args:
             request: The request for one reply.
-            probability_wanted: Which label's probability is wanted, and how many polls
+            wanted_probability: Which label's probability is wanted, and how many polls
                 are asked.
             first_poll: A reply to the request that counts as the first poll.
             of_tokens: The weights that the tokens of this reply tell, None for a
                 verdict whose token does not tell.
         """
-        n_polls = probability_wanted.fallback_polls
+        n_polls = wanted_probability.fallback_polls
         read_before = [] if first_poll is None else [first_poll]
         replies = await self._poll_to_majority(request, n_polls, read_before)
         # A single poll, with verdicts on many texts, has no shares but 0 and 1. So the
         # weights that its tokens tell are kept.
         if n_polls == 1 and _lists_verdicts(self._question):
-            weights = _weights_of_one_reply(replies, probability_wanted, of_tokens)
+            weights = _weights_of_one_reply(replies, wanted_probability, of_tokens)
         else:
-            weights = weights_by_share(replies, probability_wanted, "polls")
+            weights = weights_by_share(replies, wanted_probability, "polls")
         return Asked(replies, weights=weights)
 
     async def _ask_for_logprobs(self, request: ChatRequest) -> ReadReply[Any]:
@@ -358,7 +358,7 @@ def _lists_verdicts(question: Question[BaseModel]) -> bool:
 
 def _weights_of_one_reply(
     replies: Sequence[BaseModel],
-    probability_wanted: LabelProbability,
+    wanted_probability: LabelProbability,
     weights_of_tokens: Sequence[Weight | None],
 ) -> tuple[Weight, ...]:
     """Return a weight for each verdict of the only reply.
@@ -368,11 +368,11 @@ def _weights_of_one_reply(
 
     Args:
         replies: The only reply.
-        probability_wanted: Says which label's probability is wanted.
+        wanted_probability: Says which label's probability is wanted.
         weights_of_tokens: None for a verdict that its token does not settle; () without
             log-probabilities.
     """
-    weights_of_verdicts = weights_by_share(replies, probability_wanted, "sequential")
+    weights_of_verdicts = weights_by_share(replies, wanted_probability, "sequential")
     if not weights_of_tokens:
         return weights_of_verdicts
     weights: list[Weight] = []

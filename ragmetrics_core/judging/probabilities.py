@@ -44,7 +44,7 @@ _SIGNS_AROUND = " \t\r\n\"'`,:;{}[]"
 _PLAIN_DIGITS = {0xFF10: "0", 0xFF11: "1"}
 # Matches where a label ends. Signs may follow in its token, but no word or number.
 _END_OF_LABEL = lazy_pattern(r"[\s\"'`,:;}\]]*+(?![\w.+-])")
-_KEY = lazy_pattern(r"\s*([\w-]+)")
+_ID = lazy_pattern(r"\s*([\w-]+)")
 # By so much endpoints round probabilities up.
 _ROUNDING = 1e-3
 
@@ -62,53 +62,53 @@ def read_weights(
 
     Args:
         reply: The reply, with its tokens.
-        question: The question. Its ``weigh`` says which label's probability is wanted.
+        question: The question. Its ``wanted_probability`` names the label.
 
     Source:
         Design note "Probabilities from tokens".
     """
     verdicts = verdicts_of(reply.value)
     all_unknown = (None,) * len(verdicts)
-    probability_wanted = question.weigh
-    if probability_wanted is None:
+    wanted_probability = question.wanted_probability
+    if wanted_probability is None:
         return all_unknown
     weights_in_text_order = label_weights(
-        reply.choice, probability_wanted, mode_of(question), reply.start, reply.end
+        reply.choice, wanted_probability, mode_of(question), reply.start, reply.end
     )
     if len(weights_in_text_order) != len(verdicts):
         return all_unknown
     # the field that tells several verdicts apart, e.g. "label"
-    key_field = probability_wanted.cell_key
-    if key_field is not None:
-        keys = [str(getattr(verdict, key_field)) for verdict in verdicts]
-        keys_in_text_order = _keys_in_text(reply, key_field)
-        return _reorder(weights_in_text_order, keys_in_text_order, keys) or all_unknown
+    id_field = wanted_probability.item_id_field
+    if id_field is not None:
+        ids = [str(getattr(verdict, id_field)) for verdict in verdicts]
+        ids_in_text_order = _ids_in_text(reply, id_field)
+        return _reorder(weights_in_text_order, ids_in_text_order, ids) or all_unknown
     is_single_verdict = len(verdicts) == 1
     return weights_in_text_order if is_single_verdict else all_unknown
 
 
 def _reorder(
-    weights: Sequence[Weight | None], keys: Sequence[str], wanted_order: Sequence[str]
+    weights: Sequence[Weight | None], ids: Sequence[str], wanted_order: Sequence[str]
 ) -> tuple[Weight | None, ...]:
-    """Bring weights into the order in which their keys are wanted.
+    """Bring weights into the order in which their ids are wanted.
 
     Example: the model wrote the verdict B before A, so that the weights (.2, .9) have
-    the keys B and A. Wanted are A and B: (.9, .2). () if the keys are not those wanted.
+    the ids B and A. Wanted are A and B: (.9, .2). () if the ids are not those wanted.
     """
-    if sorted(keys) != sorted(wanted_order):
+    if sorted(ids) != sorted(wanted_order):
         return ()
-    return tuple(weights[keys.index(key)] for key in wanted_order)
+    return tuple(weights[ids.index(id_)] for id_ in wanted_order)
 
 
-def _keys_in_text(reply: ReadReply[BaseModel], key_field: str) -> list[str]:
-    """Return the keys of a reply's verdicts in text order, e.g. the claims' numbers."""
+def _ids_in_text(reply: ReadReply[BaseModel], id_field: str) -> list[str]:
+    """Return the ids of a reply's verdicts in text order, e.g. the claims' numbers."""
     text = reply.choice.text
-    keys = []
-    for offset in value_offsets(text, key_field, reply.start, reply.end):
-        match = _KEY.match(text, offset)
+    ids = []
+    for offset in value_offsets(text, id_field, reply.start, reply.end):
+        match = _ID.match(text, offset)
         if match is not None:
-            keys.append(match[1])
-    return keys
+            ids.append(match[1])
+    return ids
 
 
 def mode_of(question: Question[BaseModel]) -> Mode:
@@ -119,17 +119,21 @@ def mode_of(question: Question[BaseModel]) -> Mode:
     - "sequential": on the verdicts before, as one reply lists several,
     - "verdict": the question asks for no probability.
     """
-    if question.weigh is None:
+    if question.wanted_probability is None:
         return "verdict"
     if list_field(question.Reply) is not None:
         return "sequential"
     first_field = next(iter(question.Reply.model_fields))
-    return "logprobs" if first_field == question.weigh.field else "conditional"
+    return (
+        "logprobs"
+        if first_field == question.wanted_probability.field
+        else "conditional"
+    )
 
 
 def label_weights(
     choice: Choice,
-    probability_wanted: LabelProbability,
+    wanted_probability: LabelProbability,
     mode: Mode,
     start: int,
     end: int,
@@ -140,14 +144,14 @@ def label_weights(
     are in order of appearance; a weight is None if the tokens do not settle it. Returns
     () if the reply has no log-probabilities, or if they are not of this text.
     """
-    offsets = list(value_offsets(choice.text, probability_wanted.field, start, end))
-    return weights_at(choice, offsets, probability_wanted, mode)
+    offsets = list(value_offsets(choice.text, wanted_probability.field, start, end))
+    return weights_at(choice, offsets, wanted_probability, mode)
 
 
 def weights_at(
     choice: Choice,
     offsets: Sequence[int],
-    probability_wanted: LabelProbability,
+    wanted_probability: LabelProbability,
     mode: Mode,
 ) -> tuple[Weight | None, ...]:
     """Return the weights of the labels in a reply's text, from its tokens.
@@ -159,7 +163,7 @@ def weights_at(
     Args:
         choice: The reply, with its tokens.
         offsets: Where in its text each label begins.
-        probability_wanted: Which labels there are, and which of them is the positive
+        wanted_probability: Which labels there are, and which of them is the positive
             one, whose probability is wanted.
         mode: Stored in the weights.
 
@@ -181,7 +185,7 @@ def weights_at(
         else:
             # a token may also hold text before the label, as a space before "1"
             token, text_before_label = token_and_text
-            weight = _weight_in(token, text_before_label, probability_wanted, mode)
+            weight = _weight_in(token, text_before_label, wanted_probability, mode)
             weights.append(weight)
     return tuple(weights)
 
@@ -227,7 +231,7 @@ def _find_token(
 def _weight_in(
     token: TokenAlternatives,
     before_label: str,
-    probability_wanted: LabelProbability,
+    wanted_probability: LabelProbability,
     mode: Mode,
 ) -> Weight | None:
     """Return the weight of the label that begins in a token; None if unsettled.
@@ -237,10 +241,10 @@ def _weight_in(
     # The token is usually listed among its alternatives; in a mapping it counts once.
     logprob_by_text = {token.token: token.logprob, **dict(token.alternatives)}
     labels_with_logprobs = [
-        (_label_of_text(text, before_label, probability_wanted.labels), logprob)
+        (_label_of_text(text, before_label, wanted_probability.labels), logprob)
         for text, logprob in logprob_by_text.items()
     ]
-    return probability_of_positive(labels_with_logprobs, probability_wanted, mode)
+    return probability_of_positive(labels_with_logprobs, wanted_probability, mode)
 
 
 def _label_of_text(
@@ -301,52 +305,52 @@ def _label_begun(text: str, labels: Sequence[Label]) -> Label | None:
 
 def probability_of_positive(
     listed: Sequence[tuple[Label | None, float]],
-    probability_wanted: LabelProbability,
+    wanted_probability: LabelProbability,
     mode: Mode = "logprobs",
 ) -> Weight | None:
     """Return the probability of the positive label, from the alternatives of a token.
 
     Example: "1" has .72 and "0" has .24: the share is .75. A label that is neither,
-    such as "unclear" (``aside``), is left out of the share.
+    such as "unclear" (``neutral``), is left out of the share.
 
     Args:
         listed: The label of each alternative (None for anything else) and its natural
             log-probability.
-        probability_wanted: Which labels there are, and which of them is the positive
+        wanted_probability: Which labels there are, and which of them is the positive
             one, whose probability is wanted.
         mode: How the log-probabilities were got; it is only noted in the result.
 
     Returns:
         The share. It is None if the numbers are no log-probabilities, or if the labels
-        together have less than ``MASS_FLOOR``. It is None as well if ``aside`` has half
-        of their probability or more, or if a label that is not listed might win.
+        together have less than ``MASS_FLOOR``. It is None as well if ``neutral`` has
+        half of their probability or more, or if a label that is not listed might win.
     """
     if not listed or not all(_is_log_probability(logprob) for _, logprob in listed):
         return None
     probabilities = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
     total = math.fsum(probability for _, probability in probabilities)
-    positive = _probability_of({probability_wanted.positive}, probabilities)
-    negative = _probability_of(_negative_labels(probability_wanted), probabilities)
-    aside = 0.0
-    if probability_wanted.aside is not None:
-        aside = _probability_of({probability_wanted.aside}, probabilities)
-    mass_of_labels = positive + negative + aside
+    positive = _probability_of({wanted_probability.positive}, probabilities)
+    negative = _probability_of(_negative_labels(wanted_probability), probabilities)
+    neutral = 0.0
+    if wanted_probability.neutral is not None:
+        neutral = _probability_of({wanted_probability.neutral}, probabilities)
+    mass_of_labels = positive + negative + neutral
     if mass_of_labels < MASS_FLOOR or total > 1 + _ROUNDING:
         return None
     if _may_be_decided_by_unlisted(positive, negative, probabilities):
         return None
-    if aside >= positive + negative:
+    if neutral >= positive + negative:
         return None
     share = positive / (positive + negative)
     return Weight(share, mode, min(mass_of_labels, 1.0))
 
 
-def _negative_labels(probability_wanted: LabelProbability) -> set[Label]:
-    """Return the labels that are neither the positive one nor set aside."""
+def _negative_labels(wanted_probability: LabelProbability) -> set[Label]:
+    """Return the labels that are neither positive nor neutral."""
     return {
         label
-        for label in probability_wanted.labels
-        if label not in (probability_wanted.positive, probability_wanted.aside)
+        for label in wanted_probability.labels
+        if label not in (wanted_probability.positive, wanted_probability.neutral)
     }
 
 

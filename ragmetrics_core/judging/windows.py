@@ -1,7 +1,7 @@
 """Judges texts longer than the model's context window in overlapping windows.
 
-The question's ``split`` says which text is divided. Of each verdict the window counts
-that says yes most clearly. A group of texts is judged as two shorter groups. What was
+The question's ``if_too_long`` says which text is divided. Of each verdict the window
+counts that says yes most clearly. A group of texts is judged as two shorter groups. What was
 judged in windows says so, and its usage lists windows among the fallbacks.
 """
 
@@ -37,12 +37,12 @@ def halve_questions(
     """Return the same question about each half, if an answer failed for its length.
 
     Example: one context is too long for the judge: two questions, about its first and
-    its second half. ``question.split`` names the part to divide. Returns no question if
-    the answer did not fail for its length, or if another part is longer.
+    its second half. ``question.if_too_long`` names the part to divide. Returns no
+    question if the answer did not fail for its length, or if another part is longer.
     """
-    if question.split is None or not _was_too_long(answer):
+    if question.if_too_long is None or not _was_too_long(answer):
         return ()
-    name = question.split.part
+    name = question.if_too_long.part
     if not _is_longest_part(name, question):
         return ()
     part = question.parts[name]
@@ -90,15 +90,16 @@ def join_verdicts(
     list. A single text was cut in halves: a fact that one half covers with .2 and the
     other with .9 has .9. ``failed`` is the answer to the whole question.
     """
-    assert question.split is not None  # noqa: S101  # a question without is not halved
+    windows = question.if_too_long
+    assert windows is not None  # noqa: S101  # a question without is not halved
     usage = failed.usage + Usage(fallbacks=(_FALLBACK,))
     for answer in answers:
         usage += answer.usage
     replies = [answer.reply for answer in answers]
-    divided_texts = question.parts[question.split.part].texts
+    divided_texts = question.parts[windows.part].texts
     if len(divided_texts) > 1:
         return Answer(_list_verdicts_of_groups(replies), usage)
-    return Answer(_choose_clearest_verdicts(replies, question.split.field), usage)
+    return Answer(_choose_clearest_verdicts(replies, windows.deciding_field), usage)
 
 
 def _list_verdicts_of_groups(replies: Sequence[Reply]) -> Reply:

@@ -23,7 +23,6 @@ from pydantic import Field
 from ragmetrics_core.data import (
     Asked,
     Batch,
-    Decided,
     Evidence,
     FactMatrix,
     JudgedChunks,
@@ -35,7 +34,8 @@ from ragmetrics_core.data import (
     Sample,
     Scored,
     SilentData,
-    Typed,
+    TypedForm,
+    TypedQuestion,
     ask,
     wilson,
 )
@@ -284,21 +284,26 @@ def _probe_alone_and_in_company(
     return probed_rows
 
 
-def _probes_alone(question: Question[Any], typed_form: Decided[Any]) -> list[Probe]:
+def _probes_alone(question: Question[Any], typed_form: TypedForm[Any]) -> list[Probe]:
     """Return a probe for each typed question of a question: each is a request."""
     state = typed_form.state(question)
-    return [_probe(question, state, [typed]) for typed in typed_form.asks(question)]
+    return [
+        _probe(question, state, [typed])
+        for typed in typed_form.typed_questions(question)
+    ]
 
 
-def _probe_in_company(question: Question[Any], typed_form: Decided[Any]) -> list[Probe]:
+def _probe_in_company(
+    question: Question[Any], typed_form: TypedForm[Any]
+) -> list[Probe]:
     """Return one probe, which is one request, with all forms of all typed questions.
 
     For each typed question these are: the question as it is; its negation, if it is a
     predicate; and the question as a choice in both orders. ``_read_answers`` reads the
     answers in this order.
     """
-    all_forms: list[Typed] = []
-    for typed in typed_form.asks(question):
+    all_forms: list[TypedQuestion] = []
+    for typed in typed_form.typed_questions(question):
         all_forms.append(typed)
         if typed.kind == "predicate":
             all_forms.append(_negate_question(typed))
@@ -306,11 +311,11 @@ def _probe_in_company(question: Question[Any], typed_form: Decided[Any]) -> list
     return [_probe(question, typed_form.state(question), all_forms)]
 
 
-def _negate_question(typed: Typed) -> Typed:
-    return Typed("predicate", f"It is not the case that: {typed.wording}")
+def _negate_question(typed: TypedQuestion) -> TypedQuestion:
+    return TypedQuestion("predicate", f"It is not the case that: {typed.wording}")
 
 
-def _choices_in_both_orders(typed: Typed) -> list[Typed]:
+def _choices_in_both_orders(typed: TypedQuestion) -> list[TypedQuestion]:
     """Return a typed question as a choice, and with its options in reverse order."""
     meanings = [option.meaning for option in typed.options]
     wording = typed.wording
@@ -318,8 +323,8 @@ def _choices_in_both_orders(typed: Typed) -> list[Typed]:
         meanings = [_TRUE, _FALSE]
         wording = f"Which is right of this statement? {typed.wording}"
     return [
-        Typed("choice", wording, _options_by_letter(meanings)),
-        Typed("choice", wording, _options_by_letter(meanings[::-1])),
+        TypedQuestion("choice", wording, _options_by_letter(meanings)),
+        TypedQuestion("choice", wording, _options_by_letter(meanings[::-1])),
     ]
 
 
@@ -329,7 +334,7 @@ def _options_by_letter(meanings: Sequence[str]) -> tuple[Option, ...]:
     )
 
 
-_ProbesOfQuestion = Callable[[Question[Any], Decided[Any]], list["Probe"]]
+_ProbesOfQuestion = Callable[[Question[Any], TypedForm[Any]], list["Probe"]]
 """Makes the probes of one question of a metric.
 
 It is given the question and its typed form: the typed questions that say the same, and
@@ -385,7 +390,7 @@ def _probes_of_sample(
     """
     probes: list[Probe] = []
     for question in _first_questions(probed_metric, sample):
-        typed_form = question.decided
+        typed_form = question.typed_form
         if typed_form is not None:
             probes += probes_of(question, typed_form)
     return probes
@@ -397,22 +402,24 @@ def _first_questions(probed_metric: Metric, sample: Sample) -> Batch:
 
 
 def _probe(
-    question: Question[Any], state: State, typed_questions: Sequence[Typed]
+    question: Question[Any], state: State, typed_questions: Sequence[TypedQuestion]
 ) -> Probe:
     """Typed questions about a state, in one request.
 
     The parts and the instructions are those of the question that they are from.
     """
-    decided: Decided[ProbeReply] = Decided(
+    typed_form: TypedForm[ProbeReply] = TypedForm(
         state=lambda _: state,
-        asks=lambda _: typed_questions,
-        reads=lambda _, answers: Asked((ProbeReply(probabilities=tuple(answers)),)),
+        typed_questions=lambda _: typed_questions,
+        read_reply=lambda _, answers: Asked(
+            (ProbeReply(probabilities=tuple(answers)),)
+        ),
     )
     return Probe(
         parts=question.parts,
         instructions=question.instructions,
         Reply=ProbeReply,
-        decided=decided,
+        typed_form=typed_form,
     )
 
 
@@ -566,11 +573,11 @@ def _first_row_of_each_source(rows: Sequence[LabelledSample]) -> list[LabelledSa
 
 
 def _probes_about_padded_text(
-    question: Question[Any], typed_form: Decided[Any]
+    question: Question[Any], typed_form: TypedForm[Any]
 ) -> list[Probe]:
     """Return the first typed question of a question, about padded texts."""
     padded_state = _pad(typed_form.state(question))
-    first_typed = list(typed_form.asks(question))[:1]
+    first_typed = list(typed_form.typed_questions(question))[:1]
     return [_probe(question, padded_state, first_typed)]
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from ragmetrics_core.data import Asked, Bit, Comment, NotAnswered, Part, SilentData
 from ragmetrics_core.data.asking import Batch, Instructions, Question, Replies, ask
-from ragmetrics_core.data.typed import Chances, Decided, State, Typed
+from ragmetrics_core.data.typed import Chances, State, TypedForm, TypedQuestion
 from ragmetrics_core.metrics.typed_states import state_of_answer
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
@@ -40,7 +40,7 @@ def _state_of_cause(question: Sufficient) -> State:
     return state_of_answer(question, question["contexts"])
 
 
-def _typed_questions_on_cause(question: Sufficient) -> list[Typed]:
+def _typed_questions_on_cause(question: Sufficient) -> list[TypedQuestion]:
     """Two predicates: the chunks suffice, and the answer addresses the question."""
     # the predicates of two other metrics, which most runs do not measure
     from ragmetrics_core.metrics.answer_relevance import ANSWER_ADDRESSES_QUESTION
@@ -48,7 +48,7 @@ def _typed_questions_on_cause(question: Sufficient) -> list[Typed]:
 
     del question  # the same for all
     return [
-        Typed("predicate", f"{CHUNKS_HOLD_ALL}."),
+        TypedQuestion("predicate", f"{CHUNKS_HOLD_ALL}."),
         ANSWER_ADDRESSES_QUESTION,
     ]
 
@@ -68,7 +68,7 @@ def _judgement_of_probabilities(
     return Asked((question.read(judgement),))
 
 
-_TYPED_CAUSE: Decided[Sufficiency] = Decided(
+_TYPED_FORM: TypedForm[Sufficiency] = TypedForm(
     _state_of_cause, _typed_questions_on_cause, _judgement_of_probabilities
 )
 _REMEDIES: dict[Cause, str] = {
@@ -132,7 +132,7 @@ def find_cause(
         parts=parts,
         instructions=instructions,
         Reply=Sufficiency,
-        decided=_TYPED_CAUSE,  # how judges are asked that read no prompts
+        typed_form=_TYPED_FORM,  # how judges are asked that read no prompts
         example=_SUFFICIENCY_EXAMPLES,
     )
     (answer,) = yield from ask([question_on_cause])

@@ -24,7 +24,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.metric_evidence import ProbabilityFrom
 from ragmetrics_core.data.replies import Points
-from ragmetrics_core.data.typed import Chances, Decided, Typed
+from ragmetrics_core.data.typed import Chances, TypedForm, TypedQuestion
 from ragmetrics_core.metrics.declined import (
     instructions_on_declining,
     question_and_answer,
@@ -42,7 +42,7 @@ _GRADES_IN_WORDS = (
     "addresses the question fully",
 )
 
-ANSWER_ADDRESSES_QUESTION = Typed(
+ANSWER_ADDRESSES_QUESTION = TypedQuestion(
     "predicate",
     "`answer` addresses `question`, be it right or wrong; to address another"
     " question is not enough.",
@@ -64,7 +64,7 @@ class Addresses(Question[RelevanceGrade]):
     """
 
 
-def _typed_question(question: Addresses) -> list[Typed]:
+def _typed_question(question: Addresses) -> list[TypedQuestion]:
     """Return the one predicate that a judge of typed questions is asked."""
     del question  # the same for all
     return [ANSWER_ADDRESSES_QUESTION]
@@ -80,7 +80,7 @@ def _reply_of_probability(
     return Asked((reply,), weights=(Weight(chance, mode="decision"),))
 
 
-_DECIDED: Decided[RelevanceGrade] = Decided(
+_TYPED_FORM: TypedForm[RelevanceGrade] = TypedForm(
     question_and_answer, _typed_question, _reply_of_probability
 )
 _EXAMPLES = (
@@ -233,6 +233,6 @@ class AnswerRelevance(Metric):
             },
             instructions=self.instructions()[0],
             Reply=RelevanceGrade,
-            decided=_DECIDED if self.template is None else None,
+            typed_form=_TYPED_FORM if self.template is None else None,
             example=_EXAMPLES,
         )

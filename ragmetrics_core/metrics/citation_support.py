@@ -13,7 +13,6 @@ from ragmetrics_core.data import (
     Bit,
     Chances,
     Comment,
-    Decided,
     Instructions,
     LabelProbability,
     NotAnswered,
@@ -21,10 +20,11 @@ from ragmetrics_core.data import (
     Question,
     Replies,
     SilentData,
-    Split,
     State,
-    Typed,
+    TypedForm,
+    TypedQuestion,
     Weight,
+    Windows,
     ask,
 )
 from ragmetrics_core.data.asking import weight_of_each_verdict
@@ -103,11 +103,11 @@ def _state(question: Supports | SupportsAlone) -> State:
     return {**state, "statement": question["statement"]}
 
 
-def _typed_question_on_group(question: Supports) -> list[Typed]:
+def _typed_question_on_group(question: Supports) -> list[TypedQuestion]:
     """Return whether all passages together support the statement, as one predicate."""
     del question  # the same for all
     return [
-        Typed(
+        TypedQuestion(
             "predicate",
             "`passages` together say or imply all that `statement` claims;"
             f" {_NOT_ENOUGH}.",
@@ -126,10 +126,10 @@ def _reply_on_group(
     return Asked((reply,), weights=(Weight(chance, mode="decision"),))
 
 
-def _typed_questions_on_each(question: SupportsAlone) -> list[Typed]:
+def _typed_questions_on_each(question: SupportsAlone) -> list[TypedQuestion]:
     """Return a predicate for each passage, in the order of their letters."""
     return [
-        Typed(
+        TypedQuestion(
             "predicate",
             f"`passages.{label}` alone says or implies all that `statement` claims;"
             f" {_NOT_ENOUGH}.",
@@ -161,10 +161,10 @@ def _state_of_sentences(question: MakesClaim) -> State:
     }
 
 
-def _typed_questions_on_claims(question: MakesClaim) -> list[Typed]:
+def _typed_questions_on_claims(question: MakesClaim) -> list[TypedQuestion]:
     """Return a predicate for each sentence: does it make a claim?"""
     return [
-        Typed(
+        TypedQuestion(
             "predicate",
             f"`sentences.{label}` makes a claim; a greeting, a heading, a lead-in, an"
             " offer, a question to the user, or not to know is none.",
@@ -191,13 +191,13 @@ def _probability_in_words(chance: float) -> str:
     return f"p = {chance:.2f}"
 
 
-_TOGETHER: Decided[SupportReply] = Decided(
+_TYPED_FORM_ON_GROUP: TypedForm[SupportReply] = TypedForm(
     _state, _typed_question_on_group, _reply_on_group
 )
-_EACH_ALONE: Decided[EachPassage] = Decided(
+_TYPED_FORM_ON_EACH: TypedForm[EachPassage] = TypedForm(
     _state, _typed_questions_on_each, _reply_on_each
 )
-_TYPED_QUESTIONS_ON_CLAIMS: Decided[EachSentence] = Decided(
+_TYPED_FORM_ON_CLAIMS: TypedForm[EachSentence] = TypedForm(
     _state_of_sentences, _typed_questions_on_claims, _reply_on_claims
 )
 _SUPPORT_EXAMPLES = (
@@ -208,7 +208,7 @@ _SUPPORT_EXAMPLES = (
     ),
 )
 
-_SPLIT = Split("passages", "supported")
+_WINDOWS = Windows("passages", "supported")
 
 
 def _all_supported(question: SupportsAlone) -> tuple[EachPassage, EachPassage]:
@@ -451,10 +451,10 @@ class SupportOfStatement:
             parts={**self._parts, "passages": Part("Passage", passages, "letters")},
             instructions=self._prompts.together,
             Reply=SupportReply,
-            weigh=self._wanted_probability(),
+            wanted_probability=self._wanted_probability(),
             # What passages say together, no part of them says alone.
-            split=_SPLIT if is_single else None,
-            decided=_TOGETHER if self._prompts.has_typed_form else None,
+            if_too_long=_WINDOWS if is_single else None,
+            typed_form=_TYPED_FORM_ON_GROUP if self._prompts.has_typed_form else None,
             example=_SUPPORT_EXAMPLES,
         )
 
@@ -468,9 +468,9 @@ class SupportOfStatement:
             parts={**self._parts, "passages": Part("Passage", passages, "letters")},
             instructions=self._prompts.alone,
             Reply=EachPassage,
-            weigh=self._wanted_probability(of_each=True),
-            split=_SPLIT,
-            decided=_EACH_ALONE,
+            wanted_probability=self._wanted_probability(of_each=True),
+            if_too_long=_WINDOWS,
+            typed_form=_TYPED_FORM_ON_EACH,
             example=_all_supported,
         )
 
@@ -481,7 +481,7 @@ class SupportOfStatement:
         """
         return LabelProbability(
             "supported",
-            cell_key="label" if of_each else None,
+            item_id_field="label" if of_each else None,
             fallback_polls=self._prompts.polls,
         )
 
@@ -563,6 +563,6 @@ def _question_on_claims(
         },
         instructions=instructions,
         Reply=EachSentence,
-        decided=_TYPED_QUESTIONS_ON_CLAIMS,
+        typed_form=_TYPED_FORM_ON_CLAIMS,
         example=_all_claims,
     )

@@ -311,9 +311,11 @@ class ContextAdherence(Metric):
             Reply=Poll,
             polls=self.polls,
             temperature=self.temperature,
-            weigh=_verdict_token(self.polls) if self.verdict_tokens else None,
+            wanted_probability=_verdict_token(self.polls)
+            if self.verdict_tokens
+            else None,
             # a judge of typed questions reads no prompt, and cannot follow a template
-            decided=SENTENCES if self.template is None else None,
+            typed_form=SENTENCES if self.template is None else None,
             example=EXAMPLES,
         )
 
@@ -323,7 +325,7 @@ class ContextAdherence(Metric):
         """Ask what each claim rests on, in as many polls as for a verdict."""
         question_of_labels = replace(
             question_what_claims_rest_on(groups, question_of_verdict, self.language),
-            decided=LABELS,  # how judges are asked that read no prompts
+            typed_form=LABELS,  # how judges are asked that read no prompts
         )
         return (yield from self._poll_or_judge_claims(question_of_labels))
 
@@ -581,5 +583,5 @@ def _verdict_token(polls: int) -> LabelProbability:
         positive="yes",
         labels=("yes", "no", "abstains"),
         fallback_polls=polls,
-        aside="abstains",
+        neutral="abstains",
     )

@@ -25,10 +25,10 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.number_values import plain_data
 from ragmetrics_core.data.typed import (
     Chances,
-    Decided,
     Option,
     State,
-    Typed,
+    TypedForm,
+    TypedQuestion,
     most_likely,
 )
 from ragmetrics_core.metrics.metric import (
@@ -134,7 +134,7 @@ _BAND_MEANINGS = {
     "mostly": "holds it with small omissions or inaccuracies",
     "perfect": "holds everything and contradicts nothing",
 }
-_RATES = Typed(
+_RATES = TypedQuestion(
     "score",
     "How accurately does `answer` match `reference`, the expected answer? Its wording"
     " and correct additions do not count; contradictions lower it.",
@@ -152,7 +152,7 @@ def _state(question: RateRecall) -> State:
     return state
 
 
-def _typed_question(question: RateRecall) -> list[Typed]:
+def _typed_question(question: RateRecall) -> list[TypedQuestion]:
     """Return the one typed question for a judge: which band fits?"""
     del question  # the same for all
     return [_RATES]
@@ -186,7 +186,9 @@ def _rating_of_probabilities(
     return Asked((question.read(rating),))
 
 
-_RATED: Decided[Rating] = Decided(_state, _typed_question, _rating_of_probabilities)
+_TYPED_FORM: TypedForm[Rating] = TypedForm(
+    _state, _typed_question, _rating_of_probabilities
+)
 
 
 class Unrated(SilentData):
@@ -321,7 +323,7 @@ class ContextRecall(Metric):
             # A template of the user's own may name other bands; then only the score is
             # checked.
             bands=BANDS if self.template is None else (),
-            decided=_RATED if self.template is None else None,
+            typed_form=_TYPED_FORM if self.template is None else None,
             example=_EXAMPLES,
         )
 

@@ -39,7 +39,7 @@ from ragmetrics_core.data.metric_evidence import (
     Sufficed,
 )
 from ragmetrics_core.data.replies import Mode
-from ragmetrics_core.data.typed import Chances, Decided, State, Typed
+from ragmetrics_core.data.typed import Chances, State, TypedForm, TypedQuestion
 from ragmetrics_core.metrics.declined import (
     DeclinedJudgement,
     instructions_on_declining,
@@ -99,11 +99,11 @@ def _state_of_contexts(question: SufficientContexts) -> State:
     return {**opening(question), "chunks": chunks(question, question["contexts"])}
 
 
-def _typed_question(question: SufficientContexts) -> list[Typed]:
+def _typed_question(question: SufficientContexts) -> list[TypedQuestion]:
     """Return the one predicate that a judge of typed questions is asked."""
     del question  # the same for all
     return [
-        Typed(
+        TypedQuestion(
             "predicate",
             f"{CHUNKS_HOLD_ALL}. It may take several steps from chunk to chunk. Where"
             " `question` can be read in several ways or `chunks` contradict each other,"
@@ -121,7 +121,7 @@ def _reply_of_probability(
     return Asked((reply,), weights=(Weight(chance, mode="decision"),))
 
 
-_DECIDED: Decided[SufficientReply] = Decided(
+_TYPED_FORM: TypedForm[SufficientReply] = TypedForm(
     _state_of_contexts, _typed_question, _reply_of_probability
 )
 _EXAMPLES = (
@@ -317,8 +317,8 @@ class ContextSufficiency(Metric):
             },
             instructions=self.instructions()[0],
             Reply=SufficientReply,
-            weigh=self._wanted_probability,
-            decided=_DECIDED if self.template is None else None,
+            wanted_probability=self._wanted_probability,
+            typed_form=_TYPED_FORM if self.template is None else None,
             example=_EXAMPLES,
         )
 

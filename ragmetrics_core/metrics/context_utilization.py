@@ -24,7 +24,7 @@ from ragmetrics_core.data.asking import (
     LabelProbability,
     Part,
     Question,
-    Split,
+    Windows,
     ask,
     question_part,
 )
@@ -41,10 +41,10 @@ from ragmetrics_core.data.replies import (
 )
 from ragmetrics_core.data.typed import (
     Chances,
-    Decided,
     Option,
     State,
-    Typed,
+    TypedForm,
+    TypedQuestion,
     most_likely,
 )
 from ragmetrics_core.metrics import average_precision as ap
@@ -121,10 +121,10 @@ def _names_in_state(question: Useful) -> list[str]:
     return ["chunk"]
 
 
-def _typed_questions_on_verdicts(question: Useful) -> list[Typed]:
+def _typed_questions_on_verdicts(question: Useful) -> list[TypedQuestion]:
     """A predicate for each chunk: does it hold what the answer states or needs?"""
     return [
-        Typed(
+        TypedQuestion(
             "predicate",
             f"`{name}` holds what `answer` states or needs; the same topic is not"
             " enough.",
@@ -133,10 +133,12 @@ def _typed_questions_on_verdicts(question: Useful) -> list[Typed]:
     ]
 
 
-def _typed_questions_on_grades(question: Useful) -> list[Typed]:
+def _typed_questions_on_grades(question: Useful) -> list[TypedQuestion]:
     """Return a question for each chunk: which of four levels of usefulness fits?"""
     return [
-        Typed("score", f"How useful is `{name}` to arrive at `answer`?", _GRADE_LEVELS)
+        TypedQuestion(
+            "score", f"How useful is `{name}` to arrive at `answer`?", _GRADE_LEVELS
+        )
         for name in _names_in_state(question)
     ]
 
@@ -173,10 +175,12 @@ def _reply_of(question: Useful, verdicts: Sequence[Mapping[str, Any]]) -> Any:
     return question.read({"chunks": labelled})
 
 
-_VERDICTS: Decided[Any] = Decided(
+_TYPED_FORM_OF_VERDICTS: TypedForm[Any] = TypedForm(
     _state, _typed_questions_on_verdicts, _reply_of_verdicts
 )
-_GRADES: Decided[Any] = Decided(_state, _typed_questions_on_grades, _reply_of_grades)
+_TYPED_FORM_OF_GRADES: TypedForm[Any] = TypedForm(
+    _state, _typed_questions_on_grades, _reply_of_grades
+)
 
 
 class UtilizationEvidence(JudgedChunks, extra="ignore"):
@@ -414,12 +418,12 @@ class ContextUtilization(Metric):
             instructions=instructions,
             Reply=_REPLIES[self._prompt_name],
             # whether the probability of "useful" is wanted beside the verdict
-            weigh=self._wanted_probability,
+            wanted_probability=self._wanted_probability,
             # too long chunks are cut, and the piece with the highest verdict counts
-            split=Split(part_name, verdict_field),
+            if_too_long=Windows(part_name, verdict_field),
             # for a judge that writes no replies: "is this chunk useful?", to which it
             # gives the probability of yes, or of each grade
-            decided=self._typed_questions,
+            typed_form=self._typed_form,
             example=_examples,  # replies of a usual length, for dry runs
         )
 
@@ -437,15 +441,19 @@ class ContextUtilization(Metric):
         # the verdicts of a list are told apart by the letters of their chunks
         label_field = "label" if self.judging == "listwise" else None
         return LabelProbability(
-            "useful", cell_key=label_field, fallback_polls=self.polls
+            "useful", item_id_field=label_field, fallback_polls=self.polls
         )
 
     @property
-    def _typed_questions(self) -> Decided[Any] | None:
+    def _typed_form(self) -> TypedForm[Any] | None:
         """The form for judges of typed questions; None with a template of a user's."""
         if self.template is not None:
             return None
-        return _GRADES if self.relevance == "graded" else _VERDICTS
+        return (
+            _TYPED_FORM_OF_GRADES
+            if self.relevance == "graded"
+            else _TYPED_FORM_OF_VERDICTS
+        )
 
     def _evidence(
         self, contexts: Sequence[Context], verdicts: Mapping[str, JudgedChunk]

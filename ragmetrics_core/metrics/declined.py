@@ -17,7 +17,7 @@ from ragmetrics_core.data import (
     SilentData,
 )
 from ragmetrics_core.data.earlier_turns import turns_without_answer
-from ragmetrics_core.data.typed import Chances, Decided, State, Typed
+from ragmetrics_core.data.typed import Chances, State, TypedForm, TypedQuestion
 from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import opening
 
@@ -39,14 +39,14 @@ class Declined(Question[DeclinedJudgement]):
     """
 
 
-_DECLINES = Typed(
+_DECLINES = TypedQuestion(
     "predicate",
     "`answer` makes no claim that answers any part of `question`, and it says that it"
     " cannot or will not answer; a partial answer with a caveat makes such a claim.",
 )
 
 
-def _typed_question(question: Declined) -> list[Typed]:
+def _typed_question(question: Declined) -> list[TypedQuestion]:
     """Return the one predicate that a judge of typed questions is asked."""
     del question  # the same for all
     return [_DECLINES]
@@ -66,7 +66,7 @@ def question_and_answer(question: Question[DeclinedJudgement]) -> State:
     return {**opening(question), "answer": question["answer"]}
 
 
-_DECIDED: Decided[DeclinedJudgement] = Decided(
+_TYPED_FORM: TypedForm[DeclinedJudgement] = TypedForm(
     question_and_answer, _typed_question, _judgement_of_probability
 )
 _EXAMPLES = (
@@ -108,6 +108,6 @@ def question_on_declining(sample: Sample, language: str | None) -> Declined:
         },
         instructions=instructions_on_declining(language),
         Reply=DeclinedJudgement,
-        decided=_DECIDED,
+        typed_form=_TYPED_FORM,
         example=_EXAMPLES,
     )

@@ -25,7 +25,7 @@ from ragmetrics_core.data.asking import (
     LabelProbability,
     Part,
     Question,
-    Split,
+    Windows,
     weight_of_each_verdict,
 )
 from ragmetrics_core.data.replies import (
@@ -38,7 +38,7 @@ from ragmetrics_core.data.replies import (
     Weight,
     verdicts_of,
 )
-from ragmetrics_core.data.typed import NOTE, Chances, Decided, State, Typed
+from ragmetrics_core.data.typed import NOTE, Chances, State, TypedForm, TypedQuestion
 
 
 def distinct_texts(texts: object) -> object:
@@ -93,7 +93,7 @@ def question_for_facts(
         parts={**question, "reference": Part("Reference answer", text)},
         instructions=instructions,
         Reply=ReasonedFacts if reasoning else Facts,
-        decided=_NOT_DECIDED,
+        typed_form=_NO_TYPED_FORM,
         example=_examples,
     )
 
@@ -116,13 +116,13 @@ def _refuse_to_read_facts(
     raise QuestionNotSupported("no fact was listed")
 
 
-def _no_typed_question(question: ExtractFacts) -> list[Typed]:
+def _no_typed_question(question: ExtractFacts) -> list[TypedQuestion]:
     """No typed question: facts cannot be listed by choosing."""
     del question  # nothing can be asked
     return []
 
 
-_NOT_DECIDED: Decided[Any] = Decided(
+_NO_TYPED_FORM: TypedForm[Any] = TypedForm(
     _cannot_list, _no_typed_question, _refuse_to_read_facts
 )
 
@@ -177,13 +177,13 @@ def _state_of_context_and_facts(question: FactInContext) -> State:
     return state
 
 
-def _typed_questions_on_facts(question: FactInContext) -> list[Typed]:
+def _typed_questions_on_facts(question: FactInContext) -> list[TypedQuestion]:
     """Return a predicate for each fact: does the context say or imply it?"""
     places = ["fact"]
     if "facts" in question.parts:
         places = [f"facts.{label}" for label in question.parts["facts"].labels]
     return [
-        Typed(
+        TypedQuestion(
             "predicate",
             f"`context` says or implies all of `{place}`; the same topic, or other"
             " knowledge, is not enough.",
@@ -225,7 +225,7 @@ def _reply_of_probabilities(
     return Asked((reply,), weights=tuple(weights))
 
 
-_COVERED: Decided[Any] = Decided(
+_TYPED_FORM_ON_FACTS: TypedForm[Any] = TypedForm(
     _state_of_context_and_facts, _typed_questions_on_facts, _reply_of_probabilities
 )
 
@@ -366,11 +366,11 @@ def questions_of_coverage(
             Reply=CoveredList if polls is None else Covered,
             # the probability of "covered"; a judge that gives none is asked ``polls``
             # times instead
-            weigh=_probability_of_covered(polls),
+            wanted_probability=_probability_of_covered(polls),
             # a long context is judged in windows: a fact covered in one is covered
-            split=Split("context", "covered"),
+            if_too_long=Windows("context", "covered"),
             # a user's own template asks something that our typed questions do not
-            decided=None if own_template else _COVERED,
+            typed_form=None if own_template else _TYPED_FORM_ON_FACTS,
             example=_all_covered,
         )
         for fact_part in fact_parts
@@ -380,7 +380,7 @@ def questions_of_coverage(
 def _probability_of_covered(polls: int | None) -> LabelProbability:
     """Ask for the probability of "covered"; with None, for each verdict of a list."""
     if polls is None:
-        return LabelProbability("covered", cell_key="label", fallback_polls=1)
+        return LabelProbability("covered", item_id_field="label", fallback_polls=1)
     return LabelProbability("covered", fallback_polls=polls)
 
 

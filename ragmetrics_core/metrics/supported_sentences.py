@@ -13,10 +13,10 @@ from ragmetrics_core.data.replies import Weight
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.data.typed import (
     Chances,
-    Decided,
     Option,
     State,
-    Typed,
+    TypedForm,
+    TypedQuestion,
     most_likely,
 )
 from ragmetrics_core.metrics.polls import (
@@ -34,7 +34,7 @@ from ragmetrics_core.metrics.typed_states import (
     state_of_answer,
 )
 
-_CLAIMS_SOMETHING = Typed(
+_CLAIMS_SOMETHING = TypedQuestion(
     "predicate",
     "`answer` makes a claim; a greeting, an offer, or not to know is none.",
 )
@@ -64,10 +64,10 @@ def _state_of_adherence(question: Adherent) -> State:
     return state_of_answer(question, question["contexts"])
 
 
-def _typed_questions_on_support(question: Adherent) -> list[Typed]:
+def _typed_questions_on_support(question: Adherent) -> list[TypedQuestion]:
     """Whether the answer claims anything, then of each sentence whether it is held."""
     supported = [
-        Typed(
+        TypedQuestion(
             "predicate",
             f"`chunks` say or imply all that `answer.{label}` claims, if it claims"
             " anything; that it is true elsewhere is not enough.",
@@ -129,7 +129,7 @@ def _reason(by_sentence: Sequence[ClaimSupport]) -> str:
     )
 
 
-SENTENCES: Decided[Poll] = Decided(
+SENTENCES: TypedForm[Poll] = TypedForm(
     _state_of_adherence,
     _typed_questions_on_support,
     _poll_of_probabilities,
@@ -173,10 +173,10 @@ def _state_with_groups(question: RestsOn) -> State:
     }
 
 
-def _typed_questions_on_labels(question: RestsOn) -> list[Typed]:
+def _typed_questions_on_labels(question: RestsOn) -> list[TypedQuestion]:
     """Return a question for each sentence: which of six labels says what holds it?"""
     return [
-        Typed(
+        TypedQuestion(
             "choice",
             f"What is needed to hold all that `answer.{label}` claims? The first of"
             " these that is enough; to be true in the world is not.",
@@ -245,7 +245,7 @@ def _labelled_poll_without_claims(question: RestsOn) -> Asked[LabelledPoll] | No
     return Asked((LabelledPoll(reason=reason, claims=()),)) if reason else None
 
 
-LABELS: Decided[Any] = Decided(
+LABELS: TypedForm[Any] = TypedForm(
     _state_with_groups,
     _typed_questions_on_labels,
     _labelled_poll_of_probabilities,

@@ -16,7 +16,7 @@ from dataclasses import fields, replace
 from itertools import accumulate
 from typing import Any
 
-from ragmetrics_core.data import Chances, ContentRefused, Typed, Usage
+from ragmetrics_core.data import Chances, ContentRefused, TypedQuestion, Usage
 from ragmetrics_core.data.errors import ContextWindowExceeded, MalformedReply
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.number_values import is_number
@@ -47,7 +47,7 @@ def json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def question_text(typed: Typed) -> str:
+def question_text(typed: TypedQuestion) -> str:
     """Return a typed question as JSON."""
     options = [[option.label, option.meaning] for option in typed.options]
     return json_text([typed.kind, typed.wording, options])
@@ -358,7 +358,7 @@ LABELS_UNLIKELY = "the labels together have a probability of only "
 """What the text of a choice begins with that has no probabilities for that reason."""
 
 
-def chances_of(typed: Typed, choice: Choice, model: str) -> Chances:
+def chances_of(typed: TypedQuestion, choice: Choice, model: str) -> Chances:
     """Check the probabilities that an answer holds, and return them.
 
     Example: for a predicate "[0.9]" gives (.9,); for a choice of two options "[0.3,
@@ -404,7 +404,7 @@ def chances_of(typed: Typed, choice: Choice, model: str) -> Chances:
     return tuple(float(number) for number in numbers)
 
 
-def _check_answered(typed: Typed, choice: Choice) -> None:
+def _check_answered(typed: TypedQuestion, choice: Choice) -> None:
     """Refuse what is no answer: a refusal, half of the texts read, unlikely labels.
 
     Raises:
