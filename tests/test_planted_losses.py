@@ -76,9 +76,7 @@ class Expected:
 
 # A plain function of a chain is known by what it was handed and passed on.
 _BY_KEEP = Expected("not_kept", "not_kept", by="keep")
-_INSIDE = Expected(
-    None, "not_kept", by="ContextualCompressionRetriever", unknown="facts"
-)
+_INSIDE = Expected("not_kept", "not_kept", by="ContextualCompressionRetriever")
 _CUT = Expected("cut", "cut")
 _OUT = Expected("not_shown", "not_shown")
 _NOISE = Expected("not_useful", None, unknown="cited")

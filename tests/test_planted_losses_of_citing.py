@@ -112,7 +112,7 @@ EXPECTED: dict[str, dict[str, Expected]] = {
         Expected("not_kept", "not_kept", by="SimilarityPostprocessor")
     ),
     "fusion retriever": _expected(
-        Expected(None, "not_kept", by="QueryFusionRetriever", unknown="facts")
+        Expected("not_kept", "not_kept", by="QueryFusionRetriever")
     ),
     "by hand": _expected(
         Expected("not_kept", "not_kept", by="SimilarityPostprocessor")

@@ -65,11 +65,8 @@ def _expected(dropped: Expected) -> dict[str, Expected]:
     return {"none": _FINE, "dropped": dropped, "cut": _CUT, "not shown": _OUT}
 
 
-# inside a retriever nobody tells which of its passages held the fact
-_INSIDE = Expected(
-    None, "not_kept", by="ContextualCompressionRetriever", unknown="facts"
-)
-_BY_ID = Expected(None, "not_kept", by="QueryFusionRetriever", unknown="facts")
+_INSIDE = Expected("not_kept", "not_kept", by="ContextualCompressionRetriever")
+_BY_ID = Expected("not_kept", "not_kept", by="QueryFusionRetriever")
 _BY_JOINER = Expected("not_kept", "not_kept", by="joiner")
 _BY_RANKER = Expected("not_kept", "not_kept", by="ranker")
 

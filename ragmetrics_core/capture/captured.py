@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ragmetrics_core.capture.hooks import Lock, Problems, Run, guard_hook
 from ragmetrics_core.data import Ledger, Sample
+from ragmetrics_core.data.found_inside import (
+    found_inside,
+    without_texts_found_inside,
+)
 from ragmetrics_core.models.judge_work import as_judge_work
 
 if TYPE_CHECKING:
@@ -88,7 +92,8 @@ class Redaction:
     """Applies the user's function to each sample as it is made.
 
     Where the function changes texts and leaves the ledger, which repeats them, as it
-    was, the ledger loses its calls.
+    was, the ledger loses its calls. So do the notes lose the texts of what retrievers
+    dropped or cut.
     """
 
     function: Redact | None
@@ -114,16 +119,25 @@ class Redaction:
                 " the sample is dropped"
             )
             return None
-        ledger = redacted.ledger
-        if ledger is None or ledger != sample.ledger:
-            return redacted  # no texts in a ledger, or the function has hidden them
         changes_texts = any(
             getattr(redacted, name) != getattr(sample, name) for name in _TEXT_FIELDS
         )
         if not changes_texts:
             return redacted
-        ledger_without_calls = ledger.model_copy(update={"calls": ()})
-        return sample_with(redacted, {"ledger": ledger_without_calls})
+        # of what repeats these texts: what the function left as it was
+        update: dict[str, object] = {}
+        ledger = redacted.ledger
+        if ledger is not None and ledger == sample.ledger:
+            update["ledger"] = ledger.model_copy(update={"calls": ()})
+        notes = redacted.capture
+        texts_inside = found_inside(notes)
+        if (
+            notes is not None
+            and texts_inside
+            and texts_inside == found_inside(sample.capture)
+        ):
+            update["capture"] = without_texts_found_inside(notes)
+        return sample_with(redacted, update)
 
 
 # the number of a block, and what makes its samples

@@ -236,6 +236,7 @@ def _dropped_inside(retrievers: Iterable[RetrieverEffect]) -> Iterator[DroppedPa
                 id=found.document.id,
                 retriever=found.search.name or None,
                 rank=found.rank,
+                text=found.document.text,
             )
 
 

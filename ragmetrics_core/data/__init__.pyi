@@ -135,6 +135,7 @@ from ragmetrics_core.data.rows import samples_from_row as samples_from_row
 from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
 from ragmetrics_core.data.sample import Context as Context
 from ragmetrics_core.data.sample import Contexts as Contexts
+from ragmetrics_core.data.sample import CutPassage as CutPassage
 from ragmetrics_core.data.sample import DroppedPassage as DroppedPassage
 from ragmetrics_core.data.sample import EvidenceCall as EvidenceCall
 from ragmetrics_core.data.sample import EvidenceFrom as EvidenceFrom

@@ -346,6 +346,14 @@ class FactMatrix(Evidence):
     cells: tuple[tuple[Cell, ...], ...] = Field(
         description="One row per fact, one column per context."
     )
+    cells_inside: tuple[tuple[Cell, ...], ...] = Field(
+        default=(),
+        description=(
+            "One row per fact: for a fact that no context covers, a cell for each"
+            " passage that a retriever dropped or cut inside. They do not count in the"
+            " value."
+        ),
+    )
     contexts_value: Share | None = Field(
         default=None,
         description="Value over the contexts shown, where more was judged.",

@@ -149,6 +149,36 @@ class DroppedPassage(Frozen):
     rank: int | None = Field(
         default=None, ge=1, description="Its rank there, from 1; None: unknown."
     )
+    text: Text | None = Field(
+        default=None, repr=False, description="Its text; None: it was not noted."
+    )
+
+
+class CutPassage(Frozen):
+    """A passage that a search inside a retriever found, and of which the retriever handed on parts.
+
+    Example: the search found "It is old. It was red. It fell.", and an extractor kept "It
+    is old." and "It fell." as two documents.
+    """
+
+    cut_by: str = Field(description="The name of the retriever.")
+    id: str | None = Field(
+        default=None, repr=False, description="The store's own id; None: it gave none."
+    )
+    retriever: str | None = Field(
+        default=None, repr=False, description="The search that found it first."
+    )
+    rank: int | None = Field(
+        default=None, ge=1, description="Its rank there, from 1; None: unknown."
+    )
+    text: Text | None = Field(
+        default=None,
+        repr=False,
+        description="Its text, as the search found it; None: it was not noted.",
+    )
+    parts: tuple[int, ...] = Field(
+        description="Places of its parts among the retrieved passages, from 0."
+    )
 
 
 class CaptureNotes(Frozen):
@@ -208,6 +238,14 @@ class CaptureNotes(Frozen):
         description=(
             "One for each passage that ``dropped_inside`` counts; None: there is none,"
             " or only their number is known."
+        ),
+    )
+    passages_cut_inside: tuple[CutPassage, ...] | None = Field(
+        default=None,
+        repr=False,
+        description=(
+            "The passages that searches inside retrievers found, and of which these"
+            " handed on parts; None: none is known."
         ),
     )
     citations_unknown: str | None = Field(

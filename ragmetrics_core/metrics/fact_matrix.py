@@ -398,6 +398,9 @@ Grid = dict[tuple[str, str], Cell]
 EMPTY = Cell.model_construct(
     probability=0.0, mode="verdict", reason="The context is empty."
 )
+NOT_NOTED = Cell.model_construct(
+    probability=None, mode="verdict", reason="The text was not noted."
+)
 
 
 def grid_of_cells(

@@ -28,6 +28,7 @@ from ragmetrics_core.data.asking import (
     ask,
     question_part,
 )
+from ragmetrics_core.data.found_inside import found_inside
 from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.ledger_calls import curve_by_call, indices_of_originals
 from ragmetrics_core.metrics.metric import Metric, Plan, error_of_unanswered
@@ -222,6 +223,8 @@ class RetrievalAccuracy(Metric):
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
         evidence = _with_gain_of_each_search(sample, evidence)
+        cells_inside = yield from self._cells_inside(sample, evidence)
+        evidence = evidence.model_copy(update={"cells_inside": cells_inside})
         value = _value_over_all_contexts(evidence)
         return self.scored(value, self._reason(evidence), evidence)
 
@@ -274,6 +277,37 @@ class RetrievalAccuracy(Metric):
                 own_template=self.template is not None,
             )
         return questions
+
+    def _cells_inside(
+        self, sample: Sample, evidence: matrix.AccuracyEvidence
+    ) -> Generator[Batch, Replies, tuple[tuple[Cell, ...], ...]]:
+        """Ask which missed facts stand in what a retriever dropped or cut.
+
+        The value does not depend on it: it tells where a fact was lost. Example: of two
+        facts one is covered, and a compressing retriever dropped three passages: three
+        questions about the other fact.
+
+        Returns:
+            For each fact a cell for each of these passages; no cell for a covered fact.
+            Empty where no text of such a passage is known.
+        """
+        texts_inside = [passage.text for passage in found_inside(sample.capture)]
+        texts = list(
+            dict.fromkeys(text for text in texts_inside if text and text.strip())
+        )
+        rows = zip(evidence.facts, evidence.cells, strict=True)
+        missed_facts = [fact.text for fact, cells in rows if not _is_covered(cells)]
+        if not texts or not missed_facts:
+            return ()
+        replies = yield from ask(self._questions(sample, texts, missed_facts))
+        grid = matrix.grid_of_cells(replies, texts, missed_facts)
+        cells_by_fact: list[tuple[Cell, ...]] = []
+        for fact in evidence.facts:
+            columns = texts_inside if fact.text in missed_facts else []
+            cells_by_fact.append(
+                tuple(_cell_inside(text, fact, grid) for text in columns)
+            )
+        return tuple(cells_by_fact)
 
     def _choose_control(self, texts: Sequence[str]) -> str | None:
         """Choose a foreign context, by digest so that equal runs choose alike.
@@ -459,6 +493,15 @@ def _cells_of_fact(
         matrix.EMPTY if context.blank else grid[context.text, fact.text]
         for context in contexts
     )
+
+
+def _cell_inside(text: str | None, fact: Fact, grid: matrix.Grid) -> Cell:
+    """Return the cell of a fact and a passage; None: its text was not noted."""
+    if text is None:
+        return matrix.NOT_NOTED
+    if not text.strip():
+        return matrix.EMPTY
+    return grid[text, fact.text]
 
 
 def _is_lexical(rows: Iterable[Sequence[Cell]]) -> bool:

@@ -18,11 +18,8 @@ from ragmetrics_core.page.stage_losses import STAGE_TITLES, losses_of_row
 from ragmetrics_core.reporting.journey import ADVICE
 from ragmetrics_core.reporting.journey_columns import COLUMNS, counts_of_journey
 from ragmetrics_core.reporting.jsonl import plain
-from ragmetrics_core.reporting.sample_journey import (
-    FactOnItsWay,
-    Passage,
-    journey_of,
-)
+from ragmetrics_core.reporting.recorded_passages import Passage
+from ragmetrics_core.reporting.sample_journey import FactOnItsWay, journey_of
 
 LONGEST = 20_000
 """Most bytes of one text that the page holds."""

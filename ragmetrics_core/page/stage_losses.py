@@ -8,7 +8,8 @@ from typing import get_args
 
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.journey import ADVICE, Advice, Journey, StageLoss, Unit
-from ragmetrics_core.reporting.sample_journey import Loss, SampleJourney
+from ragmetrics_core.reporting.recorded_passages import Loss
+from ragmetrics_core.reporting.sample_journey import SampleJourney
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 SEARCH_FAULTS = ("outside_store", "retrieval", "dropped")

@@ -20,12 +20,8 @@ from pydantic import Field, TypeAdapter
 
 from ragmetrics_core.data import Frozen, SampleResult
 from ragmetrics_core.data.display import count_in_words
-from ragmetrics_core.reporting.sample_journey import (
-    Loss,
-    Passage,
-    SampleJourney,
-    journey_of,
-)
+from ragmetrics_core.reporting.recorded_passages import Loss, Passage
+from ragmetrics_core.reporting.sample_journey import SampleJourney, journey_of
 from ragmetrics_core.statistics.means import Interval, mean_interval
 
 Unit = Literal["passages", "facts"]

@@ -42,6 +42,7 @@ _LATER = (
     "passages",
     "dropped_inside",
     "passages_dropped_inside",
+    "passages_cut_inside",
     "citations_unknown",
     "unread_texts",
 )

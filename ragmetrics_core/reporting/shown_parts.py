@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ragmetrics_core.data.telling_words import telling_words
 from ragmetrics_core.reporting.unasked_texts import states_word_by_word
 
-_BETWEEN_PIECES = " … "  # joins the pieces of a text in a context
+BETWEEN_PIECES = " … "  # joins the pieces of a text in a context
 # stand there if the prompt has other words than the text's first or last ones
 _BEFORE_FIRST_PIECE = "… "
 _BEHIND_LAST_PIECE = " …"
@@ -43,7 +43,15 @@ def are_words_cut_away(text: str, shown_part: str, fact: str) -> bool:
     """
     if not shown_part:
         return False
-    shown_part = with_small_gaps_filled(text, shown_part)
+    return lacks_words_of(text, with_small_gaps_filled(text, shown_part), fact)
+
+
+def lacks_words_of(text: str, shown_part: str, fact: str) -> bool:
+    """Whether a part of a text lacks words in which the text states a fact.
+
+    The rules are those of ``are_words_cut_away``, but no gap between two pieces of the
+    part counts as said in other words: it is known that nothing stood there.
+    """
     if states_word_by_word(text, fact):
         return not states_word_by_word(shown_part, fact)
     shared_words = set(telling_words(fact)).intersection(telling_words(text))
@@ -82,7 +90,7 @@ def with_small_gaps_filled(text: str, shown_part: str) -> str:
         if len(lacking) <= _LONGEST_GAP:
             filled += lacking
         elif filled:
-            filled += _BETWEEN_PIECES
+            filled += BETWEEN_PIECES
         filled += text[span.start : span.end]
         end = span.end
     has_other_words_behind = shown_part.endswith(_BEHIND_LAST_PIECE)
@@ -101,7 +109,7 @@ def _spans_of_pieces(text: str, shown_part: str) -> list[_Span] | None:
     pieces = pieces.removesuffix(_BEHIND_LAST_PIECE)
     spans: list[_Span] = []
     end = 0
-    for piece in pieces.split(_BETWEEN_PIECES):
+    for piece in pieces.split(BETWEEN_PIECES):
         start = text.find(piece, end)
         if start < 0:
             return None
@@ -125,7 +133,7 @@ def join_pieces(text: str, pieces: Iterable[str]) -> str:
             spans[-1] = _Span(span_before.start, max(span_before.end, end))
         else:
             spans.append(_Span(start, end))
-    return _BETWEEN_PIECES.join(text[span.start : span.end] for span in spans)
+    return BETWEEN_PIECES.join(text[span.start : span.end] for span in spans)
 
 
 class _Span(NamedTuple):

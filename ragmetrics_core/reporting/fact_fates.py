@@ -1,0 +1,225 @@
+"""At which stage a fact was lost: the rules, from what holds it and what was shown of that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ragmetrics_core.data import Cell, CutPassage, Sample
+from ragmetrics_core.data.found_inside import found_inside
+from ragmetrics_core.reporting.recorded_passages import (
+    Loss,
+    Passage,
+    join_parts,
+    retrieved_text_of,
+    shown_part_of,
+    text_shown_of_cut,
+    why_prompt_unknown,
+)
+from ragmetrics_core.reporting.shown_parts import are_words_cut_away, lacks_words_of
+from ragmetrics_core.reporting.unasked_texts import states_word_by_word
+
+
+class Fate(NamedTuple):
+    """What became of a fact.
+
+    Attributes:
+        is_known: Whether it is known.
+        lost: The stage that lost it; None if it was shown whole, or nothing is known.
+    """
+
+    is_known: bool
+    lost: Loss | None
+
+
+UNKNOWN = Fate(is_known=False, lost=None)
+SHOWN = Fate(is_known=True, lost=None)
+_NOT_RETRIEVED = Fate(is_known=True, lost="not_retrieved")
+_NOT_KEPT = Fate(is_known=True, lost="not_kept")
+_NOT_SHOWN = Fate(is_known=True, lost="not_shown")
+_CUT = Fate(is_known=True, lost="cut")
+_FROM_FARTHEST = (SHOWN, UNKNOWN, _CUT, _NOT_SHOWN, _NOT_KEPT)
+"""Of several passages that hold a fact, the one that came farthest decides."""
+
+
+def fate_in_contexts(sample: Sample, *, is_held: bool, is_judged_on_all: bool) -> Fate:
+    """Find out what became of a fact that was looked for in the contexts alone.
+
+    Args:
+        sample: The sample.
+        is_held: Whether any context holds the fact.
+        is_judged_on_all: Whether the judge said of each context if it holds the fact.
+    """
+    if why_prompt_unknown(sample):
+        return UNKNOWN
+    if is_held:
+        return SHOWN
+    if is_judged_on_all:
+        return Fate(is_known=True, lost="missing")
+    return UNKNOWN
+
+
+def fate_of_retrieved(fact: str, holders: Sequence[Passage], sample: Sample) -> Fate:
+    """Find out at which stage a fact was lost that retrieved passages hold.
+
+    The passage that came farthest decides. Example: of two holders a filter dropped
+    both: "not_kept"; it dropped one, and the other was not shown: "not_shown".
+
+    Args:
+        fact: The fact in words.
+        holders: The retrieved passages that hold the fact, at least one.
+        sample: The sample.
+    """
+    if any(_is_shown_in(passage, fact, sample) for passage in holders):
+        return SHOWN
+    if all(passage.kept is False for passage in holders):
+        return _NOT_KEPT
+    # such a passage may have been shown, and the fact with it
+    if any(passage.shown is None for passage in holders):
+        return UNKNOWN
+    cut_holders = [passage for passage in holders if passage.shown == "cut"]
+    if not cut_holders:
+        return _NOT_SHOWN
+    # The shown part of a cut passage may still say the fact in other words. Only if the
+    # words of the fact are gone from all shown parts is the fact lost there.
+    are_words_cut = all(
+        are_words_cut_away(
+            retrieved_text_of(passage, sample), shown_part_of(passage, sample), fact
+        )
+        for passage in cut_holders
+    )
+    return _CUT if are_words_cut else UNKNOWN
+
+
+def _is_shown_in(passage: Passage, fact: str, sample: Sample) -> bool:
+    """Whether a passage that holds a fact shows it: whole, or in the part that is left."""
+    if passage.shown == "cut" and not passage.is_part_shown_whole:
+        return states_word_by_word(shown_part_of(passage, sample), fact)
+    return passage.was_shown
+
+
+# Facts that no retrieved passage holds, and perhaps what a retriever dropped or cut
+
+
+class HolderInside(NamedTuple):
+    """A passage that a retriever found inside itself and did not hand on whole.
+
+    Attributes:
+        retriever: The name of this retriever.
+        holds: Whether the passage holds a fact; None if that is not known.
+        cut_passage: The passage, if parts of it were handed on; None if it was dropped.
+    """
+
+    retriever: str
+    holds: bool | None
+    cut_passage: CutPassage | None
+
+
+def holders_inside(
+    fact: str, cells: Sequence[Cell], sample: Sample
+) -> list[HolderInside]:
+    """Say of each passage that a retriever dropped or cut whether it holds a fact.
+
+    The judge's verdicts tell. Where it was not asked, a passage is known to hold the
+    fact if it states it word by word. Older reports have no texts of these passages, or
+    only their number.
+
+    Args:
+        fact: The fact in words.
+        cells: The judge's verdict on each of the passages; () if it was not asked.
+        sample: The sample.
+    """
+    notes = sample.capture
+    holders = []
+    for index, passage in enumerate(found_inside(notes)):
+        holds = _holds(passage.text, fact, cells[index] if cells else None)
+        if isinstance(passage, CutPassage):
+            holders.append(HolderInside(passage.cut_by, holds, passage))
+        else:
+            holders.append(HolderInside(passage.dropped_by, holds, cut_passage=None))
+    if notes is not None and not notes.passages_dropped_inside:
+        for name in notes.dropped_inside or {}:
+            holders.append(HolderInside(name, holds=None, cut_passage=None))
+    return holders
+
+
+def _holds(text: str | None, fact: str, cell: Cell | None) -> bool | None:
+    """Whether a passage holds a fact, by the verdict or by its words; None if unknown."""
+    if cell is not None and cell.probability is not None:
+        return cell.covered
+    if text is not None and states_word_by_word(text, fact):
+        return True
+    return None
+
+
+def fate_inside(
+    fact: str,
+    holders: Sequence[HolderInside],
+    passages: Sequence[Passage],
+    sample: Sample,
+) -> Fate:
+    """Find out what became of a fact that stands in no retrieved passage.
+
+    Example: a reranker inside a retriever dropped the one passage that holds it:
+    "not_kept". An extractor took its sentence out of a passage: "cut". Nothing that
+    was found inside the retriever holds it: "not_retrieved".
+
+    Args:
+        fact: The fact in words.
+        holders: What the retrievers dropped or cut, and whether it holds the fact.
+        passages: The passages of the sample.
+        sample: The sample.
+    """
+    is_surely_dropped = any(
+        holder.holds and holder.cut_passage is None for holder in holders
+    )
+    fates = []
+    for holder in holders:
+        # another dropped passage that may hold the fact came no farther
+        adds_nothing = is_surely_dropped and holder.cut_passage is None
+        if adds_nothing or holder.holds is False:
+            continue
+        fates.append(_fate_of_holder_inside(fact, holder, passages, sample))
+    if is_surely_dropped:
+        fates.append(_NOT_KEPT)
+    for fate in _FROM_FARTHEST:
+        if fate in fates:
+            return fate
+    return _NOT_RETRIEVED
+
+
+def _fate_of_holder_inside(
+    fact: str, holder: HolderInside, passages: Sequence[Passage], sample: Sample
+) -> Fate:
+    """Find out what became of a fact of a passage that a retriever dropped or cut."""
+    if holder.holds is None:
+        return UNKNOWN
+    if holder.cut_passage is None:
+        return _NOT_KEPT
+    return _fate_of_cut_words(fact, holder.cut_passage, passages, sample)
+
+
+def _fate_of_cut_words(
+    fact: str, cut_passage: CutPassage, passages: Sequence[Passage], sample: Sample
+) -> Fate:
+    """Find out what became of a fact that stands in none of the parts handed on.
+
+    Example: of "It is old. It was red. It fell." a retriever handed on "It is old." and
+    "It fell.". The fact "It was red." was cut away.
+    """
+    places = cut_passage.parts
+    parts = [part for part in passages if part.rank and part.rank - 1 in places]
+    if all(part.kept is False for part in parts):
+        return _NOT_KEPT
+    if any(part.shown is None for part in parts):
+        return UNKNOWN
+    if not any(part.was_shown for part in parts):
+        return _NOT_SHOWN
+    if states_word_by_word(text_shown_of_cut(cut_passage, passages, sample), fact):
+        return SHOWN
+    # The judge said of each part that it does not hold the fact. Several parts may say
+    # it together.
+    text = cut_passage.text or ""
+    handed_on = join_parts(text, [retrieved_text_of(part, sample) for part in parts])
+    is_cut_away = len(parts) == 1 or lacks_words_of(text, handed_on, fact)
+    return _CUT if is_cut_away else UNKNOWN

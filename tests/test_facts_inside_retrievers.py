@@ -1,0 +1,304 @@
+"""Facts of passages that a retriever found inside itself and did not hand on whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_classic.retrievers import (
+    ContextualCompressionRetriever,
+    EnsembleRetriever,
+)
+from langchain_core.documents import BaseDocumentCompressor
+from langchain_core.documents import Document as LangChainDocument
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.retrievers import BaseRetriever
+from langchain_ragmetrics import capture as capture_langchain
+from llama_index.core import get_response_synthesizer
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.retrievers import BaseRetriever as LlamaRetriever
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
+from test_planted_losses import Says
+
+from ragmetrics_core import Report, Sample, ScriptedJudge, evaluate
+from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
+from ragmetrics_core.data import CaptureNotes, DroppedPassage, Fact, JudgeError
+from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.reporting.sample_journey import SampleJourney, journey_of
+
+QUESTION = "What is known of the ferry to Halmstad?"
+ANSWER = "It leaves at night."
+# The judge finds a fact by the place that it names.
+PLACES = ("Velm", "Orsa", "Tarn", "Ystad")
+TEXTS = tuple(
+    f"The office in {place} sells tickets until {9 + number} in the evening."
+    for number, place in enumerate(PLACES)
+)
+
+
+def judge_of_places(without_verdict_on: str = "") -> ScriptedJudge:
+    """A judge that finds a fact where its place is named, and does not answer on one text."""
+
+    def covers(question: FactInContext) -> Any:
+        if question["context"] == without_verdict_on:
+            return JudgeError("no verdict")
+        return {"covered": question["fact"].split()[0] in question["context"]}
+
+    return ScriptedJudge({FactInContext: covers})
+
+
+def facts_of(*places: str) -> tuple[Fact, ...]:
+    return tuple(Fact(text=f"{place} sells tickets in the evening") for place in places)
+
+
+def judged(sample: Sample, *places: str, judge: ScriptedJudge | None = None) -> Report:
+    """Ask for a fact of each place, of a judge of places."""
+    asked = sample.model_copy(update={"facts": facts_of(*places)})
+    return evaluate([asked], metrics=["accuracy"], judge=judge or judge_of_places())
+
+
+def value_of(report: Report) -> float | None:
+    return report.results[0].results["retrieval_accuracy"].value
+
+
+def journey(report: Report) -> SampleJourney:
+    followed = journey_of(report.results[0])
+    assert followed is not None
+    return followed
+
+
+def losses(report: Report) -> list[str | None]:
+    """Where each fact was lost; "unknown" where that is not known."""
+    return [fact.lost if fact.known else "unknown" for fact in journey(report).facts]
+
+
+# On a neutral tree of calls
+
+DOCUMENTS = tuple(Document(text, f"d{number}") for number, text in enumerate(TEXTS))
+
+
+def run(retriever: Node) -> Sample:
+    found = retriever.documents or ()
+    prompt = "\n".join([*(document.text for document in found), QUESTION])
+    model = Node(
+        "model",
+        "llm",
+        50.0,
+        51.0,
+        prompt=(Message("user", prompt),),
+        reply=Message("assistant", ANSWER),
+    )
+    root = Node("step", "chain", 0.0, 99.0, children=[retriever, model])
+    root.text = ANSWER
+    (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
+    return sample
+
+
+def reranked(found: Sequence[Document], kept: Sequence[Document]) -> Sample:
+    """A sample whose retriever "best" found documents inside, and returned some."""
+    search = Node("retriever", "sparse", 2.0, 2.5, documents=tuple(found))
+    best = Node("retriever", "best", 1.0, 3.0, documents=tuple(kept))
+    best.children = [search]
+    return run(best)
+
+
+@given(st.sets(st.integers(0, 3), min_size=1), st.data())
+def test_law_a_fact_is_lost_where_its_passage_is(
+    found: set[int], data: st.DataObject
+) -> None:
+    kept = data.draw(st.sets(st.sampled_from(sorted(found)), min_size=1))
+    sample = reranked(
+        [DOCUMENTS[place] for place in sorted(found)],
+        [DOCUMENTS[place] for place in sorted(kept)],
+    )
+    expected: list[str | None] = []
+    for place in range(len(PLACES)):
+        if place in kept:
+            expected.append(None)
+        else:
+            expected.append("not_kept" if place in found else "not_retrieved")
+    assert losses(judged(sample, *PLACES)) == expected
+
+
+def test_what_was_dropped_changes_no_score_and_is_asked_for_missed_facts_alone() -> (
+    None
+):
+    judge = judge_of_places()
+    report = judged(reranked(DOCUMENTS[:3], DOCUMENTS[:1]), *PLACES, judge=judge)
+    assert value_of(report) == 0.25
+    asked = [(question["fact"], question["context"]) for question in judge.asked]
+    all_facts = [fact.text for fact in facts_of(*PLACES)]
+    expected = [(fact, TEXTS[0]) for fact in all_facts]
+    expected += [(fact, text) for fact in all_facts[1:] for text in TEXTS[1:3]]
+    assert sorted(asked) == sorted(expected)
+
+
+def test_a_fact_that_a_kept_passage_holds_as_well_was_not_dropped() -> None:
+    both = Document(f"{TEXTS[1]} {TEXTS[2]}", "both")
+    sample = reranked([both, *DOCUMENTS[:3]], [both])
+    assert losses(judged(sample, "Velm", "Orsa")) == ["not_kept", None]
+
+
+def test_a_report_that_is_read_again_tells_the_same(tmp_path: Path) -> None:
+    report = judged(reranked(DOCUMENTS[:3], DOCUMENTS[:1]), *PLACES)
+    report.to_jsonl(tmp_path / "report.jsonl")
+    again = Report.from_jsonl(tmp_path / "report.jsonl")
+    assert losses(again) == losses(report)
+    assert losses(report) == [None, "not_kept", "not_kept", "not_retrieved"]
+
+
+def test_without_a_verdict_on_a_dropped_passage_a_fact_is_unknown() -> None:
+    """Unless another dropped passage is known to hold it."""
+    judge = judge_of_places(without_verdict_on=TEXTS[1])
+    report = judged(reranked(DOCUMENTS[:3], DOCUMENTS[:1]), *PLACES, judge=judge)
+    assert value_of(report) == 0.25
+    assert losses(report) == [None, "unknown", "not_kept", "unknown"]
+    assert "what searches inside best found" in journey(report).unknown["facts"]
+
+
+@pytest.mark.parametrize(
+    ("dropped", "expected"),
+    [
+        # nothing was retrieved, and so the metric asks nothing
+        (DroppedPassage(dropped_by="best", text=TEXTS[0]), ["not_kept", "unknown"]),
+        # a report of before the texts were noted
+        (DroppedPassage(dropped_by="best"), ["unknown", "unknown"]),
+    ],
+)
+def test_without_a_verdict_the_words_tell(
+    dropped: DroppedPassage, expected: list[str]
+) -> None:
+    sample = Sample(
+        question=QUESTION,
+        answer=ANSWER,
+        contexts=(),
+        retrieved=(),
+        facts=(Fact(text=TEXTS[0]), Fact(text=TEXTS[1])),
+        capture=CaptureNotes(
+            grade="exact",
+            evidence_from="none_found",
+            dropped_inside={"best": 1},
+            passages_dropped_inside=(dropped,),
+        ),
+    )
+    judge = judge_of_places()
+    assert losses(evaluate([sample], metrics=["accuracy"], judge=judge)) == expected
+    assert judge.asked == []
+
+
+def test_what_redact_hides_is_not_left_in_the_notes_of_dropped_passages() -> None:
+    def redact(sample: Sample) -> Sample:
+        return sample.model_copy(update={"contexts": (), "retrieved": None})
+
+    with capture_langchain(redact=redact) as captured:
+        run_langchain(compressed(kept=1))
+    (sample,) = captured.samples
+    assert TEXTS[2] not in sample.model_dump_json()
+    assert sample.capture is not None
+    assert sample.capture.dropped_inside == {"ContextualCompressionRetriever": 2}
+
+
+# LangChain
+
+
+class Finds(BaseRetriever):
+    places: tuple[int, ...]
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[LangChainDocument]:
+        return [LangChainDocument(TEXTS[at], id=f"d{at}") for at in self.places]
+
+
+class First(BaseDocumentCompressor):
+    n: int
+
+    def compress_documents(
+        self, documents: Sequence[Any], query: str, callbacks: Any = None
+    ) -> Sequence[Any]:
+        return documents[: self.n]
+
+
+def compressed(*, kept: int) -> BaseRetriever:
+    return ContextualCompressionRetriever(
+        base_compressor=First(n=kept), base_retriever=Finds(places=(0, 1, 2))
+    )
+
+
+def run_langchain(retriever: BaseRetriever) -> None:
+    def prompt(documents: list[LangChainDocument]) -> str:
+        return "\n\n".join(one.page_content for one in documents) + QUESTION
+
+    (retriever | prompt | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
+
+
+def langchain(retriever: BaseRetriever) -> Sample:
+    with capture_langchain() as captured:
+        run_langchain(retriever)
+    (sample,) = captured.samples
+    return sample
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_the_facts_that_a_compression_dropped_are_named(kept: int) -> None:
+    report = judged(langchain(compressed(kept=kept)), *PLACES)
+    dropped = ["not_kept"] * (3 - kept)
+    assert losses(report) == [*[None] * kept, *dropped, "not_retrieved"]
+    if kept < 2:
+        assert report.journey().mend == "not_kept"
+
+
+def test_a_compression_of_a_fusion_dropped_the_facts_of_both_searches() -> None:
+    fusion = EnsembleRetriever(
+        retrievers=[Finds(places=(0, 1)), Finds(places=(2, 0))], weights=[0.5, 0.5]
+    )
+    compression = ContextualCompressionRetriever(
+        base_compressor=First(n=1), base_retriever=fusion
+    )
+    report = judged(langchain(compression), *PLACES)
+    assert losses(report) == [None, "not_kept", "not_kept", "not_retrieved"]
+
+
+# LlamaIndex
+
+
+class Nodes(LlamaRetriever):
+    def __init__(self, *places: int) -> None:
+        self.places = places
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        nodes = [
+            TextNode(
+                id_=f"d{place}",
+                text=TEXTS[place],
+                metadata={"file_name": f"{place}.txt"},
+            )
+            for place in self.places
+        ]
+        return [
+            NodeWithScore(node=node, score=0.9 - rank / 3)
+            for rank, node in enumerate(nodes)
+        ]
+
+
+def test_the_facts_that_a_fusion_left_out_are_named() -> None:
+    fusion = QueryFusionRetriever(
+        [Nodes(2, 0), Nodes(2, 1)],
+        llm=Says(),
+        similarity_top_k=1,
+        num_queries=1,
+        use_async=False,
+    )
+    engine = RetrieverQueryEngine(fusion, get_response_synthesizer(llm=Says()))
+    with capture_llamaindex() as captured:
+        engine.query(QUESTION)
+    (sample,) = captured.samples
+    report = judged(sample, *PLACES)
+    assert losses(report) == ["not_kept", "not_kept", None, "not_retrieved"]
