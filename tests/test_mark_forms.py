@@ -73,6 +73,13 @@ READ = [
     "[1, and 1]",
     "[Sources 1 et 1]",
     "[Source 1-Source 1]",
+    "\\[1\\]",
+    "\\\\[1\\\\]",
+    "[1.]",
+    "[No. 1]",
+    "[no 1]",
+    "[Nr. 1]",
+    "[№ 1]",
 ]
 # Forms that are not read, and that are known to cite.
 NOT_READ = [
@@ -94,7 +101,6 @@ NOT_READ = [
     "(Smith et al., 2020)",
     "(Smith & Wu 2020; Ek 2019)",
     "(ibid.)",
-    "\\[1\\]",
     "[1—2]",
     "[1 to 2]",
     "[1, p. 3, 4]",
@@ -216,10 +222,28 @@ def test_an_answer_in_a_fence_may_cite(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["allumée", "dafür", "Straße", "día", "João", "plan b", "foo_bar"]
+    "word", ["allumée", "dafür", "Straße", "día", "João", "plan b", "foo-bar"]
 )
 def test_a_mark_close_behind_any_word_is_a_mark(word: str) -> None:
     assert statements_of(f"AA {word}[1].") == [(f"AA {word}.", (1,), ())]
+
+
+@pytest.mark.parametrize("words", ["[NO2]", "[no2]", "\\[2019\\]", "[3:16]", "[2: 1]"])
+def test_what_is_only_written_like_a_number_of_a_source_is_no_mark(words: str) -> None:
+    assert [mark.labels for mark in marks_in(f"It is so {words}, see [2].")] == [("2",)]
+
+
+def test_an_escaped_bracket_alone_in_its_line_may_be_a_formula() -> None:
+    r"""Markdown escapes a mark as \[1\], and TeX writes a formula so."""
+    answer = "It holds:\n\\[1, 2\\]\nIt says BB \\[2\\]."
+    read = read_citations(answer, {"1": 0, "2": 1})
+    assert [one.contexts for one in read.citations or ()] == [(1,)]
+    assert may_cite_more(answer, read.citations or ())
+
+
+def test_a_bracket_close_behind_a_name_of_code_may_be_an_index() -> None:
+    assert judged("AA foo_bar[1].").reason == UNREAD
+    assert statements_of("AA foo_bar [1].") == [("AA foo_bar.", (1,), ())]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_closing_sources import prompt_of
@@ -10,6 +11,7 @@ from test_two_numberings import TEXTS, cited, sample_of
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capture import Answer, Document, samples_of
+from ragmetrics_core.data.citations import cited_statements, may_name_more
 
 PAGES = (", p. {}", ", page {}", " p. {}", ", page: {}", "#page={}", ", S. {}")
 LABELS = (
@@ -144,3 +146,56 @@ def test_a_page_behind_two_names_of_one_source_is_a_page_of_it() -> None:
     assert cited(sample_of_pages("Faro is old [1, f1.txt, p. 10].", 1, label)) == [(0,)]
     other = sample_of_pages("Faro is old [1, f1.txt, p. 99].", 1, label)
     assert "page 99" in other.citations_unknown
+
+
+@given(
+    label=st.sampled_from(LABELS),
+    name=st.sampled_from(NAMES),
+    page=st.sampled_from(PAGES),
+    order=st.permutations((1, 2, 3)),
+)
+def test_a_page_that_nobody_was_shown_leaves_only_its_own_mark_open(
+    label: str, name: str, page: str, order: list[int]
+) -> None:
+    first, second, third = order
+    invented = f"[{name.format(second)}{page.format(99)}]"
+    answer = f"Porto is old [{first}, p. {first}0]. Faro fell {invented}. So [{third}]."
+    sample = sample_of(prompt_of(label), answer)
+    assert cited(sample) == [(first - 1,), (), (third - 1,)]
+    statements = cited_statements(answer, sample.citations or ())
+    assert [one.may_cite for one in statements] == [False, True, False]
+    assert may_name_more(answer, sample.citations or ())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Faro fell [2, p. 99].",
+        "Faro fell [2, p. 99]. It is old [1, p. 98].",
+        # beside it the sentence has a citation, which may not be all that it needs
+        "Faro fell [1][2, p. 99]. It is old [3].",
+    ],
+)
+def test_where_a_page_leaves_more_open_all_is_unknown(answer: str) -> None:
+    sample = sample_of(prompt_of(LABELS[0]), answer)
+    assert sample.citations is None
+    assert "page 9" in sample.citations_unknown
+
+
+def test_a_page_that_alone_tells_the_source_is_doubtful_beside_a_wrong_one() -> None:
+    """The answer may count pages in another way: then page 20 is another one, too."""
+    clock = Clock()
+    found = [
+        Document(text=text, metadata={"source": "f.txt", "page": n * 10})
+        for n, text in enumerate(TEXTS, start=1)
+    ]
+    for wrong, expected in ((30, [(1,), (2,)]), (99, None)):
+        answer = f"It is old [f.txt, p. 20]. It fell [f.txt, p. {wrong}]."
+        made = tree(
+            clock,
+            retriever(clock, *found),
+            model(clock, prompt_of("[f.txt]\n{text}"), answer),
+            answers=(Answer(answer),),
+        )
+        (sample,) = samples_of(made)
+        assert (None if sample.citations is None else cited(sample)) == expected

@@ -57,6 +57,7 @@ from ragmetrics_core.capture.structured_sources import sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Context
 from ragmetrics_core.data.answer_parts import without_reasoning
+from ragmetrics_core.data.code_brackets import indexed_names_of_passage
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LOOKBACK, SOURCE_WORD, Span
 from ragmetrics_core.data.marks import (
@@ -351,6 +352,14 @@ class CitationSearch:
                 if call is not writer
             ],
         )
+
+    @cached_property
+    def indexed_names(self) -> frozenset[str]:
+        """The names that question and contexts have before an index, as ``row[0]``."""
+        names: set[str] = set()
+        for text in (self.turn.question or "", *self.context_texts):
+            names |= indexed_names_of_passage(text)
+        return frozenset(names)
 
     @cached_property
     def files_with_numbers(self) -> FilesByName:

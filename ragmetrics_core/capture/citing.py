@@ -52,9 +52,9 @@ from ragmetrics_core.data.marks import marks_in, may_cite
 _UNREAD_FIELDS = "the structured answer has lists that may name sources"
 _MAY_BE_A_SOURCE = "the structured answer has fields such as a page or a file, which may name its source"
 # numbers behind words of any language, at the end or in brackets: "Источники: 1, 2",
-# "(источник 1)"
+# "(источник 1)"; not behind a number, as in "at 22:40"
 _NUMBERS_BEHIND_WORDS = lazy_pattern(
-    r"[:：][ \t]*\d{1,3}(?:[ \t]*[,;、，،][ \t]*\d{1,3})*[.。]?\s*\Z"
+    r"(?<!\d)[:：][ \t]*\d{1,3}(?:[ \t]*[,;、，،][ \t]*\d{1,3})*[.。]?\s*\Z"
     r"|[(（][^\W\d_]{2,24}[ \t]+\d{1,3}[)）]"
 )
 

@@ -12,6 +12,7 @@ from ragmetrics_core.capture.unknown_meanings import (
     NO_MEANING,
     SEVERAL,
     SHOWN_ELSEWHERE,
+    UnknownByItself,
     UnknownMeaning,
     as_mark,
 )
@@ -194,7 +195,7 @@ def indexes_of_page(
         search: What the rules look at.
 
     Raises:
-        UnknownMeaning: If no context has the page: a loader may count pages from 0. Or
+        UnknownByItself: If no context has the page: a loader may count pages from 0. Or
             if two fields choose different contexts, as where ``page`` counts from 0 and
             ``page_label`` from 1.
     """
@@ -205,7 +206,7 @@ def indexes_of_page(
                 indexes_by_field.setdefault(field, []).append(index)
     choices = {tuple(chosen) for chosen in indexes_by_field.values()}
     if len(choices) != 1:
-        raise UnknownMeaning(NO_MEANING.format(f"page {page}"))
+        raise UnknownByItself(NO_MEANING.format(f"page {page}"))
     return choices.pop()
 
 
@@ -213,8 +214,8 @@ def refuse_other_page(index: int, page: str, search: CitationSearch) -> None:
     """Raise if a context is known to be of another page than the answer names.
 
     Raises:
-        UnknownMeaning: If it has pages, and none of them may be the page.
+        UnknownByItself: If it has pages, and none of them may be the page.
     """
     pages = search.known_labels.page_numbers_by_index[index]
     if pages and page not in pages:
-        raise UnknownMeaning(NO_MEANING.format(f"page {page}"))
+        raise UnknownByItself(NO_MEANING.format(f"page {page}"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+import re
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from ragmetrics_core.capture.citation_search import CitationSearch
@@ -36,6 +37,7 @@ from ragmetrics_core.capture.page_numbers import PAGE
 from ragmetrics_core.capture.plain_values import parse_json
 from ragmetrics_core.capture.source_names import (
     WEB_ADDRESS,
+    SourceNames,
     is_file,
     is_mark_label,
     page_of,
@@ -45,6 +47,7 @@ from ragmetrics_core.capture.unknown_meanings import (
     NO_MEANING,
     SEARCHED_UNSEEN,
     SOURCE_IN_WORDS,
+    UnknownByItself,
     UnknownMeaning,
     as_mark,
     refuse_if_perhaps_shown,
@@ -58,6 +61,9 @@ from ragmetrics_core.data.citations import (
     cites_in_unread_form,
     marks_with_citations,
 )
+from ragmetrics_core.data.code_brackets import name_before
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.data.mark_patterns import Span
 from ragmetrics_core.data.marks import (
     Mark,
     Numbering,
@@ -77,6 +83,8 @@ _READ_IN_REASONING = (
     "the framework reads marks also in the reasoning of the answer, and does not tell"
     " which"
 )
+_NUMBER_WORD = r"(?:n[or](?:\.|[ \t])|n[°º]|№)"
+_WORD_FOR_NUMBER = lazy_pattern(rf"\[{_NUMBER_WORD}[ \t]*\d", re.IGNORECASE)
 _COPIED = "a context itself has {} after the same word, and the answer may repeat it"
 _OF_EARLIER_ANSWER = (
     "an earlier answer has {} behind such words: the mark may mean what the earlier"
@@ -87,6 +95,15 @@ _OF_OTHER_CALL = (
     " shown knew the number, and did not cite it"
 )
 _COUNTS_FROM_ZERO = "the answer names [0], and the prompt counts from 1"
+_MAY_BE_AN_INDEX = (
+    "{} stands behind a name that the question or a passage has before an index: it may"
+    " be a part of code"
+)
+_OTHER_NAME = "the answer names {} together with the name of another source"
+_MAY_BE_ANOTHER_NUMBER = (
+    "the answer names {}, which may be a number of the prompt or one that stands so in"
+    " a text"
+)
 _OTHER_PAGE = (
     "the answer links the name of a source to another address than that of the source"
 )
@@ -129,15 +146,70 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     made_up_addresses = invented_addresses(marks, search)
     if made_up_addresses:
         marks_and_citations = _marks_and_links_to(made_up_addresses, search)
-    citations = [
-        _citation_with_clear_meaning(mark, citation, made_up_addresses, search)
-        for mark, citation in marks_and_citations
-        if _may_cite(mark, search)
+    marks_and_citations = [
+        pair for pair in marks_and_citations if _may_cite(pair[0], search)
     ]
+    citations = _citations_with_clear_meaning(
+        marks_and_citations, made_up_addresses, search
+    )
     if not citations:
         return None
-    _refuse_sources_beside_marks(citations, search)
+    named: set[int] = set()
+    for citation, (_, by_first_numbers) in zip(
+        citations, marks_and_citations, strict=True
+    ):
+        # an open mark does name a source, such as the 2 of "[2, p. 99]"
+        named.update((by_first_numbers if citation.is_open else citation).contexts)
+    _refuse_sources_beside_marks(named, search)
     return tuple(citations)
+
+
+def _citations_with_clear_meaning(
+    marks_and_citations: Sequence[tuple[Mark, Citation]],
+    invented: Container[str],
+    search: CitationSearch,
+) -> list[Citation]:
+    """Return what the marks cite; a mark that is unknown by itself cites nothing known.
+
+    "It is old [1]. It fell [2, p. 99].", where source 2 is of page 3, has the citation of
+    [1], and one of [2, p. 99] that names nothing.
+
+    Args:
+        marks_and_citations: Each mark, and its citation by the first numbers of the
+            prompt's lines.
+        invented: The addresses in the answer that nobody was shown.
+        search: What the rules look at.
+
+    Raises:
+        UnknownMeaning: If a mark has no known meaning, and the others are then unknown
+            as well: it is the only one, or the only one whose source is known stands in
+            its sentence, or another one is known by its page alone. If page 99 was
+            never shown, the answer may count pages in another way than the prompt.
+    """
+    citations: list[Citation] = []
+    sentences_cited_for: set[Span] = set()
+    open_citations: dict[Span, UnknownByItself] = {}
+    is_any_known_by_page = False
+    for mark, citation in marks_and_citations:
+        cited_for = (citation.start, citation.end)
+        try:
+            clear = _citation_with_clear_meaning(mark, citation, invented, search)
+        except UnknownByItself as reason:
+            open_citations[cited_for] = reason
+            citations.append(
+                citation.model_copy(update={"contexts": (), "dangling": ()})
+            )
+            continue
+        is_any_known_by_page |= clear.contexts != citation.contexts
+        sentences_cited_for.add(cited_for)
+        citations.append(clear)
+    # a field beside the answer may tell what its marks leave open
+    may_stay_open = search.sources is None and not is_any_known_by_page
+    for cited_for, why_open in open_citations.items():
+        is_alone_in_sentence = cited_for not in sentences_cited_for
+        if not (may_stay_open and sentences_cited_for and is_alone_in_sentence):
+            raise why_open
+    return citations
 
 
 def _is_in_closing_line(mark: Mark, search: CitationSearch) -> bool:
@@ -175,29 +247,28 @@ def _marks_and_links_to(
     return marks_and_citations
 
 
-def _refuse_sources_beside_marks(
-    citations: Iterable[Citation], search: CitationSearch
-) -> None:
+def _refuse_sources_beside_marks(named: set[int], search: CitationSearch) -> None:
     """Raise if an answer names sources also in another way than by marks.
+
+    Args:
+        named: The indexes of the contexts that its marks name.
+        search: What the rules look at.
 
     Raises:
         UnknownMeaning: If it does: by the address of a page that the model's provider
             may have shown, by "[see 2]", in words, "according to b.pdf", or in a list,
             "Sources: b.pdf".
     """
-    cited: set[int] = set()
-    for citation in citations:
-        cited.update(citation.contexts)
     if search.may_provider_have_shown_more and _names_another_page(search):
         raise UnknownMeaning(SEARCHED_UNSEEN)
     # here "(report.pdf)" is written as a mark, which is read
     text_with_file_marks = search.model_text_with_file_marks
     if cites_in_unread_form(text_with_file_marks, search.known_labels.indexes_by_label):
         raise UnknownMeaning(UNREAD_FORM)
-    if _names_uncited_source_in_words(cited, search):
+    if _names_uncited_source_in_words(named, search):
         raise UnknownMeaning(SOURCE_IN_WORDS)
     if lists_other_sources(
-        search.model_text, search.known_labels.indexes_by_name, cited
+        search.model_text, search.known_labels.indexes_by_name, named
     ):
         raise UnknownMeaning(_LISTS_OTHERS)
 
@@ -296,6 +367,7 @@ def _citation_of_mark(
     Raises:
         UnknownMeaning: If a label may mean something else that was shown.
     """
+    _refuse_index_of_code(mark, search)
     _refuse_unknown_labels(mark, search)
     _refuse_copied_marks(mark, search)
     _refuse_marks_of_earlier_answers(mark, citation, search)
@@ -304,6 +376,8 @@ def _citation_of_mark(
     citation = by_kinds_of_numbers(mark, citation, search.labels, search)
     # "[doc1]" is read as the number 1, and the prompt shows a file "doc1.pdf"
     _refuse_other_files(mark, citation, search)
+    _refuse_other_names(mark, citation, search)
+    _refuse_numbers_of_texts(mark, search)
     # "[Document 2]" may mean an upload, "Document 2: scan.pdf" in the prompt
     kind = search.kind_of_mark(mark, search.labels)
     refuse_numbers_of_other_lists(mark.labels, kind, search)
@@ -355,6 +429,17 @@ def _refuse_copied_marks(mark: Mark, search: CitationSearch) -> None:
     """
     if search.marks_shown.is_in_a_context(mark, search.text):
         raise UnknownMeaning(_COPIED.format(mark.written))
+
+
+def _refuse_index_of_code(mark: Mark, search: CitationSearch) -> None:
+    """Raise if a mark may be an index: "row[1]", where a passage says ``row[0]``.
+
+    Raises:
+        UnknownByItself: If it may be one.
+    """
+    name = name_before(mark.start, search.text)
+    if name is not None and name in search.indexed_names:
+        raise UnknownByItself(_MAY_BE_AN_INDEX.format(mark.written))
 
 
 def _refuse_marks_of_earlier_answers(
@@ -410,6 +495,36 @@ def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) 
     ):
         if not indexes or not set(indexes).issubset(citation.contexts):
             raise UnknownMeaning(_FILE_OR_NUMBER.format(as_mark(name)))
+
+
+def _refuse_other_names(mark: Mark, citation: Citation, search: CitationSearch) -> None:
+    """Raise if a mark such as "[1: b.pdf]" also has the name of another source.
+
+    Raises:
+        UnknownMeaning: If it has, where b.pdf is source 2.
+    """
+    if not citation.contexts:
+        return
+    names = SourceNames.of(search.known_labels.indexes_by_name)
+    words = PAGE.sub("", mark.written)  # "page 20" may be a label of another one
+    for _, name in names.found_in(words):
+        if name.indexes.isdisjoint(citation.contexts):
+            raise UnknownMeaning(_OTHER_NAME.format(as_mark(mark.labels[0])))
+
+
+def _refuse_numbers_of_texts(mark: Mark, search: CitationSearch) -> None:
+    """Raise if "[No. 1]" is read as source 1, and the prompt says "Rule No. 1".
+
+    Raises:
+        UnknownMeaning: If a prompt has the number behind the same word.
+    """
+    word = _WORD_FOR_NUMBER.match(mark.written)
+    if word is None:
+        return
+    for label in filter(str.isdigit, mark.labels):
+        in_prompts = rf"(?<!\w){_NUMBER_WORD}[ \t]*0*{label}(?!\d)"
+        if any(re.search(in_prompts, prompt, re.I) for prompt in search.prompts):
+            raise UnknownMeaning(_MAY_BE_ANOTHER_NUMBER.format(mark.written))
 
 
 def _narrowed_to_page(

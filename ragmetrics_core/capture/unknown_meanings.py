@@ -66,6 +66,13 @@ class UnknownMeaning(Exception):
     """What an answer names has no meaning that can be known; the message is the reason."""
 
 
+class UnknownByItself(UnknownMeaning):
+    """One mark has no meaning that can be known, which says nothing of the other marks.
+
+    An answer names page 99 of a source of page 3: its other marks mean what they mean.
+    """
+
+
 def refuse_if_perhaps_shown(
     name: str, search: CitationSearch, labels: Labels, prompts: Sequence[str]
 ) -> None:

@@ -97,7 +97,9 @@ _STOP_AND_WORD = lazy_pattern(r"[.!?…](?=[^\W\d_a-zß-öø-ÿ])")
 class Citation(Frozen):
     """A place of the answer that cites: what is cited for it, and by which mark.
 
-    Several citations may be of one span; those of a mark such as ``[1, 2]`` are one.
+    Several citations may be of one span; those of a mark such as ``[1, 2]`` are one. A
+    citation that names nothing, ``contexts`` and ``dangling`` both (), is *open*: what
+    its mark means is not known.
     """
 
     start: int = Field(
@@ -117,6 +119,11 @@ class Citation(Frozen):
         default=None,
         description="Beginning and end of the mark in the answer; None without.",
     )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not known what the mark names."""
+        return not self.contexts and not self.dangling
 
     @model_validator(mode="after")
     def _spans_are_in_order(self) -> "Citation":
@@ -325,7 +332,8 @@ def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
         citations: The citations that are known.
     """
     text = without_reasoning(answer or "")
-    if may_cite_more(text, citations):
+    has_open_mark = any(citation.is_open for citation in citations)
+    if has_open_mark or may_cite_more(text, citations):
         return True
     marks = _marks_of(text, citations)
     if marks and _lists_other_sources(text, marks):
@@ -506,7 +514,8 @@ def _cited_statement(
 ) -> CitedStatement:
     """Make the statement of a sentence and its citations.
 
-    ``may_cite`` counts only for a sentence without citations.
+    ``may_cite`` counts only for a sentence without a known citation. An open one may
+    cite, too.
     """
     contexts = [place for citation in citations for place in citation.contexts]
     dangling = [label for citation in citations for label in citation.dangling]
@@ -514,7 +523,7 @@ def _cited_statement(
         text,
         tuple(dict.fromkeys(contexts)),
         tuple(dict.fromkeys(dangling)),
-        may_cite=may_cite and not citations,
+        may_cite=(may_cite or bool(citations)) and not (contexts or dangling),
     )
 
 

@@ -24,6 +24,8 @@ OPENING = r"\[［〔"
 CLOSING = r"\]］〕"
 MARK = lazy_pattern(
     r"\[(?P<spread>(?P<letters>[A-Za-z]{0,3})\d{1,9}\][-–]\[(?P=letters)\d{1,9})\]"
+    # as Markdown escapes brackets: \[1\]
+    rf"|\\{{1,2}}\[(?P<escaped>[^\[\]\\\n]{{1,{_LONGEST_MARK}}})\\{{1,2}}\]"
     rf"|\[\[(?P<doubled>[^\[\]\n]{{1,{_LONGEST_MARK}}})\]\]"
     rf"|[{OPENING}]"
     rf"(?P<listed>[^{OPENING}{CLOSING}\n]{{1,{_LONGEST_MARK}}})[{CLOSING}]"

@@ -16,6 +16,12 @@ from ragmetrics_core.data.answer_parts import (
     start_of_open_reasoning,
     without_reasoning,
 )
+from ragmetrics_core.data.code_brackets import (
+    indexed_names_in,
+    is_in_formula,
+    may_be_of_code,
+    names_sources,
+)
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import (
     AND_WORD,
@@ -47,7 +53,7 @@ PLAIN_NUMBERS: Numbering = {"1": 0}
 _PREFIX = lazy_pattern(
     rf"{SOURCE_WORD}[ \t]*(?:(?:ids?|no|numbers?)\b)?"
     r"(?:[ \t:#=\-]*(?=[0-9])|[ \t]*[:#=]+[ \t]*|[ \t]+)"
-    r"|ids?[ \t]*[:#=]?[ \t]*(?=[0-9]{1,3}(?![0-9]))",
+    r"|(?:ids?[ \t]*[:#=]?|n[or](?:\.|[ \t])|n[°º]|№)[ \t]*(?=[0-9]{1,3}(?![0-9]))",
     re.IGNORECASE,
 )
 _AROUND_LABEL = " \t\"'`*#^"
@@ -68,6 +74,7 @@ _SEPARATOR = lazy_pattern(
     rf"[,，、&](?:\s*\b{AND_WORD}(?=\s))?|(?<=\s){AND_WORD}(?=\s)"
 )
 _NUMBER_AND_NAME = lazy_pattern(r"([0-9]{1,4})[ \t]*[:|(–-]")
+_NUMBER_AND_TITLE = lazy_pattern(r"([0-9]{1,4})[ \t]*[:|][ \t]*[^\W\d_]\w")
 # Where in a source something stands: ", p. 3" of "[2, p. 3]", "#page=3" of "[a.pdf#page=3]",
 # " (page 3)".
 _LOCATOR = lazy_pattern(
@@ -83,13 +90,6 @@ _INTERVAL_FROM_0 = lazy_pattern(r"\s*0\s*,\s*\d+\s*")
 _DECIMALS_OR_UNITS = lazy_pattern(
     r"(?=.*(?:\d\.\d|[+−%°]|(?:^|,)\s*-))[\s\d.,;+−–%°-]+"
 )
-# In a formula a bracket stands beside an operator: an index ("x = a[1]"), a list
-# ("x = [1]"), or a class of signs ("[0-9]+"). A "+" close after a word is a part of the
-# word: "C++", "18+". A "+" that begins a line is a sign of a list.
-_OPERATOR_BEFORE = lazy_pattern(
-    r"(?:=\s*(?:[^\W\d]\w*)?|\S[ \t]+\+\s*\w*|\w\+[^\W\d]\w*|\d\]\+)\Z"
-)
-_OPERATOR_BEHIND = lazy_pattern(r"\s*[=+]|\{")
 # The address of a link, which may be what the prompt names a source by.
 _LINK = lazy_pattern(r"\(<?([^()<>\s]{1,500})>?(?:[ \t]+[\"'][^\"'\n]{0,200}[\"'])?\)")
 # The target of a link that names no source: "#", "#sources", "#references".
@@ -106,24 +106,6 @@ _MOST_WORDS_OF_A_LABEL = 3  # with its number: "Page no. 7"
 # "[Colour Guide]", and not the link "[Colour Guide](…)"
 _TITLE = lazy_pattern(r"\[(?P<first>[^\W\d_])[^\[\]\n]{2,80}\](?![(:\[])")
 _NAME_BEFORE = lazy_pattern(r"(?<!\w)[^\W\d]\w*\Z")
-# What stands before an index, outside of code that is marked as such: "sys.argv" of
-# "sys.argv[1]", "len(rows" of "len(rows[1])". A domain does so, too; the file of
-# "report.pdf[1]" is told by its ending.
-_ENDINGS_OF_TEXTS = "pdf|txt|md|rst|docx?|pptx?|xlsx?|odt|epub|html?|xml|csv|jsonl?"
-_LIKE_CODE_BEFORE = lazy_pattern(
-    rf"(?:(?<!\w)[^\W\d]\w*+\.(?!(?:{_ENDINGS_OF_TEXTS})\Z)[^\W\d]\w*"
-    r"|(?<!\w)[A-Za-z_]\w*+\((?:[^()\n]*(?:[,=(\[]\s*|(?<!\w)[^\W\d]\w*))?)\Z"
-)
-# What stands before an array of JSON: '"sizes": ' of '"sizes": [1, 2]', and
-# '"sizes": [[1, 2], ' before the next row.
-_KEY_BEFORE = lazy_pattern(
-    r"(?P<quote>[\"'])(?P<key>[^\W\d][\w.-]*+)(?P=quote)[ \t]*:[ \t]*"
-    r"(?:\[(?:[ \t]*\[[^\[\]\n]*\][ \t]*,)*[ \t]*)?\Z"
-)
-# A key whose array may well cite: "sources", "used_chunks", "source_ids".
-_KEY_OF_SOURCES = lazy_pattern(
-    rf"(?:[\w.-]*[_.-])?{SOURCE_WORD}(?:[_.-]?(?:used|ids?|numbers?))?", re.IGNORECASE
-)
 _IN_FIRST_BRACKET = lazy_pattern(r"\W*[(（][^()（）]*")
 _WORDS_OF_SENTENCE = lazy_pattern(
     r"\s*(?!https?:|www\.|doi:)[^\W\d⁰¹²³⁴-⁹①-⒇❶-➓]", re.IGNORECASE
@@ -203,9 +185,10 @@ def _brackets_that_may_be_marks(
     open_reasoning = (start_of_open_reasoning(answer), len(answer))
     # as long as the answer, with blanks in place of what holds no marks
     text = blank(answer, [*code, *source_lists_in(answer), open_reasoning])
+    indexed_names = indexed_names_in(text)
     for bracket in MARK.finditer(text):
         cites_nothing = _cites_nothing(bracket, text, known, names_in_code)
-        if not cites_nothing and not _may_be_of_code(bracket, text):
+        if not cites_nothing and not may_be_of_code(bracket, text, indexed_names):
             yield bracket
 
 
@@ -225,7 +208,7 @@ def _mark_of(
         written = footnotes[bracket[0]]
         labels = _labels_of_footnote(written, known)
     else:
-        written = bracket[0]
+        written = bracket[0].replace("\\", "")  # "[1]" for an escaped bracket
         labels = _labels_in(bracket, known)
     return Mark(bracket.start(), bracket.end(), labels, written)
 
@@ -331,11 +314,11 @@ def _spans_of_possible_indices(text: str) -> list[Span]:
     "sys.argv[1]" leaves its own sentence in doubt, and says nothing of the others. The
     array ``"sources": [1]`` is left out: it may name the sources of all sentences.
     """
+    indexed_names = indexed_names_in(text)
     spans: list[Span] = []
     for bracket in MARK.finditer(text):
-        key = _key_before(bracket, text)
-        names_sources = key is not None and _KEY_OF_SOURCES.fullmatch(key) is not None
-        if _may_be_of_code(bracket, text) and not names_sources:
+        is_of_code = may_be_of_code(bracket, text, indexed_names)
+        if is_of_code and not names_sources(bracket, text):
             spans.append(bracket.span())
     return spans
 
@@ -430,10 +413,10 @@ def _cites_nothing(
         numbering: The labels of the sources; empty if they are not known.
         names_of_code: What the answer's code uses: ``rows[0]`` is then an index.
     """
-    inside = bracket["listed"]
+    inside = bracket["listed"] or bracket["escaped"]
     if inside is None:  # no plain square bracket: 【1】 holds nothing but sources
         return False
-    if _is_in_formula(bracket, text):
+    if is_in_formula(bracket, text):
         return True
     start = max(0, bracket.start() - LOOKBACK)
     name_before = _NAME_BEFORE.search(text, start, bracket.start())
@@ -455,35 +438,6 @@ def _are_numbers_of_text(inside: str, numbering: Numbering) -> bool:
     if _INTERVAL_FROM_0.fullmatch(inside):
         return not _may_have_label_0(numbering)
     return False
-
-
-def _may_be_of_code(bracket: re.Match[str], text: str) -> bool:
-    """Tell whether a bracket may be an index or an array of code.
-
-    An index stands behind ``sys.argv``, or in ``f(``; an array behind ``"sizes":``.
-    Whether ``a.test[1]`` cites, nobody knows: it is read as no mark, and is doubtful.
-    """
-    if _key_before(bracket, text) is not None:
-        return True
-    if bracket["listed"] is None:
-        return False
-    start = max(0, bracket.start() - LOOKBACK)
-    return _LIKE_CODE_BEFORE.search(text, start, bracket.start()) is not None
-
-
-def _key_before(bracket: re.Match[str], text: str) -> str | None:
-    """Return the key of the array that a bracket is: "sizes" of ``"sizes": [1, 2]``."""
-    start = max(0, bracket.start() - LOOKBACK)
-    key = _KEY_BEFORE.search(text, start, bracket.start())
-    return None if key is None else key["key"]
-
-
-def _is_in_formula(bracket: re.Match[str], text: str) -> bool:
-    """Tell whether an operator stands beside a bracket: ``x = a[1]`` or ``a[1] = 2``."""
-    before = text[max(0, bracket.start() - LOOKBACK) : bracket.start()]
-    if _OPERATOR_BEFORE.search(before):
-        return True
-    return _OPERATOR_BEHIND.match(text, bracket.end()) is not None
 
 
 def _has_labels_like_years(numbering: Iterable[str]) -> bool:
@@ -643,7 +597,10 @@ def labels_in_words(
     if is_provided and not _is_of_numbers(words):
         return _label_of_a_provider(whole)
     labels = _labels_of_parts(words, known)
-    return labels or _label_of_a_named_source(_without_locator(words, known))
+    if labels:
+        return labels
+    named = _without_locator(words, known)
+    return _label_of_a_named_source(named) or _label_before_a_title(named, known)
 
 
 def _is_of_numbers(inside: str) -> bool:
@@ -766,6 +723,15 @@ def _label_of_a_named_source(inside: str) -> tuple[str, ...]:
     return () if re.search("[,;]", whole) else (whole,)
 
 
+def _label_before_a_title(inside: str, known: Container[str]) -> tuple[str, ...]:
+    """Return the known number before a title, the 1 of "1: Bridges"; () for other words."""
+    numbered = _NUMBER_AND_TITLE.match(inside.strip(_AROUND_LABEL))
+    if numbered is None:
+        return ()
+    number = _plain_number(numbered[1])
+    return (number,) if number in known else ()
+
+
 def plain_label(text: str) -> str:
     """Strip a label of quotes and source words: "Source 01" gives 1, 'doc: "a"' gives a.
 
@@ -837,7 +803,8 @@ def _plain_number(label: str) -> str:
 
     Any other label is returned as it is.
     """
-    return str(int(label)) if NUMBER.fullmatch(label) else label
+    number = label.removesuffix(".")  # "[1.]"
+    return str(int(number)) if NUMBER.fullmatch(number) else label
 
 
 def _labels_of_range(part: str, known: Iterable[str]) -> list[str]:
