@@ -7,17 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from haystack import Document as HaystackDocument
+from haystack import Pipeline, SuperComponent, component
+from haystack.components.builders import PromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.components.preprocessors import DocumentSplitter
+from haystack_integrations.components.evaluators import (
+    ragmetrics as haystack_ragmetrics,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_classic.retrievers import (
     ContextualCompressionRetriever,
     EnsembleRetriever,
 )
+from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
 from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.documents import Document as LangChainDocument
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
 from langchain_ragmetrics import capture as capture_langchain
+from langchain_text_splitters import RecursiveCharacterTextSplitter
 from llama_index.core import get_response_synthesizer
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import BaseRetriever as LlamaRetriever
@@ -48,13 +59,14 @@ def judge_of_places(without_verdict_on: str = "") -> ScriptedJudge:
     def covers(question: FactInContext) -> Any:
         if question["context"] == without_verdict_on:
             return JudgeError("no verdict")
-        return {"covered": question["fact"].split()[0] in question["context"]}
+        named = [place for place in PLACES if place in question["fact"]]
+        return {"covered": all(place in question["context"] for place in named)}
 
     return ScriptedJudge({FactInContext: covers})
 
 
 def facts_of(*places: str) -> tuple[Fact, ...]:
-    return tuple(Fact(text=f"{place} sells tickets in the evening") for place in places)
+    return tuple(Fact(text=TEXTS[PLACES.index(place)]) for place in places)
 
 
 def judged(sample: Sample, *places: str, judge: ScriptedJudge | None = None) -> Report:
@@ -156,7 +168,10 @@ def test_a_report_that_is_read_again_tells_the_same(tmp_path: Path) -> None:
 def test_without_a_verdict_on_a_dropped_passage_a_fact_is_unknown() -> None:
     """Unless another dropped passage is known to hold it."""
     judge = judge_of_places(without_verdict_on=TEXTS[1])
-    report = judged(reranked(DOCUMENTS[:3], DOCUMENTS[:1]), *PLACES, judge=judge)
+    facts = [Fact(text=f"There is an office in {place}") for place in PLACES]
+    sample = reranked(DOCUMENTS[:3], DOCUMENTS[:1])
+    asked = sample.model_copy(update={"facts": tuple(facts)})
+    report = evaluate([asked], metrics=["accuracy"], judge=judge)
     assert value_of(report) == 0.25
     assert losses(report) == [None, "unknown", "not_kept", "unknown"]
     assert "what searches inside best found" in journey(report).unknown["facts"]
@@ -231,14 +246,14 @@ def compressed(*, kept: int) -> BaseRetriever:
     )
 
 
-def run_langchain(retriever: BaseRetriever) -> None:
+def run_langchain(retriever: Any) -> None:
     def prompt(documents: list[LangChainDocument]) -> str:
         return "\n\n".join(one.page_content for one in documents) + QUESTION
 
     (retriever | prompt | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
 
 
-def langchain(retriever: BaseRetriever) -> Sample:
+def langchain(retriever: Any) -> Sample:
     with capture_langchain() as captured:
         run_langchain(retriever)
     (sample,) = captured.samples
@@ -302,3 +317,249 @@ def test_the_facts_that_a_fusion_left_out_are_named() -> None:
     (sample,) = captured.samples
     report = judged(sample, *PLACES)
     assert losses(report) == ["not_kept", "not_kept", None, "not_retrieved"]
+
+
+# A retriever that hands on parts
+
+
+def divided(pages: Sequence[Sequence[int]], kept: set[int], *, joined: bool) -> Sample:
+    """A sample of a retriever that found pages of some texts, and handed on some of these.
+
+    Args:
+        pages: For each page the places of its texts.
+        kept: The places of the texts that were handed on.
+        joined: Whether those of one page are handed on as one document.
+    """
+    found = []
+    parts = []
+    for number, places in enumerate(pages):
+        found.append(Document(" ".join(TEXTS[at] for at in places), f"page {number}"))
+        texts = [TEXTS[at] for at in places if at in kept]
+        if joined and texts:
+            texts = [" ".join(texts)]
+        parts += [Document(text) for text in texts]
+    return reranked(found, parts)
+
+
+@given(
+    st.permutations(range(4)),
+    st.integers(1, 3),
+    st.sets(st.integers(0, 3), min_size=1),
+    st.booleans(),
+)
+def test_law_a_fact_was_cut_where_another_part_of_its_page_was_handed_on(
+    order: list[int], n_first: int, kept: set[int], joined: bool
+) -> None:
+    pages = (order[:n_first], order[n_first:])
+    sample = divided(pages, kept, joined=joined)
+    expected = {}
+    for places in pages:
+        for place in places:
+            is_page_lost = kept.isdisjoint(places)
+            lost = "not_kept" if is_page_lost else "cut"
+            expected[place] = None if place in kept else lost
+    report = judged(sample, *PLACES)
+    assert losses(report) == [expected[place] for place in range(4)]
+    for passage in journey(report).passages:
+        if passage.rank is None:
+            continue
+        text = (sample.retrieved or ())[passage.rank - 1].text
+        (page,) = [
+            places for places in pages if text[:30] in str([TEXTS[at] for at in places])
+        ]
+        assert passage.shown == ("whole" if kept.issuperset(page) else "cut")
+        share = len(kept.intersection(page)) / len(page)
+        assert passage.share == pytest.approx(share, abs=0.02)
+        assert passage.cut_by == (None if share == 1 else "best")
+
+
+def test_a_fact_of_two_parts_that_were_both_shown_is_not_said_to_be_cut() -> None:
+    sample = divided([(0, 1, 2)], {0, 1}, joined=False)
+    fact = Fact(text="The offices in Velm and in Orsa sell tickets")
+    asked = sample.model_copy(update={"facts": (fact,)})
+    report = evaluate([asked], metrics=["accuracy"], judge=judge_of_places())
+    assert losses(report) == ["unknown"]
+    assert "a part was shown" in journey(report).unknown["facts"]
+
+
+def test_the_parts_of_a_cut_passage_are_no_shorter_where_texts_are_redacted() -> None:
+    def redact(sample: Sample) -> Sample:
+        return sample.model_copy(update={"answer": "[hidden]"})
+
+    with capture_langchain(redact=redact) as captured:
+        run_langchain(
+            ContextualCompressionRetriever(
+                base_compressor=Extracts(), base_retriever=FindsPages()
+            )
+        )
+    (sample,) = captured.samples
+    report = judged(sample, *PLACES)
+    assert [(one.shown, one.share) for one in journey(report).passages] == [
+        ("cut", None)
+    ]
+    assert losses(report) == [None, "unknown", "unknown", "unknown"]
+
+
+class FindsPages(BaseRetriever):
+    """Finds the first three texts as one page."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[LangChainDocument]:
+        return [LangChainDocument(" ".join(TEXTS[:3]), metadata={"source": "a.md"})]
+
+
+class Extracts(BaseDocumentCompressor):
+    """Keeps the first text of each page, as a model that extracts does."""
+
+    def compress_documents(
+        self, documents: Sequence[Any], query: str, callbacks: Any = None
+    ) -> Sequence[Any]:
+        return [
+            LangChainDocument(one.page_content[: len(TEXTS[0])], metadata=one.metadata)
+            for one in documents
+        ]
+
+
+class NamesPlaces(BaseDocumentCompressor):
+    """Keeps texts of one place."""
+
+    kept: tuple[str, ...]
+
+    def compress_documents(
+        self, documents: Sequence[Any], query: str, callbacks: Any = None
+    ) -> Sequence[Any]:
+        return [
+            one
+            for one in documents
+            if any(place in one.page_content for place in self.kept)
+        ]
+
+
+def test_an_extractor_inside_a_retriever_cuts_the_passage() -> None:
+    compression = ContextualCompressionRetriever(
+        base_compressor=Extracts(), base_retriever=FindsPages()
+    )
+    report = judged(langchain(compression), *PLACES)
+    assert losses(report) == [None, "cut", "cut", "not_retrieved"]
+    (passage,) = journey(report).passages
+    assert (passage.shown, passage.kept) == ("cut", True)
+    assert passage.share == pytest.approx(1 / 3, abs=0.02)
+    assert passage.cut_by == "ContextualCompressionRetriever"
+
+
+def test_a_splitter_and_a_filter_in_a_compression_are_followed() -> None:
+    splitter = RecursiveCharacterTextSplitter(
+        chunk_size=70, chunk_overlap=0, separators=["The office"]
+    )
+    compression = ContextualCompressionRetriever(
+        base_compressor=DocumentCompressorPipeline(
+            transformers=[splitter, NamesPlaces(kept=("Velm", "Tarn"))]
+        ),
+        base_retriever=FindsPages(),
+    )
+    report = judged(langchain(compression), *PLACES)
+    assert losses(report) == [None, "cut", None, "not_retrieved"]
+    assert [one.shown for one in journey(report).passages] == ["cut", "cut"]
+    assert "kept" not in journey(report).unknown
+    assert "shown" not in journey(report).unknown
+
+
+def test_a_function_of_a_chain_that_cuts_tells_the_same() -> None:
+    def extract(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+        return list(Extracts().compress_documents(documents, QUESTION))
+
+    report = judged(langchain(FindsPages() | RunnableLambda(extract)), *PLACES)
+    assert losses(report) == [None, "cut", "cut", "not_retrieved"]
+    (passage,) = journey(report).passages
+    assert passage.shown == "cut"
+    assert passage.share == pytest.approx(1 / 3, abs=0.02)
+
+
+class Extracting(LlamaRetriever):
+    """A retriever of an application: it searches, and keeps the first text of each page."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        pages = FindsNodes().retrieve(query_bundle)
+        extracts = []
+        for page in pages:
+            text = page.node.get_content()[: len(TEXTS[0])]
+            node = TextNode(id_=page.node_id, text=text, metadata=page.metadata)
+            extracts.append(NodeWithScore(node=node, score=page.score))
+        return extracts
+
+
+class FindsNodes(LlamaRetriever):
+    """Finds the first three texts as one node."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        page = TextNode(
+            id_="a", text=" ".join(TEXTS[:3]), metadata={"file_name": "a.md"}
+        )
+        return [NodeWithScore(node=page, score=0.9)]
+
+
+def test_a_retriever_of_llamaindex_that_extracts_cuts_the_passage() -> None:
+    engine = RetrieverQueryEngine(Extracting(), get_response_synthesizer(llm=Says()))
+    with capture_llamaindex() as captured:
+        engine.query(QUESTION)
+    (sample,) = captured.samples
+    report = judged(sample, *PLACES)
+    assert losses(report) == [None, "cut", "cut", "not_retrieved"]
+    assert [one.shown for one in journey(report).passages] == ["cut"]
+
+
+# Haystack
+
+
+@component
+class FindsHaystackPages:
+    """A retriever that finds the first three texts as one page."""
+
+    @component.output_types(documents=list[HaystackDocument])
+    def run(self, query: str) -> dict[str, Any]:
+        return {"documents": [HaystackDocument(content=" ".join(TEXTS[:3]))]}
+
+
+@component
+class KeepsPlaces:
+    """A ranker that keeps texts of some places."""
+
+    def __init__(self, kept: tuple[str, ...]) -> None:
+        self.kept = kept
+
+    @component.output_types(documents=list[HaystackDocument])
+    def run(self, documents: list[HaystackDocument]) -> dict[str, Any]:
+        kept = [
+            document
+            for document in documents
+            if any(place in (document.content or "") for place in self.kept)
+        ]
+        return {"documents": kept}
+
+
+def test_a_splitter_and_a_filter_in_a_wrapped_search_of_haystack_are_followed() -> None:
+    inner = Pipeline()
+    inner.add_component("search", FindsHaystackPages())
+    inner.add_component("split", DocumentSplitter("period", 1))
+    inner.add_component("keep", KeepsPlaces(("Velm",)))
+    inner.connect("search", "split")
+    inner.connect("split", "keep")
+    wrapped = SuperComponent(
+        inner,
+        input_mapping={"query": ["search.query"]},
+        output_mapping={"keep.documents": "documents"},
+    )
+    pipeline = Pipeline()
+    pipeline.add_component("wrapped", wrapped)
+    template = "{% for d in documents %}{{ d.content }}\n{% endfor %}{{ query }}"
+    pipeline.add_component("prompt", PromptBuilder(template, required_variables="*"))
+    pipeline.add_component("llm", MockChatGenerator(ANSWER))
+    pipeline.connect("wrapped.documents", "prompt.documents")
+    pipeline.connect("prompt", "llm")
+    with haystack_ragmetrics.capture() as captured:
+        pipeline.run({"wrapped": {"query": QUESTION}, "prompt": {"query": QUESTION}})
+    (sample,) = captured.samples
+    report = judged(sample, *PLACES)
+    assert losses(report) == [None, "cut", "cut", "not_retrieved"]
+    assert [one.shown for one in journey(report).passages] == ["cut"]

@@ -28,7 +28,7 @@ from ragmetrics_core.capture.step_effects import (
     StepEffects,
 )
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
-from ragmetrics_core.data import Context, DroppedPassage, PassageNote
+from ragmetrics_core.data import Context, CutPassage, DroppedPassage, PassageNote
 
 Documents = tuple[Document, ...]
 
@@ -70,12 +70,14 @@ class Passages:
         notes: A note for each document; None where it is unknown what was retrieved.
         dropped_inside: The documents that searches inside retrievers found, and that
             these retrievers dropped.
+        cut_inside: Those of which these retrievers handed on parts.
         warnings: How many documents were not shown, and how many contexts were not
             retrieved.
     """
 
     notes: tuple[PassageNote, ...] | None
     dropped_inside: tuple[DroppedPassage, ...]
+    cut_inside: tuple[CutPassage, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -133,6 +135,7 @@ def passages_of(
     dropped_inside = tuple(_dropped_inside(record.effects.retrievers))
     if retrieved is None:
         return Passages(None, dropped_inside)
+    cut_inside = tuple(_cut_inside(record.effects.retrievers, retrieved))
     notes = _NoteWriter(retrieved, record).notes()
     warnings = [
         *_warnings_of_hidden_documents(notes, record.contexts),
@@ -140,7 +143,7 @@ def passages_of(
         *_warnings_of_summaries(notes, record),
         *_warnings_of_contexts(record),
     ]
-    return Passages(tuple(notes), dropped_inside, tuple(warnings))
+    return Passages(tuple(notes), dropped_inside, cut_inside, tuple(warnings))
 
 
 def _warnings_of_hidden_documents(
@@ -240,6 +243,31 @@ def _dropped_inside(retrievers: Iterable[RetrieverEffect]) -> Iterator[DroppedPa
             )
 
 
+def _cut_inside(
+    retrievers: Iterable[RetrieverEffect], retrieved: Sequence[Document]
+) -> Iterator[CutPassage]:
+    """Yield what retrievers cut of the documents that searches inside them found.
+
+    Example: "Extract" returned "It is old." of "It is old. It fell.", the first document
+    of "bm25" inside it. It is the third retrieved one: its part has the place 2.
+    """
+    for effect in retrievers:
+        for cut in effect.cut:
+            parts = [
+                place
+                for place, document in enumerate(retrieved)
+                if document.key in cut.keys_of_parts
+            ]
+            yield CutPassage(
+                cut_by=effect.retriever.name,
+                id=cut.found.document.id,
+                retriever=cut.found.search.name or None,
+                rank=cut.found.rank,
+                text=cut.found.document.text,
+                parts=tuple(parts),
+            )
+
+
 @dataclass(frozen=True, eq=False)
 class _NoteWriter:
     """Writes a note for each retrieved document.
@@ -305,7 +333,7 @@ class _NoteWriter:
         """Name the retriever that rewrote a document, if one did."""
         document = self.retrieved[index]
         for effect in reversed(self.record.effects.retrievers):
-            if document.key in effect.keys_written_or_cut:
+            if document.key in effect.keys_written:
                 update = {"written_anew_by": effect.retriever.name}
                 return note.model_copy(update=update)
         return note

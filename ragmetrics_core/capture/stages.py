@@ -183,6 +183,7 @@ def _notes(
         # {"MergerRetriever": 2}: what retrievers left out of their inner searches
         dropped_inside=dict(Counter(each.dropped_by for each in dropped)) or None,
         passages_dropped_inside=dropped or None,
+        passages_cut_inside=answer_evidence.passages.cut_inside or None,
         citations_unknown=cited.why_unknown or None,
         unread_texts=tuple(
             dict.fromkeys(_unread_texts(turn, found_answer, answer_evidence))

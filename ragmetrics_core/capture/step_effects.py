@@ -19,6 +19,8 @@ from ragmetrics_core.capture.passages import share_held
 from ragmetrics_core.capture.rewriting import DocumentChange
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.capture.word_edges import is_contained_as_words
+from ragmetrics_core.data.sentences import split_sentences
+from ragmetrics_core.data.word_borders import holds_as_words
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,19 @@ class FoundInside:
 
 
 @dataclass(frozen=True)
+class CutInside:
+    """A document that a search inside a retriever found, and of which it returned parts.
+
+    Attributes:
+        found: The document, and the search that found it.
+        keys_of_parts: The keys of the documents that are parts of it.
+    """
+
+    found: FoundInside
+    keys_of_parts: frozenset[DocumentKey]
+
+
+@dataclass(frozen=True)
 class RetrieverEffect:
     """What a retriever did to the documents that searches inside it found.
 
@@ -45,14 +60,16 @@ class RetrieverEffect:
         retriever: The retriever.
         dropped: Those of these documents that it did not return; empty where that is
             not known.
-        keys_written_or_cut: The keys of documents that it returned and no search inside
-            it found: it wrote them, or cut them out of longer documents. If it wrote
-            any, nobody knows which documents it dropped.
+        cut: Those of which it returned parts; empty where that is not known.
+        keys_written: The keys of documents that it returned in words that no search
+            inside it found. If no found document is known to be behind one of them,
+            nobody knows which documents it dropped or cut.
     """
 
     retriever: Node
     dropped: tuple[FoundInside, ...]
-    keys_written_or_cut: frozenset[DocumentKey]
+    cut: tuple[CutInside, ...]
+    keys_written: frozenset[DocumentKey]
 
 
 @dataclass(frozen=True)
@@ -455,47 +472,105 @@ def _retriever_effect(
     returned = retriever.documents or ()
     documents = [found.document for found in found_inside]
     matched = match_documents(documents, returned)
-    keys_written = frozenset(matched.unmatched_keys)  # made of no document found inside
-    keys_cut = _keys_of_shortened(documents, returned, matched.later_keys)
+    parts_by_index = _parts_by_index(documents, returned)
+    keys_of_parts = frozenset[DocumentKey]().union(*parts_by_index.values())
+    # made of no document found inside
+    keys_of_new_texts = frozenset(matched.unmatched_keys) - keys_of_parts
+    keys_rewritten: set[DocumentKey] = set()
     dropped: list[FoundInside] = []
-    # What it wrote may be a document in other words: then nobody knows what it dropped.
-    if not keys_written:
-        for found, key_returned in zip(found_inside, matched.later_keys, strict=True):
-            if key_returned is None:
-                dropped.append(found)
+    cut: list[CutInside] = []
+    letters_returned = [letters_of(document.text) for document in returned]
+    for index, found in enumerate(found_inside):
+        if _is_handed_on_whole(found.document, letters_returned):
+            continue
+        keys = parts_by_index.get(index, frozenset())
+        key_of_same = matched.later_keys[index]
+        if keys:
+            cut.append(CutInside(found, keys))
+        elif key_of_same is None:
+            dropped.append(found)
+        else:
+            keys_rewritten.add(key_of_same)
+    if keys_of_new_texts:
+        # A new text may be a document in other words: then nobody knows what it dropped,
+        # nor what it cut.
+        for cut_document in cut:
+            keys_rewritten |= cut_document.keys_of_parts
+        dropped.clear()
+        cut.clear()
     return RetrieverEffect(
         retriever=retriever,
         dropped=tuple(dropped),
-        keys_written_or_cut=keys_written | keys_cut,
+        cut=tuple(cut),
+        keys_written=keys_of_new_texts | keys_rewritten,
     )
 
 
-def _keys_of_shortened(
-    found_inside: Sequence[Document],
-    returned: Sequence[Document],
-    later_keys: Sequence[DocumentKey | None],
-) -> frozenset[DocumentKey]:
-    """Return the keys of documents that a retriever cut out of longer ones.
+def _parts_by_index(
+    documents: Sequence[Document], returned: Sequence[Document]
+) -> dict[int, frozenset[DocumentKey]]:
+    """Find the returned documents that are parts of a longer one that was found.
 
-    Example: a search inside it found "It is old. It fell in 1874.", and it returned "It
-    is old." alone: the key of this text. A splitter that returned both sentences as two
-    documents lost nothing.
+    Example: the documents "It is old. It fell." and "IRON" were found, and "It is old."
+    and "IRON" returned: ``{0: {key of "It is old."}}``.
 
     Args:
-        found_inside: What searches inside the retriever found.
-        returned: What it returned.
-        later_keys: For each document found inside, the key of the document made of it.
+        documents: What searches inside a retriever found.
+        returned: What the retriever returned.
     """
-    letters_returned = [letters_of(document.text) for document in returned]
-    keys: set[DocumentKey] = set()
-    for document, key in zip(found_inside, later_keys, strict=True):
-        is_whole = any(
-            _is_held_whole(letters_of(text), letters_returned)
-            for text in document.own_texts
-        )
-        if key is not None and not is_whole:
-            keys.add(key)
-    return frozenset(keys)
+    texts_found = {text for document in documents for text in document.own_texts}
+    forms_by_index = [
+        [Text(text) for text in document.own_texts] for document in documents
+    ]
+    keys_by_index: dict[int, set[DocumentKey]] = {}
+    for part in returned:
+        if part.text in texts_found:
+            continue  # it is a document of its own
+        text = Text(part.text)
+        holders = [
+            index
+            for index, forms in enumerate(forms_by_index)
+            if any(_is_part(text, form) for form in forms)
+        ]
+        if holders:
+            index = min(holders, key=lambda index: _distance(documents[index], part))
+            keys_by_index.setdefault(index, set()).add(part.key)
+    return {index: frozenset(keys) for index, keys in keys_by_index.items()}
+
+
+def _is_part(text: Text, whole: Text) -> bool:
+    """Whether a text is a part of a longer one, or consists of sentences of it."""
+    if not text.letters or len(text.letters) >= len(whole.letters):
+        return False
+    if _stands_in(text, whole):
+        return True
+    sentences = [Text(sentence) for sentence in split_sentences(text.raw)]
+    return all(
+        _stands_in(sentence, whole) for sentence in sentences if sentence.letters
+    )
+
+
+def _stands_in(text: Text, whole: Text) -> bool:
+    """Whether a text stands in another one, and cuts none of its words or numbers."""
+    return is_contained_as_words(text, whole) or holds_as_words(whole.raw, text.raw)
+
+
+def _distance(document: Document, part: Document) -> int:
+    """Tell how far a part is from a document that holds its words: 0 to 2.
+
+    0 if it has the document's id, 1 if it has its metadata, else 2.
+    """
+    if part.own_id is not None and part.own_id == document.own_id:
+        return 0
+    return 1 if part.metadata == document.metadata else 2
+
+
+def _is_handed_on_whole(document: Document, letters_returned: Sequence[bytes]) -> bool:
+    """Whether the returned texts hold a document: one of them, or all together."""
+    return any(
+        _is_held_whole(letters_of(text), letters_returned)
+        for text in document.own_texts
+    )
 
 
 def _is_held_whole(letters: bytes, letters_returned: Sequence[bytes]) -> bool:

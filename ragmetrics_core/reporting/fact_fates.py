@@ -209,6 +209,8 @@ def _fate_of_cut_words(
     """
     places = cut_passage.parts
     parts = [part for part in passages if part.rank and part.rank - 1 in places]
+    if not parts:
+        return UNKNOWN
     if all(part.kept is False for part in parts):
         return _NOT_KEPT
     if any(part.shown is None for part in parts):

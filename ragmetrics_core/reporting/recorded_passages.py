@@ -327,13 +327,13 @@ def _with_cuts_by_retrievers(
 
 def _with_cut(passage: Passage, cut_by: str, share: float | None) -> Passage:
     """Mark a passage as a part of what was found; ``share`` of the latter was shown."""
+    passage = replace(passage, cut_by=cut_by, kept=passage.kept is not False)
     if not passage.was_shown:
-        return replace(passage, cut_by=cut_by)
+        return passage
     return replace(
         passage,
         shown="cut",
         share=share,
-        cut_by=cut_by,
         is_part_shown_whole=passage.shown == "whole",
         may_be_whole=False,
     )
