@@ -159,16 +159,15 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
     """
     lines_of_second = around.lines_between[0]  # "[2]"
     n_lines = len(lines_of_second)
-    if n_lines == 0 or len(around.lines_before) < n_lines:
+    # as many lines stand next to the first context, the first of them with other words
+    # before the label: "Context: [1]"
+    nearest = lines_with_words(around.text_before)[-n_lines:]
+    if n_lines == 0 or len(nearest) < n_lines:
         return around
-    # as many lines stand next to the first context; the first of them may have other
-    # words before the label, "Context: [1]"
-    raw_line = lines_with_words(around.text_before)[-n_lines]
-    first_label = _label_at_the_end(raw_line, lines_of_second[0].shape)  # "[1]"
+    first_label = _label_at_the_end(nearest[0], lines_of_second[0].shape)  # "[1]"
     if first_label is None:
         return around
-    nearest_lines = around.lines_before[-n_lines:]
-    lines_of_first = [first_label, *nearest_lines[1:]]
+    lines_of_first = [first_label, *map(_label_or_words, nearest[1:])]
     if not _count_on(lines_of_first, lines_of_second):
         # another number in words before the first context, as "cite as [7]"
         return around

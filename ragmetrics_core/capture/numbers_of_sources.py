@@ -73,8 +73,9 @@ def has_number_of_a_source(
     and the 1 of "1. Open the lid.", which counts the answer's items. Any other number
     may name a source if
 
-    - a prompt shows it beside a passage: "row 14" and "Row: 14";
-    - a prompt shows several others behind its word: "row 99", "Row: 7" and "Row: 14";
+    - a prompt shows it beside a passage: "row 14", as the prompt has "Row: 14";
+    - a prompt numbers its passages by the same word: "row 99", as it has "Row: 7" and
+      "Row: 14";
     - it stands in brackets, "(99)", and in no passage.
 
     Args:
@@ -100,7 +101,7 @@ def has_number_of_a_source(
         counts_an_item = number.start in starts_of_items
         if counts_an_item or numbers_of_passages.has(number):
             continue
-        if labels.have(number) or labels.number_several_things_by(number.before):
+        if labels.have(number) or labels.are_numbered_by(number.before):
             return True
         is_of_no_passage = number.value not in numbers_of_passages.values
         if number.start in starts_in_brackets and is_of_no_passage:
@@ -140,8 +141,8 @@ class _NumbersOfLabels:
         """Whether the prompts show a number of an answer beside a passage."""
         return number.value in self._values
 
-    def number_several_things_by(self, word: str) -> bool:
-        """Whether the prompts show several numbers behind a word: "Page: 7", "Page: 12"."""
+    def are_numbered_by(self, word: str) -> bool:
+        """Whether a word stands before several of the numbers: "Page: 7", "Page: 12"."""
         return len(self._values_by_word.get(word, ())) > 1
 
 

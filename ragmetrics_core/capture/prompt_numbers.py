@@ -101,11 +101,12 @@ def labels_differing_in_a_token(
 ) -> dict[str, int]:
     r"""Return the index of each context by its label, if the labels differ in one token.
 
-    Example: "Kilde 1: IRON\nKilde 2: STEEL" with the contexts [STEEL, IRON] gives
-    ``{"Kilde 1": 1, "Kilde 2": 0, "1": 1, "2": 0}``. The words need not be known. Numbers
-    must be 1, 2, … in the order of the prompt, since any word may stand before a number.
-    Of "D1: IRON" and "D2: STEEL" the labels are "D1" and "D2"; these may stand in the
-    contexts themselves.
+    The words of a label need not be known. Examples, with their contexts:
+
+    - "Kilde 1: IRON\nKilde 2: STEEL" and [STEEL, IRON]:
+      ``{"Kilde 1": 1, "Kilde 2": 0, "1": 1, "2": 0}``;
+    - "<D1> IRON\n<D2> STEEL" and [IRON, STEEL]: ``{"D1": 0, "D2": 1}``;
+    - the same for the contexts ["D1: IRON", "D2: STEEL"], which hold their labels.
 
     Args:
         prompts: The messages that the model was shown.
@@ -118,13 +119,13 @@ def labels_differing_in_a_token(
     indexes = [shown.index for shown in shown_contexts]
     lines_before = [shown.line_before for shown in shown_contexts]
     tokens = _tokens_that_differ(lines_before)
-    if tokens and all(map(str.isdigit, tokens)):  # "1" and "2" of the example
+    if tokens and all(map(str.isdigit, tokens)):
+        # any number may stand in a line, as a year does: only a count labels the texts
         return _indexes_by_count(tokens, lines_before, indexes)
-    if not tokens:
-        # "D1: It fell." is a context that begins with its id
-        beginnings = [_label_of_its_own(contexts[index]) for index in indexes]
-        tokens = _tokens_that_differ(beginnings)
-    return _indexes_by_id(tokens, indexes)
+    if tokens:
+        return _indexes_by_id(tokens, indexes)
+    labels_in_contexts = [_label_of_its_own(contexts[index]) for index in indexes]
+    return _indexes_by_id(_tokens_that_differ(labels_in_contexts), indexes)
 
 
 def _indexes_by_id(ids: Sequence[str], indexes: Sequence[int]) -> dict[str, int]:

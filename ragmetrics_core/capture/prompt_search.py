@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from ragmetrics_core.capture.findings import Finding, LocateResult
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
-from ragmetrics_core.capture.matching import RESUMED_LENGTH
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message
 
 MOST_OCCURRENCES = 50  # the most occurrences of one text that are searched for
@@ -276,14 +275,12 @@ def _longer_forms_of_unknown(search: LocatedSearch) -> set[tuple[DocumentKey, st
 def _labelled_texts_shown_without_label(
     search: LocatedSearch,
 ) -> set[tuple[DocumentKey, str]]:
-    r"""Find texts with a label of which a prompt shows only what stands behind the label.
+    r"""Find texts with a label of which a prompt does not show the whole label.
 
-    A document has the text "The tower is of stone …", and with a label "page: 1\n\nThe
-    tower is of stone …". The prompt is "[1] The tower is of stone …". The text with the
-    label was found in it from its "1" on, but this "1" only counts the prompt's texts.
-    So the prompt shows the other text, which has no label. So does the prompt "It is
-    old.\nurl: a.test/1\n\n[2] It fell." of the text "It fell." with the label "url:
-    a.test/2": what it has of this label belongs to the text above.
+    Example: a document has the text "The tower is old.", and with a label "page: 1\n\nThe
+    tower is old.". The prompt "[1] The tower is old." has the letters "1thetowerisold",
+    with which the second text ends. But its "1" is no page: the prompt shows the first
+    text.
 
     Returns:
         The texts with a label, each with the key of its document.
@@ -291,43 +288,31 @@ def _labelled_texts_shown_without_label(
     texts_by_key: dict[DocumentKey, list[str]] = {}
     for candidate in search.candidates:
         texts_by_key.setdefault(candidate.document.key, []).append(candidate.text)
-    longer_forms = set()
+    labelled_texts = set()
     for candidate, finding in search.findings_of_candidates:
         if finding.outcome != "shown":
             continue
         key = candidate.document.key
         for text in texts_by_key[key]:
-            is_shorter = len(text) < len(candidate.text)
-            if is_shorter and _shows_label_in_part(finding, candidate.text, text):
-                longer_forms.add((key, candidate.text))
-    return longer_forms
+            label, _, _ = candidate.text.partition(text)
+            has_label = label != "" and text in candidate.text
+            if has_label and _lacks_first_letters(finding, len(letters_of(label))):
+                labelled_texts.add((key, candidate.text))
+    return labelled_texts
 
 
-def _shows_label_in_part(finding: Finding, text: str, shorter: str) -> bool:
-    """Whether the label before a shorter text is not shown whole, and close before it.
+def _lacks_first_letters(finding: Finding, n_letters_of_label: int) -> bool:
+    """Whether a prompt shows a text from the middle or the end of its label on.
 
-    Then the shorter text is what is shown, if it is whole itself. If it is not, the
-    label must lack all but a few last letters.
+    Example: of "page: 1 It fell." the prompt "[1] It fell." has only "1 It fell.", which
+    begins at the fifth of the label's five letters.
 
     Args:
-        finding: What a prompt shows of the text.
-        text: The text, a label and the shorter text behind it.
-        shorter: The shorter text; False if it is no part of the text.
+        finding: What the prompt shows of the text.
+        n_letters_of_label: With how many letters of a label the text begins.
     """
-    label, _, behind = text.partition(shorter)
-    if not behind and not text.endswith(shorter):
-        return False
-    n_letters_of_label = len(letters_of(label))
-    shown = finding.shown_in_prompts[0]
-    if shown.is_in_one_piece:
-        return False
-    n_letters = len(letters_of(text))
-    for span in shown.occurrence.spans:
-        is_behind_other_words = 0 < span.text_start <= n_letters_of_label
-        if is_behind_other_words and span.text_end == n_letters:
-            return True
-    n_shown_of_label = n_letters_of_label - shown.starts_at
-    return shown.starts_at > 0 and 0 < n_shown_of_label < RESUMED_LENGTH
+    spans = finding.shown_in_prompts[0].occurrence.spans
+    return any(0 < span.text_start <= n_letters_of_label for span in spans)
 
 
 def search_prompt_for_pieces(

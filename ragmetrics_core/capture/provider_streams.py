@@ -155,29 +155,26 @@ class StreamedReply:
 
     def _tools_without_begin(
         self, own_arguments: Sequence[Fields] | None
-    ) -> Iterator[Fields]:
-        """Yield a request for each tool of the provider whose beginning was dropped.
+    ) -> list[Fields]:
+        """Return the requests without a beginning that are for tools of the provider.
 
-        Three requests lost their beginnings, and the reply calls one tool of the
-        application's own: then two of the requests are for tools of the provider.
+        The beginning would name the tool. Without it, as many requests are for the
+        application's own tools as the reply calls: first those with equal arguments.
+        Example: of the requests "lamp", "sum" and "tower" one is for an own tool. If it
+        was called with "sum", "lamp" and "tower" are for the provider. If the framework
+        changed its arguments to "add", nobody knows which it is: the first is left out.
 
         Args:
             own_arguments: The arguments of the application's own tools that the reply
-                calls; None if they are not known.
+                calls; None if they are not known, and then no request is returned.
         """
         if own_arguments is None:
-            return
-        own_arguments_not_found = list(own_arguments)
-        other_requests: list[Fields] = []
-        for request in self._requests_without_begin():
-            if request["input"] in own_arguments_not_found:
-                own_arguments_not_found.remove(request["input"])
-            else:
-                other_requests.append(request)
-        # A framework may have changed the arguments of own tools: those that were not
-        # found. As many of the other requests are for these tools, and as nobody knows
-        # which, the first ones are left out.
-        yield from other_requests[len(own_arguments_not_found) :]
+            return []
+        own_first = sorted(
+            self._requests_without_begin(),
+            key=lambda request: request["input"] not in own_arguments,
+        )
+        return own_first[len(own_arguments) :]
 
     def _requests_without_begin(self) -> Iterator[Fields]:
         """Yield a request for each tool whose beginning was dropped, with its arguments.

@@ -25,10 +25,7 @@ from ragmetrics_core.capture.sibling_calls import (
 )
 from ragmetrics_core.capture.step_effects import effects_of
 from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, DocumentKey, Node
-from ragmetrics_core.capture.widening import (
-    with_texts_of_steps,
-    with_widened_texts,
-)
+from ragmetrics_core.capture.widening import with_widened_texts
 from ragmetrics_core.data import Context
 
 _DISTANCE = (
@@ -77,13 +74,21 @@ def retrieved_of(search: ContextSearch, contexts: Contexts) -> Retrieved:
     # which context shows A, what the reranker did to A, B and C, and the like
     record = _record_of(documents or (), documents_by_search, search, contexts)
     passages = passages_of(documents, record)
+    if documents is not None:
+        # a step may have put "It opened in 1874. It fell." in the place of "It fell."
+        documents = with_widened_texts(
+            documents,
+            record.matched_contexts.context_keys,
+            contexts.by_key,
+            record.effects.documents_added,
+        )
     warnings = list(passages.warnings)
     # metadata such as {"distance": 0.2} look like a score; but lower is better, so the
     # distance is not taken as one, and a warning says so
     if _carry_a_distance(documents or contexts.items):
         warnings.append(_DISTANCE)
     return Retrieved(
-        documents=_with_longer_texts_of_steps(documents, record),
+        documents=documents,
         by_step=by_step,
         sources=names_of(documents_by_search),
         passages=passages,
@@ -132,23 +137,6 @@ def _shown_to_others(search: ContextSearch, contexts: Contexts) -> ShownToOtherC
     return shown_to_other_calls(
         search.found_answer, search.calls, search.prompt_contents
     )
-
-
-def _with_longer_texts_of_steps(
-    documents: tuple[Document, ...] | None, record: DocumentRecord
-) -> tuple[Document, ...] | None:
-    """Give documents the longer text that a step put in their place, if one did.
-
-    Example: a search found "It fell.", and a step put "It opened in 1874. It fell." in
-    its place: the document gets this text. A document that a context shows gets the
-    text of the context. Another one gets what the step returned.
-    """
-    if documents is None:
-        return None
-    context_keys = record.matched_contexts.context_keys
-    documents_added = record.effects.documents_added
-    documents = with_texts_of_steps(documents, context_keys, documents_added)
-    return with_widened_texts(documents, context_keys, record.contexts.by_key)
 
 
 def _document_keys(contexts: Contexts) -> Sequence[DocumentKey]:

@@ -7,6 +7,7 @@ the retrieved passages. Nobody looks into such a text for the facts of the refer
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from ragmetrics_core.capture.calls import end_of, text_of
 from ragmetrics_core.capture.letters import letters_of
@@ -29,19 +30,35 @@ def steps_with_shown_texts(turn: Turn, answering_call: Node | None) -> list[str]
     if answering_call is None:
         return []
     messages = [letters_of(message.text) for message in answering_call.prompt]
-    names: dict[str, None] = {}
-    letters_of_known: list[bytes] | None = None
+    shown_texts = [
+        text
+        for text in _texts_of_steps_before(answering_call, turn)
+        if _is_part_of_any(text.letters, messages)
+    ]
+    if not shown_texts:  # most runs
+        return []
+    known_texts = list(_letters_of_known_texts(turn))
+    names = [
+        text.step_name
+        for text in shown_texts
+        if not any(_is_known_by(text.letters, known) for known in known_texts)
+    ]
+    return list(dict.fromkeys(names))
+
+
+class _TextOfStep(NamedTuple):
+    """The letters of a text that a step returned, and the step's name."""
+
+    step_name: str
+    letters: bytes
+
+
+def _texts_of_steps_before(call: Node, turn: Turn) -> Iterator[_TextOfStep]:
+    """Yield the new texts of the steps that had ended when a call began."""
     for step in turn.calls.nodes:
-        if step.kind != "step" or end_of(step) > answering_call.began:
-            continue
-        for text in map(letters_of, _own_new_texts(step)):
-            if not _is_part_of_any(text, messages):
-                continue
-            if letters_of_known is None:  # most runs have no such text
-                letters_of_known = list(_letters_of_known_texts(turn))
-            if not any(_is_known_by(text, known) for known in letters_of_known):
-                names[step.name] = None
-    return list(names)
+        if step.kind == "step" and end_of(step) <= call.began:
+            for text in _own_new_texts(step):
+                yield _TextOfStep(step.name, letters_of(text))
 
 
 def _own_new_texts(step: Node) -> list[str]:
@@ -68,9 +85,10 @@ def _is_known_by(text: bytes, known: bytes) -> bool:
 
 
 def _letters_of_known_texts(turn: Turn) -> Iterator[bytes]:
-    """Yield the letters of what a prompt may show without a step of its own.
+    """Yield the letters of what a prompt may show although no plain step returned it.
 
-    These are question and history, documents, and what models and tools said.
+    These are question and history, retrieved documents, the queries of searches, and
+    what models and tools said.
     """
     texts = [*turn.texts_besides_documents]
     for documents in turn.calls.lists():

@@ -18,25 +18,54 @@ from ragmetrics_core.data import Context
 
 
 def with_widened_texts(
-    retrieved: Sequence[Document] | None,
+    retrieved: Sequence[Document],
     context_keys: Sequence[DocumentKey | None],
     contexts: Mapping[DocumentKey, Context],
-) -> tuple[Document, ...] | None:
+    documents_added: Iterable[Document],
+) -> tuple[Document, ...]:
     """Return the retrieved documents, with longer texts where a step widened them.
 
     Example: a search found the sentence "It fell.", and a step put "It opened in 1874.
-    It fell. It was rebuilt." into the prompt. The document gets this longer text.
+    It fell." in its place. The document gets this longer text, also where a reranker
+    then dropped it, so that no context shows it: the year was retrieved all the same.
 
     Args:
-        retrieved: The documents, in their order; None where these are unknown.
+        retrieved: The documents, in their order.
         context_keys: For each document the key of the context that shows it; None if
             no context does.
         contexts: The contexts of the prompt by their keys.
+        documents_added: What steps before the answer put in the place of others.
     """
-    if retrieved is None:
-        return None
-    text_by_key = {key: context.text for key, context in contexts.items()}
-    return tuple(_with_wider_texts(retrieved, context_keys, text_by_key))
+    added = _added_texts(documents_added, retrieved)
+    added_key_by_hidden_key = _added_keys_of_hidden(retrieved, context_keys, added)
+    keys_of_texts = [
+        context_key or added_key_by_hidden_key.get(document.key)
+        for document, context_key in zip(retrieved, context_keys, strict=True)
+    ]
+    text_by_key = {document.key: document.text for document in added}
+    text_by_key |= {key: context.text for key, context in contexts.items()}
+    return tuple(_with_wider_texts(retrieved, keys_of_texts, text_by_key))
+
+
+def _added_keys_of_hidden(
+    retrieved: Sequence[Document],
+    context_keys: Iterable[DocumentKey | None],
+    added: Sequence[Document],
+) -> dict[DocumentKey, DocumentKey]:
+    """Return for documents that no context shows the key of what a step made of them."""
+    hidden = [
+        document
+        for document, context_key in zip(retrieved, context_keys, strict=True)
+        if context_key is None
+    ]
+    if not hidden or not added:
+        return {}
+    added_keys = match_documents(hidden, added).later_keys
+    return {
+        document.key: added_key
+        for document, added_key in zip(hidden, added_keys, strict=True)
+        if added_key is not None
+    }
 
 
 def _with_wider_texts(
@@ -61,39 +90,6 @@ def _with_wider_texts(
             first_index = indexes[0]
             widened[first_index] = replace(documents[first_index], text=text)
     return widened
-
-
-def with_texts_of_steps(
-    retrieved: Sequence[Document],
-    context_keys: Sequence[DocumentKey | None],
-    documents_added: Iterable[Document],
-) -> tuple[Document, ...]:
-    """Return the retrieved documents, with longer texts where a step widened hidden ones.
-
-    A document is hidden if no context shows it. Example: a search found the sentence "It
-    fell.". A step put "It opened in 1874. It fell." in its place, and a reranker then
-    dropped this text. The document "It fell." gets the longer text, because the year
-    was retrieved, too, before the reranker dropped it.
-
-    Args:
-        retrieved: The documents, in their order.
-        context_keys: For each document the key of the context that shows it; None if
-            no context does. Documents with a context keep their texts.
-        documents_added: What steps before the answer put in the place of others.
-    """
-    hidden_indexes = [index for index, key in enumerate(context_keys) if key is None]
-    hidden = [retrieved[index] for index in hidden_indexes]
-    added = _added_texts(documents_added, retrieved)
-    if not hidden or not added:
-        return tuple(retrieved)
-    # for each hidden document the key of the one that a step made of it, or None
-    keys_made_of_hidden = match_documents(hidden, added).later_keys
-    text_by_key = {document.key: document.text for document in added}
-    widened = _with_wider_texts(hidden, keys_made_of_hidden, text_by_key)
-    documents = list(retrieved)
-    for index, document in zip(hidden_indexes, widened, strict=True):
-        documents[index] = document
-    return tuple(documents)
 
 
 def _added_texts(
