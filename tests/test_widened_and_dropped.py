@@ -34,7 +34,7 @@ from test_widening import PAGE, Chunks, FindsChunks, Sentences, Widens
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capture import Document
-from ragmetrics_core.capture.widening import with_texts_of_steps
+from ragmetrics_core.capture.widening import with_widened_texts
 from ragmetrics_core.reporting.sample_journey import Loss
 
 N_KEPT = 2
@@ -191,13 +191,14 @@ def test_a_hidden_passage_has_the_longest_text_that_a_step_made_of_it(
     ]
     if not is_window_first:
         added.reverse()
-    widened = with_texts_of_steps(found, [None] * 3, added)
+    widened = with_widened_texts(found, [None] * 3, {}, added)
     expected = list(TEXTS)
     expected[place] = max((document.text for document in added), key=len)
     assert [document.text for document in widened] == expected
     # a document with a context keeps its text
-    shown = [document.key for document in found]
-    assert with_texts_of_steps(found, shown, added) == tuple(found)
+    contexts = {document.key: document.context() for document in found}
+    shown = with_widened_texts(found, list(contexts), contexts, added)
+    assert shown == tuple(found)
     # as does one whose page another search found
     beside = [*found, added[0], added[1]]
-    assert with_texts_of_steps(beside, [None] * 5, added) == tuple(beside)
+    assert with_widened_texts(beside, [None] * 5, {}, added) == tuple(beside)

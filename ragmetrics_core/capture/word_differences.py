@@ -81,7 +81,7 @@ def intact_ranges(
         start = 0
     ranges = []
     for before, after in pairwise(in_order):
-        if _is_difference(text, prompt, before, after):
+        if _has_other_words(text, prompt, _gap_between(before, after)):
             ranges.append(IntactRange(start, before.text_end, before.prompt_end))
             start = after.text_start
     last = in_order[-1]
@@ -124,47 +124,72 @@ class _LetterRange(NamedTuple):
         return self.end - self.start
 
 
-def _is_difference(
-    text: Text, prompt: Prompt, before: EqualSpan, after: EqualSpan
-) -> bool:
-    """Whether text and prompt have other words between two spans of equal letters.
+class _Gap(NamedTuple):
+    """What stands between two spans of equal letters.
 
-    Example: the text "It opened in 1874." and the prompt "It was opened in 1874." have
-    "It" and "opened in 1874" in common, and only the prompt has "was" between: True. The
-    prompt "It [2] opened in 1874." has a mark there, and no word: False.
+    Example: the text "It opened in 1874." and the prompt "It was opened in 1875." have
+    "It" and "opened in 187" in common. Between them the text has nothing, and the prompt
+    has "was".
+
+    Attributes:
+        in_text: The letters that only the text has.
+        in_prompt: The letters that only the prompt has.
+        n_equal_before: How many equal letters stand before them.
     """
-    # the spans may overlap in the text: then only the prompt has letters between
-    only_in_text = _LetterRange(before.text_end, max(after.text_start, before.text_end))
-    only_in_prompt = _LetterRange(before.prompt_end, after.prompt_start)
-    if not 0 <= only_in_prompt.size <= _FARTHEST:
-        # "opened in 1874" stands elsewhere in the prompt. What the prompt has between is
-        # of other texts: only what it lacks of the text is a difference.
-        return bool(_words_of_text(text, only_in_text))
-    if only_in_prompt.size == 0 and only_in_text.size > 0:
-        # the text "It was opened", and the prompt "It opened"
-        return _leaves_words_out(text, only_in_text, n_equal_before=before.size)
-    put_in = _letters_put_in(text, only_in_text, prompt, only_in_prompt)
+
+    in_text: _LetterRange
+    in_prompt: _LetterRange
+    n_equal_before: int
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the prompt goes on with the second span soon after the first one.
+
+        Else the second span stands elsewhere in the prompt, perhaps above the first one,
+        and what the prompt has between them belongs to other texts.
+        """
+        return 0 <= self.in_prompt.size <= _FARTHEST
+
+
+def _gap_between(before: EqualSpan, after: EqualSpan) -> _Gap:
+    """Return what text and prompt have between two spans, in the order of the text."""
+    # two spans that stand elsewhere in the prompt may hold the same letters of the text
+    end_in_text = max(before.text_end, after.text_start)
+    return _Gap(
+        in_text=_LetterRange(before.text_end, end_in_text),
+        in_prompt=_LetterRange(before.prompt_end, after.prompt_start),
+        n_equal_before=before.size,
+    )
+
+
+def _has_other_words(text: Text, prompt: Prompt, gap: _Gap) -> bool:
+    """Whether prompt and text have other words in a gap, and not only tags and marks.
+
+    Examples for the text "It opened in 1874.":
+
+    - the prompt "It opened 1874." leaves "in" out: True;
+    - the prompt "It never opened in 1874." puts "never" in: True;
+    - the prompt "It closed in 1874." replaces "opened": True;
+    - the prompt "It [2] opened in 1874." puts a mark in: False.
+    """
+    if not gap.is_near:
+        return bool(_words_of_text(text, gap.in_text))
+    if gap.in_prompt.size == 0 and gap.in_text.size > 0:
+        return _leaves_words_out(text, gap)
+    put_in = _letters_put_in(text, prompt, gap)
     if put_in is not None:
-        # the text "It opened", and the prompt "It was opened"
-        return _puts_words_in(text, prompt, put_in, n_equal_before=before.size)
-    # the text "It opened in 1874", and the prompt "It opened in 1875"
-    words_of_text = _words_of_text(text, only_in_text)
-    return words_of_text != _words_of_prompt(prompt, only_in_prompt)
+        return _puts_words_in(text, prompt, put_in, gap.n_equal_before)
+    words_of_text = _words_of_text(text, gap.in_text)
+    return words_of_text != _words_of_prompt(prompt, gap.in_prompt)
 
 
-def _leaves_words_out(
-    text: Text, left_out: _LetterRange, *, n_equal_before: int
-) -> bool:
+def _leaves_words_out(text: Text, gap: _Gap) -> bool:
     """Whether the letters of a text that a prompt leaves out are words.
 
     Of "<p>port" the prompt leaves out one "p". The first one is a tag: False.
-
-    Args:
-        text: The text.
-        left_out: The letters. They may also be those further back.
-        n_equal_before: How many letters before them are equal in text and prompt.
     """
-    readings = _shifted(text.letters, left_out, most_back=n_equal_before)
+    # the letters may also be equal ones further back
+    readings = _shifted(text.letters, gap.in_text, most_back=gap.n_equal_before)
     return all(_words_of_text(text, reading) for reading in readings)
 
 
@@ -183,29 +208,22 @@ class _PutIn(NamedTuple):
     text_offset: int
 
 
-def _letters_put_in(
-    text: Text,
-    only_in_text: _LetterRange,
-    prompt: Prompt,
-    only_in_prompt: _LetterRange,
-) -> _PutIn | None:
-    """Return what a prompt puts into a text between two spans of equal letters.
-
-    None if the text has letters there which the prompt has not: they were replaced.
+def _letters_put_in(text: Text, prompt: Prompt, gap: _Gap) -> _PutIn | None:
+    """Return what a prompt puts into a text; None if it replaces letters of the text.
 
     The text may have the end of a letter there: each Cyrillic letter has two bytes, and
     the first one may be equal by chance. The prompt's letters then end with this end.
     """
-    letters_of_text = text.letters[only_in_text.start : only_in_text.end]
-    letters_of_prompt = prompt.letters[only_in_prompt.start : only_in_prompt.end]
+    letters_of_text = text.letters[gap.in_text.start : gap.in_text.end]
+    letters_of_prompt = prompt.letters[gap.in_prompt.start : gap.in_prompt.end]
     if not letters_of_prompt.endswith(letters_of_text):
         return None
-    end = only_in_prompt.end - only_in_text.size
-    return _PutIn(_LetterRange(only_in_prompt.start, end), only_in_text.start)
+    end = gap.in_prompt.end - gap.in_text.size
+    return _PutIn(_LetterRange(gap.in_prompt.start, end), gap.in_text.start)
 
 
 def _puts_words_in(
-    text: Text, prompt: Prompt, put_in: _PutIn, *, n_equal_before: int
+    text: Text, prompt: Prompt, put_in: _PutIn, n_equal_before: int
 ) -> bool:
     """Whether the letters that a prompt puts into a text are words in a sentence.
 
