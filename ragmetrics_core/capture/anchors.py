@@ -39,9 +39,8 @@ from ragmetrics_core.capture.byte_spans import EqualSpan
 from ragmetrics_core.capture.letters import Prompt
 from ragmetrics_core.capture.matching import (
     LINE_NUMBER,
+    PromptComparison,
     PromptLetters,
-    collect_equal_spans,
-    without_half_letters,
 )
 from ragmetrics_core.capture.occurrences import (
     Occurrence,
@@ -67,28 +66,29 @@ class OccurrenceSearch:
     """
 
     def __init__(self, prompt: Prompt, sought_texts: Sequence[SoughtText]) -> None:
-        """Index the texts by their anchors, pieces of 16 bytes, to search the prompt later."""
+        """Index the texts by their anchors, to search the prompt later."""
         self.prompt = prompt
         self.sought_texts = sought_texts
-        # in a long prompt the search looks only at every third byte
+        # in a long prompt the scan looks only at every third byte
         self._stride = 3 if len(prompt.letters) > _LONG_PROMPT else 1
-        self._text_letters = [sought.text.letters for sought in sought_texts]
-        # for comparing forwards and backwards
-        self._prompt_letters = PromptLetters(prompt.letters, prompt.tag_ends)
-        self._reversed_prompt = self._prompt_letters.backwards()
-        # finds a text that stands in the prompt whole, by the 16 bytes it begins with
+        letters_of_texts = [sought.text.letters for sought in sought_texts]
+        # finds a text that stands in the prompt whole, by the anchor it begins with
         self._whole_texts = WholeTexts(
-            prompt.letters, self._text_letters, stride=self._stride
+            prompt.letters, letters_of_texts, stride=self._stride
         )
         # finds a part of a text, by any of the text's anchors
-        self._anchors = AnchorIndex(self._text_letters, self._stride)
-        # the places of the prompt with other 16 bytes are skipped
-        self._bytes_to_stop_at = {
+        self._anchors = AnchorIndex(letters_of_texts, self._stride)
+        # the scan skips all other places of the prompt
+        self._anchors_to_stop_at = {
             *self._whole_texts.families_by_anchor,
             *self._anchors.first_position_by_anchor,
         }
-        # Filled by the search, by text index: the runs of equal bytes, and the offsets
-        # of the prompt at which the whole text begins.
+        # says how far prompt and text are equal, before and behind an anchor
+        self._comparison = PromptComparison(
+            PromptLetters(prompt.letters, prompt.tag_ends)
+        )
+        # What the scan finds, by the index of a text: the runs of equal bytes, and the
+        # offsets of the prompt at which the whole text begins.
         self._runs_by_text: dict[int, list[list[EqualSpan]]] = defaultdict(list)
         self._whole_starts_by_text: dict[int, list[int]] = defaultdict(list)
 
@@ -159,10 +159,10 @@ class OccurrenceSearch:
     def _next_anchor(self, start: int) -> int | None:
         """Return the first place from ``start`` on at which an anchor stands."""
         letters = self.prompt.letters
-        bytes_to_stop_at = self._bytes_to_stop_at
+        anchors_to_stop_at = self._anchors_to_stop_at
         end_of_places = len(letters) - ANCHOR_LENGTH + 1
         for place in range(start, end_of_places, self._stride):
-            if letters[place : place + ANCHOR_LENGTH] in bytes_to_stop_at:
+            if letters[place : place + ANCHOR_LENGTH] in anchors_to_stop_at:
                 return place
         return None
 
@@ -230,7 +230,7 @@ class OccurrenceSearch:
         """Compare no text at an anchor any longer; whole texts may still begin there."""
         self._anchors.forget(anchor)
         if anchor not in self._whole_texts.families_by_anchor:
-            self._bytes_to_stop_at.discard(anchor)
+            self._anchors_to_stop_at.discard(anchor)
 
     def _compare_text(
         self, text_index: int, prompt_offset: int, text_offset: int
@@ -258,8 +258,8 @@ class OccurrenceSearch:
         if runs and _pairs(runs[-1], prompt_offset, text_offset):
             return  # the last run holds this anchor
         sought_text.n_tries_left -= 1
-        text = self._text_letters[text_index]
-        add_run(runs, self._run_around(prompt_offset, text, text_offset))
+        text = sought_text.text.letters
+        add_run(runs, self._comparison.run_around(prompt_offset, text, text_offset))
 
     def _stands_whole_around(self, prompt_offset: int, text_index: int) -> bool:
         """Whether a text was found to stand whole around a byte of the prompt.
@@ -269,68 +269,8 @@ class OccurrenceSearch:
         whole_starts = self._whole_starts_by_text.get(text_index)
         if not whole_starts:
             return False
-        end = whole_starts[-1] + len(self._text_letters[text_index])
+        end = whole_starts[-1] + self.sought_texts[text_index].size
         return whole_starts[-1] <= prompt_offset < end
-
-    def _run_around(
-        self, prompt_offset: int, text: bytes, text_offset: int
-    ) -> list[EqualSpan]:
-        """Compare prompt and text backwards and forwards from a place where both agree.
-
-        Prompt "… the Douro [1], in the north of the country", text "… the Douro, in the
-        north of the country": from "Douro" on, the comparison steps over the "1".
-
-        Args:
-            prompt_offset: The place in the prompt, in bytes of letters and digits.
-            text: The letters and digits of the text.
-            text_offset: The place in the text, in bytes as well.
-
-        Returns:
-            The spans of equal bytes, in the prompt's order. No span begins or ends
-            inside of a character of several bytes, such as "é".
-        """
-        spans_before = self._spans_before(prompt_offset, text, text_offset)
-        if spans_before and spans_before[-1].prompt_end == prompt_offset:
-            # the last span before ends at the offset: compare forwards from the start
-            # of this span, so that both sides become one span
-            last_span = spans_before.pop()
-            prompt_offset = last_span.prompt_start
-            text_offset = last_span.text_start
-        spans_behind = collect_equal_spans(
-            self._prompt_letters, prompt_offset, text, text_offset
-        )
-        spans = [*spans_before, *spans_behind]
-        if text.isascii():
-            return spans
-        shortened_spans = [without_half_letters(text, span) for span in spans]
-        return [span for span in shortened_spans if span.size]
-
-    def _spans_before(
-        self, prompt_offset: int, text: bytes, text_offset: int
-    ) -> list[EqualSpan]:
-        """Return the spans of equal bytes before an offset of the prompt and of a text.
-
-        ``collect_equal_spans`` only compares forwards, so it gets prompt and text
-        reversed. A span from 10 to 30 of a reversed prompt of 100 bytes is the span
-        from 70 to 90 of the prompt.
-        """
-        if prompt_offset == 0 or text_offset == 0:
-            return []
-        prompt_size = len(self.prompt.letters)
-        text_size = len(text)
-        reversed_spans = collect_equal_spans(
-            self._reversed_prompt,
-            prompt_size - prompt_offset,
-            text[::-1],
-            text_size - text_offset,
-        )
-        spans = []
-        # the last span of the reversed prompt is the first span of the prompt
-        for span in reversed(reversed_spans):
-            prompt_start = prompt_size - span.prompt_end
-            text_start = text_size - span.text_end
-            spans.append(EqualSpan(prompt_start, text_start, span.size))
-        return spans
 
 
 def _pairs(run: list[EqualSpan], prompt_offset: int, text_offset: int) -> bool:

@@ -141,22 +141,22 @@ class AnswersReadLater:
         return None, None
 
     def doubt_answer_replaced_by(self, tree: Tree) -> None:
-        """Doubt the last answer of a task or thread if a run answers its question anew.
+        """Doubt the last answer of a task or thread if a run answers its turn anew.
 
-        Run 1 answers "Empty Response" to "When did it open?"; run 2, asked the same,
-        writes "In 1874.": the user may read this, so the first answer is in doubt.
+        Two runs of one question answer the same turn if they have the same history. They
+        also do if the first asked no model: it gave a text of the framework, such as
+        "Empty Response", and the second writes "In 1874.", which the user may read.
         """
         earlier_run, sample = self._last_of(tree.task_or_thread)
         if earlier_run is None or sample is None or sample.answer is None:
             return
-        is_doubted = id(sample) in self._doubted
-        if is_doubted or as_one_line(sample.question) != as_one_line(tree.question):
+        if as_one_line(sample.question) != as_one_line(tree.question):
             return
         have_histories = bool(earlier_run.history)
         have_same_history = have_histories and earlier_run.history == tree.history
-        # the same history: both runs answer the same turn. No model in the earlier run:
-        # "Empty Response" is the text of a framework.
-        if have_same_history or not Calls(earlier_run).models:
+        asked_no_model = not Calls(earlier_run).models
+        is_doubted = id(sample) in self._doubted
+        if (have_same_history or asked_no_model) and not is_doubted:
             self._doubt(earlier_run, sample, _ASKED_AGAIN)
 
     def _doubt(self, run: Tree, sample: Sample, words: str) -> None:

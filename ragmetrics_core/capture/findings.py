@@ -393,12 +393,12 @@ class ShownInPrompt:
             prompt_end: Where the equal letters end: an index in the prompt's letters.
         """
         message = self.prompt.message_at(prompt_end)
-        # the index of the first other letter, in the letters of its message
         next_letter = self.prompt.index_in_message(prompt_end)
-        # In the message as written: do the equal letters end where another one begins?
+        # in the message as written: where the equal letters end, and where the next one
+        # begins, at once or behind a blank
         end = message.end_of_letter_before(next_letter)
-        is_inside_of_word = end == message.start_of_letter(next_letter)
-        if not is_inside_of_word or end == len(message.raw):
+        follows_at_once = message.start_of_letter(next_letter) == end
+        if not follows_at_once or end == len(message.raw):
             return 0
         last_equal = message.raw[max(end - _MOST_BY_CHANCE, 0) : end]
         begun_word = _LAST_LETTERS.search(last_equal)  # "in"

@@ -43,7 +43,7 @@ def is_everything_forgotten(
     # a prompt with an image or a file may show documents that we cannot read
     if not all(node.is_prompt_text_alone for node in calls_behind_answer):
         return False
-    if _may_be_shown_elsewhere(turn.calls, call, prompt_contents):
+    if _may_have_reached_model_otherwise(turn.calls, call, prompt_contents):
         return False
     document_texts: set[str] = set()
     for documents in turn.calls.lists():
@@ -57,15 +57,10 @@ def is_everything_forgotten(
     )
 
 
-def _may_be_shown_elsewhere(
+def _may_have_reached_model_otherwise(
     calls: Calls, answering_call: Node, prompt_contents: PromptContents
 ) -> bool:
-    """Whether the answering call's prompt proves nothing by showing no document.
-
-    The documents may then reach a model in another way. Example: an agent's tool
-    searched. The model reads the tool's text; no prompt template has to show the
-    documents. Or another call was shown a document: the answering call may have been
-    shown the reply of this other call.
+    """Whether a model may have seen documents that the answering call's prompt lacks.
 
     Args:
         calls: The calls of the run.
@@ -77,25 +72,15 @@ def _may_be_shown_elsewhere(
     if calls.remarks or any(node.by_provider for node in calls.nodes):
         return True
     for search in calls.retrievals:
-        # The search ended after the answering call had begun: its documents may be
-        # meant for a later call, so their lack in this prompt proves nothing.
-        if end_of(search) > answering_call.began:
+        # a search that ended after the answering call began is meant for a later call
+        is_for_later_call = end_of(search) > answering_call.began
+        # the text of a tool that searched tells the model what was found
+        is_of_tool = any(caller.kind == "tool" for caller in calls.paths[search])
+        if is_for_later_call or is_of_tool:
             return True
-        # a tool searched: its text tells the model what was found
-        if any(caller.kind == "tool" for caller in calls.paths[search]):
-            return True
-    for model_call in calls.prompted:
-        shown = prompt_contents.shown_to(model_call)
-        # a document, or some words of it
-        if shown.shown_documents or shown.perhaps_shown.keys_with_some_words:
-            return True
-        # a short note that a model wrote on a document, or a document's first words
-        if (
-            shown.perhaps_shown.keys_perhaps_noted
-            or shown.perhaps_shown.keys_perhaps_cut
-        ):
-            return True
-    return False
+    # the prompt of the answering call may show the reply of a call that saw documents
+    shown_to_calls = map(prompt_contents.shown_to, calls.prompted)
+    return any(shown.may_show_documents for shown in shown_to_calls)
 
 
 def has_no_trace_of(

@@ -13,7 +13,7 @@ import html
 import re
 import string
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -342,6 +342,16 @@ class _Piece(NamedTuple):
     end: int
 
 
+def _tags_in_letters(raw: str) -> Iterator[tuple[int, int]]:
+    """Yield where the letters of each tag begin and end in the letters of a message."""
+    raw_end = end = 0  # of the tag before
+    for tag in _TAG.finditer(raw):
+        start = end + len(letters_of(raw[raw_end : tag.start()]))
+        end = start + len(letters_of(tag[0]))
+        raw_end = tag.end()
+        yield start, end
+
+
 class Prompt:
     """The letters of a prompt's messages, one message after the other.
 
@@ -370,27 +380,22 @@ class Prompt:
 
     @cached_property
     def tag_ends(self) -> dict[int, int]:
-        """For each tag the offset of its first letter, and the offset after its last.
+        """Where each tag ends in the letters, by the offset at which it begins.
 
-        Example: "The <em>port</em>" has tags at 3 and at 9: ``{3: 5, 9: 11}``. Tags
-        without letters between them are one entry, from the first tag's beginning to
-        the last tag's end: "The <b><em>port" has ``{3: 6}``.
+        Example: "The <em>port</em>" has the letters "theemportem". Their first "em" is a
+        tag from 3 to 5, and their second one from 9 to 11: ``{3: 5, 9: 11}``. Tags
+        without letters between them are one: ``{3: 6}`` for "The <b><em>port".
         """
         ends: dict[int, int] = {}
         for message, message_start in zip(
             self.messages, self.message_starts, strict=True
         ):
-            offset = message_start
-            raw_end = 0
-            begins_at = -1  # where the first of adjacent tags begins; -1: no tag yet
-            for tag in _TAG.finditer(message.raw):
-                n_letters_before = len(letters_of(message.raw[raw_end : tag.start()]))
-                offset += n_letters_before
-                if n_letters_before or begins_at < 0:
-                    begins_at = offset
-                offset += len(letters_of(tag[0]))
-                ends[begins_at] = offset
-                raw_end = tag.end()
+            first_start = end_before = 0
+            for start, end in _tags_in_letters(message.raw):
+                if start != end_before:
+                    first_start = start
+                ends[message_start + first_start] = message_start + end
+                end_before = end
         return ends
 
     @cached_property

@@ -59,7 +59,76 @@ class _Step(NamedTuple):
     n_in_text: int
 
 
-def collect_equal_spans(
+class PromptComparison:
+    """Compares texts with one prompt, both ways from a place where they agree."""
+
+    def __init__(self, prompt: PromptLetters) -> None:
+        """Take the prompt, and reverse its letters once, to compare backwards."""
+        self._prompt = prompt
+        self._reversed_prompt = prompt.backwards()
+
+    def run_around(
+        self, prompt_offset: int, text: bytes, text_offset: int
+    ) -> list[EqualSpan]:
+        """Compare prompt and text backwards and forwards from a place where both agree.
+
+        Prompt "… the Douro [1], in the north of the country", text "… the Douro, in the
+        north of the country": from "Douro" on, the comparison steps over the "1".
+
+        Args:
+            prompt_offset: The place in the prompt, in bytes of letters and digits.
+            text: The letters and digits of the text.
+            text_offset: The place in the text, in bytes as well.
+
+        Returns:
+            The spans of equal bytes, in the prompt's order. No span begins or ends
+            inside of a character of several bytes, such as "é".
+        """
+        spans_before = self._spans_before(prompt_offset, text, text_offset)
+        if spans_before and spans_before[-1].prompt_end == prompt_offset:
+            # the last span before ends at the offset: compare forwards from the start
+            # of this span, so that both sides become one span
+            last_span = spans_before.pop()
+            prompt_offset = last_span.prompt_start
+            text_offset = last_span.text_start
+        spans_behind = _collect_equal_spans(
+            self._prompt, prompt_offset, text, text_offset
+        )
+        spans = [*spans_before, *spans_behind]
+        if text.isascii():
+            return spans
+        shortened_spans = [_without_half_letters(text, span) for span in spans]
+        return [span for span in shortened_spans if span.size]
+
+    def _spans_before(
+        self, prompt_offset: int, text: bytes, text_offset: int
+    ) -> list[EqualSpan]:
+        """Return the spans of equal bytes before an offset of the prompt and of a text.
+
+        ``_collect_equal_spans`` only compares forwards, so it gets prompt and text
+        reversed. A span from 10 to 30 of a reversed prompt of 100 bytes is the span
+        from 70 to 90 of the prompt.
+        """
+        if prompt_offset == 0 or text_offset == 0:
+            return []
+        prompt_size = len(self._prompt.letters)
+        text_size = len(text)
+        reversed_spans = _collect_equal_spans(
+            self._reversed_prompt,
+            prompt_size - prompt_offset,
+            text[::-1],
+            text_size - text_offset,
+        )
+        spans = []
+        # the last span of the reversed prompt is the first span of the prompt
+        for span in reversed(reversed_spans):
+            prompt_start = prompt_size - span.prompt_end
+            text_start = text_size - span.text_end
+            spans.append(EqualSpan(prompt_start, text_start, span.size))
+        return spans
+
+
+def _collect_equal_spans(
     prompt: PromptLetters, prompt_offset: int, text: bytes, text_offset: int
 ) -> list[EqualSpan]:
     """Collect the equal spans of a prompt and a text, and step over small differences.
@@ -237,7 +306,7 @@ def _digits_of_line_number(
     return 0
 
 
-def without_half_letters(text: bytes, span: EqualSpan) -> EqualSpan:
+def _without_half_letters(text: bytes, span: EqualSpan) -> EqualSpan:
     """Shorten a span that begins or ends inside a letter of several bytes.
 
     Args:

@@ -72,13 +72,12 @@ def _competing_length(occurrence: Occurrence) -> int:
 def _covered_by_fuller(
     occurrences: Sequence[Occurrence], prompt_size: int
 ) -> set[Occurrence]:
-    """Find the parts of long texts that whole texts explain better.
+    """Find the occurrences whose bytes belong to texts that are shown more fully.
 
-    Example: a prompt shows two chunks of a page, both whole. The same bytes are also a
-    part of the page, 60 % of it. The chunks are fuller: the page's part is covered.
+    Example: a prompt shows two chunks of a page, both whole. The same bytes are 60 % of
+    the page. The chunks are shown more fully, and cover the occurrence of the page.
 
-    An occurrence is fuller if it shows a larger share of its text. Of whole texts the
-    unbroken one is fuller, in which the prompt has put nothing.
+    Of two whole texts the unbroken one is shown more fully: nothing is put into it.
     """
     covered: set[Occurrence] = set()
     # each text stands there whole and unbroken: no text is fuller than another

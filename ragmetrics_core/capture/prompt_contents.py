@@ -95,6 +95,13 @@ class ShownToCall:
     reader_by_key: Mapping[DocumentKey, Node]
     summarisers: frozenset[Node]
 
+    @property
+    def may_show_documents(self) -> bool:
+        """Whether a document, some of its words or a note on it may have been shown."""
+        perhaps = self.perhaps_shown
+        has_traces = perhaps.keys_with_some_words or perhaps.keys_perhaps_cut
+        return bool(self.shown_documents or has_traces or perhaps.keys_perhaps_noted)
+
 
 @dataclass(frozen=True)
 class _ShownInOwnPrompt:
@@ -187,7 +194,8 @@ class PromptContents:
             keys_in_order=tuple(keys_in_order),
             calls=tuple(calls),  # 1 and 2
             calls_showing_documents=self._calls_showing_documents(calls),
-            reader_by_key=self._readers_of_unshown(call, calls),  # A and B: call 1
+            # call 1 for A and for B, which call 2 itself was not shown
+            reader_by_key=self._readers_of_unshown(call, calls),
             summarisers=self._summarisers(call, calls),  # call 1
         )
 

@@ -306,15 +306,18 @@ class Turns(Generic[Run]):
         if resumption_key is not None and tree.is_paused:
             # a graph asked a person
             return self._let_wait(resumption_key, runs_of_turn)
-        # with the runs that it resumes, else with the call that wrote its question
-        joined_tree = self._join_with_writers(runs_of_turn)
+        resumes_another = len(runs_of_turn) > 1
+        if resumes_another:
+            joined_tree = join_trees(runs_of_turn, THREAD)
+        else:
+            joined_tree = self._join_with_writers(tree)
         calls = Calls(joined_tree, self._overrides.context_tools or ())
         if resumption_key is not None and _stops_before_tools(calls):
             # a graph stopped at a breakpoint before its search
             return self._let_wait(resumption_key, runs_of_turn)
-        if len(runs_of_turn) == 1:
-            return self._take_in_single_run(tree, calls)
-        return self._end_turn(runs_of_turn, calls)
+        if resumes_another:
+            return self._end_turn(runs_of_turn, calls)
+        return self._take_in_single_run(tree, calls)
 
     def _take_in_single_run(self, tree: Tree, calls: Calls) -> list[Sample]:
         """Take in a run that resumes no other, and return the samples that are complete.
@@ -518,18 +521,13 @@ class Turns(Generic[Run]):
 
     # Runs of plain functions
 
-    def _join_with_writers(self, runs_of_turn: Sequence[Tree]) -> Tree:
-        """Join a run with the runs that it resumes, else with the writers of its question.
+    def _join_with_writers(self, tree: Tree) -> Tree:
+        """Join a run with the earlier calls of models that wrote its question.
 
-        Args:
-            runs_of_turn: The runs that the run resumes, and the run as the last one.
-
-        Returns:
-            The joined run; the run itself if nothing is joined.
+        Example: a model rewrote "And the ferry?" as "When does the ferry sail?", and then
+        a chain was called with this text: one run of both. Without such a call the run is
+        returned as it is.
         """
-        if len(runs_of_turn) > 1:
-            return join_trees(runs_of_turn, THREAD)
-        (tree,) = runs_of_turn
         writers = self._auxiliary_runs.take_writers_of(tree)
         if not writers:
             return tree
