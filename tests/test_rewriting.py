@@ -639,13 +639,16 @@ def test_a_fact_in_what_a_retriever_cut_off_is_not_told_as_never_retrieved(
     sample = chain_of(retriever)
     assert sample.capture is not None
     notes = sample.capture.passages or ()
-    name = "ContextualCompressionRetriever"
-    expected = {None} if in_pieces else {name}
-    assert {note.written_anew_by for note in notes} == expected
+    assert {note.written_anew_by for note in notes} == {None}
+    cut_passages = sample.capture.passages_cut_inside or ()
+    expected = set() if in_pieces else {"ContextualCompressionRetriever"}
+    assert {passage.cut_by for passage in cut_passages} == expected
     judged, _ = journeys(sample)
     stage = judged.of("not_retrieved", "facts")
     if not in_pieces:
-        assert stage is None or not stage.lost
+        assert stage is not None
+        assert not stage.lost
+        assert judged.mend == "cut"
 
 
 @pytest.mark.parametrize("how", ["translated", "loses the fact"])
