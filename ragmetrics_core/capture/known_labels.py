@@ -20,6 +20,7 @@ from ragmetrics_core.capture.prompt_numbering import (
 )
 from ragmetrics_core.capture.source_names import (
     WEB_ADDRESS,
+    SourceNames,
     add_indexes,
     is_mark_label,
     page_of,
@@ -87,6 +88,11 @@ class KnownLabels:
             for label, indexes in self.indexes_by_label.items()
             if not label.isdigit() and label not in self.lettered_labels
         }
+
+    @cached_property
+    def source_names(self) -> SourceNames:
+        """The same as names that are found in a text, with the short forms of files."""
+        return SourceNames.of(self.indexes_by_name)
 
     @cached_property
     def indexes_by_shown_name(self) -> dict[str, tuple[int, ...]]:

@@ -37,7 +37,6 @@ from ragmetrics_core.capture.page_numbers import PAGE
 from ragmetrics_core.capture.plain_values import parse_json
 from ragmetrics_core.capture.source_names import (
     WEB_ADDRESS,
-    SourceNames,
     is_file,
     is_mark_label,
     page_of,
@@ -85,6 +84,7 @@ _READ_IN_REASONING = (
 )
 _NUMBER_WORD = r"(?:n[or](?:\.|[ \t])|n[°º]|№)"
 _WORD_FOR_NUMBER = lazy_pattern(rf"\[{_NUMBER_WORD}[ \t]*\d", re.IGNORECASE)
+_BEHIND_A_NUMBER = lazy_pattern(r"(?<=\d)[ \t]*[:|].+")  # ": b.pdf]" of "[1: b.pdf]"
 _COPIED = "a context itself has {} after the same word, and the answer may repeat it"
 _OF_EARLIER_ANSWER = (
     "an earlier answer has {} behind such words: the mark may mean what the earlier"
@@ -503,11 +503,11 @@ def _refuse_other_names(mark: Mark, citation: Citation, search: CitationSearch) 
     Raises:
         UnknownMeaning: If it has, where b.pdf is source 2.
     """
-    if not citation.contexts:
+    behind_number = _BEHIND_A_NUMBER.search(mark.written)
+    if behind_number is None or not citation.contexts:
         return
-    names = SourceNames.of(search.known_labels.indexes_by_name)
-    words = PAGE.sub("", mark.written)  # "page 20" may be a label of another one
-    for _, name in names.found_in(words):
+    words = PAGE.sub("", behind_number[0])  # "page 20" may be a label of another one
+    for _, name in search.known_labels.source_names.found_in(words):
         if name.indexes.isdisjoint(citation.contexts):
             raise UnknownMeaning(_OTHER_NAME.format(as_mark(mark.labels[0])))
 
