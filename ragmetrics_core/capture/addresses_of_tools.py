@@ -12,7 +12,7 @@ from itertools import chain
 from ragmetrics_core.capture.citation_search import CitationSearch
 from ragmetrics_core.capture.invented_sources import addresses_in
 from ragmetrics_core.capture.plain_values import parse_json, texts_in
-from ragmetrics_core.capture.source_names import WEB_ADDRESS, page_of
+from ragmetrics_core.capture.source_names import page_of
 from ragmetrics_core.capture.unknown_meanings import UNDIVIDED, UnknownMeaning
 from ragmetrics_core.data import Citation
 from ragmetrics_core.data.answer_parts import without_code
@@ -91,16 +91,17 @@ def _undivided_texts(search: CitationSearch) -> list[str]:
 
 
 def _texts_by_page_read(search: CitationSearch) -> dict[str, set[str]]:
-    """Return what tools returned that were called with an address, by its page.
+    """Return what tools returned, by each of their arguments, which may be addresses.
 
     An address counts if it is a whole argument: "https://a.test" of ``{"url":
     "https://a.test", "length": 500}``; not that in the query "Is https://a.test up?".
+    The keys hold other arguments, too: they equal the page of no address.
     """
     texts_by_page: dict[str, set[str]] = {}
     for node in search.calls.context_tool_calls:
         query = node.query or ""
         arguments = chain([query], texts_in(parse_json(query)))
-        for argument in filter(WEB_ADDRESS.fullmatch, map(str.strip, arguments)):
+        for argument in map(str.strip, arguments):
             texts_by_page.setdefault(page_of(argument), set()).add(node.text or "")
     return texts_by_page
 
