@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Sequence
 from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
 
 from ragmetrics_core.capture.citation_search import CitationSearch
 from ragmetrics_core.capture.closing_sources import (
@@ -141,75 +143,94 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
     if search.spans_of_the_model is None:  # the application edited the model's words
         raise UnknownMeaning(MARKS_CHANGED)
     marks = [mark for mark, _ in marks_and_citations]
-    # of pages that the model made up: a link to such a page is a mark that cites nothing
-    # which was shown
     made_up_addresses = invented_addresses(marks, search)
     if made_up_addresses:
+        # the answer cites by addresses: a link to a page that the model made up is a
+        # mark, too, and cites nothing that was shown
         marks_and_citations = _marks_and_links_to(made_up_addresses, search)
-    marks_and_citations = [
-        pair for pair in marks_and_citations if _may_cite(pair[0], search)
+    meanings = [
+        _meaning_of(mark, citation, made_up_addresses, search)
+        for mark, citation in marks_and_citations
+        if _may_cite(mark, search)
     ]
-    citations = _citations_with_clear_meaning(
-        marks_and_citations, made_up_addresses, search
-    )
-    if not citations:
+    if not meanings:
         return None
-    named: set[int] = set()
-    for citation, (_, by_first_numbers) in zip(
-        citations, marks_and_citations, strict=True
-    ):
-        # an open mark does name a source, such as the 2 of "[2, p. 99]"
-        named.update((by_first_numbers if citation.is_open else citation).contexts)
-    _refuse_sources_beside_marks(named, search)
-    return tuple(citations)
+    _refuse_open_meanings(meanings, search)
+    _refuse_sources_beside_marks(
+        set(chain.from_iterable(meaning.named for meaning in meanings)), search
+    )
+    return tuple(meaning.citation for meaning in meanings)
 
 
-def _citations_with_clear_meaning(
-    marks_and_citations: Sequence[tuple[Mark, Citation]],
-    invented: Container[str],
-    search: CitationSearch,
-) -> list[Citation]:
-    """Return what the marks cite; a mark that is unknown by itself cites nothing known.
+class _MeaningOfMark(NamedTuple):
+    """What a mark cites.
 
-    "It is old [1]. It fell [2, p. 99].", where source 2 is of page 3, has the citation of
-    [1], and one of [2, p. 99] that names nothing.
+    Attributes:
+        citation: Its citation; it names no source if the meaning is open.
+        named: The indexes of the contexts that the mark names, such as that of source 2
+            for "[2, p. 99]", also where its meaning is open.
+        is_known_by_page: Whether the page in the mark tells which context it cites.
+        why_open: Why its meaning is not known, which says nothing of other marks; None
+            if it is known. Source 2 may be of page 3, so that page 99 is none of it.
+    """
+
+    citation: Citation
+    named: tuple[int, ...]
+    is_known_by_page: bool = False
+    why_open: UnknownByItself | None = None
+
+    @property
+    def sentence(self) -> Span:
+        """The part of the answer that the mark cites for."""
+        return self.citation.start, self.citation.end
+
+
+def _meaning_of(
+    mark: Mark, citation: Citation, invented: Container[str], search: CitationSearch
+) -> _MeaningOfMark:
+    """Return what a mark cites, or that this is open.
 
     Args:
-        marks_and_citations: Each mark, and its citation by the first numbers of the
-            prompt's lines.
+        mark: The mark.
+        citation: The mark's citation by the first number of each line of the prompt.
         invented: The addresses in the answer that nobody was shown.
         search: What the rules look at.
 
     Raises:
-        UnknownMeaning: If a mark has no known meaning, and the others are then unknown
-            as well: it is the only one, or the only one whose source is known stands in
-            its sentence, or another one is known by its page alone. If page 99 was
-            never shown, the answer may count pages in another way than the prompt.
+        UnknownMeaning: If it may mean something else that was shown.
     """
-    citations: list[Citation] = []
-    sentences_cited_for: set[Span] = set()
-    open_citations: dict[Span, UnknownByItself] = {}
-    is_any_known_by_page = False
-    for mark, citation in marks_and_citations:
-        cited_for = (citation.start, citation.end)
-        try:
-            clear = _citation_with_clear_meaning(mark, citation, invented, search)
-        except UnknownByItself as reason:
-            open_citations[cited_for] = reason
-            citations.append(
-                citation.model_copy(update={"contexts": (), "dangling": ()})
-            )
-            continue
-        is_any_known_by_page |= clear.contexts != citation.contexts
-        sentences_cited_for.add(cited_for)
-        citations.append(clear)
-    # a field beside the answer may tell what its marks leave open
+    try:
+        clear = _citation_with_clear_meaning(mark, citation, invented, search)
+    except UnknownByItself as reason:
+        names_nothing = citation.model_copy(update={"contexts": (), "dangling": ()})
+        return _MeaningOfMark(names_nothing, citation.contexts, why_open=reason)
+    is_known_by_page = clear.contexts != citation.contexts
+    return _MeaningOfMark(clear, clear.contexts, is_known_by_page)
+
+
+def _refuse_open_meanings(
+    meanings: Sequence[_MeaningOfMark], search: CitationSearch
+) -> None:
+    """Raise why the meaning of a mark is open, unless the other marks are known without it.
+
+    "It is old [1]. It fell [2, p. 99].", where source 2 is of page 3, leaves the meaning
+    of "[1]" as it is.
+
+    Raises:
+        UnknownByItself: If no other mark is known; if a known one stands in the same
+            sentence; if another one is known by its page alone, since the answer may
+            count pages in another way than the prompt; or if a field beside the answer
+            may tell what its marks leave open.
+    """
+    known = [meaning for meaning in meanings if meaning.why_open is None]
+    sentences_of_known = {meaning.sentence for meaning in known}
+    is_any_known_by_page = any(meaning.is_known_by_page for meaning in known)
     may_stay_open = search.sources is None and not is_any_known_by_page
-    for cited_for, why_open in open_citations.items():
-        is_alone_in_sentence = cited_for not in sentences_cited_for
-        if not (may_stay_open and sentences_cited_for and is_alone_in_sentence):
-            raise why_open
-    return citations
+    for meaning in meanings:
+        is_alone_in_sentence = meaning.sentence not in sentences_of_known
+        may_this_stay_open = may_stay_open and known and is_alone_in_sentence
+        if meaning.why_open is not None and not may_this_stay_open:
+            raise meaning.why_open
 
 
 def _is_in_closing_line(mark: Mark, search: CitationSearch) -> bool:
