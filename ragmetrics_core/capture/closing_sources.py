@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.mark_patterns import SOURCES_HEADING
+from ragmetrics_core.data.mark_patterns import PAGE_WORD, SOURCES_HEADING
 from ragmetrics_core.data.source_lists import closing_marks_in
 
 _CLOSING = lazy_pattern(
@@ -21,7 +21,7 @@ _CLOSING = lazy_pattern(
 _MARK = lazy_pattern(r"([\[［【][^\[\]［］【】\n]{1,200}[\]］】])")
 # but no comma before a page, as in "a.pdf, p. 3"
 _BETWEEN_NAMES = lazy_pattern(
-    r",(?!\s*(?:pp?\.?|pages?|s\.|seite)[ \t]*[:=]?[ \t]*\d)|[;\n]|\band\b",
+    rf",(?!\s*{PAGE_WORD}[ \t]*[:=]?[ \t]*\d)|[;\n]|\band\b",
     re.IGNORECASE,
 )
 _BULLET = lazy_pattern(r"^[ \t]*[-*•][ \t]+", re.MULTILINE)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ragmetrics_core.capture.prompt_numbers import numbers_by_kind_in
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.mark_patterns import SOURCE_WORD
+from ragmetrics_core.data.mark_patterns import PAGE_WORD, SOURCE_WORD
 from ragmetrics_core.data.marks import plain_label
 
 IN_BRACKETS = "[]"
@@ -31,17 +31,17 @@ _ATTRIBUTE = lazy_pattern(
 # Keys whose number is the number of a source; a page's number is not.
 KEY_OF_NUMBER = lazy_pattern(
     r"(?:(?:source|citation|document|doc|passage|reference|ref|chunk|context|result)[ _]?)?"
-    r"(?:id|index|number|no|n)|source|citation|document|passage|reference",
+    r"(?:id|index|number|no|n)|source|citation|document|passage|reference|ref",
     re.IGNORECASE,
 )
 # "doc_id: 7", 'id="7"', "source number: 7"
 _KEY_AND_NUMBER = lazy_pattern(
     r"""(?<![\w-])(?P<key>[A-Za-z][\w-]{0,30}(?:[ ](?:number|no|id|index))?)["']?\s{0,3}[:=]
-    \s{0,3}["']?(?P<number>[0-9]{1,4})(?![\w.]*\w)""",
+    \s{0,3}["']?(?P<number>[0-9]{1,9})(?![\w.]*\w)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _PAGE_NUMBER = lazy_pattern(
-    r"(?<!\w)(?:pages?|pp?\.|seite)[ \t]*#?[ \t]*([0-9]{1,4})(?!\w)", re.IGNORECASE
+    rf"(?<!\w){PAGE_WORD}[ \t]*#?[ \t]*([0-9]{{1,4}})(?!\w)", re.IGNORECASE
 )
 # "(page 3)", "Page 3 of 9"
 _PAGE_OR_SCORE = lazy_pattern(
@@ -59,11 +59,16 @@ _PART = lazy_pattern(r"\s[|–—-]\s|[|,;]")
 _FILE_ALONE = lazy_pattern(
     r"""[#>*\-"'\s]*(?P<file>[^\s:"'*|]+\.[A-Za-z][A-Za-z0-9]{1,4}(?:\#page=[0-9]{1,5})?)["'*]*\s*[:|–—-]?["'*\s]*"""
 )
+_ID_LIKE_A_NUMBER = lazy_pattern(rf"{SOURCE_WORD}[-_]?\d{{1,9}}", re.IGNORECASE)
+# "sivu 3"; a page in a language whose word is known is read as one
+_PLACE_IN_A_FILE = lazy_pattern(
+    rf"(?!{PAGE_WORD}\s*\d)[^\W\d_]{{1,12}}\.?[ \t]*\d{{1,5}}", re.IGNORECASE
+)
 _NUMBER = lazy_pattern(r"[0-9]{1,4}")
 _NUMBER_FIRST = lazy_pattern(r"([0-9]{1,4})(?:\Z|[ \t]*[:|,(–—-])")
-# What may stand before a number in brackets: "Document [1]", "- [2]", "[[3]]".
+# What may stand before a number in brackets: "Document [1]", "- [2]", "[[3]]", '{"[doc4]"'.
 _BEFORE_A_NUMBER = lazy_pattern(
-    rf"""[#>*\-"'\[]*\s*{SOURCE_WORD}?[\s#:]*""",
+    rf"""[#>*\-{{"'\[]*\s*{SOURCE_WORD}?[\s#:]*""",
     re.IGNORECASE | re.VERBOSE,
 )
 # "Source 1:", "### Document 2 (a.pdf)", "3."
@@ -197,7 +202,9 @@ def _line_of_tags(line: str) -> LabelLine | None:
     fields.append((tags[0]["name"], text_beside_tags))
     numbers = [_number_of_field(key, value) for key, value in fields]
     first_number = next((number for number in numbers if number is not None), None)
-    return LabelLine(shape, _names([value for _, value in fields]), first_number)
+    return LabelLine(
+        shape, _names_of_values([text for _, text in fields]), first_number
+    )
 
 
 def _fields_of_tags(tags: Iterable[re.Match[str]]) -> list[tuple[str, str]]:
@@ -270,7 +277,7 @@ def _line_of_field(line: str) -> LabelLine | None:
     value = pair[2].strip(" \"',")
     return LabelLine(
         shape=f"{key.lower()}:",
-        names=_names([value]),
+        names=_names_of_values([value]),
         number=_number_of_field(key, value),
         is_heading=not value,
         is_field=True,
@@ -316,11 +323,35 @@ def _names(raw_names: Sequence[str]) -> tuple[str, ...]:
     """
     names: list[str] = []
     for raw_name in raw_names:
-        parts = [raw_name, *_PART.split(raw_name)]  # divided by "|", ",", ";" or " - "
+        parts = [
+            raw_name,
+            *_parts_of_name(raw_name),
+        ]  # divided by "|", ",", ";" or " - "
         parts += [part.partition(" (")[0] for part in parts]  # "report.pdf (draft)"
         parts += [part.rpartition(": ")[2] for part in parts]  # "Title: Bridges"
         names += [plain_label(part.strip(" \t:\"',{}()#*>-–—")) for part in parts]
     return tuple(name for name in dict.fromkeys(names) if _is_name(name))
+
+
+def _names_of_values(values: Sequence[str]) -> tuple[str, ...]:
+    """List the names in the values of fields, and ids such as "doc1" and "source-7".
+
+    In a heading "doc1" is the number 1; the value of a field is an id.
+    """
+    ids = [value.strip(" \"'[]") for value in values]
+    ids = [name for name in ids if _ID_LIKE_A_NUMBER.fullmatch(name)]
+    return tuple(dict.fromkeys([*ids, *_names(values)]))
+
+
+def _parts_of_name(raw_name: str) -> list[str]:
+    """Divide a name into its parts; without what tells a place in a file.
+
+    "report.pdf, sivu 3" gives "report.pdf": "sivu 3" names no source, in no language.
+    """
+    parts = _PART.split(raw_name)
+    if any(_FILE_ALONE.fullmatch(part.strip()) for part in parts):
+        parts = [part for part in parts if not _PLACE_IN_A_FILE.fullmatch(part.strip())]
+    return parts
 
 
 def _is_name(name: str) -> bool:

@@ -24,11 +24,13 @@ _REGION = 800  # characters before the first and after the last context, at leas
 _NO_WORDS = lazy_pattern(r"[\W_]*")
 # Where a label may begin in a line: after a blank, a colon, a quote, a tag.
 _WORD_BEGINS = lazy_pattern(r"(?<![\w\[(（.@/\\-])(?=\S)")
-# '"id": ', and the comma between '"id": 2' and '"text": "'
+# '"id": ', the comma between '"id": 2' and '"text": "', and what opens a list of objects
 _KEY_OF_JSON = lazy_pattern(r"[\"'][A-Za-z]\w{0,30}[\"']\s?:")
-_BETWEEN_FIELDS = lazy_pattern(r"(?<=[\"'}\]\w]),\s?(?=[\"'{])")
+_BETWEEN_FIELDS = lazy_pattern(r"(?<=[\"'}\]\w]),\s?(?=[\"'{])|(?<=\[)\s?(?=\{)")
 # "<sources><source id='1'>": nothing but blanks between two tags
 _BETWEEN_TAGS = lazy_pattern(r"(?<=>)[ \t]*(?=</?[A-Za-z])")
+# also as the repr of a list of texts has it, "\\n---\\n"; not in a path, "docs\\notes"
+_LINE_BREAK = lazy_pattern(r"\n|\\n(?![a-z])")
 # "[S1]", "<source id='1'>", "Source 1:" and "f1.pdf:" before the words of a text
 _LABEL_BEFORE_WORDS = lazy_pattern(
     r"\s*(?P<label>(?:\[[^\[\]\n]{1,160}\]|【[^【】\n]{1,160}】|<[A-Za-z][^<>\n]{0,160}>)[ \t]*:?"
@@ -348,7 +350,7 @@ def _raw_lines(region: str) -> list[str]:
     ``<sources><source id="1">`` has two tags. A tag keeps the words right behind it.
     """
     lines: list[str] = []
-    for line in region.split("\n"):
+    for line in _LINE_BREAK.split(region):
         is_json = _KEY_OF_JSON.search(line) is not None
         lines += (_BETWEEN_FIELDS if is_json else _BETWEEN_TAGS).split(line)
     return lines

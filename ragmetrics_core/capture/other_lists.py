@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ragmetrics_core.capture.known_labels import KnownLabels
-from ragmetrics_core.capture.label_lines import IN_BRACKETS
+from ragmetrics_core.capture.label_lines import IN_BRACKETS, OF_FIELD
 from ragmetrics_core.capture.numbers_beside_names import (
     NamedNumber,
     numbers_beside_names,
@@ -74,8 +74,10 @@ class OtherLists:
             kind: The word before the number, such as ``document``, or ``IN_BRACKETS``;
                 for "" False is returned.
         """
-        # by words of these kinds the prompts number the contexts themselves
-        if not kind or kind in self.known_labels.in_prompts.kinds_that_number_all:
+        # by words of these kinds the prompts number the contexts themselves, "Source 2:"
+        # or in a field, "source: 2"
+        kinds_of_labels = self.known_labels.in_prompts.kinds_that_number_all
+        if not kind or not kinds_of_labels.isdisjoint({kind, kind + OF_FIELD}):
             return False
         if kind == IN_BRACKETS:
             return self._is_in_brackets_before_another_source(number)

@@ -65,12 +65,15 @@ class Shown:
         indexes_by_number: All that each number of the prompt may mean.
         pages_by_index: By each context the pages of a document that it may be of; none
             if nobody tells.
+        pages_shown_by_index: By each context the pages that the prompt itself shows
+            beside it.
     """
 
     contexts: Sequence[Context]
     indexes_by_name: Mapping[str, tuple[int, ...]]
     indexes_by_number: Mapping[str, frozenset[int]]
     pages_by_index: Mapping[int, frozenset[str]]
+    pages_shown_by_index: Mapping[int, frozenset[str]]
 
     def indexes_of_number(self, number: str) -> frozenset[int]:
         """All contexts that a number of the prompt may mean; none for any other number."""
@@ -337,7 +340,27 @@ def _only_context_named(entry: ListEntry, shown: Shown) -> int | None:
 def _only_contexts_named(text: str, shown: Shown) -> frozenset[int]:
     """Return the contexts that each name, number and quote in an entry may mean."""
     meanings = _meanings_of_text(text, shown)
-    return frozenset.intersection(*meanings) if meanings else frozenset()
+    if not meanings:
+        return frozenset()
+    return _of_the_page_in(text, frozenset.intersection(*meanings), shown)
+
+
+def _of_the_page_in(text: str, indexes: frozenset[int], shown: Shown) -> frozenset[int]:
+    """Choose from some contexts the only one of the page that an entry names.
+
+    Two chunks of report.pdf stand under "page 3" and "page 7": "report.pdf, page 7" names
+    the second. All are returned if the prompt does not show the page of each.
+    """
+    page = PAGE.search(text)
+    pages_shown = {
+        index: shown.pages_shown_by_index.get(index, frozenset()) for index in indexes
+    }
+    if page is None or not all(pages_shown.values()):
+        return indexes
+    of_page = frozenset(
+        index for index, pages in pages_shown.items() if page[1] in pages
+    )
+    return of_page if len(of_page) == 1 else indexes
 
 
 def _meanings_of_text(text: str, shown: Shown) -> list[frozenset[int]]:

@@ -85,6 +85,7 @@ class OwnLists:
             with_addresses(self.known_labels.indexes_by_name),
             self.known_labels.indexes_by_number,
             self.known_labels.page_numbers_by_index,
+            self.known_labels.in_prompts.pages_by_index,
         )
 
     @cached_property

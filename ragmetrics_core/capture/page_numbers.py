@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from ragmetrics_core.capture.prompt_labels import Labels
 from ragmetrics_core.data import Context
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.data.mark_patterns import PAGE_WORD
 
-PAGE = lazy_pattern(
-    r"\b(?:pp?\.?|pages?|s\.|seite)\s*[:=]?\s*([0-9]{1,5})\b", re.IGNORECASE
-)
+PAGE = lazy_pattern(rf"\b{PAGE_WORD}\s*[:=]?\s*([0-9]{{1,5}})\b", re.IGNORECASE)
 """The page that a mark or a label names beside the source: "p. 3", "#page=3"."""
 
 

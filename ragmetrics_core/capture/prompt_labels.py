@@ -1,6 +1,7 @@
 """Under which labels a prompt showed each context: titles, file names, ids, numbers. Pure."""
 
 import itertools
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,6 +13,7 @@ from ragmetrics_core.capture.label_lines import (
 )
 from ragmetrics_core.capture.lines_around import lines_of_blocks, numbers_of, own_lines
 from ragmetrics_core.capture.prompt_numbers import CHUNK
+from ragmetrics_core.data.marks import field_label, is_number, plain_label
 
 _PAGE_KEYS = ("page", "page number", "page no", "page_number", "page_label", "seite")
 
@@ -179,7 +181,10 @@ def _labels_without_numbering(
     """Return the labels of lines whose numbers do not tell the contexts apart."""
     all_numbers = set().union(*map(numbers_of, lines_by_context.values()))
     return Labels(
-        _indexes_by_name(lines_by_context),
+        {
+            **_indexes_by_field(lines_by_context),
+            **_indexes_by_name(lines_by_context),
+        },
         ambiguous_numbers=frozenset(all_numbers),
         pages_by_index=_pages_by_index(lines_by_context),
     )
@@ -204,7 +209,11 @@ def _labels_with_numbering(
         for indexes_of_kind in indexes_by_kind.values()
     )
     return Labels(
-        {**_indexes_by_name(lines_by_context), **indexes_by_number},
+        {
+            **_indexes_by_field(lines_by_context),
+            **_indexes_by_name(lines_by_context),
+            **indexes_by_number,
+        },
         indexes_by_kind=indexes_by_kind if has_second_numbering else {},
         kinds_that_number_all=frozenset(indexes_by_kind),
         pages_by_index=_pages_by_index(lines_by_context),
@@ -402,6 +411,32 @@ def _indexes_by_name(
             for name in line.names:
                 indexes_by_name.setdefault(name, set()).add(index)
     return _sorted_values(indexes_by_name)
+
+
+def _indexes_by_field(
+    lines_by_context: Mapping[int, Iterable[LabelLine]],
+) -> dict[str, tuple[int, ...]]:
+    """Return the indexes of the contexts by fields that tell them apart: "chunk_id: 7".
+
+    Such a field stands beside each context, and each has another number. A page may be
+    of several files, and "id: 7" or "document: 7" gives a number to any source.
+    """
+    indexes_by_field: dict[str, dict[str, set[int]]] = {}
+    for index, lines in lines_by_context.items():
+        for key, number in {pair for line in lines for pair in line.fields}:
+            indexes_by_number = indexes_by_field.setdefault(key, {})
+            indexes_by_number.setdefault(number, set()).add(index)
+    indexes_by_label: dict[str, tuple[int, ...]] = {}
+    for key, indexes_by_number in indexes_by_field.items():
+        counts = Counter(itertools.chain(*indexes_by_number.values()))
+        has_each_its_own = (
+            len(indexes_by_number) == len(counts) == len(lines_by_context)
+        )
+        is_of_any_source = key in _PAGE_KEYS or is_number(plain_label(f"{key}: 1"))
+        if has_each_its_own and not is_of_any_source and counts.total() == len(counts):
+            for number, (index,) in indexes_by_number.items():
+                indexes_by_label[field_label(key, number)] = (index,)
+    return indexes_by_label
 
 
 def _indexes_by_number(

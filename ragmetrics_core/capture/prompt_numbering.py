@@ -18,9 +18,11 @@ from ragmetrics_core.capture.prompt_numbers import (
 from ragmetrics_core.capture.source_names import KEY_OF_NAME, file_name_of, is_telling
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Context
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _A_CONTEXT = "\0context\0"  # stands in place of its text
 _LONGEST_LABEL = 160
+_RANK = lazy_pattern(r"(?:rank|position|order|place): (?P<number>\d+)")
 
 
 def labels_of_turn(
@@ -91,15 +93,34 @@ def _labels_of_contexts(
     labels = labels_in(prompts, context_texts)
     if labels.numbers or labels.ambiguous_numbers:
         return labels
-    indexes_by_label = {
+    indexes_by_label: dict[str, tuple[int, ...]] = {
         label: (index,)
         for label, index in labels_differing_in_a_token(prompts, context_texts).items()
     }
+    if not indexes_by_label:
+        indexes_by_label = _ranks(labels, len(context_texts))
     if "1" in indexes_by_label and not cites_by_numbers:
         return labels
     return replace(
         labels, indexes_by_label={**labels.indexes_by_label, **indexes_by_label}
     )
+
+
+def _ranks(labels: Labels, n_contexts: int) -> dict[str, tuple[int, ...]]:
+    """Return the numbers 1, 2, … that a field "rank: 1" gives the contexts.
+
+    They are in the order of the contexts, so that a mere count of them means the same.
+    Empty without such a field.
+    """
+    indexes_by_rank: dict[str, tuple[int, ...]] = {}
+    for label, indexes in labels.indexes_by_label.items():
+        rank = _RANK.fullmatch(label)
+        if rank is not None:
+            indexes_by_rank[rank["number"]] = indexes
+    in_order: dict[str, tuple[int, ...]] = {
+        str(index + 1): (index,) for index in range(n_contexts)
+    }
+    return in_order if indexes_by_rank == in_order else {}
 
 
 def indexes_by_document_name(contexts: Sequence[Context]) -> dict[str, tuple[int, ...]]:

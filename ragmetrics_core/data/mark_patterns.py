@@ -20,6 +20,12 @@ SOURCE_WORD = (
 )
 """What languages call a source, as a regular expression that ignores case."""
 
+PAGE_WORD = (
+    r"(?:pp?\.?|pages?|pgs?\.?|p[aá]gs?\.?|p[aá]gin(?:as?|e)|seiten?|s\.|blz\.?"
+    r"|sida|str\.|стр\.?)"
+)
+"""What languages call a page, as a regular expression that ignores case."""
+
 OPENING = r"\[［〔"
 CLOSING = r"\]］〕"
 MARK = lazy_pattern(

@@ -29,6 +29,7 @@ from ragmetrics_core.data.mark_patterns import (
     MARK,
     MAY_BE_A_MARK,
     NUMBER,
+    PAGE_WORD,
     SOURCE_WORD,
     SOURCES_HEADING,
     UNREAD,
@@ -62,6 +63,10 @@ _LABEL_IN_SIGNS = lazy_pattern(
     r"\[(?P<square>[^\[\]]+)\]|【(?P<lenticular>[^【】]+)】"
     r"|\$?\{(?P<curly>[^{}]+)\}"
 )
+# "chunk_id: 7"
+_FIELD = lazy_pattern(
+    r"(?P<key>[A-Za-z][\w -]{0,40}?)[ \t]*[:=][ \t]*#?(?P<number>[0-9]{1,9})"
+)
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]")
 _RANGE = lazy_pattern(r"(?P<first>\d{1,9})\s*[-–]\s*(?P<last>\d{1,9})")
 # "S1-S3", "Source 1 - Source 3"
@@ -79,7 +84,7 @@ _NUMBER_AND_TITLE = lazy_pattern(r"([0-9]{1,4})[ \t]*[:|][ \t]*[^\W\d_]\w")
 # " (page 3)".
 _LOCATOR = lazy_pattern(
     r"(?<![\s,:#(])(?:[\s,:#(]++"
-    r"(?:pp?|pages?|pgs?|s|seiten?|sect?|sections?|§{1,2}|ch|chap|chapters?|paras?"
+    rf"(?:{PAGE_WORD}|s|sect?|sections?|§{1, 2}|ch|chap|chapters?|paras?"
     r"|paragraphs?|ll?|lines?|figs?|figures?|tables?|vols?|volumes?)\.?\s*[:=]?\s*"
     r"\d{1,5}[a-z]?(?:\s*[-–—]\s*\d{1,5})?)+\)?\s*\Z",
     re.IGNORECASE,
@@ -92,9 +97,9 @@ _DECIMALS_OR_UNITS = lazy_pattern(
 )
 # The address of a link, which may be what the prompt names a source by.
 _LINK = lazy_pattern(r"\(<?([^()<>\s]{1,500})>?(?:[ \t]+[\"'][^\"'\n]{0,200}[\"'])?\)")
-# The target of a link that names no source: "#", "#sources", "#references".
+# The target of a link that names no source: "#", "#sources", "#references", "CITE".
 _TARGET_OF_NO_SOURCE = lazy_pattern(
-    rf"#(?:{SOURCES_HEADING}|{SOURCE_WORD}|notes?)?", re.IGNORECASE
+    rf"#|#?(?:{SOURCES_HEADING}|{SOURCE_WORD}|notes?)", re.IGNORECASE
 )
 _ENDING_OF_FILE = lazy_pattern(r"\.[a-z][a-z0-9]{1,4}\Z")
 _WEB_ADDRESS = lazy_pattern(r"https?://|www\.", re.IGNORECASE)
@@ -660,6 +665,14 @@ def _labels_of_part(
         shapes: The shapes of these labels, as of ``shape_of_label``.
     """
     name = part.strip(_AROUND_LABEL)
+    field = _FIELD.fullmatch(name)
+    if field is not None:
+        label_of_field = field_label(field["key"], field["number"])
+        has_key_of_labels = shape_of_label(label_of_field) in shapes
+        if label_of_field in known:
+            return [label_of_field]
+        if has_key_of_labels and not is_number(plain_label(name)):
+            return [label_of_field]
     if name in known or shape_of_label(name) in shapes:
         label = name  # "doc-1", where labels such as "doc-1" or "doc-2" are known
     else:
@@ -671,6 +684,11 @@ def _labels_of_part(
         return labels_of_range
     is_unknown_label = shape_of_label(label) in shapes
     return [label] if is_unknown_label else []
+
+
+def field_label(key: str, number: str) -> str:
+    """Return the label that a field with a number is: "chunk_id: 7" for "Chunk_ID:07"."""
+    return f"{' '.join(key.lower().split())}: {int(number)}"
 
 
 def _parts_without_locators(inside: str, known: Mapping[str, object]) -> Iterator[str]:
