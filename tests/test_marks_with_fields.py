@@ -139,6 +139,14 @@ def test_an_id_is_no_number_of_its_passage() -> None:
     assert sample_of(prompt, "It is old [2].").citations is None
 
 
+def test_an_id_may_stand_before_the_name_of_its_passage() -> None:
+    prompt = prompt_of("<source>doc-{n}: f{n}.txt</source>\n<text>{text}</text>")
+    for mark in ("[doc-2]", "[doc-2: f2.txt]", "[f2.txt]"):
+        assert cited(sample_of(prompt, f"It is old {mark}.")) == [(1,)]
+    assert dangling(sample_of(prompt, "It is old [doc-9].")) == [("doc-9",)]
+    assert sample_of(prompt, "It is old [doc-2: f3.txt].").citations is None
+
+
 @pytest.mark.parametrize("target", ["CITE", "cite", "source", "#sources"])
 def test_a_link_to_a_mere_word_for_a_source_means_what_its_mark_names(
     target: str,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ragmetrics_core.capture.prompt_numbers import numbers_by_kind_in
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import PAGE_WORD, SOURCE_WORD
-from ragmetrics_core.data.marks import plain_label
+from ragmetrics_core.data.marks import is_key_with_pages, plain_label
 
 IN_BRACKETS = "[]"
 """The kind of a number that stands in brackets, as a kind beside "source" or "chunk"."""
@@ -59,7 +59,10 @@ _PART = lazy_pattern(r"\s[|–—-]\s|[|,;]")
 _FILE_ALONE = lazy_pattern(
     r"""[#>*\-"'\s]*(?P<file>[^\s:"'*|]+\.[A-Za-z][A-Za-z0-9]{1,4}(?:\#page=[0-9]{1,5})?)["'*]*\s*[:|–—-]?["'*\s]*"""
 )
-_ID_LIKE_A_NUMBER = lazy_pattern(rf"{SOURCE_WORD}[-_]?\d{{1,9}}", re.IGNORECASE)
+# "doc1", and "doc-1" of "doc-1: report.pdf"
+_ID_LIKE_A_NUMBER = lazy_pattern(
+    rf"(?P<id>{SOURCE_WORD}[-_]?\d{{1,9}})(?:\Z|[ \t]*[:|,(])", re.IGNORECASE
+)
 # "sivu 3"; a page in a language whose word is known is read as one
 _PLACE_IN_A_FILE = lazy_pattern(
     rf"(?!{PAGE_WORD}\s*\d)[^\W\d_]{{1,12}}\.?[ \t]*\d{{1,5}}", re.IGNORECASE
@@ -129,6 +132,7 @@ def label_line_of(raw: str) -> LabelLine | None:
         _line_of_tags,
         _line_of_brackets,
         _line_of_number,
+        _line_of_key_with_pages,
         _line_of_field,
         _line_of_file,
     )
@@ -268,6 +272,13 @@ def _line_of_number(line: str) -> LabelLine | None:
     )
 
 
+def _line_of_key_with_pages(line: str) -> LabelLine | None:
+    """Read a line such as ``Dubey2024 pages 3-4:``: it names the text so as a whole."""
+    if not line.endswith(":") or not is_key_with_pages(line[:-1]):
+        return None
+    return LabelLine("a name and pages:", (line[:-1],))
+
+
 def _line_of_field(line: str) -> LabelLine | None:
     """Read a line of a key and its value, such as ``file_name: report.pdf``."""
     pair = _FIELD.fullmatch(line.strip("#*>{}[]-, \t"))
@@ -338,9 +349,9 @@ def _names_of_values(values: Sequence[str]) -> tuple[str, ...]:
 
     In a heading "doc1" is the number 1; the value of a field is an id.
     """
-    ids = [value.strip(" \"'[]") for value in values]
-    ids = [name for name in ids if _ID_LIKE_A_NUMBER.fullmatch(name)]
-    return tuple(dict.fromkeys([*ids, *_names(values)]))
+    ids = [_ID_LIKE_A_NUMBER.match(value.strip(" \"'[]")) for value in values]
+    names = [found["id"] for found in ids if found is not None]
+    return tuple(dict.fromkeys([*names, *_names(values)]))
 
 
 def _parts_of_name(raw_name: str) -> list[str]:

@@ -70,6 +70,7 @@ from ragmetrics_core.data.marks import (
     Numbering,
     address_behind,
     contexts_of_label,
+    is_key_with_pages,
     is_like_labels,
     labels_in_words,
     marks_in,
@@ -591,8 +592,8 @@ def _refuse_page_of_another(
 
 
 def _is_number_or_file(label: str) -> bool:
-    """Whether a label is a number such as "2" or "S2", or the name of a file."""
-    return is_mark_label(label) or is_file(label)
+    """Whether a label is "2", "S2", the name of a file, or a key with its own pages."""
+    return is_mark_label(label) or is_file(label) or is_key_with_pages(label)
 
 
 def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:

@@ -19,6 +19,8 @@ from ragmetrics_core.capture.source_names import (
     stem_of,
 )
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.data.mark_patterns import AND_WORD
+from ragmetrics_core.data.marks import is_key_with_pages
 
 _SENTENCE_ENDS = r"(?=[\"'”*`]{0,2}\s*(?:[.,;:!?)]|$))"
 _QUOTE_SIGNS = r"[\"'“”„‘’*_`《》「」『』]{0,3}"
@@ -38,6 +40,7 @@ _BEFORE_A_NAME = lazy_pattern(
     r"(?:(?:see|from|in|cf\.?|title|file|name|url|link|as in|according to)\b[ \t:]*)+",
     re.IGNORECASE,
 )
+_AND = lazy_pattern(rf"\s{AND_WORD}\s")
 _AROUND_NAME = " \t\"'“”„‘’`*"
 
 
@@ -45,13 +48,19 @@ def with_file_marks(answer: str, names: Collection[str]) -> str:
     """Return an answer with square brackets around files that stand in round brackets.
 
     "(see report.pdf, p. 2)" becomes "[    report.pdf, p. 2]", which is read as a mark,
-    if "report.pdf" is one of the names. Each character keeps its place.
+    if "report.pdf" is one of the names. So does "(Smith2020 pages 1-2)", whoever has
+    this key, where names are such keys. Each character keeps its place.
     """
+    has_keys_with_pages = any(map(is_key_with_pages, names))
 
     def in_square_brackets(found: re.Match[str]) -> str:
         """Return a round bracket as a square one if it names such a file."""
         name, n_before = _name_in(found["inside"])
-        if name not in names or not is_file(name):
+        is_known_file = name in names and is_file(name)
+        # of several words, "(Section 4 page 3)", it may be a place in any source
+        key = _AND.split(name)[0]
+        is_key = is_key_with_pages(key) and (key in names or key.count(" ") == 2)
+        if not is_known_file and not (has_keys_with_pages and is_key):
             return found[0]
         return "[" + " " * n_before + found["inside"][n_before:] + "]"
 

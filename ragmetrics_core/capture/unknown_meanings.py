@@ -121,7 +121,8 @@ def _refuse_words_if_perhaps_shown(label: str, prompts: Sequence[str]) -> None:
     if not has_letter and not is_range(label):
         # "2:0" of 【2:0†source】 counts a provider's own results
         raise UnknownMeaning(NO_MEANING.format(as_mark(label)))
-    for part in PART_OF_NAME.split(label):
+    behind_colon = label.partition(": ")[2]  # "b.pdf" of "1: b.pdf"
+    for part in [*PART_OF_NAME.split(label), behind_colon]:
         if _is_part_shown(part, prompts):
             raise UnknownMeaning(NO_MEANING.format("a source that it names"))
 

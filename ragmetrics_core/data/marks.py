@@ -106,6 +106,12 @@ _WEB_ADDRESS = lazy_pattern(r"https?://|www\.", re.IGNORECASE)
 _SHAPE_OF_FILES = "a file"
 _FILE_AND_PAGE = lazy_pattern(r"\S+\.[A-Za-z]{2,5}#page=[0-9]+")
 _SHAPE_OF_FILE_AND_PAGE = "a file and a page"
+# "Dubey2024 pages 3-4", as a whole the key of a passage
+_KEY_WITH_PAGES = lazy_pattern(
+    r"[^\W\d_][\w.&'’-]*(?: [\w.&'’-]+){0,3} (?:pp?\.|pages?) \d{1,5}(?:[-–]\d{1,5})?",
+    re.IGNORECASE,
+)
+_SHAPE_OF_KEY_WITH_PAGES = "a name and pages"
 _SHAPE_OF_NUMBER_AND_NAME = "a number and a name"
 _MOST_WORDS_OF_A_LABEL = 3  # with its number: "Page no. 7"
 # "[Colour Guide]", and not the link "[Colour Guide](…)"
@@ -697,8 +703,15 @@ def _parts_without_locators(inside: str, known: Mapping[str, object]) -> Iterato
     "2, S. 3" gives "2": page 3 of source 2. "S2, S3" gives both where labels such as
     "S1" are known.
     """
+    has_keys_with_pages = _SHAPE_OF_KEY_WITH_PAGES in _shapes_of_labels(known)
     for group in re.split("[;；]", inside):
-        yield from _SEPARATOR.split(_without_locator(group, known))
+        parts = _SEPARATOR.split(group)
+        if has_keys_with_pages and all(
+            is_key_with_pages(part.strip()) for part in parts
+        ):
+            yield from parts
+        else:
+            yield from _SEPARATOR.split(_without_locator(group, known))
 
 
 def _without_locator(text: str, known: Iterable[str]) -> str:
@@ -707,10 +720,9 @@ def _without_locator(text: str, known: Iterable[str]) -> str:
     if locator is None or _is_like_known_label(locator[0], known):
         return text
     # "b.pdf#page=9" beside the label "a.pdf#page=3" is a label of its own
-    whole = text.strip(_AROUND_LABEL)
-    if _FILE_AND_PAGE.fullmatch(whole) and _SHAPE_OF_FILE_AND_PAGE in (
-        _shapes_of_labels(known)
-    ):
+    shape = shape_of_label(text.strip(_AROUND_LABEL))
+    is_with_pages = shape in (_SHAPE_OF_FILE_AND_PAGE, _SHAPE_OF_KEY_WITH_PAGES)
+    if is_with_pages and shape in _shapes_of_labels(known):
         return text
     return text[: locator.start()]
 
@@ -806,6 +818,8 @@ def shape_of_label(label: str) -> str | None:
         return _SHAPE_OF_FILES
     if _FILE_AND_PAGE.fullmatch(label):
         return _SHAPE_OF_FILE_AND_PAGE
+    if is_key_with_pages(label):
+        return _SHAPE_OF_KEY_WITH_PAGES
     has_letter = re.search(r"[^\W\d_]", label) is not None
     if not has_letter or not re.search(r"[0-9]", label):
         return None
@@ -814,6 +828,11 @@ def shape_of_label(label: str) -> str | None:
     if len(label.split()) > _MOST_WORDS_OF_A_LABEL:  # more words are a title
         return None
     return re.sub(r"[0-9]+", "#", re.sub(r"(?<![0-9])0(?=[0-9])", "zero", label))
+
+
+def is_key_with_pages(label: str) -> bool:
+    """Tell whether a label is a name with pages, "Dubey2024 pages 3-4"."""
+    return _KEY_WITH_PAGES.fullmatch(label) is not None
 
 
 def _plain_number(label: str) -> str:
