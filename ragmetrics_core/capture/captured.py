@@ -11,10 +11,6 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ragmetrics_core.capture.hooks import Lock, Problems, Run, guard_hook
 from ragmetrics_core.data import Ledger, Sample
-from ragmetrics_core.data.found_inside import (
-    found_inside,
-    without_texts_found_inside,
-)
 from ragmetrics_core.models.judge_work import as_judge_work
 
 if TYPE_CHECKING:
@@ -130,13 +126,10 @@ class Redaction:
         if ledger is not None and ledger == sample.ledger:
             update["ledger"] = ledger.model_copy(update={"calls": ()})
         notes = redacted.capture
-        texts_inside = found_inside(notes)
-        if (
-            notes is not None
-            and texts_inside
-            and texts_inside == found_inside(sample.capture)
-        ):
-            update["capture"] = without_texts_found_inside(notes)
+        if notes is not None and sample.capture is not None:
+            found_inside = notes.found_inside
+            if found_inside and found_inside == sample.capture.found_inside:
+                update["capture"] = notes.without_texts_found_inside()
         return sample_with(redacted, update)
 
 

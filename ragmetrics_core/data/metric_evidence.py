@@ -346,12 +346,12 @@ class FactMatrix(Evidence):
     cells: tuple[tuple[Cell, ...], ...] = Field(
         description="One row per fact, one column per context."
     )
-    cells_inside: tuple[tuple[Cell, ...], ...] = Field(
-        default=(),
+    cells_inside: tuple[tuple[Cell, ...], ...] | None = Field(
+        default=None,
         description=(
             "One row per fact: for a fact that no context covers, a cell for each"
             " passage that a retriever dropped or cut inside. They do not count in the"
-            " value."
+            " value. None where none was asked about."
         ),
     )
     contexts_value: Share | None = Field(

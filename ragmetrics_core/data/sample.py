@@ -4,7 +4,7 @@ A sample holds the question, what was retrieved, the answer, and what was expect
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal, Self, Unpack
 
 from pydantic import (
     AfterValidator,
@@ -261,6 +261,34 @@ class CaptureNotes(Frozen):
             " them, in words; (): no such texts are known; None: nobody noted it."
         ),
     )
+
+    @property
+    def found_inside(self) -> tuple[DroppedPassage | CutPassage, ...]:
+        """What searches inside retrievers found, and these did not hand on whole.
+
+        First come the passages that were dropped, then those that were cut.
+        """
+        return (
+            *(self.passages_dropped_inside or ()),
+            *(self.passages_cut_inside or ()),
+        )
+
+    def without_texts_found_inside(self) -> Self:
+        """Return the notes without the texts of these passages, and with all else."""
+        dropped = tuple(
+            passage.model_copy(update={"text": None})
+            for passage in self.passages_dropped_inside or ()
+        )
+        cut = tuple(
+            passage.model_copy(update={"text": None})
+            for passage in self.passages_cut_inside or ()
+        )
+        return self.model_copy(
+            update={
+                "passages_dropped_inside": dropped or None,
+                "passages_cut_inside": cut or None,
+            }
+        )
 
 
 def _with_texts(value: object) -> object:

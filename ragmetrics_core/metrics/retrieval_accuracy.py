@@ -28,7 +28,6 @@ from ragmetrics_core.data.asking import (
     ask,
     question_part,
 )
-from ragmetrics_core.data.found_inside import found_inside
 from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.ledger_calls import curve_by_call, indices_of_originals
 from ragmetrics_core.metrics.metric import Metric, Plan, error_of_unanswered
@@ -280,7 +279,7 @@ class RetrievalAccuracy(Metric):
 
     def _cells_inside(
         self, sample: Sample, evidence: matrix.AccuracyEvidence
-    ) -> Generator[Batch, Replies, tuple[tuple[Cell, ...], ...]]:
+    ) -> Generator[Batch, Replies, tuple[tuple[Cell, ...], ...] | None]:
         """Ask which missed facts stand in what a retriever dropped or cut.
 
         The value does not depend on it: it tells where a fact was lost. Example: of two
@@ -289,16 +288,18 @@ class RetrievalAccuracy(Metric):
 
         Returns:
             For each fact a cell for each of these passages; no cell for a covered fact.
-            Empty where no text of such a passage is known.
+            None where no text of such a passage is known, or no fact is missed.
         """
-        texts_inside = [passage.text for passage in found_inside(sample.capture)]
+        if sample.capture is None:
+            return None
+        texts_inside = [passage.text for passage in sample.capture.found_inside]
         texts = list(
             dict.fromkeys(text for text in texts_inside if text and text.strip())
         )
         rows = zip(evidence.facts, evidence.cells, strict=True)
         missed_facts = [fact.text for fact, cells in rows if not _is_covered(cells)]
         if not texts or not missed_facts:
-            return ()
+            return None
         replies = yield from ask(self._questions(sample, texts, missed_facts))
         grid = matrix.grid_of_cells(replies, texts, missed_facts)
         cells_by_fact: list[tuple[Cell, ...]] = []

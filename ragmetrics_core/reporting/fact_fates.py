@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ragmetrics_core.data import Cell, CutPassage, Sample
-from ragmetrics_core.data.found_inside import found_inside
 from ragmetrics_core.reporting.recorded_passages import (
     Loss,
     Passage,
@@ -130,14 +129,16 @@ def holders_inside(
         sample: The sample.
     """
     notes = sample.capture
+    if notes is None:
+        return []
     holders = []
-    for index, passage in enumerate(found_inside(notes)):
+    for index, passage in enumerate(notes.found_inside):
         holds = _holds(passage.text, fact, cells[index] if cells else None)
         if isinstance(passage, CutPassage):
             holders.append(HolderInside(passage.cut_by, holds, passage))
         else:
             holders.append(HolderInside(passage.dropped_by, holds, cut_passage=None))
-    if notes is not None and not notes.passages_dropped_inside:
+    if not notes.passages_dropped_inside:
         for name in notes.dropped_inside or {}:
             holders.append(HolderInside(name, holds=None, cut_passage=None))
     return holders

@@ -43,6 +43,7 @@ _LATER = (
     "dropped_inside",
     "passages_dropped_inside",
     "passages_cut_inside",
+    "cells_inside",
     "citations_unknown",
     "unread_texts",
 )

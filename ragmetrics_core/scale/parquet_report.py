@@ -79,7 +79,8 @@ _COUNTED_FIELDS |= {"type": ("error", "type"), "useful": ("evidence", "useful")}
 _FIELDS_LEFT_OUT = (
     "kind",
     "ledger",
-)  # of evidence; a ledger is another thing in each shape
+    "cells_inside",
+)  # of evidence; a ledger is another thing in each shape, and few have cells inside
 
 
 def columns_of_results(
