@@ -351,23 +351,20 @@ class PromptContents:
         return self._own_prompt_by_call[call]
 
     def _search_prompt_of(self, call: Node) -> _ShownInOwnPrompt:
-        """Find the documents and the replies of earlier calls in one call's prompt.
+        """Find in one call's prompt the documents, and the replies of earlier calls.
 
         A search found A and B, and another call replied "It fell in May." The prompt
         "Use A. Note: It fell in May." shows document A and that reply: the call of this
         prompt read the other call.
         """
-        # found before the call began; without any, all that the run found
-        retrieved_lists = self.calls.lists(call.began) or self.calls.lists()
-        documents = latest_versions(retrieved_lists)  # A and B, each once
+        lists_before = self.calls.lists(call.began)
+        documents = latest_versions(lists_before)  # A and B, each once
         replies = self._earlier_replies.to_search_for(call)  # "It fell in May."
         prompt = self._prompt_to_search(call, documents, replies)
         reply_texts = [reply.text for reply in replies]
-        search = search_prompt_for_pieces(
-            prompt, documents, reply_texts, retrieved_lists
-        )
+        search = search_prompt_for_pieces(prompt, documents, reply_texts, lists_before)
         # A, with what the prompt shows of it
-        shown_documents = self._shown_of_this_turn(search, prompt, retrieved_lists)
+        shown_documents = self._shown_of_this_turn(search, prompt, lists_before)
         calls_with_shown_replies = _calls_whose_replies_are_shown(
             replies, search.findings_of_replies, shown_documents
         )
