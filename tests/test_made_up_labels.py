@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_labels_of_applications import TEXTS, sample_of
 
 from ragmetrics_core import Sample
@@ -17,6 +19,21 @@ FORMS = {
     "a title with its number": ("[Title {0}] ", "[Title 1]", "[Title 9]"),
     "a file and a page": ("[f{0}.pdf#page={0}] ", "[f1.pdf#page=1]", "[g.pdf#page=9]"),
     "a file": ("[f{0}.pdf] ", "[f1.pdf]", "[f9.pdf]"),
+    "a file and a place": ("[f{0}.md#basics] ", "[f1.md#basics]", "[g.md#years]"),
+    "a time": ("[00:4{0}] ", "[00:41]", "[09:59]"),
+    # SciPhi-AI/R2R: the first seven characters of an id
+    "a short id": ("[c910e2{0}] ", "[c910e21]", "[9ab03fe]"),
+    "an id": (
+        "[0b1f6c1e-8a53-4f7e-9d0a-5a7d1e2c3b4{0}] ",
+        "[0b1f6c1e-8a53-4f7e-9d0a-5a7d1e2c3b41]",
+        "[deadbeef-0000-4000-8000-000000000001]",
+    ),
+    # allenai/ai2-scholarqa-lib
+    "id, authors and year": (
+        "[214002{0} | Berg et al. | 2021] ",
+        "[2140021 | Berg et al. | 2021]",
+        "[3001234 | Quinn | 2024]",
+    ),
 }
 
 
@@ -103,3 +120,96 @@ def test_a_title_in_brackets_is_a_remark_where_no_mark_cites_by_title(
     answer = f"Porto lies in the north {marks}. It is new [Name withheld]."
     sample = sample_of(prompt, answer)
     assert (sample.citations is not None) == is_known, sample.citations_unknown
+
+
+# labels of three passages, and one that nobody was shown
+IDS = {
+    "slugs": (("heat-basics", "cost-guide", "law"), "lifetime-study"),
+    "paths": (("docs/heat/basics", "docs/cost", "docs/law"), "docs/life/span"),
+    "keys": (("berg2021", "chen2023", "okafor2022"), "quinn2024"),
+    "names with _": (("heat_basics", "cost_guide", "law"), "lifetime_study"),
+    "mixed signs": (("x7Kp2", "Qq93z", "m0Tr4"), "Za81b"),
+    "hours": (("00:15", "00:40", "01:10"), "0:40"),
+}
+
+
+def named(labels: tuple[str, ...], answer: str) -> Sample:
+    passages = [f"[{label}] {text}" for label, text in zip(labels, TEXTS, strict=True)]
+    prompt = "\n".join(["Cite your sources.", *passages, "Where is Porto?"])
+    return sample_of(prompt, answer)
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("behind", [" [{}].", " [{}]", " [{}], they say.", ".[{}]"])
+def test_an_id_that_nobody_was_shown_leaves_an_answer_unknown(
+    name: str, behind: str
+) -> None:
+    labels, made_up = IDS[name]
+    known = f"Porto lies in the north [{labels[0]}]."
+    assert named(labels, known).citations is not None
+    sample = named(labels, f"{known} It is new{behind.format(made_up)}")
+    assert sample.citations is None
+    assert "form that is not read" in sample.citations_unknown
+
+
+REMARKS = (
+    "[sic]",
+    "[...]",
+    "[optional]",
+    "[ ]",
+    "[x]",
+    "[TODO]",
+    "[0, 1]",
+    "[e.g.]",
+    "[U.S.]",
+    "[CO2]",
+    "[emphasis mine]",
+    "[terms-of-use](https://porto.test)",
+    "[terms-of-use]: it says so",
+    "`[user-id]`",
+    "`row[cost-2024]`",
+    "[re-elected] mayor and all",
+)
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("remark", REMARKS)
+def test_a_remark_in_brackets_leaves_marks_of_ids_known(name: str, remark: str) -> None:
+    labels, _ = IDS[name]
+    answer = f"Porto lies in the north [{labels[0]}]. It is new {remark}."
+    sample = named(labels, answer)
+    assert sample.citations is not None, sample.citations_unknown
+    assert [one.contexts for one in sample.citations] == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        (("c910e21", "c910e22", "c910e23"), "1a2b3c4"),
+        (("00:41", "00:42", "00:43"), "09:59"),
+    ],
+)
+def test_a_label_that_stands_elsewhere_in_the_prompt_does_not_dangle(
+    labels: tuple[str, ...], shown: str
+) -> None:
+    passages = [f"[{label}] {text}" for label, text in zip(labels, TEXTS, strict=True)]
+    prompt = "\n".join([f"Begin at {shown}.", *passages, "Where is Porto?"])
+    answer = f"Porto lies in the north [{labels[0]}]. It is new [{shown}]."
+    sample = sample_of(prompt, answer)
+    assert sample.citations is None
+    assert sample.citations_unknown
+
+
+HEX = st.text("0123456789abcdef", min_size=7, max_size=7).filter(
+    lambda text: not text.isalpha() and not text.isdigit()
+)
+
+
+@given(ids=st.lists(HEX, min_size=4, max_size=4, unique=True))
+def test_a_made_up_id_is_never_silently_no_citation(ids: list[str]) -> None:
+    *labels, made_up = ids
+    answer = f"Porto lies in the north [{labels[0]}]. It is new [{made_up}]."
+    sample = named(tuple(labels), answer)
+    if sample.citations is not None:
+        assert [one.contexts for one in sample.citations] == [(0,), ()]
+        assert sample.citations[1].dangling == (made_up,)

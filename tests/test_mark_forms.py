@@ -13,7 +13,8 @@ from lanes import examples
 
 from ragmetrics_core import CitationQuality, Sample
 from ragmetrics_core.data.citations import may_cite_more, read_citations
-from ragmetrics_core.data.marks import marks_in, may_cite, shape_of_label
+from ragmetrics_core.data.label_shapes import shape_of_label
+from ragmetrics_core.data.marks import marks_in, may_cite
 from ragmetrics_core.data.source_lists import source_lists_in
 
 FEW_EXAMPLES = settings(max_examples=examples(60), deadline=None)

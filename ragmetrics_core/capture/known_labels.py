@@ -28,7 +28,8 @@ from ragmetrics_core.capture.source_names import (
 )
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Context
-from ragmetrics_core.data.marks import marks_in, shape_of_label
+from ragmetrics_core.data.label_shapes import shape_of_label
+from ragmetrics_core.data.marks import marks_in
 
 
 @dataclass(frozen=True, eq=False)

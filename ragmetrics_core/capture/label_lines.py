@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ragmetrics_core.capture.prompt_numbers import numbers_by_kind_in
+from ragmetrics_core.data.label_shapes import is_key_with_pages
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import PAGE_WORD, SOURCE_WORD
-from ragmetrics_core.data.marks import is_key_with_pages, plain_label
+from ragmetrics_core.data.marks import plain_label
 
 IN_BRACKETS = "[]"
 """The kind of a number that stands in brackets, as a kind beside "source" or "chunk"."""

@@ -63,6 +63,7 @@ from ragmetrics_core.data.citations import (
     marks_with_citations,
 )
 from ragmetrics_core.data.code_brackets import name_before
+from ragmetrics_core.data.label_shapes import is_key_with_pages
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import Span
 from ragmetrics_core.data.marks import (
@@ -70,7 +71,6 @@ from ragmetrics_core.data.marks import (
     Numbering,
     address_behind,
     contexts_of_label,
-    is_key_with_pages,
     is_like_labels,
     labels_in_words,
     marks_in,

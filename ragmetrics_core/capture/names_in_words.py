@@ -18,9 +18,9 @@ from ragmetrics_core.capture.source_names import (
     pattern_of_name,
     stem_of,
 )
+from ragmetrics_core.data.label_shapes import is_key_with_pages
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import AND_WORD
-from ragmetrics_core.data.marks import is_key_with_pages
 
 _SENTENCE_ENDS = r"(?=[\"'”*`]{0,2}\s*(?:[.,;:!?)]|$))"
 _QUOTE_SIGNS = r"[\"'“”„‘’*_`《》「」『』]{0,3}"

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.context_blocks import blocks_in
+from ragmetrics_core.data.label_shapes import shape_of_label
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
-from ragmetrics_core.data.marks import shape_of_label
 
 CHUNK = "chunk"
 """The kind of a number that counts the pieces of one document."""

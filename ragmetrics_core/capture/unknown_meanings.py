@@ -5,7 +5,6 @@ Then the model made the name up, and the citation dangles. Else its meaning is u
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.capture.citation_search import CitationSearch
@@ -23,6 +22,8 @@ from ragmetrics_core.capture.source_names import (
     page_of,
     without_scheme,
 )
+from ragmetrics_core.data.label_shapes import shape_of_label
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import is_range
 
 NO_MEANING = "the prompt does not tell which context {} means"
@@ -60,6 +61,8 @@ MARKS_CHANGED = (
     " recorded"
 )
 LONGEST_LABEL = 80
+# what can be looked for in a prompt: a word, an id such as "1a2b3c4", a time
+_CAN_BE_FOUND = lazy_pattern(r"[^\W\d_]{2}|\w{5}|\d:\d\d")
 
 
 class UnknownMeaning(Exception):
@@ -115,10 +118,11 @@ def _refuse_words_if_perhaps_shown(label: str, prompts: Sequence[str]) -> None:
 
     Raises:
         UnknownMeaning: If a part of the label stands in a prompt, as "report.pdf" of
-            "report.pdf, p. 2"; or if the label has no letter.
+            "report.pdf, p. 2"; or if the label has no letter, and is no range or time.
     """
     has_letter = any(map(str.isalpha, label))
-    if not has_letter and not is_range(label):
+    has_shape = is_range(label) or shape_of_label(label) is not None  # "3-9", "09:59"
+    if not has_letter and not has_shape:
         # "2:0" of 【2:0†source】 counts a provider's own results
         raise UnknownMeaning(NO_MEANING.format(as_mark(label)))
     behind_colon = label.partition(": ")[2]  # "b.pdf" of "1: b.pdf"
@@ -204,7 +208,7 @@ def _is_part_shown(part: str, prompts: Iterable[str]) -> bool:
     line = as_one_line(part).lower()
     if WEB_ADDRESS.match(line):  # "http://b.test/" is another form of "https://b.test"
         line = without_scheme(page_of(line))
-    if not re.search(r"[^\W\d_]{2}", line):
+    if not _CAN_BE_FOUND.search(line):
         return False
     return any(line in as_one_line(prompt).lower() for prompt in prompts)
 

@@ -22,6 +22,16 @@ from ragmetrics_core.data.code_brackets import (
     may_be_of_code,
     names_sources,
 )
+from ragmetrics_core.data.label_shapes import (
+    NUMBER_AND_NAME,
+    SHAPE_OF_FILE_AND_PAGE,
+    SHAPE_OF_FILES,
+    SHAPE_OF_KEY_WITH_PAGES,
+    frames_of_ids_in,
+    is_key_with_pages,
+    shape_of_label,
+    shapes_of_labels,
+)
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import (
     AND_WORD,
@@ -78,7 +88,6 @@ _RANGE_OF_LABELS = lazy_pattern(
 _SEPARATOR = lazy_pattern(
     rf"[,，、&](?:\s*\b{AND_WORD}(?=\s))?|(?<=\s){AND_WORD}(?=\s)"
 )
-_NUMBER_AND_NAME = lazy_pattern(r"([0-9]{1,4})[ \t]*[:|(–-]")
 _NUMBER_AND_TITLE = lazy_pattern(r"([0-9]{1,4})[ \t]*[:|][ \t]*[^\W\d_]\w")
 # Where in a source something stands: ", p. 3" of "[2, p. 3]", "#page=3" of "[a.pdf#page=3]",
 # " (page 3)".
@@ -103,17 +112,6 @@ _TARGET_OF_NO_SOURCE = lazy_pattern(
 )
 _ENDING_OF_FILE = lazy_pattern(r"\.[a-z][a-z0-9]{1,4}\Z")
 _WEB_ADDRESS = lazy_pattern(r"https?://|www\.", re.IGNORECASE)
-_SHAPE_OF_FILES = "a file"
-_FILE_AND_PAGE = lazy_pattern(r"\S+\.[A-Za-z]{2,5}#page=[0-9]+")
-_SHAPE_OF_FILE_AND_PAGE = "a file and a page"
-# "Dubey2024 pages 3-4", as a whole the key of a passage
-_KEY_WITH_PAGES = lazy_pattern(
-    r"[^\W\d_][\w.&'’-]*(?: [\w.&'’-]+){0,3} (?:pp?\.|pages?) \d{1,5}(?:[-–]\d{1,5})?",
-    re.IGNORECASE,
-)
-_SHAPE_OF_KEY_WITH_PAGES = "a name and pages"
-_SHAPE_OF_NUMBER_AND_NAME = "a number and a name"
-_MOST_WORDS_OF_A_LABEL = 3  # with its number: "Page no. 7"
 # "[Colour Guide]", and not the link "[Colour Guide](…)"
 _TITLE = lazy_pattern(r"\[(?P<first>[^\W\d_])[^\[\]\n]{2,80}\](?![(:\[])")
 _NAME_BEFORE = lazy_pattern(r"(?<!\w)[^\W\d]\w*\Z")
@@ -245,7 +243,7 @@ def _labels_of_footnote(text: str, known: Numbering) -> tuple[str, ...]:
     none, and neither is a number: it may count anything.
     """
     labels = labels_in_words(text.strip(" .*_"), known)
-    shapes = _shapes_of_labels(known)
+    shapes = shapes_of_labels(known)
     are_names = all(
         not is_number(label) and (label in known or shape_of_label(label) in shapes)
         for label in labels
@@ -293,6 +291,11 @@ def has_unread_marks(
     if _has_title_in_brackets(text) and any(
         _has_title_in_brackets(answer[start:end]) for start, end in spans_read
     ):
+        return True
+    frames_read: set[str] = set()
+    for start, end in spans_read:
+        frames_read |= frames_of_ids_in(answer[start:end])
+    if not frames_read.isdisjoint(frames_of_ids_in(text)):
         return True
     return UNREAD.search(text) is not None
 
@@ -510,7 +513,7 @@ def _is_like_a_number(label: str) -> bool:
     if is_number(label) or is_range(label):
         return True
     is_one_word = len(label.split()) == 1
-    return is_one_word and shape_of_label(label) not in (None, _SHAPE_OF_FILES)
+    return is_one_word and shape_of_label(label) not in (None, SHAPE_OF_FILES)
 
 
 def address_behind(answer: str, bracket_end: int) -> str | None:
@@ -637,7 +640,7 @@ def _labels_of_parts(inside: str, known: Mapping[str, object]) -> tuple[str, ...
     "1, 3-5" lists 1, 3, 4 and 5. "1, red" gives (), unless "red" is a known label.
     """
     labels: list[str] = []
-    shapes = _shapes_of_labels(known)
+    shapes = shapes_of_labels(known)
     for part in _parts_without_locators(inside, known):
         labels_of_part = _labels_of_part(part, known, shapes)
         if not labels_of_part:
@@ -703,7 +706,7 @@ def _parts_without_locators(inside: str, known: Mapping[str, object]) -> Iterato
     "2, S. 3" gives "2": page 3 of source 2. "S2, S3" gives both where labels such as
     "S1" are known.
     """
-    has_keys_with_pages = _SHAPE_OF_KEY_WITH_PAGES in _shapes_of_labels(known)
+    has_keys_with_pages = SHAPE_OF_KEY_WITH_PAGES in shapes_of_labels(known)
     for group in re.split("[;；]", inside):
         parts = _SEPARATOR.split(group)
         if has_keys_with_pages and all(
@@ -721,8 +724,8 @@ def _without_locator(text: str, known: Iterable[str]) -> str:
         return text
     # "b.pdf#page=9" beside the label "a.pdf#page=3" is a label of its own
     shape = shape_of_label(text.strip(_AROUND_LABEL))
-    is_with_pages = shape in (_SHAPE_OF_FILE_AND_PAGE, _SHAPE_OF_KEY_WITH_PAGES)
-    if is_with_pages and shape in _shapes_of_labels(known):
+    is_with_pages = shape in (SHAPE_OF_FILE_AND_PAGE, SHAPE_OF_KEY_WITH_PAGES)
+    if is_with_pages and shape in shapes_of_labels(known):
         return text
     return text[: locator.start()]
 
@@ -732,7 +735,7 @@ def _is_like_known_label(text: str, known: Iterable[str]) -> bool:
 
     A label of several words such as "page 3" is left out: behind a comma it is a page.
     """
-    shapes = _shapes_of_labels(known)
+    shapes = shapes_of_labels(known)
     parts = [plain_label(part) for part in _SEPARATOR.split(text)]
     return any(shape_of_label(part) in shapes for part in parts if " " not in part)
 
@@ -747,7 +750,7 @@ def _label_of_a_named_source(inside: str) -> tuple[str, ...]:
     whole = plain_label(inside)
     if named is None or not whole or not re.search(r"[:#=0-9]", named[0] + whole[0]):
         return ()
-    numbered = _NUMBER_AND_NAME.match(whole)
+    numbered = NUMBER_AND_NAME.match(whole)
     if numbered is not None:
         return (_plain_number(numbered[1]),)
     return () if re.search("[,;]", whole) else (whole,)
@@ -796,43 +799,7 @@ def is_like_labels(label: str, numbering: Numbering) -> bool:
     """
     if is_number(label) or is_range(label):
         return True
-    return shape_of_label(label) in _shapes_of_labels(numbering)
-
-
-def _shapes_of_labels(labels: Iterable[str]) -> set[str]:
-    """Return the shapes (see ``shape_of_label``) of some labels."""
-    shapes = (shape_of_label(label) for label in labels)
-    return {shape for shape in shapes if shape is not None}
-
-
-def shape_of_label(label: str) -> str | None:
-    """Describe the shape of a label, which labels of one kind share; None for words.
-
-    So ``[S9]`` is a mark beside ``[S1]``, ``[Kaynak 9]`` beside ``[Kaynak 1]``,
-    ``[9: Size]`` beside ``[1: Age]``, and ``[x.pdf]`` beside ``[a.pdf]``, although no
-    context has this label. ``[S1]`` beside ``[S01]`` is none: it may mean S01.
-    """
-    if re.fullmatch(r"[A-Z]", label):
-        return "a letter"
-    if re.fullmatch(r"\S+\.[A-Za-z]{2,5}", label):
-        return _SHAPE_OF_FILES
-    if _FILE_AND_PAGE.fullmatch(label):
-        return _SHAPE_OF_FILE_AND_PAGE
-    if is_key_with_pages(label):
-        return _SHAPE_OF_KEY_WITH_PAGES
-    has_letter = re.search(r"[^\W\d_]", label) is not None
-    if not has_letter or not re.search(r"[0-9]", label):
-        return None
-    if len(label.split()) > 1 and _NUMBER_AND_NAME.match(label):
-        return _SHAPE_OF_NUMBER_AND_NAME
-    if len(label.split()) > _MOST_WORDS_OF_A_LABEL:  # more words are a title
-        return None
-    return re.sub(r"[0-9]+", "#", re.sub(r"(?<![0-9])0(?=[0-9])", "zero", label))
-
-
-def is_key_with_pages(label: str) -> bool:
-    """Tell whether a label is a name with pages, "Dubey2024 pages 3-4"."""
-    return _KEY_WITH_PAGES.fullmatch(label) is not None
+    return shape_of_label(label) in shapes_of_labels(numbering)
 
 
 def _plain_number(label: str) -> str:
@@ -859,7 +826,7 @@ def _labels_of_range(part: str, known: Iterable[str]) -> list[str]:
         return []
     letters, first, last = ends["letters"], ends["first"], ends["last"]
     first_label = letters + first
-    if shape_of_label(first_label) in _shapes_of_labels(known):  # "S08-S10"
+    if shape_of_label(first_label) in shapes_of_labels(known):  # "S08-S10"
         return _between(first, last, letters=letters) or [part]
     if is_number(plain_label(first_label)):  # "Source 1 - Source 3"
         return _between(first, last) or [f"{first}-{last}"]

@@ -243,7 +243,23 @@ class App:
     expected: Expected
 
 
+IDS = "In 1874 [c910e23]. It is red [9ab03fe]."
+MADE_UP_ID: Expected = [
+    ("In 1874 [c910e23].", (2,), ()),
+    ("It is red [9ab03fe].", (), ("9ab03fe",)),
+]
+
 APPS: dict[str, App] = {
+    "a short id that nobody was shown": App(
+        run("[c910e2{{ loop.index }}] {{ doc.content }}", IDS), MADE_UP_ID
+    ),
+    "a key that nobody was shown": App(
+        run(
+            "[berg202{{ loop.index }}] {{ doc.content }}",
+            "In 1874 [berg2023]. It is red [quinn2024].",
+        ),
+        "a form that is not read",
+    ),
     "an answer builder": App(
         run(
             "Document[{{ loop.index }}]:\n{{ doc.content }}",

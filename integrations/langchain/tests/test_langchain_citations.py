@@ -461,7 +461,20 @@ class App:
     expected: Expected
 
 
+IDS = "In 1874 [c910e23]. It is red [9ab03fe]."
+MADE_UP_ID: Expected = [
+    ("In 1874 [c910e23].", (2,), ()),
+    ("It is red [9ab03fe].", (), ("9ab03fe",)),
+]
+
 APPS: dict[str, App] = {
+    "a short id that nobody was shown": App(
+        chain("[c910e2{n}] {text}", IDS), MADE_UP_ID
+    ),
+    "a key that nobody was shown": App(
+        chain("[berg202{n}] {text}", "In 1874 [berg2023]. It is red [quinn2024]."),
+        "a form that is not read",
+    ),
     "notes, numbers in brackets": App(chain("[{n}] {text}", ANSWER), MARKS),
     "a branch without talk": App(
         branch(FROM_ZERO, asked_before=False), MARKS_FROM_ZERO

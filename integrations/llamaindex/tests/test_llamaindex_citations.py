@@ -426,7 +426,21 @@ class App:
     expected: Expected
 
 
+IDS = "In 1874 [c910e23]. It is red [9ab03fe]."
+MADE_UP_ID: Expected = [
+    ("In 1874 [c910e23].", (2,), ()),
+    ("It is red [9ab03fe].", (), ("9ab03fe",)),
+]
+
 APPS: dict[str, App] = {
+    # SciPhi-AI/R2R
+    "a short id that nobody was shown": App(
+        by_hand("[c910e2{n}] {text}", IDS), MADE_UP_ID
+    ),
+    "a key that nobody was shown": App(
+        by_hand("[berg202{n}] {text}", "In 1874 [berg2023]. It is red [quinn2024]."),
+        "a form that is not read",
+    ),
     "verified answers": App(plain, MARKS),
     "templates of its own, refined": App(own_templates, MARKS),
     "streamed, with a filter": App(

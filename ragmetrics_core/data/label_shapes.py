@@ -1,0 +1,100 @@
+"""What labels of sources look like: by its shape a label is known as one of its kind.
+
+``[S9]`` beside ``[S1]`` names a source, although no context has this label.
+"""
+
+import re
+from collections.abc import Iterable
+
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
+SHAPE_OF_FILES = "a file"
+_FILE_AND_PAGE = lazy_pattern(r"\S+\.[A-Za-z]{2,5}#page=[0-9]+")
+SHAPE_OF_FILE_AND_PAGE = "a file and a page"
+# "Dubey2024 pages 3-4", as a whole the key of a passage
+_KEY_WITH_PAGES = lazy_pattern(
+    r"[^\W\d_][\w.&'’-]*(?: [\w.&'’-]+){0,3} (?:pp?\.|pages?) \d{1,5}(?:[-–]\d{1,5})?",
+    re.IGNORECASE,
+)
+SHAPE_OF_KEY_WITH_PAGES = "a name and pages"
+_SHAPE_OF_NUMBER_AND_NAME = "a number and a name"
+_FILE_AND_PLACE = lazy_pattern(r"\S+\.[A-Za-z]{2,5}#\S+")
+_TIME = lazy_pattern(r"\d{1,2}(?::\d\d){1,2}")
+_UUID = lazy_pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+# "c910e2e"; "abc1234" may be a word and its number as well
+_HEX_ID = lazy_pattern(r"(?!(?i:[a-f])+\d+\Z)(?:[0-9a-f]{6,64}|[0-9A-F]{6,64})")
+# "[cost-guide]" where a mark stands: behind the words that it is cited for
+_ID_IN_BRACKETS = lazy_pattern(
+    r"\[(?P<id>[^\[\]\s]{2,80})\](?![(:\[])(?=\s*(?:[.,;:!?)。，；！？]|\Z)|[ \t]*$)",
+    re.MULTILINE,
+)
+_SHORTEST_PLAIN_ID = 5  # "x7Kp2"; "CO2" and "H2O" are words
+_MOST_WORDS_OF_A_LABEL = 3  # with its number: "Page no. 7"
+NUMBER_AND_NAME = lazy_pattern(r"([0-9]{1,4})[ \t]*[:|(–-]")
+
+
+def shape_of_label(label: str) -> str | None:
+    """Describe the shape of a label, which labels of one kind share; None for words.
+
+    So ``[S9]`` is a mark beside ``[S1]``, ``[Kaynak 9]`` beside ``[Kaynak 1]``,
+    ``[9: Size]`` beside ``[1: Age]``, ``[x.pdf]`` beside ``[a.pdf]``, ``[09:59]`` beside
+    ``[00:40]``, and ``[9ab03fe]`` beside ``[c910e2e]``, although no context has this
+    label. ``[S1]`` beside ``[S01]`` is none: it may mean S01.
+    """
+    if re.fullmatch(r"[A-Z]", label):
+        return "a letter"
+    if re.fullmatch(r"\S+\.[A-Za-z]{2,5}", label):
+        return SHAPE_OF_FILES
+    if _FILE_AND_PAGE.fullmatch(label):
+        return SHAPE_OF_FILE_AND_PAGE
+    if is_key_with_pages(label):
+        return SHAPE_OF_KEY_WITH_PAGES
+    if _FILE_AND_PLACE.fullmatch(label):
+        return "a file and a place"
+    if _TIME.fullmatch(label):  # "0:40" may be another form of "00:40"
+        return re.sub(r"\d", "0", label)
+    has_letter = re.search(r"[^\W\d_]", label) is not None
+    if not has_letter or not re.search(r"[0-9]", label):
+        return None
+    if len(label.split()) > 1 and NUMBER_AND_NAME.match(label):
+        return _SHAPE_OF_NUMBER_AND_NAME
+    if "|" in label:  # "2140021 | Berg et al. | 2021"
+        return f"{label.count('|') + 1} parts"
+    if _UUID.fullmatch(label) or _HEX_ID.fullmatch(label):
+        return f"an id of {len(label)} characters"
+    if len(label.split()) > _MOST_WORDS_OF_A_LABEL:  # more words are a title
+        return None
+    return re.sub(r"[0-9]+", "#", re.sub(r"(?<![0-9])0(?=[0-9])", "zero", label))
+
+
+def shapes_of_labels(labels: Iterable[str]) -> set[str]:
+    """Return the shapes (see ``shape_of_label``) of some labels."""
+    shapes = (shape_of_label(label) for label in labels)
+    return {shape for shape in shapes if shape is not None}
+
+
+def is_key_with_pages(label: str) -> bool:
+    """Tell whether a label is a name with pages, "Dubey2024 pages 3-4"."""
+    return _KEY_WITH_PAGES.fullmatch(label) is not None
+
+
+def frames_of_ids_in(text: str) -> set[str]:
+    """Return the frames of the ids that stand in brackets where marks stand.
+
+    The frame is what is left of an id with "a" for its letters and digits: "a-a" of
+    "[cost-guide]" and "[heat-pump-basics]", "a/a" of "[docs/law/subsidy]", "a" of
+    "[chen2023]". Beside a mark of the same frame "[lifetime-study]" may cite a source
+    that nobody was shown. "[optional]", a word alone, has no frame.
+    """
+    frames: set[str] = set()
+    for match in _ID_IN_BRACKETS.finditer(text):
+        frame = re.sub(r"[^\W_]+", "a", match["id"])
+        has_letter = re.search(r"[^\W\d_]", match["id"]) is not None
+        if frame == "a":
+            has_digit = re.search(r"\d", match["id"]) is not None
+            is_id = has_letter and has_digit and len(match["id"]) >= _SHORTEST_PLAIN_ID
+        else:
+            is_id = has_letter or ":" in frame  # "[0:40]" beside the label "[00:15]"
+        if is_id:
+            frames.add(re.sub(r"(\Wa|_a)\1+", r"\1", frame))
+    return frames
