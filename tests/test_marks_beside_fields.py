@@ -13,6 +13,7 @@ from test_two_numberings import TEXTS, sample_of
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capture import Answer, Document, samples_of
+from ragmetrics_core.data.citations import cited_statements
 
 NAMES = ("porto.txt", "faro.txt", "evora.txt")
 PROMPT = "Answer for the Lisbon Library.\n\n" + "\n\n".join(
@@ -189,3 +190,107 @@ def test_of_passages_nearly_alike_a_quote_may_be_of_each() -> None:
             )
         )
         assert cited_in(sample) == {number - 1}, sample.citations_unknown
+
+
+UNNUMBERED = "Answer with marks [n].\n\n" + "\n\n".join(
+    f"File: {name}\n{text}" for name, text in zip(NAMES, TEXTS, strict=True)
+)
+
+
+def files_of(order: list[int]) -> list[str]:
+    """The files of some passages, by their indexes."""
+    return [NAMES[index] for index in order]
+
+
+def cited_by_sentence(sample: Sample) -> list[tuple[int, ...]]:
+    """What each sentence of an answer cites, in order."""
+    statements = cited_statements(sample.answer, sample.citations or ())
+    return [statement.contexts for statement in statements]
+
+
+@given(
+    order=st.permutations([0, 1, 2]),
+    n_listed=st.integers(1, 3),
+    is_object=st.booleans(),
+)
+def test_a_mark_counts_the_list_beside_it_where_nothing_else_is_numbered(
+    order: list[int], n_listed: int, is_object: bool
+) -> None:
+    listed = order[:n_listed]
+    marks = [f"Hill {name} rises [{place}]." for place, name in enumerate("abc", 1)]
+    sources: list[Any] = files_of(listed)
+    if is_object:
+        sources = [{"file": file, "quote": ""} for file in sources]
+    reply = {"answer": " ".join(marks[:n_listed]), "cited_urls": sources}
+    _, sample = samples_in_both_forms(reply, UNNUMBERED)
+    may_count_passages = sorted(listed) == list(range(n_listed)) != listed
+    if may_count_passages:
+        assert sample.citations is None
+        assert "which context it means is not known" in sample.citations_unknown
+    else:
+        assert cited_by_sentence(sample) == [(index,) for index in listed]
+
+
+UNCLEAR_MARKS: dict[str, dict[str, Any]] = {
+    "beyond the list": {
+        "answer": "It fell [1]. It cost 2 [2].",
+        "sources": ["faro.txt"],
+    },
+    "counted from 0": {
+        "answer": "It fell [0]. It rises [1].",
+        "sources": ["evora.txt", "faro.txt"],
+    },
+    "a source without a mark": {
+        "answer": "It fell [1].",
+        "sources": ["evora.txt", "faro.txt"],
+    },
+    "lists of each statement": {
+        "answer": "It fell [1]. It rises [2].",
+        "claims": [
+            {"text": "It fell [1].", "sources": ["evora.txt"]},
+            {"text": "It rises [2].", "sources": ["faro.txt"]},
+        ],
+    },
+    "a number of its own": {
+        "answer": "It fell [1]. It rises [2].",
+        "sources": [{"id": 7, "file": "evora.txt"}, {"id": 9, "file": "faro.txt"}],
+    },
+}
+
+
+@pytest.mark.parametrize("name", UNCLEAR_MARKS)
+def test_a_mark_that_counts_no_list_for_sure_leaves_the_answer_unknown(
+    name: str,
+) -> None:
+    for sample in samples_in_both_forms(UNCLEAR_MARKS[name], UNNUMBERED):
+        assert sample.citations is None
+        assert sample.citations_unknown
+
+
+def test_a_mark_never_counts_a_list_where_the_prompt_numbers_something() -> None:
+    reply = {"answer": "It fell [1].", "sources": ["evora.txt"]}
+    prompt = f"{UNNUMBERED}\n\nOur rules:\n[1] Be brief."
+    for sample in samples_in_both_forms(reply, prompt):
+        assert sample.citations is None
+
+
+def test_a_mark_that_counts_a_file_cites_all_its_passages() -> None:
+    reply = {"answer": "It fell [1]. It rises [2].", "sources": ["b.txt", "a.txt"]}
+    files = ("a.txt", "a.txt", "b.txt")
+    prompt = "\n\n".join(
+        f"File: {file}\n{text}" for file, text in zip(files, TEXTS, strict=True)
+    )
+    _, sample = samples_in_both_forms(reply, prompt)
+    assert cited_by_sentence(sample) == [(2,), (0, 1)], sample.citations_unknown
+
+
+def test_a_list_that_the_application_writes_below_changes_no_mark() -> None:
+    """LangGraph's STORM tutorial: ``AnswerWithCitations.as_str`` lists the addresses."""
+    reply = {
+        "answer": "It fell [1]. It rises [2].",
+        "cited_urls": ["evora.txt", "faro.txt"],
+    }
+    shown = f"{reply['answer']}\n\nCitations:\n\n[1]: evora.txt\n[2]: faro.txt"
+    sample = sample_of(UNNUMBERED, json.dumps(reply), shown)
+    assert cited_in(sample) == {1, 2}, sample.citations_unknown
+    assert cited_by_sentence(sample)[:2] == [(2,), (1,)]

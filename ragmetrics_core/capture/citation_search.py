@@ -36,7 +36,7 @@ from ragmetrics_core.capture.model_words import (
 from ragmetrics_core.capture.names_in_words import with_file_marks
 from ragmetrics_core.capture.other_lists import OtherLists
 from ragmetrics_core.capture.own_sources import OwnLists
-from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.plain_values import answer_in, as_one_line
 from ragmetrics_core.capture.prompt_labels import Labels
 from ragmetrics_core.capture.prompt_numbering import (
     labels_of_turn,
@@ -208,7 +208,10 @@ class CitationSearch:
     @cached_property
     def spans_of_the_model(self) -> list[Span] | None:
         """The parts of the answer that the model wrote; None if its marks were changed."""
-        reply_texts = [] if self.reply is None else [self.reply.text]
+        reply_texts: list[str] = []
+        if self.reply is not None:
+            answers_in_fields = [answer_in(value)[0] for value in self.reply.values]
+            reply_texts = [self.reply.text, *filter(None, answers_in_fields)]
         for call in self.answer_evidence.contributing_calls:
             reply_texts.append(self.calls.replies[call].text)
         answer = self.found_answer.text or ""
@@ -375,7 +378,13 @@ class CitationSearch:
     def own_lists(self) -> OwnLists:
         """The lists in which the answer itself says what its numbers mean."""
         return OwnLists(
-            self.model_text, self.sources or (), self.contexts, self.known_labels
+            self.model_text,
+            self.sources or (),
+            self.contexts,
+            self.known_labels,
+            may_count_sources=(
+                self.annotator is None and not _have_numbered_lines(self.prompts)
+            ),
         )
 
 

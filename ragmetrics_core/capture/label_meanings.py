@@ -91,7 +91,7 @@ def _indexes_of_label(
 
 
 def indexes_by_own_list(label: str, search: CitationSearch) -> tuple[int, ...]:
-    """Find the context that a number means by the answer's own list of sources.
+    """Find the contexts that a number means by the answer's own list of sources.
 
     Example: the prompt shows "[1] a.pdf [2] b.pdf", and the answer ends in "Sources:
     [1] b.pdf": 1 means the second context, (1,). () if no such list gives the number
@@ -102,13 +102,13 @@ def indexes_by_own_list(label: str, search: CitationSearch) -> tuple[int, ...]:
             clearly which context the number means.
     """
     own_numbers = search.own_lists.numbers
-    index_by_number = own_numbers.index_by_number or {}
+    indexes_by_number = own_numbers.indexes_by_number or {}
     is_as_in_prompt = not own_numbers.are_new or label in own_numbers.as_in_prompt
     if is_as_in_prompt or not is_mark_label(label):
         return ()
-    if label in own_numbers.unclear or label not in index_by_number:
+    if label in own_numbers.unclear or label not in indexes_by_number:
         raise UnknownMeaning(_NUMBERED_ANEW.format(as_mark(label)))
-    return (index_by_number[label],)
+    return indexes_by_number[label]
 
 
 def indexes_of_number(label: str, kind: str, labels: Labels) -> tuple[int, ...]:

@@ -33,6 +33,7 @@ from ragmetrics_core.capture.source_names import (
     SourceNames,
     add_indexes,
     is_file,
+    is_mark_label,
     is_telling,
     stem_in_words,
 )
@@ -114,19 +115,20 @@ class OwnNumbers:
 
     Args:
         as_in_prompt: Numbers that mean what the prompt showed under them.
-        index_by_number: For each number with a new meaning: the index of its context.
+        indexes_by_number: For each number with a new meaning: the indexes of its
+            contexts, several only if they share the name that the list gives.
         unclear: Numbers that do not mean what the prompt showed under them, and whose
             meaning is unknown.
     """
 
     as_in_prompt: frozenset[str] = frozenset()
-    index_by_number: Mapping[str, int] | None = None
+    indexes_by_number: Mapping[str, tuple[int, ...]] | None = None
     unclear: frozenset[str] = frozenset()
 
     @property
     def are_new(self) -> bool:
         """Whether the answer numbers its sources in another way than the prompt."""
-        return bool(self.index_by_number or self.unclear)
+        return bool(self.indexes_by_number or self.unclear)
 
 
 def own_numbers(
@@ -147,7 +149,7 @@ def own_numbers(
         shown: What the prompt showed.
 
     Returns:
-        The numbers by what they mean. ``index_by_number`` may hold unclear numbers, too.
+        The numbers by what they mean. ``indexes_by_number`` may hold unclear numbers, too.
     """
     numbers = _NumbersBeingRead(shown)
     for entry in entries:
@@ -166,13 +168,13 @@ class _NumbersBeingRead:
     Attributes:
         shown: What the prompt showed.
         as_in_prompt: The numbers that an entry or a name gives the prompt's meaning.
-        index_by_number: For each number with a new meaning: the index of its context.
+        indexes_by_number: For each number with a new meaning: the indexes of its contexts.
         unclear: The numbers whose meaning is unknown.
     """
 
     shown: Shown
     as_in_prompt: set[str] = field(default_factory=set)
-    index_by_number: dict[str, int] = field(default_factory=dict)
+    indexes_by_number: dict[str, tuple[int, ...]] = field(default_factory=dict)
     unclear: set[str] = field(default_factory=set)
 
     def add_entry(self, entry: ListEntry) -> None:
@@ -191,19 +193,20 @@ class _NumbersBeingRead:
 
     def _add_new_meaning(self, entry: ListEntry) -> None:
         """Read an entry that does not give its number the prompt's meaning."""
-        context_index = _context_surely_meant(entry, self.shown)
-        if context_index is None:
+        indexes = _contexts_surely_meant(entry, self.shown)
+        if not indexes:
             self.unclear.add(entry.number)
             return
-        earlier_index = self.index_by_number.setdefault(entry.number, context_index)
-        if earlier_index != context_index:  # two entries contradict each other
+        earlier_indexes = self.indexes_by_number.setdefault(entry.number, indexes)
+        if earlier_indexes != indexes:  # two entries contradict each other
             self.unclear.add(entry.number)
 
     def add_named(self, named: NamedNumber) -> None:
         """Read what a name beside a number says of it; the lists were read before."""
         in_prompt = self.shown.indexes_of_number(named.number)
         agrees_with_prompt = not named.indexes.isdisjoint(in_prompt)
-        agrees_with_list = self.index_by_number.get(named.number) in named.indexes
+        indexes_in_list = self.indexes_by_number.get(named.number, ())
+        agrees_with_list = not named.indexes.isdisjoint(indexes_in_list)
         if agrees_with_prompt:
             self.as_in_prompt.add(named.number)
         elif not agrees_with_list:  # "[1] is b.txt", and no list says so
@@ -212,27 +215,31 @@ class _NumbersBeingRead:
     def result(self) -> OwnNumbers:
         """Sum up what the numbers mean."""
         # one entry keeps the prompt's meaning of a number, another entry gives a new one
-        contradicted = self.as_in_prompt & self.index_by_number.keys()
+        contradicted = self.as_in_prompt & self.indexes_by_number.keys()
         unclear = self.unclear | contradicted
         return OwnNumbers(
             frozenset(self.as_in_prompt - unclear),
-            self.index_by_number,
+            self.indexes_by_number,
             frozenset(unclear),
         )
 
 
-def _context_surely_meant(entry: ListEntry, shown: Shown) -> int | None:
-    """Return the index of the context that an entry means instead of the prompt's.
+def _contexts_surely_meant(entry: ListEntry, shown: Shown) -> tuple[int, ...]:
+    """Return the indexes of the contexts that an entry means instead of the prompt's.
 
-    None if it is not sure, as where the entry names no context, or more than one.
+    Several share the name of the entry, as chunks of one file. () if it is not sure, as
+    where the entry names no context, or where the prompt labels each of several.
     """
     # "1. b.txt", and the prompt shows another text as 1: this 1 may only count entries
     if entry.has_item_number and entry.number in shown.indexes_by_number:
-        return None
+        return ()
     # "[2] Bridges" may be a shorter form of the prompt's "[2] Bridges of Norwick"
     if _may_be_shortened(entry, shown):
-        return None
-    return _only_context_named(entry, shown)
+        return ()
+    indexes = _contexts_named(entry, shown)
+    # where the prompt shows "[1] a.txt" and "[2] a.txt", a number means one of them
+    may_mean_one_of_several = any(map(is_mark_label, shown.indexes_by_number))
+    return () if len(indexes) > 1 and may_mean_one_of_several else indexes
 
 
 def _may_be_shortened(entry: ListEntry, shown: Shown) -> bool:
@@ -323,18 +330,16 @@ def _words_of_title(text: str) -> set[str]:
     return {word.lower() for word in _WORD_OF_TITLE.findall(text)}
 
 
-def _only_context_named(entry: ListEntry, shown: Shown) -> int | None:
-    """Return the index of the one context that all of an entry's text names.
+def _contexts_named(entry: ListEntry, shown: Shown) -> tuple[int, ...]:
+    """Return the indexes of the contexts that all of an entry's text names.
 
-    None if it names no context or several, or a file like another context's file.
+    () if it names none, or a file like another context's file.
     """
     named_by_all = _only_contexts_named(entry.text, shown)
-    if len(named_by_all) != 1:
-        return None
     for indexes in _meanings_of_like_files(entry.text, shown):
         if named_by_all.isdisjoint(indexes):
-            return None
-    return min(named_by_all)
+            return ()
+    return tuple(sorted(named_by_all))
 
 
 def _only_contexts_named(text: str, shown: Shown) -> frozenset[int]:

@@ -8,7 +8,7 @@ They stand below the answer, "Sources: [1] a.pdf", or in a field of a structured
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.known_labels import KnownLabels
@@ -24,7 +24,7 @@ from ragmetrics_core.capture.own_numbers import (
     numbers_named_in_sentences,
     own_numbers,
 )
-from ragmetrics_core.capture.source_names import with_addresses
+from ragmetrics_core.capture.source_names import is_mark_label, with_addresses
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Context
 from ragmetrics_core.data.mark_patterns import Span
@@ -40,12 +40,15 @@ class OwnLists:
         sources: The sources that the structured reply names beside the answer.
         contexts: The contexts.
         known_labels: The labels and names of the contexts.
+        may_count_sources: Whether marks may count these sources: the call that wrote the
+            answer names them, too, and its prompt numbers nothing.
     """
 
     answer: str
     sources: Sequence[CitedSource]
     contexts: Sequence[Context]
     known_labels: KnownLabels
+    may_count_sources: bool
 
     @cached_property
     def spans(self) -> list[Span]:
@@ -65,10 +68,17 @@ class OwnLists:
         """
         entries = [
             entry
-            for entry in [*self._entries_in_answer, *self._entries_in_field]
+            for entry in [
+                *self._entries_in_answer,
+                *self._entries_in_field,
+                *self._entries_by_place,
+            ]
             if self._may_explain_a_mark(entry)
         ]
-        return own_numbers(entries, self._cited_numbers_with_names(), self._shown)
+        numbers = own_numbers(entries, self._cited_numbers_with_names(), self._shown)
+        if self._entries_by_place and _may_count_the_passages(numbers):
+            return replace(numbers, unclear=frozenset(numbers.indexes_by_number or ()))
+        return numbers
 
     def _may_explain_a_mark(self, entry: ListEntry) -> bool:
         """Whether the number of an entry may be that of a mark.
@@ -113,6 +123,23 @@ class OwnLists:
         return entries
 
     @cached_property
+    def _entries_by_place(self) -> list[ListEntry]:
+        """The sources of a field without numbers, counted from 1.
+
+        ``{"answer": "It fell [2].", "cited_urls": ["a.test", "b.test"]}``: "[2]" means the
+        second. Empty if marks may count something else, or if a list has numbers.
+        """
+        if not self.may_count_sources or self._entries_in_answer:
+            return []
+        entries: list[ListEntry] = []
+        for place, source in enumerate(self.sources, start=1):
+            name = str(source.id or source.quote)
+            if source.statement is not None or is_mark_label(plain_label(name)):
+                return []
+            entries.append(ListEntry(str(place), name, has_item_number=True))
+        return entries
+
+    @cached_property
     def _is_in_list_by_place(self) -> bytearray:
         """For each place of the answer 1 if it is in one of the lists, else 0."""
         flags = bytearray(len(self.answer) + 1)
@@ -147,3 +174,21 @@ class OwnLists:
             for named in numbers
             if named.number in self._cited_labels and not self.hold(named.start)
         ]
+
+
+def _may_count_the_passages(numbers: OwnNumbers) -> bool:
+    """Whether marks that seem to count a list may count the passages as they were shown.
+
+    The prompt shows a.txt and b.txt, and the answer lists b.txt and a.txt: "[1]" may mean
+    the first of the list, or the first passage. If it lists c.txt and b.txt, "[1]" means
+    the first of the list: the first passage is not listed.
+    """
+    indexes_listed: set[int] = set()
+    indexes_counted: set[int] = set()
+    is_order_the_same = True
+    for number, indexes in (numbers.indexes_by_number or {}).items():
+        index_counted = int(number) - 1
+        indexes_listed.update(indexes)
+        indexes_counted.add(index_counted)
+        is_order_the_same &= index_counted in indexes
+    return indexes_listed == indexes_counted and not is_order_the_same

@@ -33,7 +33,7 @@ from ragmetrics_core.capture.unknown_meanings import (
     refuse_if_perhaps_shown,
 )
 from ragmetrics_core.data import Citation
-from ragmetrics_core.data.marks import contexts_of_label, plain_label
+from ragmetrics_core.data.marks import contexts_of_label, marks_in, plain_label
 
 _MARKS_AND_FIELD_DIFFER = (
     "the marks in the structured answer cite other sources than its own list of sources"
@@ -51,19 +51,17 @@ def by_marks_and_a_field(search: CitationSearch) -> tuple[Citation, ...] | None:
 
     Returns:
         The citations of the marks. If the answer is the JSON itself, those of the field.
-        None unless both are there, and for marks of unknown meaning: then the field
-        alone decides.
+        None unless both are there.
 
     Raises:
-        UnknownMeaning: If marks and field differ, or if it is not known what the field
-            names.
+        UnknownMeaning: If marks and field differ, or if it is not known what they name.
     """
     if search.annotator is not None or search.sources is None:
         return None
     search_in_text = _search_in_text_with_marks(search)
     if search_in_text is None:
         return None
-    of_marks = _citations_of_known_marks(search_in_text)
+    of_marks = _citations_of_marks(search_in_text)
     if not of_marks:
         return None
     of_field = by_a_structured_reply(search) or ()
@@ -113,11 +111,18 @@ def _only_of_contexts(
     return tuple(changed_citations)
 
 
-def _citations_of_known_marks(search: CitationSearch) -> tuple[Citation, ...]:
-    """Return what the marks of an answer cite; () without marks of known meaning."""
+def _citations_of_marks(search: CitationSearch) -> tuple[Citation, ...]:
+    """Return what the marks of an answer cite; () without marks.
+
+    Raises:
+        UnknownMeaning: If a mark has no known meaning. The field beside it does not tell
+            for which sentence it names a source, nor that a mark names none of them.
+    """
     try:
         citations = by_marks(search) or ()
     except UnknownMeaning:
+        if marks_in(search.text):
+            raise
         return ()
     return tuple(citation for citation in citations if citation.mark is not None)
 

@@ -140,12 +140,10 @@ JSON_ANSWER = json.dumps(
 MARKS_AND_SOURCES = "[{{ loop.index }}] {{ doc.content }}"
 
 
-def parsed(reply: dict[str, Any]) -> Callable[[], Any]:
+def parsed(reply: dict[str, Any], label: str = MARKS_AND_SOURCES) -> Callable[[], Any]:
     """The application takes the answer out of the reply, by a pattern of the builder."""
     pattern = r'"answer": "([^"]*)"'
-    return run(
-        MARKS_AND_SOURCES, json.dumps(reply), builder=AnswerBuilder(pattern=pattern)
-    )
+    return run(label, json.dumps(reply), builder=AnswerBuilder(pattern=pattern))
 
 
 IN_JSON = (
@@ -387,6 +385,23 @@ APPS: dict[str, App] = {
     "marks and a list of another, parsed": App(
         parsed({"answer": "In 1874 [3].", "sources": [1]}),
         "cite other sources than its own list",
+    ),
+    "marks that count the list beside them, parsed": App(
+        parsed(
+            {
+                "answer": "In 1874 [1]. It is old [2].",
+                "sources": ["opening.pdf", "bridges.pdf"],
+            },
+            "File: {{ doc.meta.source }}\n{{ doc.content }}",
+        ),
+        [("In 1874 [1].", (2,), ()), ("It is old [2].", (1,), ())],
+    ),
+    "a mark beyond the list beside it, parsed": App(
+        parsed(
+            {"answer": "In 1874 [1]. It cost 2 [2].", "sources": ["opening.pdf"]},
+            "File: {{ doc.meta.source }}\n{{ doc.content }}",
+        ),
+        "which context it means is not known",
     ),
     "marks and a list of the same, as text": App(
         run(MARKS_AND_SOURCES, json.dumps({"answer": "In 1874 [3].", "sources": [3]})),

@@ -760,6 +760,26 @@ APPS: dict[str, App] = {
         json_chain({"answer": ANSWERED, "citations": [3]}, "[{n}] {text}"),
         [(ANSWERED, (2,), ())],
     ),
+    "marks that count the list beside them": App(
+        json_chain(
+            {
+                "answer": "It was opened in 1874 [1]. It is old [2].",
+                "cited_urls": ["bridges.pdf", "rivers.pdf"],
+            },
+            "[{source}]\n{text}",
+        ),
+        [
+            ("It was opened in 1874 [1].", (1,), ()),
+            ("It is old [2].", (0, 2), ()),
+        ],
+    ),
+    "a mark beyond the list beside it": App(
+        json_chain(
+            {"answer": "It is old [1]. It cost 2 [2].", "cited_urls": ["bridges.pdf"]},
+            "[{source}]\n{text}",
+        ),
+        "which context it means is not known",
+    ),
     "marks and a list of another, parsed": App(
         json_chain({"answer": ANSWERED, "citations": [1]}, "[{n}] {text}"),
         "cite other sources than its own list",

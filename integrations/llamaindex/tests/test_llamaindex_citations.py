@@ -318,6 +318,11 @@ class Chunks(BaseModel):
     used_chunks: list[int]
 
 
+class Listed(BaseModel):
+    answer: str
+    sources: list[str]
+
+
 class Statement(BaseModel):
     text: str
     citations: list[int]
@@ -353,7 +358,7 @@ def structured(schema: type[BaseModel], value: Any, label: str) -> Callable[...,
             get_response_synthesizer(
                 llm=model(kit, ("Velm", json.dumps(value))), output_cls=schema
             ),
-            node_postprocessors=[Numbering()],
+            node_postprocessors=[Numbering()] if label else [],
         )
         return engine.query(QUESTION)
 
@@ -502,6 +507,25 @@ APPS: dict[str, App] = {
             "[{n}] {text}",
         ),
         [(None, (2,), ())],
+    ),
+    "marks that count the list beside them": App(
+        structured(
+            Listed,
+            {
+                "answer": "In 1874 [1]. It is old [2].",
+                "sources": ["opening.pdf", "bridges.pdf"],
+            },
+            label="",
+        ),
+        [("In 1874 [1].", (2,), ()), ("It is old [2].", (1,), ())],
+    ),
+    "a mark beyond the list beside it": App(
+        structured(
+            Listed,
+            {"answer": "In 1874 [1]. It cost 2 [2].", "sources": ["bridges.pdf"]},
+            label="",
+        ),
+        "which context it means is not known",
     ),
     "marks and a field of another, parsed": App(
         structured(
