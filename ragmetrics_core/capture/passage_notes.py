@@ -16,6 +16,7 @@ from functools import cached_property
 from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.context_rules import Contexts
 from ragmetrics_core.capture.findings import BETWEEN_PIECES, Finding
+from ragmetrics_core.capture.joined_documents import keys_of_joined_documents
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import locate
 from ragmetrics_core.capture.origins import MatchedContexts
@@ -394,6 +395,8 @@ class _NoteWriter:
     def _index_of_context(self, index: int) -> int | None:
         """Return the index of the context that shows a document; None if none does."""
         key = self.record.matched_contexts.context_keys[index]
+        if key is None:
+            key = self._new_context_key_by_index.get(index)
         return None if key is None else self._context_index_by_key[key]
 
     @cached_property
@@ -431,7 +434,7 @@ class _NoteWriter:
             return None
         return max(share_in_one, share_in_others)
 
-    @cached_property
+    @property
     def _shares_in_new_contexts(self) -> dict[int, float | None]:
         """The share of each document that stands in contexts made of several documents.
 
@@ -440,42 +443,99 @@ class _NoteWriter:
         middle of B: ``{0: 1.0, 1: 0.5}``. 0 for a document that does not stand there,
         None where that is unknown.
         """
+        return self._found_in_new_contexts[0]
+
+    @property
+    def _new_context_key_by_index(self) -> dict[int, DocumentKey]:
+        """The key of the context, made of several documents, that shows each document.
+
+        The keys are indexes of documents. Those that no such context shows are left out.
+        """
+        return self._found_in_new_contexts[1]
+
+    @cached_property
+    def _found_in_new_contexts(
+        self,
+    ) -> tuple[dict[int, float | None], dict[int, DocumentKey]]:
+        """Look for the documents that are no contexts in contexts made of several."""
         indexes = [
             index
             for index, document in enumerate(self.retrieved)
             if document.key not in self._context_by_key
         ]
-        new_texts = self._new_texts
-        if not new_texts:
-            return dict.fromkeys(indexes, 0.0)
+        text_by_key = self._new_text_by_key
+        if not text_by_key:
+            return dict.fromkeys(indexes, 0.0), {}
         pieces = [
             letters_of(piece)
-            for text in new_texts
+            for text in text_by_key.values()
             for piece in text.split(BETWEEN_PIECES)
         ]
         texts = [self.retrieved[index].text_without_metadata for index in indexes]
-        findings = locate(texts, new_texts).findings
+        findings = locate(texts, list(text_by_key.values())).findings
+        keys = list(text_by_key)
         shares: dict[int, float | None] = {}
+        key_by_index: dict[int, DocumentKey] = {}
         for index, finding in zip(indexes, findings, strict=True):
             letters = self._letters_of_documents[index]
             shares[index] = _share_in_pieces(letters, pieces, finding)
-        return shares
+            if finding.outcome == "shown" and finding.message_index is not None:
+                key_by_index[index] = keys[finding.message_index]
+        return shares, key_by_index
 
     @cached_property
-    def _new_texts(self) -> list[str]:
-        """The texts of contexts that no search found, or that hold another document whole.
+    def _new_text_by_key(self) -> dict[DocumentKey, str]:
+        """The texts of contexts that were made of documents, by the key of the context.
 
-        A step may join documents, and search in the text that it made of them.
+        No search found such a context, or it holds another document whole, or a later
+        search found it and it is made of parts of what earlier ones found: a step may
+        join documents, and search in the text that it made of them.
         """
         index_by_key = {
             document.key: index for index, document in enumerate(self.retrieved)
         }
-        new_texts = []
+        new_text_by_key = {}
         for key, context in self._context_by_key.items():
             index = index_by_key.get(key)
-            if index is None or self._holds_another_document(index):
-                new_texts.append(context.text)
-        return new_texts
+            is_new = (
+                index is None
+                or key in self._keys_of_joined_documents
+                or self._holds_another_document(index)
+            )
+            if is_new:
+                new_text_by_key[key] = context.text
+        return new_text_by_key
+
+    @cached_property
+    def _keys_of_joined_documents(self) -> frozenset[DocumentKey]:
+        """The keys of documents that are made of what earlier searches found.
+
+        What a reranker or filter dropped is in none of them, unless it searched itself,
+        in what it made of the documents.
+        """
+        indexes_taken_to_search = self._indexes_taken_to_search
+        keys_dropped = {
+            document.key
+            for index, document in enumerate(self.retrieved)
+            if self._fates_in_steps.fate_of(index).kept is False
+            and index not in indexes_taken_to_search
+        }
+        kept_by_search = {
+            search: [
+                document for document in documents if document.key not in keys_dropped
+            ]
+            for search, documents in self.record.documents_by_search.items()
+        }
+        return keys_of_joined_documents(kept_by_search)
+
+    @property
+    def _indexes_taken_to_search(self) -> set[int]:
+        """The indexes of documents that a step took which searched for others itself."""
+        indexes: set[int] = set()
+        for step in self.record.effects.steps:
+            if not self.record.documents_by_search.keys().isdisjoint(step.node.walk()):
+                indexes |= step.indexes_taken
+        return indexes
 
     def _holds_another_document(self, index: int) -> bool:
         """Whether a document holds all letters of a shorter one that no step dropped."""

@@ -1,0 +1,101 @@
+"""Documents that an application made of those that it had found, and searched in again. Pure.
+
+Example: a search finds A and B. The application cuts both to their first 100 letters,
+joins these to one new document, and a later search finds it. It is made of A and B: what
+the prompt shows of it, it shows of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ragmetrics_core.capture.calls import end_of
+from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.locating import locate
+from ragmetrics_core.capture.tree import Document, DocumentKey, Node
+
+# Texts are compared by pieces of this length, in bytes of their letters.
+_PIECE = 16
+# So much of a document stands in those that it is made of. Chunks of one page overlap by
+# less.
+_LEAST_SHARE = 0.9
+# At least so much of it is found by whole pieces, as its parts begin and end within one.
+_LEAST_SHARE_BY_PIECES = 0.6
+
+
+def keys_of_joined_documents(
+    documents_by_search: Mapping[Node, Sequence[Document]],
+) -> frozenset[DocumentKey]:
+    """Return the keys of the documents that are made of what earlier searches found.
+
+    A document that an earlier search found as well is none of them, nor is one that has
+    words of its own beside theirs.
+
+    Args:
+        documents_by_search: What each search returned.
+    """
+    searches = sorted(documents_by_search, key=lambda search: search.began)
+    pieces = _Pieces()
+    waiting: list[Node] = []  # searches before, of which the pieces are not known yet
+    joined: set[DocumentKey] = set()
+    for search in searches:
+        still_running = []
+        for earlier in waiting:
+            if end_of(earlier) <= search.began:
+                pieces.add(documents_by_search[earlier])
+            else:
+                still_running.append(earlier)
+        waiting = [*still_running, search]
+        for document in documents_by_search[search]:
+            if pieces.make_up(document):
+                joined.add(document.key)
+    return frozenset(joined)
+
+
+class _Pieces:
+    """The pieces of documents that were found so far, to recognise them in later ones."""
+
+    def __init__(self) -> None:
+        self._document_by_piece: dict[bytes, Document] = {}
+        self._letters: set[bytes] = set()  # of whole documents
+
+    def add(self, documents: Iterable[Document]) -> None:
+        """Add the pieces of documents; of equal pieces the first counts."""
+        for document in documents:
+            letters = letters_of(document.text_without_metadata)
+            if letters in self._letters:
+                continue
+            self._letters.add(letters)
+            for start in range(0, len(letters) - _PIECE + 1, _PIECE):
+                piece = letters[start : start + _PIECE]
+                self._document_by_piece.setdefault(piece, document)
+
+    def make_up(self, document: Document) -> bool:
+        """Whether a document is made of those that were added, and of no other words."""
+        letters = letters_of(document.text_without_metadata)
+        if not letters or letters in self._letters:
+            return False
+        origins: dict[DocumentKey, Document] = {}
+        n_found = 0
+        start = 0
+        while start <= len(letters) - _PIECE:
+            origin = self._document_by_piece.get(letters[start : start + _PIECE])
+            if origin is None:
+                start += 1
+                continue
+            origins[origin.key] = origin
+            n_found += _PIECE
+            start += _PIECE
+        if n_found < _LEAST_SHARE_BY_PIECES * len(letters):
+            return False
+        return _share_from(origins.values(), document) >= _LEAST_SHARE
+
+
+def _share_from(origins: Iterable[Document], document: Document) -> float:
+    """Return the share of a document that stands in others, 0 to 1."""
+    texts = [origin.text_without_metadata for origin in origins]
+    text = document.text_without_metadata
+    n_located = 0.0
+    for origin_text, finding in zip(texts, locate(texts, text).findings, strict=True):
+        n_located += finding.coverage * len(letters_of(origin_text))
+    return n_located / len(letters_of(text))
