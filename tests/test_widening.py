@@ -9,6 +9,9 @@ from haystack import Document as HaystackDocument
 from haystack import Pipeline, component
 from haystack.components.builders import PromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
+from haystack.components.preprocessors import DocumentSplitter
+from haystack.components.retrievers import SentenceWindowRetriever
+from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack_integrations.components.evaluators import (
     ragmetrics as haystack_ragmetrics,
 )
@@ -27,11 +30,14 @@ from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
 from test_planted_losses import ANSWER, QUESTION, TEXTS, Says, journeys
 from test_planted_losses_of_same_ids import PROMPT
 
-from ragmetrics_core import Context, Sample
-from ragmetrics_core.capture import Document
+from ragmetrics_core import Context, Sample, ScriptedJudge, evaluate
+from ragmetrics_core.capture import Document, texts_around
 from ragmetrics_core.capture.origins import context_keys_of
 from ragmetrics_core.capture.tree import DocumentKey
 from ragmetrics_core.capture.widening import with_widened_texts
+from ragmetrics_core.data import Fact
+from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.reporting.sample_journey import journey_of
 
 # the first words of each text; what the question needs stands behind them
 CHUNKS = tuple(text[:40] for text in TEXTS)
@@ -158,6 +164,99 @@ def test_a_fact_beside_what_was_searched_for_was_retrieved_and_shown(name: str) 
     (fact,) = [stage for stage in judged.stages if stage.unit == "facts"][:1]
     assert (fact.loss, fact.lost, fact.of) == ("not_retrieved", 0, 1)
     assert judged.mend in (None, "not_useful", "not_cited")
+
+
+SENTENCES = (
+    "Seats on the ferry cost 38 euros.",
+    "Pay for them at the counter of the harbour.",
+    "A cabin for two costs 96 euros.",
+    "The office on the mole opens at nine in the morning.",
+    "It closes at six in the evening.",
+)
+
+
+def windows(template: str, *, found: tuple[int, ...]) -> Sample:
+    """A sample of a search for single sentences, and the windows around them.
+
+    Args:
+        template: What the prompt shows of ``windows``.
+        found: The places of the sentences that the search finds.
+    """
+    text = " ".join(SENTENCES)
+    splitter = DocumentSplitter(split_by="period", split_length=1)
+    sentences = splitter.run([HaystackDocument(content=text)])["documents"]
+    store = InMemoryDocumentStore()
+    store.write_documents(sentences)
+
+    @component
+    class FindsSentences:
+        @component.output_types(documents=list[HaystackDocument])
+        def run(self, query: str) -> dict[str, Any]:
+            return {"documents": [sentences[place] for place in found]}
+
+    built = Pipeline()
+    built.add_component("search", FindsSentences())
+    built.add_component("window", SentenceWindowRetriever(store, window_size=1))
+    built.add_component("prompt", PromptBuilder(template, required_variables="*"))
+    built.add_component("llm", MockChatGenerator(ANSWER))
+    built.connect("search.documents", "window.retrieved_documents")
+    built.connect("window.context_windows", "prompt.windows")
+    built.connect("prompt", "llm")
+    asked = {name: {"query": QUESTION} for name in ("search", "prompt")}
+    with haystack_ragmetrics.capture() as captured:
+        built.run(asked)
+    (sample,) = captured.samples
+    return sample
+
+
+ALL_WINDOWS = "{% for w in windows %}{{ w }}\n{% endfor %}Asked: {{ query }}"
+LAST_WINDOW = "{{ windows[-1] }}\nAsked: {{ query }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "found", "lost"),
+    [
+        (ALL_WINDOWS, (1, 4), None),
+        (LAST_WINDOW, (1, 4), "not_shown"),
+        (LAST_WINDOW, (4, 1), None),
+        (ALL_WINDOWS, (4,), "not_retrieved"),
+    ],
+)
+def test_a_fact_of_a_window_that_was_found_was_retrieved(
+    template: str, found: tuple[int, ...], lost: str | None
+) -> None:
+    """The fact stands beside the found sentence."""
+    fact = SENTENCES[2]
+    sample = windows(template, found=found)
+    asked = sample.model_copy(update={"facts": (Fact(text=fact),)})
+    judge = ScriptedJudge(
+        {FactInContext: lambda asked: {"covered": asked["fact"] in asked["context"]}}
+    )
+    report = evaluate([asked], metrics=["accuracy"], judge=judge)
+    followed = journey_of(report.results[0])
+    assert followed is not None
+    assert [(one.lost, one.known) for one in followed.facts] == [(lost, True)]
+
+
+@pytest.mark.parametrize(
+    ("returned", "around"),
+    [
+        ({"windows": ["Red. It fell.", "It is old. Blue."]}, True),
+        ({"documents": [], "windows": ("It fell. Red.", "It is old.")}, True),
+        ({"windows": ["It is old. Blue.", "Red. It fell."]}, False),
+        ({"windows": ["Red. It fell. It is old."]}, False),
+        ({"prompt": "Red. It fell. It is old."}, False),
+        ({"windows": ["It fell.", None]}, False),
+        ({}, False),
+    ],
+    ids=["in order", "beside others", "disordered", "one", "text", "none", "empty"],
+)
+def test_texts_around_documents_are_one_for_each_in_their_order(
+    returned: dict[str, Any], *, around: bool
+) -> None:
+    documents = [Document(" It fell."), Document("It is old.")]
+    expected = tuple(returned["windows"]) if around else ()
+    assert texts_around(documents, returned) == expected
 
 
 # The rule

@@ -67,6 +67,7 @@ from ragmetrics_core.capture.step_documents import new_texts as new_texts
 from ragmetrics_core.capture.step_documents import (
     note_documents_of_step as note_documents_of_step,
 )
+from ragmetrics_core.capture.step_documents import texts_around as texts_around
 from ragmetrics_core.capture.transcripts import (
     EarlierConversation as EarlierConversation,
 )

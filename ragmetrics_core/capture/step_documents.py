@@ -140,6 +140,34 @@ def new_texts(taken: object, returned: object) -> tuple[str, ...]:
     return () if is_given_empty_list else _long_texts_made(taken, returned)
 
 
+def texts_around(
+    documents: Sequence[Document], returned: Mapping[str, object]
+) -> tuple[str, ...]:
+    """Return the texts that a call returned around the documents that it was given.
+
+    Example: a call was given the sentences A and B, and returned ``{"windows": [text
+    with A, text with B]}``: these two texts. Empty if no list has a text for each
+    document, in their order, in which the document stands.
+
+    Args:
+        documents: The documents that the call was given.
+        returned: What it returned, by name.
+    """
+    for value in returned.values():
+        if not isinstance(value, (list, tuple)) or len(value) != len(documents):
+            continue
+        texts = [text for text in value if isinstance(text, str)]
+        if len(texts) == len(value) and _hold_each(texts, documents):
+            return tuple(texts)
+    return ()
+
+
+def _hold_each(texts: Sequence[str], documents: Sequence[Document]) -> bool:
+    """Whether each text holds the document at its place."""
+    pairs = zip(texts, documents, strict=True)
+    return all(document.text.strip() in text for text, document in pairs)
+
+
 def _long_texts_made(taken: object, returned: object) -> tuple[str, ...]:
     """Return the texts that a step was not given; a word such as "yes" is left out."""
     texts_taken = set(texts_in(taken))

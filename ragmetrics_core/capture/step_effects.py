@@ -9,8 +9,8 @@ All texts are compared once, in ``effects_of``; ``passage_notes`` reads the resu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.letters import Text, letters_of
@@ -109,7 +109,8 @@ class StepEffects:
         copy_by_index: For the index of a document that a step left out as a duplicate,
             the index of the document of the same text that it handed on.
         documents_added: What steps before the answer returned in the place of documents
-            that they took, in their order.
+            that they took, in their order; then the texts around documents that others
+            returned beside these.
     """
 
     steps: tuple[StepEffect, ...]
@@ -165,7 +166,10 @@ def effects_of(
         keys_of_unknown_origin=_keys_of_unknown_origin(replacing_or_searching),
         # {3: 0}: a step removed document 3, a duplicate of document 0
         copy_by_index=_copy_by_index(retrieved, changes, calls.nodes),
-        documents_added=_added_before(replacing, answering_call),
+        documents_added=(
+            *_added_before(replacing, answering_call),
+            *_texts_around_before(calls.nodes, answering_call),
+        ),
     )
 
 
@@ -200,6 +204,22 @@ def _added_before(
         if _is_before(change.node, answering_call):
             added += change.added
     return tuple(added)
+
+
+def _texts_around_before(
+    nodes: Iterable[Node], answering_call: Node | None
+) -> Iterator[Document]:
+    """Yield the texts around documents that calls returned before the answering call began.
+
+    Example: a call was given the sentence "It fell.", and returned the window "It opened
+    in 1874. It fell.": a document with the sentence's id and this text.
+    """
+    for node in nodes:
+        if node.kind == "reranker" and _is_before(node, answering_call):
+            for document, text in zip(
+                node.input_documents, node.new_texts, strict=False
+            ):
+                yield replace(document, text=text)
 
 
 def _copy_by_index(

@@ -221,7 +221,8 @@ class Node:
             under a name of its own, these lists: those it kept, and those it rejected.
         text: What a tool or agent returned, as the model sees it.
         new_texts: Of a step, the texts of some length that it returned and was not
-            given: rows of a database, a list of prices.
+            given: rows of a database, a list of prices. Of a reranker, the texts around
+            the documents that it was given, one for each, where it returned such texts.
         prompt: What a model was shown, results of tools included.
         is_prompt_text_alone: Whether the prompt is surely all that the model was shown:
             texts without images or files, and no documents beside the messages. False

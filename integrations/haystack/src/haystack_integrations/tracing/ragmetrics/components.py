@@ -28,6 +28,7 @@ from ragmetrics_core.capture import (
     documents_in,
     lists_divided,
     new_texts,
+    texts_around,
     texts_in,
     unread_request,
 )
@@ -119,6 +120,9 @@ class Calls:
         call.divided_documents = lists_divided(node.input, node.output_by_socket)
         if call.kind == "step":
             call.new_texts = new_texts(node.input, node.output_by_socket)
+        elif call.kind == "reranker":
+            # SentenceWindowRetriever returns windows beside its documents
+            call.new_texts = texts_around(call.input_documents, node.output_by_socket)
         call.error = node.error or ("no output" if node.output is None else None)
 
     def _call_of_agent(self, enclosing: Call, node: Node) -> Call:
