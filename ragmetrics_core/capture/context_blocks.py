@@ -98,7 +98,7 @@ def _opening_in(prompt: str, text: str) -> str:
     last word of a short text: "The bridge was opened in the year of the flo" shows "The
     bridge was opened in the year of the flood". Then the last word is left out.
     """
-    first_part = text.partition("…")[0].strip()
+    first_part = text.partition("…")[0]
     opening = first_part[:_OPENING].strip()
     is_all_of_text = opening == text
     if opening in prompt or not is_all_of_text:
