@@ -9,7 +9,8 @@ from typing import Any
 from langchain_ragmetrics.capturing import ADAPTER
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.recorder import Recorder
-from langchain_ragmetrics.recording.tree import AnyRun, Finding
+from langchain_ragmetrics.recording.run import AnyRun
+from langchain_ragmetrics.recording.tree import Finding
 from ragmetrics_core import Limits, Sample
 from ragmetrics_core.capture import (
     BackgroundEvaluator,

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ragmetrics.recording.recorder import Recorder
+from langchain_ragmetrics.recording.run import AnyRun, as_run
 from langchain_ragmetrics.recording.stores import StoreSearches
-from langchain_ragmetrics.recording.tree import AnyRun, Finding, as_run, trees
+from langchain_ragmetrics.recording.tree import Finding, trees
 from ragmetrics_core.capture import FrontDoor, Listener, Listeners
 
 if TYPE_CHECKING:

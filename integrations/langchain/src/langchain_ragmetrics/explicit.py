@@ -12,8 +12,8 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.vectorstores import VectorStore
 
 from langchain_ragmetrics.recording.recorder import Recorder
+from langchain_ragmetrics.recording.run import ADD_DOCUMENTS
 from langchain_ragmetrics.recording.stores import SEARCHES, documents_of, query_of
-from langchain_ragmetrics.recording.tree import ADD_DOCUMENTS
 
 Store = TypeVar("Store", bound=VectorStore)
 

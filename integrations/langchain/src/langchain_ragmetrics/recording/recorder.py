@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables.config import ensure_config
 
+from langchain_ragmetrics.recording.run import STORE_SEARCH, Run
 from langchain_ragmetrics.recording.stores import documents_of
 from langchain_ragmetrics.recording.tree import (
     CALL,
@@ -25,12 +26,10 @@ from langchain_ragmetrics.recording.tree import (
     OBSERVED,
     PROVIDER,
     SESSION,
-    STORE_SEARCH,
     TASK_OR_THREAD,
     TEXT_ALONE,
     UNREAD,
     VARIABLES,
-    Run,
     variables_of_template,
 )
 from langchain_ragmetrics.values import (

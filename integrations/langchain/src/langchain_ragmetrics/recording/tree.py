@@ -1,16 +1,13 @@
 """From LangChain's runs to the core's tree of calls; pure, nothing is changed."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
-from uuid import UUID
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langsmith import schemas
-from langsmith.run_trees import RunTree
 
+from langchain_ragmetrics.recording.run import AnyRun, children, walk
 from langchain_ragmetrics.values import (
     artifacts_of,
     documents_in_content,
@@ -53,51 +50,8 @@ EVIDENCE_BLOCKS = "ragmetrics_evidence_blocks"
 UNREAD = "ragmetrics_unread"
 # of a template of a prompt: the names that it fills in
 VARIABLES = "ragmetrics_variables"
-# of a search of a vector store that the application made without a retriever
-STORE_SEARCH = "ragmetrics_by_hand"
-# the name of a run in which the application reports documents by ``add_documents()``
-ADD_DOCUMENTS = "add_documents"
 _OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
 _ABANDONED = "the stream was abandoned before its end"
-
-
-@dataclass(eq=False, slots=True)
-class Run:
-    """A run as the recorder keeps it.
-
-    Its fields are named and filled as in LangSmith's. ``extra`` holds the metadata, and
-    notes of the recorder under names such as ``TEXT_ALONE``.
-    """
-
-    id: UUID
-    name: str
-    run_type: str
-    parent_run_id: UUID | None
-    tags: list[str]
-    extra: dict[str, Any]
-    inputs: dict[str, Any] = field(default_factory=dict)
-    outputs: dict[str, Any] | None = None
-    error: str | None = None
-    child_runs: "list[Run]" = field(default_factory=list)
-    start_time: datetime = field(default_factory=partial(datetime.now, UTC))
-    end_time: datetime | None = None
-
-
-AnyRun = Run | schemas.RunBase
-
-
-def as_run(run: object) -> AnyRun:
-    """The run as it is: one of the recorder, of a tracer or of LangSmith.
-
-    Raises:
-        SettingError: If it is none of these.
-    """
-    if isinstance(run, (Run, schemas.RunBase)):
-        return run
-    raise capture.SettingError(
-        "samples_from needs a run of LangSmith or of a tracer, such as what a RunTree"
-        f" or a collector of runs holds; got {type(run).__name__}"
-    )
 
 
 @dataclass(frozen=True)
@@ -493,102 +447,34 @@ def metadata_of(run: AnyRun) -> Mapping[str, Any]:
     return metadata if isinstance(metadata, Mapping) else {}
 
 
-def children(run: AnyRun) -> list[AnyRun]:
-    """List the runs directly inside a run by their start, each piece of work once.
-
-    Example: ``search("Rome")`` failed, and a second ``search("Rome")`` succeeded: the
-    first is left out. A failed run is left out if a later run has its name; for a tool
-    or a retriever, the inputs must be equal, too. A search that the application made
-    and reported by ``add_documents()`` counts once.
-    """
-    if not isinstance(run, (Run, schemas.Run, RunTree)):
-        return []
-    in_order: list[AnyRun] = sorted(
-        run.child_runs or (), key=lambda child: child.start_time
-    )
-    later_attempts: set[tuple[str, str]] = set()
-    runs_last_first: list[AnyRun] = []
-    # from the last to the first, so that later attempts are known
-    for child in reversed(in_order):
-        takes_arguments = child.run_type in ("tool", "retriever")
-        arguments = repr(child.inputs) if takes_arguments else ""
-        attempt = (child.name, arguments)
-        is_repeated = attempt in later_attempts
-        if not (child.error and is_repeated):
-            runs_last_first.append(child)
-        later_attempts.add(attempt)
-    without_failed_attempts = runs_last_first[::-1]
-    return _without_repeated_searches(without_failed_attempts)
-
-
-def _without_repeated_searches(runs: list[AnyRun]) -> list[AnyRun]:
-    """Leave out what was recorded twice: as a search of a store, and by a report.
-
-    Example: an application calls ``store.similarity_search("Who?")``, and reports the
-    two documents by ``add_documents()``: the search stays, with its query.
-    """
-    searches = [run for run in runs if (run.extra or {}).get(STORE_SEARCH)]
-    left_out: list[AnyRun] = []
-    for report in runs:
-        if report.name != ADD_DOCUMENTS:
-            continue
-        if _says_nothing_new(report, searches):
-            left_out.append(report)
-        else:
-            left_out += [search for search in searches if _names_all_of(report, search)]
-    return [run for run in runs if run not in left_out]
-
-
-def _says_nothing_new(report: AnyRun, searches: Sequence[AnyRun]) -> bool:
-    """Whether a report names no query, and only documents and scores of searches."""
-    documents_found: list[Document] = []
-    for search in searches:
-        documents_found += _documents_of_search(search)
-    are_all_found = all(
-        document in documents_found for document in _documents_of_search(report)
-    )
-    return bool(searches) and are_all_found and not report.inputs.get("query")
-
-
-def _names_all_of(report: AnyRun, search: AnyRun) -> bool:
-    """Whether a report names all documents of a search, by their texts."""
-    reported_texts = {document.text for document in _documents_of_search(report)}
-    texts = {document.text for document in _documents_of_search(search)}
-    return texts <= reported_texts
-
-
-def _documents_of_search(search: AnyRun) -> list[Document]:
-    """The documents of a recorded search or of a report, in their order."""
-    return list(documents_in(plain((search.outputs or {}).get("documents"))))
-
-
-def walk(run: AnyRun) -> Iterator[AnyRun]:
-    """Yield a run and all runs inside it, each before those inside it, siblings by their start."""
-    yield run
-    for child in children(run):
-        yield from walk(child)
-
-
 # Calls
 
 
-def _node(run: AnyRun) -> Node:
+def _node(run: AnyRun, not_before: float = 0) -> Node:
     """Make the node of a run, with the nodes of the runs inside it.
 
     The function in ``_FILL`` for the run's type writes into the node its kind, and what
     the run was given and returned. Example: a run of the type "retriever" becomes a
     node of the kind "retriever" with its query and documents. A run of any other type
     is a "step".
+
+    Args:
+        run: The run.
+        not_before: When it had its whole input at the earliest; see ``_nodes_inside``.
     """
     metadata = metadata_of(run)
     # a branch of a parallel step has its name in a tag
     branches = [tag for tag in run.tags or () if tag.startswith("map:key:")]
+    ended = None if run.end_time is None else run.end_time.timestamp()
+    began = run.start_time.timestamp()
+    if ended is None or ended >= not_before:
+        began = max(began, not_before)
     node = Node(
         "step",
         run.name,
-        run.start_time.timestamp(),
-        None if run.end_time is None else run.end_time.timestamp(),
-        [_node(child) for child in children(run)],
+        began,
+        ended,
+        _nodes_inside(run, began),
         error=run.error,
         agent=metadata.get("lc_agent_name"),
         branch=branches[0] if branches else "",
@@ -601,6 +487,30 @@ def _node(run: AnyRun) -> Node:
     if node.kind == "model" and is_summary:
         node.kind = "ignored"
     return node
+
+
+def _nodes_inside(run: AnyRun, began: float) -> list[Node]:
+    """Make the nodes of the runs directly inside a run, by their start.
+
+    Each step of a sequence begins when the step before it has ended. If the sequence is
+    streamed, LangChain reports the start of a step as soon as a first piece of its input
+    is there. Example: of ``retriever | rerank | write`` it reports the start of "write"
+    before the end of "rerank". The function "write" is called only then.
+
+    Args:
+        run: The run.
+        began: When it had its whole input.
+    """
+    nodes = []
+    for child in children(run):
+        node = _node(child, began)
+        nodes.append(node)
+        is_step_of_sequence = any(
+            tag.startswith("seq:step:") for tag in child.tags or ()
+        )
+        if is_step_of_sequence and node.ended is not None:
+            began = max(began, node.ended)
+    return nodes
 
 
 def _fill_retriever(node: Node, run: AnyRun) -> None:

@@ -1,0 +1,135 @@
+"""The runs that LangChain reports, and those inside each, where each piece of work stands once. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from langsmith import schemas
+from langsmith.run_trees import RunTree
+
+from langchain_ragmetrics.values import plain
+from ragmetrics_core import capture
+from ragmetrics_core.capture import Document, documents_in
+
+# of a search of a vector store that the application made without a retriever
+STORE_SEARCH = "ragmetrics_by_hand"
+# the name of a run in which the application reports documents by ``add_documents()``
+ADD_DOCUMENTS = "add_documents"
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """A run as the recorder keeps it.
+
+    Its fields are named and filled as in LangSmith's. ``extra`` holds the metadata, and
+    notes of the recorder under names such as ``TEXT_ALONE``.
+    """
+
+    id: UUID
+    name: str
+    run_type: str
+    parent_run_id: UUID | None
+    tags: list[str]
+    extra: dict[str, Any]
+    inputs: dict[str, Any] = field(default_factory=dict)
+    outputs: dict[str, Any] | None = None
+    error: str | None = None
+    child_runs: "list[Run]" = field(default_factory=list)
+    start_time: datetime = field(default_factory=partial(datetime.now, UTC))
+    end_time: datetime | None = None
+
+
+AnyRun = Run | schemas.RunBase
+
+
+def as_run(run: object) -> AnyRun:
+    """The run as it is: one of the recorder, of a tracer or of LangSmith.
+
+    Raises:
+        SettingError: If it is none of these.
+    """
+    if isinstance(run, (Run, schemas.RunBase)):
+        return run
+    raise capture.SettingError(
+        "samples_from needs a run of LangSmith or of a tracer, such as what a RunTree"
+        f" or a collector of runs holds; got {type(run).__name__}"
+    )
+
+
+def children(run: AnyRun) -> list[AnyRun]:
+    """List the runs directly inside a run by their start, each piece of work once.
+
+    Example: ``search("Rome")`` failed, and a second ``search("Rome")`` succeeded: the
+    first is left out. A failed run is left out if a later run has its name; for a tool
+    or a retriever, the inputs must be equal, too. A search that the application made
+    and reported by ``add_documents()`` counts once.
+    """
+    if not isinstance(run, (Run, schemas.Run, RunTree)):
+        return []
+    in_order: list[AnyRun] = sorted(
+        run.child_runs or (), key=lambda child: child.start_time
+    )
+    later_attempts: set[tuple[str, str]] = set()
+    runs_last_first: list[AnyRun] = []
+    # from the last to the first, so that later attempts are known
+    for child in reversed(in_order):
+        takes_arguments = child.run_type in ("tool", "retriever")
+        arguments = repr(child.inputs) if takes_arguments else ""
+        attempt = (child.name, arguments)
+        is_repeated = attempt in later_attempts
+        if not (child.error and is_repeated):
+            runs_last_first.append(child)
+        later_attempts.add(attempt)
+    without_failed_attempts = runs_last_first[::-1]
+    return _without_repeated_searches(without_failed_attempts)
+
+
+def _without_repeated_searches(runs: list[AnyRun]) -> list[AnyRun]:
+    """Leave out what was recorded twice: as a search of a store, and by a report.
+
+    Example: an application calls ``store.similarity_search("Who?")``, and reports the
+    two documents by ``add_documents()``: the search stays, with its query.
+    """
+    searches = [run for run in runs if (run.extra or {}).get(STORE_SEARCH)]
+    left_out: list[AnyRun] = []
+    for report in runs:
+        if report.name != ADD_DOCUMENTS:
+            continue
+        if _says_nothing_new(report, searches):
+            left_out.append(report)
+        else:
+            left_out += [search for search in searches if _names_all_of(report, search)]
+    return [run for run in runs if run not in left_out]
+
+
+def _says_nothing_new(report: AnyRun, searches: Sequence[AnyRun]) -> bool:
+    """Whether a report names no query, and only documents and scores of searches."""
+    documents_found: list[Document] = []
+    for search in searches:
+        documents_found += _documents_of_search(search)
+    are_all_found = all(
+        document in documents_found for document in _documents_of_search(report)
+    )
+    return bool(searches) and are_all_found and not report.inputs.get("query")
+
+
+def _names_all_of(report: AnyRun, search: AnyRun) -> bool:
+    """Whether a report names all documents of a search, by their texts."""
+    reported_texts = {document.text for document in _documents_of_search(report)}
+    texts = {document.text for document in _documents_of_search(search)}
+    return texts <= reported_texts
+
+
+def _documents_of_search(search: AnyRun) -> list[Document]:
+    """The documents of a recorded search or of a report, in their order."""
+    return list(documents_in(plain((search.outputs or {}).get("documents"))))
+
+
+def walk(run: AnyRun) -> Iterator[AnyRun]:
+    """Yield a run and all runs inside it, each before those inside it, siblings by their start."""
+    yield run
+    for child in children(run):
+        yield from walk(child)
