@@ -350,3 +350,32 @@ def test_a_passage_from_elsewhere_under_a_number_is_in_doubt(name: str) -> None:
     assert with_handbook.capture is not None
     assert with_handbook.capture.grade == "inferred"
     assert any("labelled like" in words for words in with_handbook.capture.warnings)
+
+
+@pytest.mark.parametrize("name", ANSWERING)
+def test_a_form_of_marks_means_the_same_in_all_frameworks(name: str) -> None:
+    marks = ("\\[2\\]", "[2.]", "[No. 2]", "[2: The Velm]", "[2](CITE)")
+    answer = " ".join(f"The bridge was opened in 1874 {mark}." for mark in marks)
+    sample = ANSWERING[name](f"{answer} Read user_rows[3] of it.")
+    assert sample.citations is not None, sample.citations_unknown
+    assert [(one.contexts, one.dangling) for one in sample.citations] == [
+        ((1,), ())
+    ] * 5
+    assert may_cite_more(sample.answer, sample.citations)
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [
+        lambda answer: chain("chunk_id: {}07\n", answer),
+        lambda answer: pipeline("chunk_id: {{ loop.index }}07\n", answer),
+    ],
+)
+def test_a_key_of_a_field_means_the_same_in_frameworks_that_show_it(
+    answered: Callable[[str], Sample],
+) -> None:
+    sample = answered("It rises in the hills [chunk_id: 107]. It fell [chunk_id: 907].")
+    assert [(one.contexts, one.dangling) for one in sample.citations or ()] == [
+        ((0,), ()),
+        ((), ("chunk_id: 907",)),
+    ]

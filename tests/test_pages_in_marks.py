@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from test_two_numberings import TEXTS, cited, sample_of
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capture import Answer, Document, samples_of
+from ragmetrics_core.data import Citation
 from ragmetrics_core.data.citations import cited_statements, may_name_more
 
 PAGES = (", p. {}", ", page {}", " p. {}", ", page: {}", "#page={}", ", S. {}")
@@ -199,3 +202,21 @@ def test_a_page_that_alone_tells_the_source_is_doubtful_beside_a_wrong_one() -> 
         )
         (sample,) = samples_of(made)
         assert (None if sample.citations is None else cited(sample)) == expected
+
+
+def test_a_field_beside_the_answer_tells_what_a_wrong_page_leaves_open() -> None:
+    answer = "Faro is old [1]. It fell [2, p. 99]."
+    reply = json.dumps({"answer": answer, "sources": [1, 2]})
+    sample = sample_of(prompt_of(LABELS[0]), reply, answer)
+    assert cited(sample) == [(0,), (1,)]
+
+
+def test_an_open_mark_beside_a_known_one_may_name_more() -> None:
+    answer = "It is old [1][2]."
+    known = Citation(start=0, end=17, contexts=(0,), mark=(10, 13))
+    unclear = Citation(start=0, end=17, mark=(13, 16))
+    assert (known.is_open, unclear.is_open) == (False, True)
+    assert not may_name_more(answer, [known])
+    assert may_name_more(answer, [known, unclear])
+    (statement,) = cited_statements(answer, [known, unclear])
+    assert (statement.contexts, statement.may_cite) == ((0,), False)
