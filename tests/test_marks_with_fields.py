@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -189,6 +190,37 @@ def test_a_repr_of_a_list_shows_its_labels_and_pages() -> None:
     listed = "Old [1]. New [2].\n\nSources:\n[1] docs/faro.pdf, page 5\n[2] {}"
     answer = listed.format("docs/faro.pdf, page 3")
     assert cited(sample_of(prompt, answer)) == [(2,), (0,)]
-    # a file of three passages, and a page that none of them is of
-    for entry in ("docs/faro.pdf", "docs/faro.pdf, page 6"):
-        assert sample_of(prompt, listed.format(entry)).citations is None
+    # a page that none of the three passages is of, and pages that the prompt does not show
+    invented = listed.format("docs/faro.pdf, page 6")
+    assert sample_of(prompt, invented).citations is None
+    without_pages = re.sub(r' page="\d"', "", prompt)
+    assert sample_of(without_pages, answer).citations is None
+
+
+def test_a_list_of_objects_inside_of_a_row_gives_no_label() -> None:
+    """microsoft's rows have the key "[doc1]"; others have lists of ids beside their own."""
+    rows = [
+        json.dumps({"refs": [{"id": 4 - n}], "id": n, "text": text}, ensure_ascii=False)
+        for n, text in enumerate(TEXTS, start=1)
+    ]
+    prompt = f'{{"results": [{", ".join(rows)}]}}\n\nAsked: where is Faro?'
+    for number in (1, 3):
+        sample = sample_of(prompt, f"It is old [{number}].")
+        assert sample.citations is None or cited(sample) == [(number - 1,)]
+
+
+def test_a_line_break_in_a_field_of_json_divides_no_field() -> None:
+    rows = [
+        json.dumps({"id": n, "title": f"A\nB{n}", "text": text}, ensure_ascii=False)
+        for n, text in enumerate(TEXTS, start=1)
+    ]
+    prompt = f'{{"results": [{", ".join(rows)}]}}\n\nAsked: where is Faro?'
+    assert cited(sample_of(prompt, "It is old [2].")) == [(1,)]
+
+
+def test_a_label_such_as_p1_is_no_page() -> None:
+    prompt = prompt_of("[P{n}] f{n}.txt\n{text}")
+    assert cited(sample_of(prompt, "It is old [P2]. It fell [P3, p. 7].")) == [
+        (1,),
+        (2,),
+    ]

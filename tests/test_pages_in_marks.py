@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -202,13 +200,6 @@ def test_a_page_that_alone_tells_the_source_is_doubtful_beside_a_wrong_one() -> 
         )
         (sample,) = samples_of(made)
         assert (None if sample.citations is None else cited(sample)) == expected
-
-
-def test_a_field_beside_the_answer_tells_what_a_wrong_page_leaves_open() -> None:
-    answer = "Faro is old [1]. It fell [2, p. 99]."
-    reply = json.dumps({"answer": answer, "sources": [1, 2]})
-    sample = sample_of(prompt_of(LABELS[0]), reply, answer)
-    assert cited(sample) == [(0,), (1,)]
 
 
 def test_an_open_mark_beside_a_known_one_may_name_more() -> None:

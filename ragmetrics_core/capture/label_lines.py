@@ -42,7 +42,7 @@ _KEY_AND_NUMBER = lazy_pattern(
     re.IGNORECASE | re.VERBOSE,
 )
 _PAGE_NUMBER = lazy_pattern(
-    rf"(?<!\w){PAGE_WORD}[ \t]*#?[ \t]*([0-9]{{1,4}})(?!\w)", re.IGNORECASE
+    rf"(?<!\w)(?!pp?\d){PAGE_WORD}[ \t]*#?[ \t]*([0-9]{{1,4}})(?!\w)", re.IGNORECASE
 )
 # "(page 3)", "Page 3 of 9"
 _PAGE_OR_SCORE = lazy_pattern(

@@ -26,11 +26,12 @@ _NO_WORDS = lazy_pattern(r"[\W_]*")
 _WORD_BEGINS = lazy_pattern(r"(?<![\w\[(（.@/\\-])(?=\S)")
 # '"id": ', the comma between '"id": 2' and '"text": "', and what opens a list of objects
 _KEY_OF_JSON = lazy_pattern(r"[\"'][A-Za-z]\w{0,30}[\"']\s?:")
-_BETWEEN_FIELDS = lazy_pattern(r"(?<=[\"'}\]\w]),\s?(?=[\"'{])|(?<=\[)\s?(?=\{)")
-# "<sources><source id='1'>": nothing but blanks between two tags
-_BETWEEN_TAGS = lazy_pattern(r"(?<=>)[ \t]*(?=</?[A-Za-z])")
-# also as the repr of a list of texts has it, "\\n---\\n"; not in a path, "docs\\notes"
-_LINE_BREAK = lazy_pattern(r"\n|\\n(?![a-z])")
+_BETWEEN_FIELDS = lazy_pattern(
+    r"(?<=[\"'}\]\w]),\s?(?=[\"'{])|(?<=\[)\s?(?=\{(?![^\[\]]*\]))"
+)
+# "<sources><source id='1'>": nothing but blanks between two tags; and the line breaks in
+# the repr of a list of texts, "\\n---\\n", but not in a path, "docs\\notes"
+_BETWEEN_TAGS = lazy_pattern(r"(?<=>)[ \t]*(?=</?[A-Za-z])|\\n(?![a-z])")
 # "[S1]", "<source id='1'>", "Source 1:" and "f1.pdf:" before the words of a text
 _LABEL_BEFORE_WORDS = lazy_pattern(
     r"\s*(?P<label>(?:\[[^\[\]\n]{1,160}\]|【[^【】\n]{1,160}】|<[A-Za-z][^<>\n]{0,160}>)[ \t]*:?"
@@ -350,9 +351,11 @@ def _raw_lines(region: str) -> list[str]:
     ``<sources><source id="1">`` has two tags. A tag keeps the words right behind it.
     """
     lines: list[str] = []
-    for line in _LINE_BREAK.split(region):
-        is_json = _KEY_OF_JSON.search(line) is not None
-        lines += (_BETWEEN_FIELDS if is_json else _BETWEEN_TAGS).split(line)
+    for line in region.split("\n"):
+        if _KEY_OF_JSON.search(line):
+            lines += _BETWEEN_FIELDS.split(line)
+        else:
+            lines += _BETWEEN_TAGS.split(line)
     return lines
 
 

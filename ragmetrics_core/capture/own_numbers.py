@@ -339,6 +339,9 @@ def _contexts_named(entry: ListEntry, shown: Shown) -> tuple[int, ...]:
     for indexes in _meanings_of_like_files(entry.text, shown):
         if named_by_all.isdisjoint(indexes):
             return ()
+    # "a.pdf, page 7" is one of several chunks of a.pdf, and nobody tells which
+    if len(named_by_all) > 1 and PAGE.search(entry.text):
+        return ()
     return tuple(sorted(named_by_all))
 
 
