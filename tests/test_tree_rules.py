@@ -435,6 +435,19 @@ ROWS: dict[str, Row] = {
         [LONGER],
         retrieved=["p"],
     ),
+    # the other text is shorter, and no part of the one that is shown
+    "the end of one of several texts of a node": Row(
+        lambda c: tree(
+            c,
+            retriever(c, Document(PORTO, "p", forms=("A city in Portugal.",))),
+            model(c, asked(PORTO[PORTO.index("in the north") :])),
+            answers=SAYS,
+        ),
+        [PORTO[PORTO.index("in the north") :]],
+        grade="located",
+        retrieved=["p"],
+        warnings=["context 1 was cut to 70%"],
+    ),
     "unknown between its neighbours": Row(
         lambda c: tree(
             c,

@@ -443,10 +443,7 @@ class PromptContents:
     ) -> PromptToSearch:
         """Return the texts of a call's prompt, and the known texts among them.
 
-        A known text, such as the question, stands there without retrieval. Answers of
-        earlier turns are left out if a search of this turn found the same words: the
-        assistant said "It fell in May." before, and so says a document. Else this
-        message would count as showing the document.
+        A known text, such as the question, stands there without retrieval.
 
         Args:
             call: The call.
@@ -455,6 +452,8 @@ class PromptContents:
         """
         asking_index = self._index_of_question(call.prompt)  # None if no message asks
         turn_start = start_of_turn(call.prompt, asking_index)
+        # The assistant said "It fell in May." in an earlier turn, and so says a document
+        # that was found now: the assistant's message is not where the document is shown.
         letters_found = self._letters_no_model_wrote(documents, replies)
         left_out = earlier_answers_like(call.prompt[:turn_start], letters_found)
         texts_of_turn, texts_of_earlier_turns = texts_this_turn_first(

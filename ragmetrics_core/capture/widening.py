@@ -36,36 +36,17 @@ def with_widened_texts(
         contexts: The contexts of the prompt by their keys.
         documents_added: What steps before the answer put in the place of others.
     """
-    added = _added_texts(documents_added, retrieved)
-    added_key_by_hidden_key = _added_keys_of_hidden(retrieved, context_keys, added)
+    is_any_hidden = None in context_keys
+    added = _added_texts(documents_added, retrieved) if is_any_hidden else []
+    # for each document the key of the text that a step made of it, or None
+    added_keys = match_documents(retrieved, added).later_keys
     keys_of_texts = [
-        context_key or added_key_by_hidden_key.get(document.key)
-        for document, context_key in zip(retrieved, context_keys, strict=True)
+        context_key or added_key
+        for context_key, added_key in zip(context_keys, added_keys, strict=True)
     ]
     text_by_key = {document.key: document.text for document in added}
     text_by_key |= {key: context.text for key, context in contexts.items()}
     return tuple(_with_wider_texts(retrieved, keys_of_texts, text_by_key))
-
-
-def _added_keys_of_hidden(
-    retrieved: Sequence[Document],
-    context_keys: Iterable[DocumentKey | None],
-    added: Sequence[Document],
-) -> dict[DocumentKey, DocumentKey]:
-    """Return for documents that no context shows the key of what a step made of them."""
-    hidden = [
-        document
-        for document, context_key in zip(retrieved, context_keys, strict=True)
-        if context_key is None
-    ]
-    if not hidden or not added:
-        return {}
-    added_keys = match_documents(hidden, added).later_keys
-    return {
-        document.key: added_key
-        for document, added_key in zip(hidden, added_keys, strict=True)
-        if added_key is not None
-    }
 
 
 def _with_wider_texts(
