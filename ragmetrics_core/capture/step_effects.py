@@ -547,10 +547,11 @@ def _parts_by_index(
         if part.text in texts_found:
             continue  # it is a document of its own
         text = Text(part.text)
+        sentences = [Text(sentence) for sentence in split_sentences(part.text)]
         holders = [
             index
             for index, forms in enumerate(forms_by_index)
-            if any(_is_part(text, form) for form in forms)
+            if any(_is_part(text, sentences, form) for form in forms)
         ]
         if holders:
             index = min(holders, key=lambda index: _distance(documents[index], part))
@@ -558,13 +559,12 @@ def _parts_by_index(
     return {index: frozenset(keys) for index, keys in keys_by_index.items()}
 
 
-def _is_part(text: Text, whole: Text) -> bool:
-    """Whether a text is a part of a longer one, or consists of sentences of it."""
+def _is_part(text: Text, sentences: Sequence[Text], whole: Text) -> bool:
+    """Whether a text is a part of a longer one, or all its sentences stand there."""
     if not text.letters or len(text.letters) >= len(whole.letters):
         return False
     if _stands_in(text, whole):
         return True
-    sentences = [Text(sentence) for sentence in split_sentences(text.raw)]
     return all(
         _stands_in(sentence, whole) for sentence in sentences if sentence.letters
     )

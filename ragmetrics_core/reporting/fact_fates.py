@@ -174,30 +174,19 @@ def fate_inside(
     is_surely_dropped = any(
         holder.holds and holder.cut_passage is None for holder in holders
     )
-    fates = []
+    fates = [_NOT_KEPT] if is_surely_dropped else []
     for holder in holders:
-        # another dropped passage that may hold the fact came no farther
-        adds_nothing = is_surely_dropped and holder.cut_passage is None
-        if adds_nothing or holder.holds is False:
-            continue
-        fates.append(_fate_of_holder_inside(fact, holder, passages, sample))
-    if is_surely_dropped:
-        fates.append(_NOT_KEPT)
+        cut_passage = holder.cut_passage
+        if holder.holds and cut_passage is not None:
+            fates.append(_fate_of_cut_words(fact, cut_passage, passages, sample))
+        # of several dropped passages one that surely holds the fact is enough
+        is_enough_known = is_surely_dropped and cut_passage is None
+        if holder.holds is None and not is_enough_known:
+            fates.append(UNKNOWN)
     for fate in _FROM_FARTHEST:
         if fate in fates:
             return fate
     return _NOT_RETRIEVED
-
-
-def _fate_of_holder_inside(
-    fact: str, holder: HolderInside, passages: Sequence[Passage], sample: Sample
-) -> Fate:
-    """Find out what became of a fact of a passage that a retriever dropped or cut."""
-    if holder.holds is None:
-        return UNKNOWN
-    if holder.cut_passage is None:
-        return _NOT_KEPT
-    return _fate_of_cut_words(fact, holder.cut_passage, passages, sample)
 
 
 def _fate_of_cut_words(
