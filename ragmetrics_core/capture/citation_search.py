@@ -382,6 +382,7 @@ class CitationSearch:
             self.sources or (),
             self.contexts,
             self.known_labels,
+            prompt_lists=self.other_lists,
             may_count_sources=(
                 self.annotator is None and not _have_numbered_lines(self.prompts)
             ),

@@ -18,6 +18,11 @@ from ragmetrics_core.capture.numbers_beside_names import (
     numbers_beside_names,
     numbers_in_short_lines,
 )
+from ragmetrics_core.capture.own_lists import (
+    AROUND_NAME,
+    ListEntry,
+    entries_of_lines,
+)
 from ragmetrics_core.capture.prompt_labels import without_texts
 from ragmetrics_core.capture.prompt_numbers import (
     lines_by_number_in_brackets,
@@ -152,6 +157,32 @@ class OtherLists:
             self.prompts, self.context_texts, names_of_labels, names_of_documents
         )
         return _compared_with_labels(named_numbers, self.known_labels.indexes_by_number)
+
+    @cached_property
+    def names_with_numbers(self) -> SourceNames:
+        """The names in lists of the prompts; their "indexes" are the numbers there.
+
+        HKUDS/LightRAG: the contexts stand under numbers alone, and below them all a list
+        says "[1] a.pdf", "[2] b.pdf". Then the name "b.pdf" has the number 2.
+        """
+        numbers_by_name: dict[str, tuple[int, ...]] = {}
+        for entry in self._entries:
+            name = entry.text.strip(AROUND_NAME)
+            numbers = numbers_by_name.get(name, ())
+            numbers_by_name[name] = (*numbers, int(entry.number))
+        return SourceNames.of(numbers_by_name)
+
+    @property
+    def _entries(self) -> Iterator[ListEntry]:
+        """The lines of the prompts, apart from the contexts, that give a name a number."""
+        for prompt in self.prompts:
+            words = without_texts([prompt], self.context_texts, _NO_WORD)
+            for paragraph in PARAGRAPH_BREAK.split(words):
+                if _NO_WORD in paragraph:  # lines beside a context are its labels
+                    continue
+                for entry in entries_of_lines(paragraph):
+                    if entry.number.isdigit() and is_reference(entry.text):
+                        yield entry
 
     @property
     def _labels_without_letters(self) -> dict[str, tuple[int, ...]]:

@@ -58,6 +58,7 @@ _NUMBERS_STAND_LAST = lazy_pattern(
     rf"(?:[ \t]*+[,;]|[^\n]*\[{LABEL_IN_BRACKETS}\][ \t.]*+\Z)"
 )
 _WORD_CHARACTER = lazy_pattern(r"\w")
+_LONGEST_LINE = 300
 _COLON_OR_BRACKET = lazy_pattern(r"[:\[]")
 QUOTED = lazy_pattern(r"[\"“„«](?P<words>[^\"“”„«»\n]+)[\"”“»]")
 AROUND_NAME = " \t\"'“”„‘’`*_<>.()=→"
@@ -137,6 +138,13 @@ def with_plain_lists(answer: str) -> str:
         return written.ljust(len(tag[0]))[: len(tag[0])]
 
     return _TAG.sub(plain, answer)
+
+
+def entries_of_lines(text: str) -> Iterator[ListEntry]:
+    """Yield the numbered sources in the lines of a text, each with its own; no long ones."""
+    for line in LINE.finditer(text):
+        if len(line[0]) <= _LONGEST_LINE:
+            yield from _entries_of_line(line[0], line.start())
 
 
 def _entries_of_line(line: str, start: int) -> Iterator[ListEntry]:

@@ -19,6 +19,7 @@ from ragmetrics_core.capture.numbers_beside_names import (
     numbers_beside_names,
     numbers_in_short_lines,
 )
+from ragmetrics_core.capture.other_lists import OtherLists
 from ragmetrics_core.capture.own_lists import (
     AROUND_NAME,
     FURTHER_READING,
@@ -68,6 +69,7 @@ class Shown:
             if nobody tells.
         pages_shown_by_index: By each context the pages that the prompt itself shows
             beside it.
+        lists: The lists in the prompt beside the labels of the contexts.
     """
 
     contexts: Sequence[Context]
@@ -75,6 +77,7 @@ class Shown:
     indexes_by_number: Mapping[str, frozenset[int]]
     pages_by_index: Mapping[int, frozenset[str]]
     pages_shown_by_index: Mapping[int, frozenset[str]]
+    lists: OtherLists
 
     def indexes_of_number(self, number: str) -> frozenset[int]:
         """All contexts that a number of the prompt may mean; none for any other number."""
@@ -184,7 +187,8 @@ class _NumbersBeingRead:
         as the prompt does, "[1] b.txt" gives 1 a new meaning, and "[1] z.txt" leaves 1
         unclear.
         """
-        if _names_another_page(entry, self.shown):
+        is_of_another_page = _names_another_page(entry, self.shown)
+        if is_of_another_page or _has_another_number(entry, self.shown):
             self.unclear.add(entry.number)
         elif _agrees_with_prompt(entry, self.shown):
             self.as_in_prompt.add(entry.number)
@@ -222,6 +226,19 @@ class _NumbersBeingRead:
             self.indexes_by_number,
             frozenset(unclear),
         )
+
+
+def _has_another_number(entry: ListEntry, shown: Shown) -> bool:
+    """Whether a list of the prompt gives another number to what an entry names.
+
+    Example: "[1] b.pdf", where the passages have no names, and the prompt has a list of
+    its own, "[1] a.pdf", "[2] b.pdf". The answer may number its sources anew.
+    """
+    is_name_of_context = any(True for _ in _meanings_of_names(entry.text, shown.names))
+    if is_name_of_context or not entry.number.isdigit():
+        return False
+    listed = _meanings_of_names(entry.text, shown.lists.names_with_numbers)
+    return any(int(entry.number) not in numbers for numbers in listed)
 
 
 def _contexts_surely_meant(entry: ListEntry, shown: Shown) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from ragmetrics_core.capture.known_labels import KnownLabels
 from ragmetrics_core.capture.numbers_beside_names import NamedNumber
+from ragmetrics_core.capture.other_lists import OtherLists
 from ragmetrics_core.capture.own_lists import (
     ListEntry,
     entries_of_own_lists,
@@ -40,6 +41,7 @@ class OwnLists:
         sources: The sources that the structured reply names beside the answer.
         contexts: The contexts.
         known_labels: The labels and names of the contexts.
+        prompt_lists: The lists in the prompts beside the labels of the contexts.
         may_count_sources: Whether marks may count these sources: the call that wrote the
             answer names them, too, and its prompt numbers nothing.
     """
@@ -48,6 +50,7 @@ class OwnLists:
     sources: Sequence[CitedSource]
     contexts: Sequence[Context]
     known_labels: KnownLabels
+    prompt_lists: OtherLists
     may_count_sources: bool
 
     @cached_property
@@ -96,6 +99,7 @@ class OwnLists:
             self.known_labels.indexes_by_number,
             self.known_labels.page_numbers_by_index,
             self.known_labels.in_prompts.pages_by_index,
+            self.prompt_lists,
         )
 
     @cached_property

@@ -241,6 +241,8 @@ class App:
     expected: Expected
 
 
+NAMES_APART = "\n\nFiles:\n[1] hills.pdf\n[2] arches.pdf\n[3] opening-day.pdf"
+RENUMBERED = "In 1874 [1].\n\n### References\n\n- [1] opening-day.pdf"
 IDS = "In 1874 [c910e23]. It is red [9ab03fe]."
 MADE_UP_ID: Expected = [
     ("In 1874 [c910e23].", (2,), ()),
@@ -248,6 +250,15 @@ MADE_UP_ID: Expected = [
 ]
 
 APPS: dict[str, App] = {
+    # HKUDS/LightRAG: the passages have numbers alone, and a list names the numbers
+    "an own list that renumbers the names of a list apart": App(
+        run(
+            "[{{ loop.index }}] {{ doc.content }}"
+            "{% if loop.last %}" + NAMES_APART + "{% endif %}",
+            RENUMBERED,
+        ),
+        "another meaning",
+    ),
     "a short id that nobody was shown": App(
         run("[c910e2{{ loop.index }}] {{ doc.content }}", IDS), MADE_UP_ID
     ),

@@ -461,6 +461,17 @@ class App:
     expected: Expected
 
 
+NAMES_APART = "\n\nFiles:\n[1] hills.pdf\n[2] arches.pdf\n[3] opening-day.pdf"
+RENUMBERED = "In 1874 [1].\n\n### References\n\n- [1] opening-day.pdf"
+
+
+def with_names_apart() -> Any:
+    """HKUDS/LightRAG: the passages have numbers alone, and a list names the numbers."""
+    shown = Found() | numbered("[{n}] {text}") | (lambda text: text + NAMES_APART)
+    question = {"context": shown, "question": RunnablePassthrough()}
+    return (question | PROMPT | says(RENUMBERED)).invoke(QUESTION)
+
+
 IDS = "In 1874 [c910e23]. It is red [9ab03fe]."
 MADE_UP_ID: Expected = [
     ("In 1874 [c910e23].", (2,), ()),
@@ -468,6 +479,9 @@ MADE_UP_ID: Expected = [
 ]
 
 APPS: dict[str, App] = {
+    "an own list that renumbers the names of a list apart": App(
+        with_names_apart, "another meaning"
+    ),
     "a short id that nobody was shown": App(
         chain("[c910e2{n}] {text}", IDS), MADE_UP_ID
     ),

@@ -298,7 +298,7 @@ def references_behind(kit: ModuleType) -> Any:
     return WithReferences().query(QUESTION)
 
 
-def by_hand(label: str, answer: str) -> Callable[[ModuleType], Any]:
+def by_hand(label: str, answer: str, behind: str = "") -> Callable[[ModuleType], Any]:
     """Retrieval and model are called by plain code that writes the prompt."""
 
     def run(kit: ModuleType) -> Any:
@@ -307,7 +307,9 @@ def by_hand(label: str, answer: str) -> Callable[[ModuleType], Any]:
             label.format(n=n, file=one.node.metadata["filename"], text=one.node.text)
             for n, one in enumerate(found, start=1)
         )
-        prompt = f"Cite your sources.\n\n{context}\n\nQuestion: {QUESTION}\nAnswer:"
+        prompt = (
+            f"Cite your sources.\n\n{context}{behind}\n\nQuestion: {QUESTION}\nAnswer:"
+        )
         return model(kit, ("Cite", answer)).complete(prompt)
 
     return run
@@ -431,6 +433,8 @@ class App:
     expected: Expected
 
 
+NAMES_APART = "\n\nFiles:\n[1] hills.pdf\n[2] arches.pdf\n[3] opening-day.pdf"
+RENUMBERED = "In 1874 [1].\n\n### References\n\n- [1] opening-day.pdf"
 IDS = "In 1874 [c910e23]. It is red [9ab03fe]."
 MADE_UP_ID: Expected = [
     ("In 1874 [c910e23].", (2,), ()),
@@ -439,6 +443,10 @@ MADE_UP_ID: Expected = [
 
 APPS: dict[str, App] = {
     # SciPhi-AI/R2R
+    # HKUDS/LightRAG: the passages have numbers alone, and a list names the numbers
+    "an own list that renumbers the names of a list apart": App(
+        by_hand("[{n}] {text}", RENUMBERED, NAMES_APART), "another meaning"
+    ),
     "a short id that nobody was shown": App(
         by_hand("[c910e2{n}] {text}", IDS), MADE_UP_ID
     ),
