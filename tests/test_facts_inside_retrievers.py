@@ -95,8 +95,9 @@ def losses(report: Report) -> list[str | None]:
 DOCUMENTS = tuple(Document(text, f"d{number}") for number, text in enumerate(TEXTS))
 
 
-def run(retriever: Node) -> Sample:
-    found = retriever.documents or ()
+def run(retriever: Node, n_shown: int | None = None) -> Sample:
+    """A sample of a prompt that shows the first documents of a retriever, or all."""
+    found = (retriever.documents or ())[:n_shown]
     prompt = "\n".join([*(document.text for document in found), QUESTION])
     model = Node(
         "model",
@@ -112,12 +113,14 @@ def run(retriever: Node) -> Sample:
     return sample
 
 
-def reranked(found: Sequence[Document], kept: Sequence[Document]) -> Sample:
+def reranked(
+    found: Sequence[Document], kept: Sequence[Document], n_shown: int | None = None
+) -> Sample:
     """A sample whose retriever "best" found documents inside, and returned some."""
     search = Node("retriever", "sparse", 2.0, 2.5, documents=tuple(found))
     best = Node("retriever", "best", 1.0, 3.0, documents=tuple(kept))
     best.children = [search]
-    return run(best)
+    return run(best, n_shown)
 
 
 @given(st.sets(st.integers(0, 3), min_size=1), st.data())
@@ -371,6 +374,39 @@ def test_law_a_fact_was_cut_where_another_part_of_its_page_was_handed_on(
         share = len(kept.intersection(page)) / len(page)
         assert passage.share == pytest.approx(share, abs=0.02)
         assert passage.cut_by == (None if share == 1 else "best")
+
+
+def test_a_fact_cut_off_a_passage_that_was_not_shown_either_was_not_shown() -> None:
+    pages = [
+        Document(f"{TEXTS[0]} {TEXTS[1]}", "a"),
+        Document(f"{TEXTS[2]} {TEXTS[3]}", "b"),
+    ]
+    parts = [Document(TEXTS[0]), Document(TEXTS[2])]
+    report = judged(reranked(pages, parts, n_shown=1), *PLACES)
+    assert losses(report) == [None, "cut", "not_shown", "not_shown"]
+    first, second = journey(report).passages
+    assert (first.shown, second.shown) == ("cut", "not shown")
+    assert (first.kept, second.kept) == (True, True)
+
+
+def test_a_retriever_that_also_writes_a_text_tells_of_no_passage_that_it_cut() -> None:
+    summary = Document("Rivers rise, and many bridges are of iron.", "new")
+    page = Document(f"{TEXTS[0]} {TEXTS[1]}", "a")
+    sample = reranked([page, DOCUMENTS[2]], [Document(TEXTS[0]), summary])
+    assert losses(judged(sample, *PLACES)) == [None, "unknown", "unknown", "unknown"]
+    assert sample.capture is not None
+    assert sample.capture.passages_cut_inside is None
+    assert "kept" in journey(judged(sample, *PLACES)).unknown
+
+
+def test_a_part_belongs_to_the_passage_with_its_id() -> None:
+    """The first page holds the text as well; it was dropped."""
+    pages = [
+        Document(f"{TEXTS[0]} {TEXTS[1]}", "a"),
+        Document(f"{TEXTS[0]} {TEXTS[2]}", "b"),
+    ]
+    sample = reranked(pages, [Document(TEXTS[0], "b")])
+    assert losses(judged(sample, *PLACES[:3])) == [None, "not_kept", "cut"]
 
 
 def test_a_fact_of_two_parts_that_were_both_shown_is_not_said_to_be_cut() -> None:
