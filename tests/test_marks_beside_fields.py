@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -37,6 +38,59 @@ def samples_in_both_forms(reply: Any, prompt: str = PROMPT) -> tuple[Sample, Sam
     """The sample of an application that hands on the JSON, and of one that parses it."""
     text = json.dumps(reply)
     return sample_of(prompt, text), sample_of(prompt, text, reply["answer"])
+
+
+FORMS_OF_JSON: dict[str, Callable[[Any], str]] = {
+    "compact": lambda reply: json.dumps(reply, separators=(",", ":")),
+    "indented": lambda reply: json.dumps(reply, indent=2),
+    "not only ASCII": lambda reply: json.dumps(reply, ensure_ascii=False),
+    "in a fence": lambda reply: f"```json\n{json.dumps(reply, indent=1)}\n```",
+}
+SENTENCES = ('"It fell," he said', "It\\rises", "Süd 😀\n\ngoes on", "So: a/b\tc")
+
+
+@given(
+    sentences=st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=4),
+    numbers=st.lists(st.integers(1, 3), min_size=4, max_size=4),
+    form=st.sampled_from(sorted(FORMS_OF_JSON)),
+    is_list_first=st.booleans(),
+)
+def test_json_left_as_text_cites_sentence_by_sentence_as_its_parsed_answer(
+    sentences: list[str], numbers: list[int], form: str, is_list_first: bool
+) -> None:
+    marked = list(zip(sentences, numbers, strict=False))
+    reply: dict[str, Any] = {
+        "answer": " ".join(f"{sentence} [{number}]." for sentence, number in marked)
+    }
+    sources = {"sources": sorted({number for _, number in marked})}
+    reply = {**sources, **reply} if is_list_first else {**reply, **sources}
+    text = FORMS_OF_JSON[form](reply)
+    as_text, parsed = sample_of(PROMPT, text), sample_of(PROMPT, text, reply["answer"])
+
+    def of_text(span: tuple[int, int] | None) -> str | None:
+        """A part of the JSON's string, as the string has it."""
+        return None if span is None else json.loads(f'"{text[slice(*span)]}"')
+
+    def of_answer(span: tuple[int, int] | None) -> str | None:
+        return None if span is None else reply["answer"][slice(*span)]
+
+    assert parsed.citations
+    assert [
+        (of_text((one.start, one.end)), of_text(one.mark), one.contexts)
+        for one in as_text.citations or ()
+    ] == [
+        (of_answer((one.start, one.end)), of_answer(one.mark), one.contexts)
+        for one in parsed.citations
+    ]
+
+
+def test_json_that_holds_its_answer_twice_cites_for_the_whole() -> None:
+    answer = "It fell [1]. It rises [2]."
+    text = json.dumps({"draft": answer, "answer": answer, "sources": [1, 2]})
+    citations = sample_of(PROMPT, text).citations or ()
+    whole = (0, len(text), None)
+    assert [(one.start, one.end, one.mark) for one in citations] == [whole, whole]
+    assert [one.contexts for one in citations] == [(0,), (1,)]
 
 
 def cited_in(sample: Sample) -> set[int] | None:

@@ -244,8 +244,9 @@ def _has_another_number(entry: ListEntry, shown: Shown) -> bool:
 def _contexts_surely_meant(entry: ListEntry, shown: Shown) -> tuple[int, ...]:
     """Return the indexes of the contexts that an entry means instead of the prompt's.
 
-    Several share the name of the entry, as chunks of one file. () if it is not sure, as
-    where the entry names no context, or where the prompt labels each of several.
+    Several share the name of an entry of a field, as chunks of one file. () if it is not
+    sure, as where the entry names no context, or where "[2] a.txt" below the answer may
+    mean one of several.
     """
     # "1. b.txt", and the prompt shows another text as 1: this 1 may only count entries
     if entry.has_item_number and entry.number in shown.indexes_by_number:
@@ -254,9 +255,11 @@ def _contexts_surely_meant(entry: ListEntry, shown: Shown) -> tuple[int, ...]:
     if _may_be_shortened(entry, shown):
         return ()
     indexes = _contexts_named(entry, shown)
-    # where the prompt shows "[1] a.txt" and "[2] a.txt", a number means one of them
-    may_mean_one_of_several = any(map(is_mark_label, shown.indexes_by_number))
-    return () if len(indexes) > 1 and may_mean_one_of_several else indexes
+    stands_beside_answer = entry.end == 0
+    is_sure = len(indexes) == 1 or (
+        stands_beside_answer and not any(map(is_mark_label, shown.indexes_by_number))
+    )
+    return indexes if is_sure else ()
 
 
 def _may_be_shortened(entry: ListEntry, shown: Shown) -> bool:

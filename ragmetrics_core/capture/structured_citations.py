@@ -6,7 +6,7 @@ contradicts itself: what it cites is unknown, whether it is handed on as text or
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ragmetrics_core.capture.calls import texts_not_of_models
 from ragmetrics_core.capture.citation_search import CitationSearch, kind_of_number
@@ -15,6 +15,7 @@ from ragmetrics_core.capture.cited_sources import (
     contexts_of_quotes,
     span_of_source,
 )
+from ragmetrics_core.capture.json_places import with_places_in_json
 from ragmetrics_core.capture.label_meanings import (
     indexes_by_metadata,
     indexes_by_own_list,
@@ -50,8 +51,8 @@ def by_marks_and_a_field(search: CitationSearch) -> tuple[Citation, ...] | None:
     as "[2]". With ``"sources": [1]`` it contradicts itself.
 
     Returns:
-        The citations of the marks. If the answer is the JSON itself, those of the field.
-        None unless both are there.
+        The citations of the marks, with their places in the answer. None unless both are
+        there.
 
     Raises:
         UnknownMeaning: If marks and field differ, or if it is not known what they name.
@@ -67,13 +68,10 @@ def by_marks_and_a_field(search: CitationSearch) -> tuple[Citation, ...] | None:
     of_field = by_a_structured_reply(search) or ()
     if not _cite_the_same(of_marks, of_field):
         raise UnknownMeaning(_MARKS_AND_FIELD_DIFFER)
-    is_answer_json = parse_json(search.text) is not None
-    if not is_answer_json:
+    if search_in_text is search:
         return of_marks
-    # The marks have their places in a field of the JSON, and not in the answer: so the
-    # citations of the field are returned. Of the contexts of one file, which the field
-    # names as a whole, the marks tell which is meant.
-    return _only_of_contexts(of_field, _contexts_of(of_marks))
+    text = search_in_text.found_answer.text or ""
+    return with_places_in_json(of_marks, text, search.text)
 
 
 def _search_in_text_with_marks(search: CitationSearch) -> CitationSearch | None:
@@ -97,18 +95,6 @@ def _is_plain_reply_with_tools(search: CitationSearch) -> bool:
     if reply is None or not reply.tool_calls:
         return False
     return reply.text.strip() == search.text.strip()
-
-
-def _only_of_contexts(
-    citations: Iterable[Citation], contexts_to_keep: Collection[int]
-) -> tuple[Citation, ...]:
-    """Return citations that cite some contexts at most: (1,) of (0, 1) to keep 1 and 2."""
-    changed_citations = []
-    for citation in citations:
-        indexes = [index for index in citation.contexts if index in contexts_to_keep]
-        changed = citation.model_copy(update={"contexts": tuple(indexes)})
-        changed_citations.append(changed)
-    return tuple(changed_citations)
 
 
 def _citations_of_marks(search: CitationSearch) -> tuple[Citation, ...]:

@@ -416,7 +416,7 @@ APPS: dict[str, App] = {
     ),
     "marks and a list of the same, as text": App(
         run(MARKS_AND_SOURCES, json.dumps({"answer": "In 1874 [3].", "sources": [3]})),
-        [(None, (2,), ())],
+        [("In 1874 [3].", (2,), ())],
     ),
     "marks and a list of another, as text": App(
         run(MARKS_AND_SOURCES, json.dumps({"answer": "In 1874 [3].", "sources": [1]})),
