@@ -144,6 +144,12 @@ def test_an_id_may_stand_before_the_name_of_its_passage() -> None:
     prompt = prompt_of("<source>doc-{n}: f{n}.txt</source>\n<text>{text}</text>")
     for mark in ("[doc-2]", "[doc-2: f2.txt]", "[f2.txt]"):
         assert cited(sample_of(prompt, f"It is old {mark}.")) == [(1,)]
+    for entry in ("- doc-2: f2.txt", "doc-2: f2.txt", "[doc-2] f2.txt", "- f2.txt"):
+        listed = f"It is old [doc-2].\n\nSources:\n{entry}"
+        assert cited(sample_of(prompt, listed)) == [(1,)]
+    other = "It is old [doc-2].\n\nSources:\n- doc-2: f3.txt"
+    sample = sample_of(prompt, other)
+    assert sample.citations is None or cited(sample) == [(2,)]
     assert dangling(sample_of(prompt, "It is old [doc-9].")) == [("doc-9",)]
     assert sample_of(prompt, "It is old [doc-2: f3.txt].").citations is None
 
@@ -190,9 +196,10 @@ def test_a_repr_of_a_list_shows_its_labels_and_pages() -> None:
     listed = "Old [1]. New [2].\n\nSources:\n[1] docs/faro.pdf, page 5\n[2] {}"
     answer = listed.format("docs/faro.pdf, page 3")
     assert cited(sample_of(prompt, answer)) == [(2,), (0,)]
-    # a page that none of the three passages is of, and pages that the prompt does not show
-    invented = listed.format("docs/faro.pdf, page 6")
-    assert sample_of(prompt, invented).citations is None
+    # a file of three passages, and a page that none of them is of
+    for entry in ("docs/faro.pdf", "docs/faro.pdf, page 6"):
+        assert sample_of(prompt, listed.format(entry)).citations is None
+    # pages that the prompt does not show
     without_pages = re.sub(r' page="\d"', "", prompt)
     assert sample_of(without_pages, answer).citations is None
 

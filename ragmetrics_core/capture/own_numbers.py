@@ -359,8 +359,12 @@ def _contexts_named(entry: ListEntry, shown: Shown) -> tuple[int, ...]:
     for indexes in _meanings_of_like_files(entry.text, shown):
         if named_by_all.isdisjoint(indexes):
             return ()
-    # "a.pdf, page 7" is one of several chunks of a.pdf, and nobody tells which
-    if len(named_by_all) > 1 and PAGE.search(entry.text):
+    # "a.pdf, page 7" is one of several chunks of a.pdf, and nobody tells which; "a.pdf" may
+    # be one of them where the prompt shows the page of each
+    do_pages_tell = PAGE.search(entry.text) or all(
+        shown.pages_shown_by_index.get(index) for index in named_by_all
+    )
+    if len(named_by_all) > 1 and do_pages_tell:
         return ()
     return tuple(sorted(named_by_all))
 
