@@ -136,6 +136,13 @@ def grounding(*chunks: dict[str, Any], **fields: Any) -> dict[str, Any]:
     }
 
 
+# as ChatBedrockConverse of LangChain hands it on
+ASKS_NOVA = {
+    "type": "server_tool_use",
+    "id": "tooluse_1",
+    "name": "nova_grounding",
+    "input": {},
+}
 WEB_CHUNK = {"web": {"uri": ADDRESS, "title": "lamp.example"}}
 FETCHED = {
     "type": "web_fetch_tool_result",
@@ -911,6 +918,28 @@ SHAPES: dict[str, Shape] = {
         ],
         [FACT],
         [("search", '{"query": "lamp"}')],
+    ),
+    "Amazon Nova: the web": Shape(
+        [
+            {
+                "content": [
+                    ASKS_NOVA,
+                    said(),
+                    said("", citations=[{"location": {"web": {"url": ADDRESS}}}]),
+                ]
+            }
+        ],
+        calls=[("nova_grounding", None)],
+        unread=1,
+        says="names sources without their texts",
+        grade="incomplete",
+    ),
+    "Amazon Nova: the web, nothing cited": Shape(
+        [{"content": [ASKS_NOVA, said()]}],
+        calls=[("nova_grounding", None)],
+        unread=1,
+        says="does not hold what the provider's tool returned",
+        grade="incomplete",
     ),
     "Mistral: references": Shape(
         [

@@ -40,7 +40,8 @@ _QUERY_KEYS = ("query", "queries", "url")
 _NAME_KEYS = ("url", "uri", "file_id", "filename", "source", "title", "document_title")
 # What OpenAI adds to each address that it cites.
 _MARK_OF_OPENAI = lazy_pattern(r"(?<=[?&])utm_source=openai&|[?&]utm_source=openai\b")
-_WORDS_OF_SEARCHES = ("search", "fetch", "retriev")
+# "nova_grounding" of Amazon searches the web
+_WORDS_OF_SEARCHES = ("search", "fetch", "retriev", "grounding")
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,12 +112,14 @@ def _source_of(citation: Fields) -> Fields:
     """Return the object of a citation that names the source: often the citation itself.
 
     OpenAI nests it, ``{"url_citation": {"url": …}}``, and LangChain does under "value".
+    Amazon's Nova cites a page of the web as ``{"location": {"web": {"url": …}}}``.
     """
     source = citation
     for key in ("url_citation", "file_citation", "value"):
         # without this key the source stays as it is
         source = inner_object(source, key) or source
-    return source
+    page = inner_object(inner_object(source, "location"), "web")
+    return {**source, **page}
 
 
 def _span_in_block(
@@ -168,13 +170,12 @@ def _place_in_request(citation: Fields) -> tuple[str, int] | None:
     """Where the request holds a cited source; None if the citation does not count it.
 
     LangChain may nest the number, and Bedrock does: ``{"location": {"documentPage":
-    {"documentIndex": 0}}}``.
+    {"documentIndex": 0}}}``, ``{"searchResultLocation": {"searchResultIndex": 0}}``.
     """
     holders = [citation, inner_object(citation, "extras")]
     for location in inner_object(citation, "location").values():
         if isinstance(location, Mapping):
-            index = field_of(location, "document_index")
-            holders.append({"document_index": index})
+            holders.append({key: field_of(location, key) for key in _KINDS_COUNTED})
     for fields in holders:
         for key in _KINDS_COUNTED:
             index = fields.get(key)

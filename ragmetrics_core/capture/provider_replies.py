@@ -44,6 +44,7 @@ from ragmetrics_core.capture.provider_payloads import (
     words_in,
 )
 from ragmetrics_core.capture.tree import Message
+from ragmetrics_core.data.citations import statements
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # Keys under which a reply holds a list of blocks: in LangChain, in LlamaIndex, in
@@ -206,6 +207,9 @@ class _ReplyBeingRead:
             does not tell, in words.
         whole_text: The text of the reply, if the provider gives it in one piece.
         text_of_blocks: The text of the blocks that were read so far.
+        start_of_last_text: Where the last block begins there that has a text.
+        last_sentence: Where the last sentence of that block begins and ends; None until
+            a citation asks for it.
         ids_of_tool_searches: The ids of calls that only searched for tools, and so
             returned no evidence.
         n_listed: How many sources a list beside the reply holds.
@@ -218,6 +222,8 @@ class _ReplyBeingRead:
     signs_of_unseen_texts: list[str] = field(default_factory=list)
     whole_text: str = ""
     text_of_blocks: str = ""
+    start_of_last_text: int = 0
+    last_sentence: tuple[int, int] | None = None
     ids_of_tool_searches: set[str] = field(default_factory=set)
     n_listed: int = 0
     names_counted: list[str] = field(default_factory=list)
@@ -293,15 +299,34 @@ class _ReplyBeingRead:
     # Blocks
 
     def read_text(self, block: Fields) -> None:
-        """Read a block of text with the sources that are named for it."""
+        """Read a block of text with the sources that are named for it.
+
+        Amazon's Nova names them in a block of its own, whose text is empty: they stand
+        for the last sentence of the block before.
+        """
         value = block.get("text")
         text = value if isinstance(value, str) else ""
         self.text_of_blocks += self._blank_before(text)
         start = len(self.text_of_blocks)
         self.text_of_blocks += text
         block_bounds = (start, len(self.text_of_blocks))
+        if text:
+            self.start_of_last_text = start
+            self.last_sentence = None
+        elif any(block.get(key) for key in _CITATION_KEYS):
+            block_bounds = self._bounds_of_last_sentence()
         for key in _CITATION_KEYS:
             self.read_citations(block.get(key), start, block_bounds)
+
+    def _bounds_of_last_sentence(self) -> tuple[int, int]:
+        """Where the last sentence begins and ends of the last block that has a text."""
+        if self.last_sentence is None:
+            start = self.start_of_last_text
+            first, end = 0, len(self.text_of_blocks) - start
+            for sentence in statements(self.text_of_blocks[start:]):
+                first, end = sentence.start, sentence.end
+            self.last_sentence = start + first, start + end
+        return self.last_sentence
 
     def _blank_before(self, text: str) -> str:
         """The blank that the whole text has before its next block; "" without one.

@@ -109,6 +109,35 @@ def test_a_number_of_the_provider_s_own_list_is_no_number_of_the_prompt(
     assert cited(sample_of(reply, shown=with_numbers)) == [((1,), ())]
 
 
+def nova(text: str) -> AIMessage:
+    """A reply of Amazon's Nova: a page of the web stands in a block of its own."""
+    asks = {"type": "server_tool_use", "id": "t1", "name": "nova_grounding"}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": []}
+    page = {"location": {"web": {"url": PAGE, "domain": "lamp.org"}}}
+    text_block = {"type": "text", "text": text}
+    return AIMessage(
+        [asks, result, text_block, {"type": "text", "text": "", "citations": [page]}]
+    )
+
+
+def test_a_page_of_nova_leaves_the_citations_open() -> None:
+    reply = nova("It has eleven rooms [1]. Anna Berg lit it.")
+    sample = sample_of(reply, shown=with_numbers)
+    assert sample.citations is None
+    assert "provider names a source" in sample.citations_unknown
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+
+
+def test_a_page_of_nova_stands_for_the_last_sentence_of_the_block_before() -> None:
+    first = Document("Anna Berg lit it.", metadata={"source": PAGE})
+    sample = sample_of(nova("It is old [1]. Anna Berg."), [ROOMS, first], with_numbers)
+    assert sample.citations is not None, sample.citations_unknown
+    spans = [(sample.answer or "")[one.start : one.end] for one in sample.citations]
+    assert spans == ["Anna Berg.", "It is old [1]."]
+    assert cited(sample) == [((1,), ()), ((0,), ())]
+
+
 HOME = Document("Welcome.", metadata={"source": "https://lamp.org"})
 SUBPAGE = Document("Eleven rooms.", metadata={"source": "https://lamp.org/rooms"})
 
