@@ -43,6 +43,7 @@ class Annotation:
             is counted and the count from 0: ``("document_index", 1)``. None if the
             provider does not say. Words of such a source are surely a quote.
         text: The text of the source, where the provider says which one it means.
+        reference_id: The id of the entry of a tool's result that Mistral names.
     """
 
     start: int | None
@@ -51,6 +52,7 @@ class Annotation:
     quote: str | None = field(default=None, repr=False)
     place_in_request: tuple[str, int] | None = None
     text: str | None = field(default=None, repr=False)
+    reference_id: str | None = None
 
     def without_words_of(self, reply: str) -> Annotation:
         """The same, without a quote that is the reply's own text.

@@ -16,6 +16,10 @@ from ragmetrics_core.capture.provider_citations import (
     holds_place,
     text_at_place,
 )
+from ragmetrics_core.capture.provider_mistral import (
+    entries_of_tools,
+    sources_of_reference,
+)
 from ragmetrics_core.capture.provider_remedies import (
     QUOTES,
     UNKNOWN_DOCUMENT,
@@ -72,7 +76,7 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
 def _note_cited_sources(call: Node, evidence: ProviderEvidence) -> None:
     """Put the sources that a reply cites or lists into the reply of a model's call."""
     sources = (
-        *(_cited_source(annotation, call) for annotation in evidence.annotations),
+        *_cited_sources(evidence.annotations, call),
         *_numbered_sources(evidence),
     )
     if call.reply is not None and sources:
@@ -89,6 +93,21 @@ def _signs_of_unseen_texts(call: Node, evidence: ProviderEvidence) -> Sequence[s
             if model and _SEARCHING_MODEL.search(model):
                 return [searches_by_itself(model)]
     return evidence.signs_of_unseen_texts
+
+
+def _cited_sources(
+    annotations: Sequence[Annotation], call: Node
+) -> Iterator[CitedSource]:
+    """Yield the sources that the provider says the reply of a call cites."""
+    names_entries = any(annotation.reference_id for annotation in annotations)
+    entries_by_id = entries_of_tools(call.prompt) if names_entries else {}
+    for annotation in annotations:
+        entry_id = annotation.reference_id
+        if entry_id is None:
+            yield _cited_source(annotation, call)
+            continue
+        for source in sources_of_reference(entry_id, entries_by_id.get(entry_id, ())):
+            yield replace(source, start=annotation.start, end=annotation.end)
 
 
 def _cited_source(annotation: Annotation, call: Node) -> CitedSource:

@@ -29,6 +29,7 @@ from ragmetrics_core.capture.provider_cohere import (
     CohereDocuments,
     documents_of_cohere,
 )
+from ragmetrics_core.capture.provider_mistral import reference_ids_of
 from ragmetrics_core.capture.provider_payloads import (
     DEEPEST,
     GROUNDING_KEYS,
@@ -57,6 +58,7 @@ _BLOCK_KEYS = (
     "raw_content_for_server_tools",
 )
 _CITATION_KEYS = ("annotations", "citations")
+_CITATION_KEYS_OF_BLOCKS = (*_CITATION_KEYS, "reference")  # the last one of Mistral
 # Keys beside ``content`` under which a reply may tell what was found.
 _TELLING_KEYS = frozenset(
     (
@@ -313,9 +315,9 @@ class _ReplyBeingRead:
         if text:
             self.start_of_last_text = start
             self.last_sentence = None
-        elif any(block.get(key) for key in _CITATION_KEYS):
+        elif any(block.get(key) for key in _CITATION_KEYS_OF_BLOCKS):
             block_bounds = self._bounds_of_last_sentence()
-        for key in _CITATION_KEYS:
+        for key in _CITATION_KEYS_OF_BLOCKS:
             self.read_citations(block.get(key), start, block_bounds)
 
     def _bounds_of_last_sentence(self) -> tuple[int, int]:
@@ -465,6 +467,10 @@ class _ReplyBeingRead:
         elif isinstance(returned, str) and block.get("type") == "server_tool_result":
             # only LangChain's standard block may hold the bare text
             call.add_results([{"text": returned}])
+
+    def read_cited_entries(self, block: Fields) -> None:
+        """Read which entries of a tool's result Mistral cites between blocks of text."""
+        self.read_text({"reference": block})
 
     def read_reference(self, block: Fields) -> None:
         """Read an address that Mistral names between the blocks of its text."""
@@ -653,8 +659,16 @@ class _ReplyBeingRead:
         offset: int,
         block_bounds: tuple[int, int] | None = None,
     ) -> None:
-        """Read a list of citations, by the rules of ``annotation_of``."""
+        """Read a citation or a list of them, by the rules of ``annotation_of``.
+
+        A citation of Mistral names entries of a tool's result by their ids.
+        """
+        if isinstance(citations, Mapping):
+            citations = [citations]
+        start, end = block_bounds or (None, None)
         for citation in objects_in(citations):
+            for one_id in reference_ids_of(citation):
+                self._add_annotation(Annotation(start, end, (), reference_id=one_id))
             annotation = annotation_of(citation, offset, block_bounds)
             if annotation is not None:
                 self._add_annotation(annotation)
@@ -695,7 +709,8 @@ class _ReplyBeingRead:
             known_names |= call.source_names
         for annotation in annotations:
             is_known = not known_names.isdisjoint(annotation.names)
-            if is_known or annotation.quote is not None:
+            is_of_application = annotation.reference_id is not None
+            if is_known or is_of_application or annotation.quote is not None:
                 continue
             known_names.update(annotation.names)
             if annotation.text is None:
@@ -733,6 +748,7 @@ _READERS: Mapping[str, Callable[[_ReplyBeingRead, Fields], None]] = {
     "server_tool_use": _ReplyBeingRead.read_tool_request,  # of Anthropic
     "server_tool_call": _ReplyBeingRead.read_tool_request,  # of LangChain
     "mcp_tool_use": _ReplyBeingRead.read_tool_request,  # of Anthropic
+    "reference": _ReplyBeingRead.read_cited_entries,  # of Mistral
     "tool_reference": _ReplyBeingRead.read_reference,
     "executable_code": _ReplyBeingRead.read_part_of_gemini,
     "code_execution_result": _ReplyBeingRead.read_part_of_gemini,

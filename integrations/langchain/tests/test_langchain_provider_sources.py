@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from lanes import examples
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import PydanticOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
@@ -136,6 +137,89 @@ def test_a_page_of_nova_stands_for_the_last_sentence_of_the_block_before() -> No
     spans = [(sample.answer or "")[one.start : one.end] for one in sample.citations]
     assert spans == ["Anna Berg.", "It is old [1]."]
     assert cited(sample) == [((1,), ()), ((0,), ())]
+
+
+OTHER_ROOMS = {"title": "Rooms", "snippets": [["It has nine rooms."]]}
+
+
+def entries(found: Sequence[Document]) -> dict[str, Any]:
+    """What a tool returns as Mistral's guide has it: entries by their ids."""
+    return {
+        str(index): {
+            "url": f"https://lamp.org/{index}",
+            "title": "The lamp",
+            "snippets": [[document.page_content]],
+            "source": "lamp",
+        }
+        for index, document in enumerate(found)
+    }
+
+
+def asked_of_mistral(*further_results: Any) -> Callable[[Any], list[Any]]:
+    """The messages of a request after a tool returned entries, and perhaps others."""
+
+    def ask(found: Any) -> list[Any]:
+        messages: list[Any] = [HumanMessage(found["q"])]
+        for index, result in enumerate([entries(found["c"]), *further_results]):
+            call = {"name": "look_up", "args": {}, "id": f"call{index}"}
+            messages.append(AIMessage("", tool_calls=[call]))
+            messages.append(ToolMessage(json.dumps(result), tool_call_id=call["id"]))
+        return messages
+
+    return ask
+
+
+MISTRAL_FORMS: dict[str, Callable[[list[Any]], dict[str, Any]]] = {
+    "beside an empty text": lambda ids: {
+        "type": "text",
+        "text": "",
+        "reference": {"reference_ids": ids},
+    },
+    "as LangChain v1 has it": lambda ids: {
+        "type": "text",
+        "text": "",
+        "annotations": [{"type": "citation", "extras": {"reference_ids": ids}}],
+    },
+    "as Mistral writes it": lambda ids: {"type": "reference", "reference_ids": ids},
+}
+
+
+def of_mistral(form: str, first: list[Any], second: list[Any]) -> AIMessage:
+    cites = MISTRAL_FORMS[form]
+    texts = ("It is tall. It has rooms", ". The horn", " came in 1911.")
+    blocks = [{"type": "text", "text": text} for text in texts]
+    return AIMessage([blocks[0], cites(first), blocks[1], cites(second), blocks[2]])
+
+
+@pytest.mark.parametrize("form", MISTRAL_FORMS)
+def test_mistral_cites_the_entries_of_a_tool_by_their_ids(form: str) -> None:
+    """An id stands for the last sentence before it, and for no punctuation before that."""
+    reply = of_mistral(form, ["0"], [0, 1])
+    sample = sample_of(reply, ask=asked_of_mistral())
+    assert sample.citations is not None, sample.citations_unknown
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.warnings
+    spans = [(sample.answer or "")[one.start : one.end] for one in sample.citations]
+    assert spans == ["It has rooms", "The horn", "The horn"]
+    assert cited(sample) == [((0,), ()), ((0,), ()), ((1,), ())]
+
+
+@pytest.mark.parametrize(
+    ("ids", "results"),
+    [
+        ([7], []),  # no entry has this id
+        ([0], [{"0": OTHER_ROOMS}]),  # two entries have it
+        ([2], [{"2": OTHER_ROOMS}]),  # no context is this entry
+    ],
+)
+@pytest.mark.parametrize("form", MISTRAL_FORMS)
+def test_an_id_of_mistral_without_a_certain_context_leaves_the_citations_open(
+    form: str, ids: list[Any], results: list[Any]
+) -> None:
+    reply = of_mistral(form, [1], ids)
+    sample = sample_of(reply, ask=asked_of_mistral(*results))
+    assert sample.citations is None
+    assert "the model's provider" in sample.citations_unknown
 
 
 HOME = Document("Welcome.", metadata={"source": "https://lamp.org"})
