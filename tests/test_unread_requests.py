@@ -31,6 +31,7 @@ FILES: list[Block] = [
     {"type": "document", "source": {"type": "file", "file_id": "f9"}},
     {"type": "document", "source": {"type": "url", "url": "https://a.org/x.pdf"}},
     {"type": "document", "source": {"type": "base64", "data": "JVBERi0="}},
+    {"type": "document", "document": {"format": "pdf", "source": {"bytes": "JVBE"}}},
     {"type": "media", "mime_type": "application/pdf", "data": "JVBERi0="},
     {"type": "tool_result", "content": [{"type": "file", "file_id": "file-9"}]},
 ]
@@ -48,6 +49,8 @@ TEXTS: list[Block] = [
     {"type": "text-plain", "text": "A note.", "mime_type": "text/plain"},
     {"type": "document", "source": {"type": "text", "data": "A note."}},
     {"type": "document", "source": {"type": "content", "content": "A note."}},
+    {"type": "document", "document": {"source": {"text": "A note."}}},
+    {"type": "document", "document": {"source": {"content": [{"text": "A note."}]}}},
     {"type": "search_result", "content": [{"type": "text", "text": "A note."}]},
     {"type": "tool_result", "content": [{"type": "text", "text": "A note."}]},
 ]
@@ -227,6 +230,9 @@ def handed_in(text: str) -> list[Block]:
     """A text as each of the blocks in which documents are handed to a model."""
     return [
         {"type": "document", "source": {"type": "text", "data": text}},
+        # of Amazon Bedrock
+        {"type": "document", "document": {"format": "txt", "source": {"text": text}}},
+        {"type": "document", "document": {"source": {"content": [{"text": text}]}}},
         {"type": "text-plain", "text": text, "mime_type": "text/plain"},
         {"type": "search_result", "content": [{"type": "text", "text": text}]},
     ]

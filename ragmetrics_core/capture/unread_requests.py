@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.provider_payloads import DEEPEST, Fields, is_list
+from ragmetrics_core.capture.provider_payloads import (
+    DEEPEST,
+    Fields,
+    inner_object,
+    is_list,
+)
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
@@ -298,6 +303,13 @@ def _kind_by_medium(medium: str) -> str:
 
 
 def _holds_text(block: Fields) -> bool:
-    """Whether a block is a document with its text, as Anthropic takes it."""
-    source = block.get("source")
-    return isinstance(source, Mapping) and source.get("type") in _READ_AS_TEXT
+    """Whether a block is a document with its text, as Anthropic or Bedrock take it.
+
+    Bedrock's ``{"document": {"source": {"text": "It fell."}}}`` is one; with "bytes" in
+    place of "text" it is a file.
+    """
+    document = inner_object(block, "document") or block
+    source = inner_object(document, "source")
+    if "type" in source:
+        return source["type"] in _READ_AS_TEXT
+    return isinstance(source.get("text"), str) or is_list(source.get("content"))

@@ -117,7 +117,10 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
     fields = unwrap_message(part).fields
     if fields.get("type") in _SILENT_PARTS:
         return ""
-    # a document: {"type": "document", "source": {"type": "text", "data": "Page one"}}
+    # a document: {"type": "document", "source": {"type": "text", "data": "Page one"}};
+    # Amazon Bedrock's stands one level deeper: {"document": {"source": {"text": …}}}
+    if isinstance(fields.get("document"), Mapping):
+        fields = fields["document"]
     if isinstance(fields.get("source"), Mapping):
         return _text_of_document(fields["source"])
     for key in ("text", "content", "response", "result"):
@@ -130,11 +133,14 @@ def _text_of_document(source: Mapping[str, Any]) -> str:
     """Return the text of a document in a message, on lines of its own; "" for a file.
 
     ``{"type": "content", "content": [{"type": "text", "text": "Page one"}]}`` is a text
-    in parts.
+    in parts. Bedrock names no type: ``{"text": "Page one"}``.
     """
-    if source.get("type") == "content":
+    if "type" not in source:
+        text = text_of_content(source.get("text") or source.get("content"))
+        return f"{text}\n" if text else ""
+    if source["type"] == "content":
         return f"{text_of_content(source.get('content'))}\n"
-    return f"{source.get('data')}\n" if source.get("type") == "text" else ""
+    return f"{source.get('data')}\n" if source["type"] == "text" else ""
 
 
 def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]:

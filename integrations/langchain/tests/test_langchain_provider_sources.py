@@ -261,13 +261,22 @@ def result_block(text: str) -> dict[str, Any]:
     return {"type": "search_result", "title": "g", "source": "g", "content": content}
 
 
+def bedrock_block(text: str) -> dict[str, Any]:
+    document = {"format": "txt", "name": "guide", "source": {"text": text}}
+    return {"type": "document", "document": document}
+
+
 PDF = {"type": "document", "source": {"type": "base64", "data": "JVBERi0xLjQK"}}
 
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize(
     ("key", "block"),
-    [("document_index", document_block), ("search_result_index", result_block)],
+    [
+        ("document_index", document_block),
+        ("document_index", bedrock_block),
+        ("search_result_index", result_block),
+    ],
 )
 @pytest.mark.parametrize(
     ("index", "expected"), [(0, (0,)), (1, (1,)), (ANY, (0, 1)), (7, (0, 1))]
@@ -291,6 +300,35 @@ def test_a_provider_s_count_of_the_documents_says_which_one_it_quotes(
         return [HumanMessage([*blocks, {"type": "text", "text": found["q"]}])]
 
     assert cited(sample_of(reply, CHUNKS, ask=ask)) == [(expected, ())]
+
+
+@pytest.mark.parametrize(
+    ("location", "block"),
+    [
+        ({"documentChar": {"documentIndex": 1, "start": 0}}, bedrock_block),
+        ({"document_chunk": {"document_index": 1}}, bedrock_block),
+        ({"searchResultLocation": {"searchResultIndex": 1}}, result_block),
+        ({"search_result_location": {"search_result_index": 1}}, result_block),
+    ],
+)
+def test_bedrock_s_location_says_which_of_the_documents_it_quotes(
+    location: dict[str, Any], block: Callable[[str], dict[str, Any]]
+) -> None:
+    citation = {"title": "g", "sourceContent": [{"text": LIT}], "location": location}
+    block_with_citation = {"type": "text", "text": "In 1882", "citations": [citation]}
+    reply = AIMessage([block_with_citation, {"type": "text", "text": "."}])
+
+    def ask(found: Any) -> list[Any]:
+        blocks = [block(document.page_content) for document in found["c"]]
+        return [HumanMessage([*blocks, {"type": "text", "text": found["q"]}])]
+
+    sample = sample_of(reply, CHUNKS, ask=ask)
+    assert cited(sample) == [((1,), ())]
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.warnings
+    assert [context.text for context in sample.contexts] == [
+        document.page_content for document in CHUNKS
+    ]
 
 
 def test_a_file_without_a_text_is_counted_as_well() -> None:

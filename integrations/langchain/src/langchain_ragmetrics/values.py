@@ -353,7 +353,10 @@ def text_of(content: object) -> str:
         return ""
     kind = content.get("type", "text")
     if kind in ("document", "search_result", "tool_result"):
-        data = _data_of_source(content.get("source"))
+        # Amazon Bedrock's document stands one level deeper
+        document = content.get("document")
+        holder = document if isinstance(document, Mapping) else content
+        data = _data_of_source(holder.get("source"))
         text = text_of(data or content.get("content"))
         # a line of its own, since the blocks of evidence are separate texts
         return f"{text}\n" if text else ""
@@ -363,9 +366,14 @@ def text_of(content: object) -> str:
 
 
 def _data_of_source(source: object) -> object:
-    """What Anthropic's document holds: a text or blocks of text; None for a file."""
+    """What a document holds: a text or blocks of text; None for a file.
+
+    Anthropic names which of the two it is; Amazon Bedrock does not.
+    """
     if not isinstance(source, Mapping):
         return None
+    if "type" not in source:
+        return source.get("text") or source.get("content")
     if source.get("type") == "text":
         return source.get("data")
     return source.get("content") if source.get("type") == "content" else None
