@@ -67,7 +67,8 @@ class DocumentChange:
 
     Attributes:
         node: The step.
-        taken: The documents that it was given; empty if nobody recorded them.
+        taken: The documents that it was given; empty if nobody recorded them. Of a
+            filter that searched itself, what its searches found counts as well.
         returned: The documents that it returned, or that it passed on as a filter.
         dropped: The documents that it was given and did not return.
         added: The documents that it returned and was not given.
@@ -177,12 +178,13 @@ def _have_documents_of_their_own(steps: Iterable[Node]) -> bool:
 
 def _change_of(node: Node, is_filter: bool) -> DocumentChange:
     """Return what a call made of the documents that it was given."""
-    dropped, added = _dropped_and_added(node)
+    found = _found_inside(node) if is_filter else ()
+    dropped, added = _dropped_and_added(node, found)
     # ``documents`` of a step leaves out what it passed on, as a filter does
     returned = _handed_on(node) if is_filter else node.documents or ()
     return DocumentChange(
         node=node,
-        taken=_documents_taken(node),
+        taken=(*_documents_taken(node), *found),
         returned=returned,
         dropped=tuple(dropped),
         added=tuple(added),
@@ -325,9 +327,10 @@ def _selection_of(calls_of_step: Iterable[Node]) -> _Selection:
     dropped: list[Document] = []
     added: list[Document] = []
     for call in calls_of_step:
+        found = _found_inside(call)
         handed_on += _handed_on(call)
-        taken += _documents_taken(call)
-        dropped_by_call, added_by_call = _dropped_and_added(call)
+        taken += (*_documents_taken(call), *found)
+        dropped_by_call, added_by_call = _dropped_and_added(call, found)
         dropped += dropped_by_call
         added += added_by_call
     # of "A" and "A ", both taken, "A" is left out where "A " alone was returned
@@ -375,6 +378,8 @@ def _is_used_later(
         nodes: The calls of the run.
         shown: What the answering prompt shows of documents.
     """
+    if _is_any_found_shown(selection, step, shown):
+        return False  # what it found reached the prompt in another way
     keys_taken = _keys_taken_after(step, nodes)
     # a later search may have found a document again that the step left out
     keys_kept_in_state = keys_taken - _keys_found_after(step, nodes)
@@ -386,6 +391,17 @@ def _is_used_later(
         return not _keys_of(selection.handed_on).isdisjoint(keys_taken)
     # an empty list, which a later call was given
     return step.documents == () and _is_followed(step, nodes)
+
+
+def _is_any_found_shown(
+    selection: _Selection, step: Node, shown: Sequence[Document]
+) -> bool:
+    """Whether the prompt shows a document that a step found itself and left out."""
+    texts_found = {document.text for document in _found_inside(step)}
+    found_and_left_out = [
+        document for document in selection.left_out if document.text in texts_found
+    ]
+    return _is_any_shown(found_and_left_out, shown)
 
 
 def _keys_of(documents: Iterable[Document]) -> set[DocumentKey]:
@@ -473,18 +489,49 @@ def _keys_taken_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
     return keys
 
 
-def _dropped_and_added(step: Node) -> tuple[list[Document], list[Document]]:
+def _found_inside(step: Node) -> tuple[Document, ...]:
+    """Return what the searches found that a plain step made by itself.
+
+    Example: a node of a graph calls ``retriever.invoke("Who?")``, which finds A, B and
+    C, and returns A and B: all three. Empty in two cases. A call inside the step, such
+    as a reranker behind the search, returned documents: that call tells what it took.
+    Or the step returned another text: it may be one of the documents in other words.
+    """
+    if step.kind != "step" or not _has_output(step):
+        return ()
+    found: list[Document] = []
+    waiting = list(step.children)
+    while waiting:
+        call = waiting.pop()
+        if call.kind == "retriever":
+            found += call.documents or ()
+        elif _has_output(call):
+            return ()
+        else:
+            waiting += call.children
+    known = (*_documents_taken(step), *found)
+    adds_texts = found and _without_relatives(_handed_on(step), known)
+    return () if adds_texts else tuple(found)
+
+
+def _dropped_and_added(
+    step: Node, found: Sequence[Document] = ()
+) -> tuple[list[Document], list[Document]]:
     """Compare the documents that a step took with its output, by their texts.
 
     Example: a translator took ["Die Brücke fiel.", "IRON"] and returned ["The bridge
     fell.", "IRON"]. It dropped the first German text and added the English one.
+
+    Args:
+        step: The step.
+        found: What it found itself, which counts as taken.
 
     Returns:
         The dropped documents: taken, and neither returned nor passed on. The added
         documents: returned, and not taken.
     """
     returned = step.documents or ()
-    taken = _documents_taken(step)
+    taken = (*_documents_taken(step), *found)
     texts_taken = {document.text for document in taken}
     # a node of a graph passes documents on in its state, without returning them anew
     texts_returned = {
