@@ -1371,6 +1371,24 @@ def test_overlapping_chunks_of_a_text_in_several_messages_show_it_whole() -> Non
     assert finding.extent == "whole"
 
 
+@pytest.mark.parametrize(
+    ("between", "extent"),
+    [
+        ("small, very noisy", "parts"),
+        # so many words are another text, and the two chunks stand apart
+        ("Trams stop on the quay every ten minutes. " * 4, "whole"),
+    ],
+)
+def test_words_between_two_chunks_of_a_text_change_it_where_they_are_few(
+    between: str, extent: str
+) -> None:
+    first = "The old iron bridge was opened in the spring of 1874, and a great"
+    second = "crowd from both banks walked across it until late in the evening."
+    prompt = f"{first} {between} {second}"
+    (finding,) = locate([f"{first} {second}"], prompt).findings
+    assert (finding.outcome, finding.extent) == ("shown", extent)
+
+
 def test_the_end_of_a_shown_chunk_that_stands_twice_shows_the_next_chunk() -> None:
     overlap = "cross it to five islands of sand all year long."
     next_chunk = f"{overlap} Tickets are sold at the pier."
