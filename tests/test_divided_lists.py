@@ -306,3 +306,27 @@ def test_only_what_stands_in_no_list_of_the_prompt_was_dropped(
     dropped = [kept is False for kept, _ in fates(sample)]
     expected = [place != 0 for place in places] if lists[0] else [False] * 5
     assert dropped == expected
+
+
+def test_only_a_list_of_documents_that_a_step_was_given_is_set_aside() -> None:
+    pier = Document("The ferry sails from pier 7.")
+    shop = Document("A shop sells bread.")
+    bicycle = Document("For residents a bicycle is free of charge on board.")
+
+    def fates_of_lists(*lists: tuple[Document, ...]) -> Fates:
+        """The fates of both found documents; the prompt shows the first list."""
+        given = (pier, shop)
+        search = Node("retriever", "search", 1.0, 1.5, query=QUESTION, documents=given)
+        step = Node("reranker", "divide", 2.0, 2.5, input_documents=given)
+        step.documents = tuple(document for each in lists for document in each)
+        step.divided_documents = lists
+        prompt = "\n".join([*(document.text for document in lists[0]), QUESTION])
+        model = Node("model", "llm", 3.0, 3.5, prompt=(Message("user", prompt),))
+        model.reply = Message("assistant", ANSWER)
+        root = Node("step", "chain", 0.0, 9.0, children=[search, step, model])
+        (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
+        return fates(sample)[:2]
+
+    assert fates_of_lists((pier,), (shop,)) == [(True, None), (False, "divide")]
+    # it found the bicycle itself, and nobody knows what it did with this list
+    assert fates_of_lists((pier,), (shop, bicycle)) == [(True, None)] * 2

@@ -452,6 +452,12 @@ def test_a_number_of_a_chunk_and_a_page_name_no_source() -> None:
         assert (named.number, named.indexes) == ("2", {0})
 
 
+def test_the_first_number_of_a_line_tells_whether_names_stand_before_numbers() -> None:
+    names = SourceNames.of({"f1.txt": (0,), "f2.txt": (1,)})
+    (first, *_) = numbers_beside_names("[1] f1.txt, f2.txt [2]", names)
+    assert (first.number, first.indexes) == ("1", {0})
+
+
 @pytest.mark.parametrize(
     ("before", "repeated", "behind"),
     [
