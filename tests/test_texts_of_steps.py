@@ -60,6 +60,9 @@ def chain_with(prices: Callable[[str], Any], texts: list[str]) -> Sample:
     return sample
 
 
+reads_prices = RunnableLambda(lambda _: ROWS, name="reads_prices")
+
+
 @component
 class FindsFerry:
     @component.output_types(documents=list[HaystackDocument])
@@ -110,6 +113,11 @@ def test_a_fact_is_unknown_where_a_step_wrote_a_text_into_the_prompt(
         pytest.param(lambda _: f"See: {FERRY}", [FERRY], id="a passage"),
         pytest.param(lambda question: f"For {question}", [FERRY], id="the question"),
         pytest.param(lambda _: "none", [], id="what is said of no documents"),
+        pytest.param(
+            lambda question: reads_prices.invoke(question)[:4],
+            [FERRY],
+            id="a text that is not shown",
+        ),
     ],
 )
 def test_a_fact_is_not_retrieved_where_steps_wrote_only_what_is_known(
