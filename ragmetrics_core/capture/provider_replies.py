@@ -262,10 +262,10 @@ class _ReplyBeingRead:
         for choice in objects_in(place.get("choices")):  # of OpenAI's older API
             message = inner_object(choice, "message")
             self.read_citations(message.get("annotations"), offset=0)
+            self.read_tools_of_groq(message)
         self.read_documents_of_cohere(place)
         self.read_listed_results(place)
-        for tool in objects_in(place.get("executed_tools")):
-            self.read_tool_of_groq(tool)
+        self.read_tools_of_groq(place)
         self.read_tools_of_response(place)
         self.read_counts_of_searches(place)
 
@@ -617,7 +617,12 @@ class _ReplyBeingRead:
             if address not in known_names:
                 call.add_source_without_text((address,))
 
-    def read_tool_of_groq(self, tool: Fields) -> None:
+    def read_tools_of_groq(self, place: Fields) -> None:
+        """Read the tools that Groq ran, from a message or what a framework keeps of it."""
+        for tool in objects_in(place.get("executed_tools")):
+            self._read_tool_of_groq(tool)
+
+    def _read_tool_of_groq(self, tool: Fields) -> None:
         """Read a tool that Groq ran: what it was asked, and its results or output.
 
         ``{"type": "search", "arguments": "lamp", "output": "It fell."}`` is a search that

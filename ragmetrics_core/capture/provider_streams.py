@@ -61,6 +61,7 @@ class StreamedReply:
     Attributes:
         _blocks: Anthropic's blocks of content, by their indexes.
         _annotations: The sources that OpenAI names.
+        _tools_of_groq: The tools that Groq ran, by their indexes.
         _parts_of_code: What Gemini tells of code that it ran.
         _latest_by_key: For each key of ``_KEYS_REPEATED_MORE_FULLY`` its last value.
         _counts_of_tools: How often Anthropic ran its tools: {"web_search_requests": 2}.
@@ -68,6 +69,7 @@ class StreamedReply:
 
     _blocks: dict[int, _Block] = field(default_factory=dict)
     _annotations: list[Any] = field(default_factory=list)
+    _tools_of_groq: dict[Any, dict[Any, Any]] = field(default_factory=dict)
     _parts_of_code: list[Any] = field(default_factory=list)
     _latest_by_key: dict[str, Any] = field(default_factory=dict)
     _counts_of_tools: Fields = field(default_factory=dict)
@@ -79,7 +81,7 @@ class StreamedReply:
         """
         fields = _shallow(chunk)
         self._add_chunk_of_anthropic(fields)
-        self._add_annotations_of_openai(fields)
+        self._add_delta_of_openai(fields)
         self._add_code_of_gemini(fields)
         for key in _KEYS_REPEATED_MORE_FULLY:
             if fields.get(key):
@@ -93,11 +95,17 @@ class StreamedReply:
             counts = _shallow(_shallow(fields["usage"]).get("server_tool_use"))
             self._counts_of_tools = counts or self._counts_of_tools
 
-    def _add_annotations_of_openai(self, fields: Fields) -> None:
-        """Read ``{"choices": [{"delta": {"annotations": […]}}]}``."""
+    def _add_delta_of_openai(self, fields: Fields) -> None:
+        """Read ``{"choices": [{"delta": {"annotations": […]}}]}``, and tools of Groq.
+
+        Groq names a tool when it asks it, and again with what the tool returned.
+        """
         for choice in _elements(fields.get("choices")):
             delta = _shallow(_shallow(choice).get("delta"))
             self._annotations += _elements(delta.get("annotations"))
+            for tool in map(_shallow, _elements(delta.get("executed_tools"))):
+                told = {key: value for key, value in tool.items() if value is not None}
+                self._tools_of_groq.setdefault(tool.get("index"), {}).update(told)
 
     def _add_code_of_gemini(self, fields: Fields) -> None:
         """Read ``{"content": {"parts": [{"executable_code": …}]}}``."""
@@ -143,6 +151,8 @@ class StreamedReply:
             reply["content"] = {"parts": self._parts_of_code}
         if self._annotations:
             reply["annotations"] = self._annotations
+        if self._tools_of_groq:
+            reply["executed_tools"] = list(self._tools_of_groq.values())
         return reply
 
     def _blocks_begun(self) -> Iterator[Fields]:

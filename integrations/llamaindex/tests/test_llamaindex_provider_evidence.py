@@ -88,6 +88,14 @@ ANTHROPIC_WEB = [
     {"type": "text", "text": ANSWER, "citations": [WEB_CITED]},
 ]
 
+GROQ = {
+    "index": 0,
+    "type": "search",
+    "arguments": '{"query": "lamp"}',
+    "output": f"Title: The lamp\nURL: {ADDRESS}\nContent: {FACT}",
+    "search_results": {"results": [{"title": "The lamp", "content": FACT}]},
+}
+
 SHAPES: dict[str, Shape] = {
     "OpenAI: files with texts": Shape(
         [ROOMS, FACT],
@@ -164,6 +172,16 @@ SHAPES: dict[str, Shape] = {
                     }
                 }
             ],
+        },
+    ),
+    "Groq: results with their texts": Shape(
+        [ROOMS, FACT],
+        "exact",
+        calls=[OWN, ("retrieval", "search")],
+        raw={
+            "object": "chat.completion",
+            "model": "groq/compound",
+            "choices": [{"message": {"content": ANSWER, "executed_tools": [GROQ]}}],
         },
     ),
     "OpenAI: a calculation": Shape(
@@ -360,7 +378,19 @@ class Streamed:
     query: str | None = None
 
 
+ASKS_OF_GROQ = {**GROQ, "output": None, "search_results": None}
+
+
+def chunk_of_groq(*tools: Any) -> dict[str, Any]:
+    return {"choices": [{"delta": {"executed_tools": list(tools)}}]}
+
+
 STREAMS: dict[str, Streamed] = {
+    "Groq: a search, asked in one chunk and answered in another": Streamed(
+        [chunk_of_groq(ASKS_OF_GROQ), chunk_of_groq(GROQ), chunk_of_groq()],
+        [ROOMS, FACT],
+        "exact",
+    ),
     "Anthropic: a search that is only counted": Streamed(
         [SPOKEN, END_OF_STREAM], [ROOMS], "incomplete", "web_search"
     ),
@@ -392,6 +422,19 @@ STREAMS: dict[str, Streamed] = {
     ),
     "no search": Streamed([SPOKEN, {"type": "message_delta"}], [ROOMS], "exact"),
 }
+
+
+def test_a_bare_chat_that_searched_is_a_sample() -> None:
+    class Compound(MockLLM):
+        @llm_chat_callback()
+        def chat(self, messages: Any, **settings: Any) -> ChatResponse:
+            return reply(SHAPES["Groq: results with their texts"])
+
+    with capture() as captured:
+        Compound().chat([ChatMessage(role="user", content=QUESTION)])
+    (sample,) = captured.samples
+    assert sample.question == QUESTION
+    assert [context.text for context in sample.contexts] == [FACT]
 
 
 @pytest.mark.parametrize("name", STREAMS)
