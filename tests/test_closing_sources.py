@@ -30,7 +30,33 @@ def prompt_of(label: str) -> str:
     return "\n\n".join(["Use the passages.", *passages, "Asked: where is Faro?"])
 
 
+PAGES = "Title: Guide {n}\nURL: https://porto.test/{n}\n{text}"
+FIRST = "https://porto.test/1"
+SECOND = "https://porto.test/2"
+
 CLOSINGS = [
+    # bytedance/deer-flow, Tavily's agents: items below a heading without a colon
+    (FILES, "## References\n\n- f2.txt\n- f3.txt", [(1,), (2,)]),
+    (FILES, "### Sources\n- f2.txt", [(1,)]),
+    (FILES, "**Sources**\n\n* f2.txt", [(1,)]),
+    (FILES, "## **References**\n- f2.txt", [(1,)]),
+    (FILES, "**References:**\n- f2.txt", [(1,)]),
+    (NUMBERED, "## Sources\n- [2]\n- [3]", [(1,), (2,)]),
+    # the answer's own list gives 2 another meaning than the prompt
+    (FILES, "## Sources\n- [2] f1.txt", [(0,), (0,)]),
+    (PAGES, f"## References\n- [Guide 2]({SECOND})\n- {FIRST}", [(1,), (0,)]),
+    (PAGES, f"**Sources**\n- Guide 2: {SECOND}\n- Guide 1: {FIRST}", [(1,), (0,)]),
+    # the address decides, as in a link
+    (PAGES, f"**Sources**\n- Guide 1: {SECOND}", [(1,)]),
+    (PAGES, f"## Sources\n- [Guide 1]({SECOND})", [(1,)]),
+    (PAGES, f"## Sources\n- Faro and its port, today: {SECOND}", [(1,)]),
+    (PAGES, f"Sources: Guide 1: {SECOND}", None),
+    (FILES, "## Further reading\n- f2.txt", None),
+    (FILES, "**Further reading**\n- f2.txt", None),
+    (FILES, "## Sources\n- sun\n- wind", None),
+    (FILES, "## Sources of the river\n- f2.txt", None),
+    (FILES, "## Sources\n- f2.txt\n\nAsk me for more.", None),
+    (PAGES, "## Sources\n- Guide 2: of 1911", None),
     (NUMBERED, "Sources: [2]", [(1,)]),
     (NUMBERED, "Sources: [2], [3]", [(1,), (2,)]),
     (NUMBERED, "**Sources:** 2 and 3", [(1,), (2,)]),

@@ -13,9 +13,16 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import PAGE_WORD, SOURCES_HEADING
 from ragmetrics_core.data.source_lists import closing_marks_in
 
+_ITEMS = r"(?:\s*\n[ \t]*[-*•][ \t]+[^\n]+)+"
 _CLOSING = lazy_pattern(
-    rf"(?P<heading>^[ \t]*[*_]{{0,3}}{SOURCES_HEADING}(?:\(s\))?[*_]{{0,3}}[ \t]*[:：][*_]{{0,3}})"
-    r"(?P<listed>[^\n]+|(?:\s*\n[ \t]*[-*•][ \t]+[^\n]+)+)\s*\Z",
+    rf"^[ \t]*[*_]{{0,3}}{SOURCES_HEADING}(?:\(s\))?[*_]{{0,3}}[ \t]*[:：][*_]{{0,3}}"
+    rf"(?P<listed>[^\n]+|{_ITEMS})\s*\Z",
+    re.IGNORECASE | re.MULTILINE,
+)
+# "## References" or "**Sources**", and items below it
+_CLOSING_WITHOUT_COLON = lazy_pattern(
+    r"^[ \t]*(?:\#{1,6}[ \t]+[*_]{0,3}|[*_]{2,3})(?!further)"
+    rf"{SOURCES_HEADING}[*_]{{0,3}}[ \t]*[:：]?[*_]{{0,3}}[ \t]*(?P<listed>{_ITEMS})\s*\Z",
     re.IGNORECASE | re.MULTILINE,
 )
 _MARK = lazy_pattern(r"([\[［【][^\[\]［］【】\n]{1,200}[\]］】])")
@@ -24,7 +31,14 @@ _BETWEEN_NAMES = lazy_pattern(
     rf",(?!\s*{PAGE_WORD}[ \t]*[:=]?[ \t]*\d)|[;\n]|\band\b",
     re.IGNORECASE,
 )
-_BULLET = lazy_pattern(r"^[ \t]*[-*•][ \t]+", re.MULTILINE)
+# "- ", and of "- Heat Pump Guide: https://a.test" the title: the address names the source
+_BULLET = lazy_pattern(
+    r"^[ \t]*[-*•][ \t]+(?:[^:\[\]\n]{1,200}:[ \t]+(?=<?https?://))?", re.MULTILINE
+)
+# "[Heat Pump Guide](https://a.test)"; the words of "[2](https://a.test)" are a number
+_LINK = lazy_pattern(
+    r"\[(?!\d{1,4}\])[^\[\]\n]{1,200}\]\(<?(?P<address>https?://[^()<>\s]{1,500})>?\)"
+)
 _AROUND_NAME = " \t\r\"'“”`*_.&、，"
 _LONGEST_LINE = 1000
 
@@ -71,7 +85,9 @@ def _marks_in_last_lines(answer: str) -> ClosingSources | None:
 def _names_behind_heading(answer: str) -> ClosingSources | None:
     """Find a last line that names sources behind a heading such as "Sources:"."""
     tail_start = max(0, len(answer) - _LONGEST_LINE)
-    line = _CLOSING.search(answer, tail_start)
+    line = _CLOSING.search(answer, tail_start) or _CLOSING_WITHOUT_COLON.search(
+        answer, tail_start
+    )
     if line is None or not answer[: line.start()].strip():
         return None
     return ClosingSources(line.start(), line.start("listed"), line.end())
@@ -90,7 +106,7 @@ def names_in_closing(closing: ClosingSources, answer: str) -> list[str]:
         return _MARK.findall(listed)
     names: list[str] = []
     # "a.txt, " and "[4]": the words between marks, and the marks
-    for piece in _MARK.split(_BULLET.sub("", listed)):
+    for piece in _MARK.split(_LINK.sub(r"\g<address>", _BULLET.sub("", listed))):
         is_mark = _MARK.fullmatch(piece) is not None
         names += [piece] if is_mark else _BETWEEN_NAMES.split(piece)
     stripped_names = [name.strip(_AROUND_NAME) for name in names]

@@ -472,6 +472,7 @@ def with_names_apart() -> Any:
     return (question | PROMPT | says(RENUMBERED)).invoke(QUESTION)
 
 
+LISTED = "It was opened in 1874.\n\n## References\n\n- bridges.pdf"
 IDS = "In 1874 [c910e23]. It is red [9ab03fe]."
 MADE_UP_ID: Expected = [
     ("In 1874 [c910e23].", (2,), ()),
@@ -479,6 +480,9 @@ MADE_UP_ID: Expected = [
 ]
 
 APPS: dict[str, App] = {
+    "a closing list below a heading": App(
+        chain("File: {source}\n{text}", LISTED), [("It was opened in 1874.", (1,), ())]
+    ),
     "an own list that renumbers the names of a list apart": App(
         with_names_apart, "another meaning"
     ),

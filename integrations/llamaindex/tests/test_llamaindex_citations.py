@@ -435,6 +435,7 @@ class App:
 
 NAMES_APART = "\n\nFiles:\n[1] hills.pdf\n[2] arches.pdf\n[3] opening-day.pdf"
 RENUMBERED = "In 1874 [1].\n\n### References\n\n- [1] opening-day.pdf"
+LISTED = "It was opened in 1874.\n\n## References\n\n- bridges.pdf"
 IDS = "In 1874 [c910e23]. It is red [9ab03fe]."
 MADE_UP_ID: Expected = [
     ("In 1874 [c910e23].", (2,), ()),
@@ -444,6 +445,9 @@ MADE_UP_ID: Expected = [
 APPS: dict[str, App] = {
     # SciPhi-AI/R2R
     # HKUDS/LightRAG: the passages have numbers alone, and a list names the numbers
+    "a closing list below a heading": App(
+        by_hand("File: {file}\n{text}", LISTED), [("It was opened in 1874.", (1,), ())]
+    ),
     "an own list that renumbers the names of a list apart": App(
         by_hand("[{n}] {text}", RENUMBERED, NAMES_APART), "another meaning"
     ),
