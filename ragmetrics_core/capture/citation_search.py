@@ -78,6 +78,7 @@ _WORD_BEFORE_A_MARK = lazy_pattern(
     rf"(?<![^\W\d_]){SOURCE_WORD}[ \t#:]*\Z", re.IGNORECASE
 )
 
+_COMMA_IN_NUMBER = lazy_pattern(r"(?<=\d),(?=\d)")
 _WORD_AND_NUMBER = lazy_pattern(r"\[[^\W\d_]{2,24} \d{1,3}\]")  # "[Kilde 2]"
 
 
@@ -197,6 +198,20 @@ class CitationSearch:
         """Return the search in another text of the same reply, such as a field of it."""
         answer = replace(self.found_answer.answer, text=text)
         return replace(self, found_answer=replace(self.found_answer, answer=answer))
+
+    @cached_property
+    def text_cut_off(self) -> str:
+        """What the model wrote beside the answer, and the application cut off; "" without.
+
+        Of "<answer>It fell.</answer><sources>0,2</sources>" all but "It fell.", and with
+        "0, 2" for "0,2", which may be two numbers. Fields of a structured reply are not
+        cut off: rules of their own read them.
+        """
+        if self.reply is None or self.reply.values:
+            return ""
+        reply_text = without_reasoning(self.reply.text)
+        rest = reply_text.replace(self.text.strip(), "…", 1)
+        return "" if rest.strip() == "…" else _COMMA_IN_NUMBER.sub(", ", rest)
 
     # The answer, in forms of equal length: each character keeps its place
 

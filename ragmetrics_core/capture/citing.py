@@ -50,6 +50,10 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import marks_in, may_cite
 
 _UNREAD_FIELDS = "the structured answer has lists that may name sources"
+_CUT_OFF = (
+    "the model wrote more than the answer, and what the application cut off may name"
+    " sources"
+)
 _MAY_BE_A_SOURCE = "the structured answer has fields such as a page or a file, which may name its source"
 # numbers behind words of any language, at the end or in brackets: "Источники: 1, 2",
 # "(источник 1)"; not behind a number, as in "at 22:40"
@@ -178,10 +182,25 @@ def _why_it_may_still_cite(search: CitationSearch) -> str | None:
 
 
 def _citing_nothing(search: CitationSearch) -> CitationsFound:
-    """Say that an answer cites nothing, if none of its words and numbers may name a source.
+    """Say that an answer cites nothing, if nothing that the model wrote may name a source.
 
-    Whatever a prompt shows beside a passage may name it. So all of that which the answer
-    says must also stand in a passage, or in the question: then the answer speaks of it.
+    The application may have cut off "Document IDs: 2", which the model wrote below it.
+    """
+    why_unknown = _why_words_may_cite(search)
+    if not why_unknown and search.text_cut_off:
+        search_in_rest = search.in_text(search.text_cut_off)
+        if may_cite(search_in_rest.text) or _why_words_may_cite(search_in_rest):
+            why_unknown = _CUT_OFF
+    if why_unknown:
+        return CitationsFound(None, why_unknown)
+    return CitationsFound(citations=())
+
+
+def _why_words_may_cite(search: CitationSearch) -> str:
+    """Say why words or numbers of a text may name a source; "" if none may.
+
+    Whatever a prompt shows beside a passage may name it. So all of that which the text
+    says must also stand in a passage, or in the question: then the text speaks of it.
     """
     is_source_named = names_a_source(
         search.text,
@@ -189,9 +208,9 @@ def _citing_nothing(search: CitationSearch) -> CitationsFound:
         question_and_passages=search.question_and_passages,
     )
     if is_source_named:
-        return CitationsFound(None, SOURCE_IN_WORDS)
+        return SOURCE_IN_WORDS
     if has_number_of_a_source(
         search.text, [search.question_and_passages], search.prompts
     ):
-        return CitationsFound(None, NUMBER_OF_A_SOURCE)
-    return CitationsFound(citations=())
+        return NUMBER_OF_A_SOURCE
+    return ""

@@ -427,6 +427,22 @@ APPS: dict[str, App] = {
         run(MARKS_AND_SOURCES, json.dumps({"answer": "In 1874 [3].", "sources": [1]})),
         "cite other sources than its own list",
     ),
+    "sources in an element that is cut off": App(
+        run(
+            "Document {{ loop.index }}: {{ doc.content }}",
+            "<answer>In 1874.</answer>\n<sources>3</sources>",
+            builder=AnswerBuilder(pattern=r"<answer>(.*?)</answer>"),
+        ),
+        "what the application cut off may name sources",
+    ),
+    "a thought that is cut off": App(
+        run(
+            "Document {{ loop.index }}: {{ doc.content }}",
+            "I know it now.\n<answer>In 1874.</answer>",
+            builder=AnswerBuilder(pattern=r"<answer>(.*?)</answer>"),
+        ),
+        [],
+    ),
     "put at both ends": App(
         run(
             "[{{ loop.index }}] {{ doc.content }}",

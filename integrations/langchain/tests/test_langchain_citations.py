@@ -129,6 +129,17 @@ def chain(label: str, answer: str) -> Callable[[], Any]:
     return lambda: asked(says(answer), label).invoke(QUESTION)
 
 
+def cut_off(reply: str) -> Callable[[], Any]:
+    """The application takes the answer out of an element of the reply."""
+
+    def answer_in(text: str) -> str:
+        return text.partition("<answer>")[2].partition("</answer>")[0]
+
+    return lambda: (
+        asked(says(reply), "Document {n}: {text}") | RunnableLambda(answer_in)
+    ).invoke(QUESTION)
+
+
 def with_sources(line: str) -> Callable[[], Any]:
     """langchain-ai/langchain: the chain divides the reply at the word "SOURCES"."""
 
@@ -801,6 +812,17 @@ APPS: dict[str, App] = {
     "marks and a list of another, parsed": App(
         json_chain({"answer": ANSWERED, "citations": [1]}, "[{n}] {text}"),
         "cite other sources than its own list",
+    ),
+    "marks and a list of the same, as text": App(
+        chain("[{n}] {text}", json.dumps({"answer": ANSWERED, "citations": [3]})),
+        [(ANSWERED, (2,), ())],
+    ),
+    "sources in an element that is cut off": App(
+        cut_off(f"<answer>{WHOLE}</answer>\n<sources>2</sources>"),
+        "what the application cut off may name sources",
+    ),
+    "a thought that is cut off": App(
+        cut_off(f"I know it now.\n<answer>{WHOLE}</answer>"), []
     ),
     "marks and a list of another, as text": App(
         chain("[{n}] {text}", json.dumps({"answer": ANSWERED, "citations": [1]})),

@@ -22,7 +22,11 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.query_engine import CitationQueryEngine, RetrieverQueryEngine
+from llama_index.core.query_engine import (
+    CitationQueryEngine,
+    CustomQueryEngine,
+    RetrieverQueryEngine,
+)
 from llama_index.core.response_synthesizers import Accumulate, ResponseMode
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import QueryEngineTool
@@ -282,8 +286,6 @@ def workflow(kit: ModuleType) -> Any:
 
 def references_behind(kit: ModuleType) -> Any:
     """An engine around another one writes the ids of all nodes behind its answer."""
-    from llama_index.core.query_engine import CustomQueryEngine
-
     inner = RetrieverQueryEngine(
         kit.FixedRetriever(nodes()),
         get_response_synthesizer(llm=model(kit, ("1874", "It was opened in 1874."))),
@@ -313,6 +315,26 @@ def by_hand(label: str, answer: str, behind: str = "") -> Callable[[ModuleType],
         return model(kit, ("Cite", answer)).complete(prompt)
 
     return run
+
+
+def cut_off(reply: str) -> Callable[[ModuleType], Any]:
+    """A query engine of the user's own takes the answer out of an element of the reply."""
+
+    class Engine(CustomQueryEngine):
+        llm: Any
+        retriever: Any
+
+        def custom_query(self, query_str: str) -> str:
+            found = self.retriever.retrieve(query_str)
+            context = "\n".join(
+                f"Document {n}: {one.node.text}" for n, one in enumerate(found, start=1)
+            )
+            text = self.llm.complete(f"Cite.\n{context}\nQuestion: {query_str}").text
+            return text.partition("<answer>")[2].partition("</answer>")[0]
+
+    return lambda kit: Engine(
+        llm=model(kit, ("Cite", reply)), retriever=kit.FixedRetriever(nodes())
+    ).query(QUESTION)
 
 
 class Chunks(BaseModel):
@@ -546,6 +568,19 @@ APPS: dict[str, App] = {
             "[{n}] {text}",
         ),
         "cite other sources than its own list",
+    ),
+    "marks and a field of the same, as text": App(
+        by_hand(
+            "[{n}] {text}", json.dumps({"answer": "In 1874 [3].", "used_chunks": [3]})
+        ),
+        [("In 1874 [3].", (2,), ())],
+    ),
+    "sources in an element that is cut off": App(
+        cut_off("<answer>In 1874.</answer>\n<sources>3</sources>"),
+        "what the application cut off may name sources",
+    ),
+    "a thought that is cut off": App(
+        cut_off("I know it now.\n<answer>In 1874.</answer>"), []
     ),
     "marks and a field of another, as text": App(
         by_hand(
