@@ -571,6 +571,36 @@ SHAPES: dict[str, Shape] = {
         tools=["1\n"],
         grade="inferred",
     ),
+    "Anthropic: code that searched, with an encrypted output": Shape(
+        [
+            {
+                "content": [
+                    {
+                        "type": "server_tool_use",
+                        "id": "srvtoolu_4",
+                        "name": "code_execution",
+                        "input": {"code": "print(1)"},
+                    },
+                    {
+                        "type": "code_execution_tool_result",
+                        "tool_use_id": "srvtoolu_4",
+                        "content": {
+                            "type": "encrypted_code_execution_result",
+                            "encrypted_stdout": "Eo8B",
+                            "stderr": "",
+                            "return_code": 0,
+                            "content": [],
+                        },
+                    },
+                    said(),
+                ]
+            }
+        ],
+        calls=[("code_execution", '{"code": "print(1)"}')],
+        unread=1,
+        says="encrypted",
+        grade="incomplete",
+    ),
     "LangChain: Anthropic's request, as a stream leaves it": Shape(
         [
             {

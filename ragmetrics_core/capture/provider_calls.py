@@ -184,8 +184,15 @@ class CallBeingRead:
             self.n_nameless += 1
 
     def add_output(self, returned: object) -> None:
-        """Add what a tool that does not search returned; None means that it is not told."""
+        """Add what a tool that does not search returned; None means that it is not told.
+
+        Anthropic encrypts what code printed of the pages that it searched.
+        """
         self.is_answered = returned is not None
+        if isinstance(returned, Mapping) and "encrypted_stdout" in returned:
+            self.remedy = ANTHROPIC_WEB
+            self.add_source_without_text(())
+            return
         text = as_text(returned)
         if text:
             self.outputs.append(text)
