@@ -49,6 +49,10 @@ from ragmetrics_core.data.citations import UNREAD_FORM
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import marks_in, may_cite
 
+_CITED_UNSEEN = (
+    "the request lets the model's provider cite documents, and the recorded reply has no"
+    " citation: the model made none, or the framework dropped them"
+)
 _UNREAD_FIELDS = "the structured answer has lists that may name sources"
 _CUT_OFF = (
     "the model wrote more than the answer, and what the application cut off may name"
@@ -149,11 +153,15 @@ def _where_no_rule_applies(search: CitationSearch) -> CitationsFound:
     """Say what an answer cites of which no rule can tell anything.
 
     It cites nothing if nothing in it may be a citation, and the prompt gives each context
-    a label to be cited by, such as "[1]". Otherwise it is not known.
+    a label to be cited by, such as "[1]". Otherwise it is not known. LangChain drops what
+    Amazon Bedrock cites for a reply that is one block.
     """
     why_unknown = _why_it_may_still_cite(search)
     if why_unknown is not None:
         return CitationsFound(None, why_unknown)
+    writing_call = search.found_answer.writing_call
+    if writing_call is not None and writing_call.lets_provider_cite:
+        return CitationsFound(None, _CITED_UNSEEN)
     if each_context_has_label_to_cite(
         search.labels, search.prompts, search.context_texts
     ):

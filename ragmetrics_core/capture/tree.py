@@ -251,6 +251,8 @@ class Node:
             text was not recorded; () for a source without a name.
         may_have_searched: Of a model: whether its provider may have searched without
             telling what it found.
+        lets_provider_cite: Of a model: whether the request lets its provider cite the
+            documents that it hands in.
         numbers_unseen_sources: Of a model: whether it cites what it found by numbers,
             and nobody recorded these sources.
         remarks: What is uncertain about it, in words. With a remark nothing is exact.
@@ -284,6 +286,7 @@ class Node:
     by_provider: bool = False
     sources_without_text: tuple[tuple[str, ...], ...] = ()
     may_have_searched: bool = False
+    lets_provider_cite: bool = False
     numbers_unseen_sources: bool = False
     remarks: tuple[str, ...] = ()
 

@@ -106,11 +106,13 @@ class UnreadRequest:
         remarks: The same of images and sounds, which may be a part of the question.
         lets_provider_search: Whether it lets the provider search or read pages before
             the model answers, as by Gemini's ``url_context``.
+        lets_provider_cite: Whether it lets the provider cite documents that it hands in.
     """
 
     evidence: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     lets_provider_search: bool = False
+    lets_provider_cite: bool = False
 
     def add_to(self, call: Node) -> None:
         """Note on the call of a model what it was shown and nobody recorded."""
@@ -118,6 +120,8 @@ class UnreadRequest:
         call.remarks += self.remarks
         if self.lets_provider_search:
             call.may_have_searched = True
+        if self.lets_provider_cite:
+            call.lets_provider_cite = True
 
 
 def unread_request(parameters: object, contents: object) -> UnreadRequest:
@@ -153,6 +157,7 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
         tuple(evidence),
         tuple(remarks),
         lets_provider_search=lets_read_pages or _SEARCHED_BY_PROVIDER in names,
+        lets_provider_cite=_lets_cite(contents),
     )
 
 
@@ -202,6 +207,23 @@ def _lets_read_pages(parameters: object) -> bool:
     return any(
         tool.get(name) is not None for tool in mappings for name in _PAGE_READERS
     )
+
+
+def _lets_cite(content: object, depth: int = DEEPEST) -> bool:
+    """Whether a block of a message may be cited, by the word of the request.
+
+    Anthropic and Bedrock write ``{"type": "search_result", "citations": {"enabled":
+    true}, …}``. ``depth`` is how many lists may stand inside each other.
+    """
+    if is_list(content) and depth:
+        return any(_lets_cite(block, depth - 1) for block in content)
+    if not isinstance(content, Mapping):
+        return False
+    inner_blocks = _inner_blocks(content)
+    if inner_blocks is not None and depth:
+        return _lets_cite(inner_blocks, depth - 1)
+    document = inner_object(content, "document") or content
+    return inner_object(document, "citations").get("enabled") is True
 
 
 def _kinds_of_blocks(content: object, depth: int = DEEPEST) -> Iterator[str]:

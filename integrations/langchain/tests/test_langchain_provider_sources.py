@@ -331,6 +331,27 @@ def test_bedrock_s_location_says_which_of_the_documents_it_quotes(
     ]
 
 
+@pytest.mark.parametrize("block", [document_block, bedrock_block, result_block])
+@pytest.mark.parametrize("before", ["", "[1] "])
+def test_a_reply_without_citations_to_a_request_for_them_leaves_them_open(
+    block: Callable[[str], dict[str, Any]], before: str
+) -> None:
+    """LangChain drops the citations of Bedrock from a reply that is one block."""
+
+    def ask(found: Any) -> list[Any]:
+        blocks = [block(before + document.page_content) for document in found["c"]]
+        for one in blocks:
+            one.get("document", one)["citations"] = {"enabled": True}
+        return [HumanMessage([*blocks, {"type": "text", "text": found["q"]}])]
+
+    sample = sample_of(AIMessage("In May 1882."), CHUNKS[:1], ask=ask)
+    assert sample.citations is None
+    assert "lets the model's provider cite" in sample.citations_unknown
+    if before:
+        sample = sample_of(AIMessage("In May 1882 [1]."), CHUNKS[:1], ask=ask)
+        assert cited(sample) == [((0,), ())]
+
+
 def test_a_file_without_a_text_is_counted_as_well() -> None:
     citation = {"cited_text": LIT, "document_index": 2, "document_title": "guide.pdf"}
     reply = AIMessage([{"type": "text", "text": "In 1882.", "citations": [citation]}])
