@@ -213,3 +213,14 @@ def test_a_made_up_id_is_never_silently_no_citation(ids: list[str]) -> None:
     if sample.citations is not None:
         assert [one.contexts for one in sample.citations] == [(0,), ()]
         assert sample.citations[1].dangling == (made_up,)
+
+
+@pytest.mark.parametrize("digits", ["0123456789", "٠١٢٣٤٥٦٧٨٩", "०१२३४५६७८९"])
+def test_digits_of_any_script_number_a_source(digits: str) -> None:
+    passages = [f"[المصدر {n}] {text}" for n, text in enumerate(TEXTS, start=1)]
+    prompt = "\n".join(["Cite your sources.", *passages, "Where is Porto?"])
+    marks = [f"[المصدر {digits[number]}]" for number in (2, 9)]
+    sample = sample_of(prompt, f"Faro is there {marks[0]}. It is new {marks[1]}.")
+    assert sample.citations is not None, sample.citations_unknown
+    assert [one.contexts for one in sample.citations] == [(1,), ()]
+    assert sample.citations[1].dangling == ("المصدر 9",)

@@ -768,9 +768,11 @@ def _label_before_a_title(inside: str, known: Container[str]) -> tuple[str, ...]
 def plain_label(text: str) -> str:
     """Strip a label of quotes and source words: "Source 01" gives 1, 'doc: "a"' gives a.
 
-    Signs around all of it are no part of it: "[4]" and "${4}" give 4.
+    Signs around all of it are no part of it: "[4]" and "${4}" give 4. Digits of any
+    script are written as 0 to 9.
     """
     label = " ".join(text.split()).strip(_AROUND_LABEL)
+    label = re.sub(r"\d", lambda digit: str(int(digit[0])), label)
     in_signs = _LABEL_IN_SIGNS.fullmatch(label)
     if in_signs is not None:
         label = next(filter(None, in_signs.groups())).strip(_AROUND_LABEL)

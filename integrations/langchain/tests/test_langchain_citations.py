@@ -483,6 +483,7 @@ def with_names_apart() -> Any:
     return (question | PROMPT | says(RENUMBERED)).invoke(QUESTION)
 
 
+ARABIC = "In 1874 [المصدر ٣]."
 LISTED = "It was opened in 1874.\n\n## References\n\n- bridges.pdf"
 IDS = "In 1874 [c910e23]. It is red [9ab03fe]."
 MADE_UP_ID: Expected = [
@@ -491,6 +492,9 @@ MADE_UP_ID: Expected = [
 ]
 
 APPS: dict[str, App] = {
+    "digits of another script": App(
+        chain("[المصدر {n}] {text}", ARABIC), [("In 1874 [المصدر ٣].", (2,), ())]
+    ),
     "a closing list below a heading": App(
         chain("File: {source}\n{text}", LISTED), [("It was opened in 1874.", (1,), ())]
     ),

@@ -457,6 +457,7 @@ class App:
 
 NAMES_APART = "\n\nFiles:\n[1] hills.pdf\n[2] arches.pdf\n[3] opening-day.pdf"
 RENUMBERED = "In 1874 [1].\n\n### References\n\n- [1] opening-day.pdf"
+ARABIC = "In 1874 [المصدر ٣]."
 LISTED = "It was opened in 1874.\n\n## References\n\n- bridges.pdf"
 IDS = "In 1874 [c910e23]. It is red [9ab03fe]."
 MADE_UP_ID: Expected = [
@@ -467,6 +468,9 @@ MADE_UP_ID: Expected = [
 APPS: dict[str, App] = {
     # SciPhi-AI/R2R
     # HKUDS/LightRAG: the passages have numbers alone, and a list names the numbers
+    "digits of another script": App(
+        by_hand("[المصدر {n}] {text}", ARABIC), [("In 1874 [المصدر ٣].", (2,), ())]
+    ),
     "a closing list below a heading": App(
         by_hand("File: {file}\n{text}", LISTED), [("It was opened in 1874.", (1,), ())]
     ),
