@@ -36,6 +36,14 @@ REPLIES: dict[str, tuple[Any, list[CitedSource] | None]] = {
         {"statements": STATED},
         [CitedSource(1, statement="It fell.")],
     ),
+    "facts with quotes": (
+        {"answer": [{"fact": "It fell.", "substring_quote": [QUOTE]}]},
+        [CitedSource(quote=QUOTE, statement="It fell.")],
+    ),
+    "quotes of a document": (
+        {"answer": "a", "found": [{"document": "The Travels", "quotes": [QUOTE]}]},
+        None,
+    ),
     "an empty list": ({"answer": "a", "citations": []}, []),
     "none, in a word": ({"answer": "a", "citations": ["None"]}, []),
     "elements": (

@@ -186,12 +186,26 @@ def _sources_of_statements(
         if not isinstance(element, Mapping):
             return None
         named = sources_in(element)
-        statement = _first_text(element, _KEY_OF_STATEMENT)
+        statement = _statement_of(element)
         if named is None or statement is None:
             return None
         has_list = True
         sources += [_with_statement(source, statement) for source in named]
     return tuple(sources) if has_list else None
+
+
+def _statement_of(element: Mapping[Any, Any]) -> str | None:
+    """The statement of an element that has a list of sources; None without one.
+
+    It stands under a key of statements, or is the only text of several words, as in
+    ``{"fact": "It fell.", "substring_quote": [...]}``, where no key names a source.
+    """
+    statement = _first_text(element, _KEY_OF_STATEMENT)
+    if statement is not None or _id_of(element) is not None:
+        return statement
+    texts = [value for value in element.values() if isinstance(value, str)]
+    is_only_text = len(texts) == 1 and len(texts[0].split()) > 1
+    return texts[0] if is_only_text else None
 
 
 def _with_statement(source: CitedSource, statement: str) -> CitedSource:

@@ -448,6 +448,22 @@ APPS: dict[str, App] = {
         ),
         [],
     ),
+    "facts with quotes": App(
+        run(
+            "{{ doc.content }}",
+            json.dumps(
+                {
+                    "answer": [
+                        {
+                            "fact": "It was opened in 1874.",
+                            "substring_quote": ["opened at last in 1874"],
+                        }
+                    ]
+                }
+            ),
+        ),
+        [("It was opened in 1874.", (2,), ())],
+    ),
     "put at both ends": App(
         run(
             "[{{ loop.index }}] {{ doc.content }}",

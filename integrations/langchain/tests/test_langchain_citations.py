@@ -828,6 +828,17 @@ APPS: dict[str, App] = {
     "a thought that is cut off": App(
         cut_off(f"I know it now.\n<answer>{WHOLE}</answer>"), []
     ),
+    "facts with quotes": App(
+        json_chain(
+            {
+                "answer": [
+                    {"fact": WHOLE, "substring_quote": ["opened at last in 1874"]},
+                ]
+            },
+            "{text}",
+        ),
+        [(WHOLE, (2,), ())],
+    ),
     "marks and a list of another, as text": App(
         chain("[{n}] {text}", json.dumps({"answer": ANSWERED, "citations": [1]})),
         "cite other sources than its own list",

@@ -347,6 +347,15 @@ class Listed(BaseModel):
     sources: list[str]
 
 
+class Fact(BaseModel):
+    fact: str
+    substring_quote: list[str]
+
+
+class Facts(BaseModel):
+    answer: list[Fact]
+
+
 class Statement(BaseModel):
     text: str
     citations: list[int]
@@ -585,6 +594,24 @@ APPS: dict[str, App] = {
     ),
     "a thought that is cut off": App(
         cut_off("I know it now.\n<answer>In 1874.</answer>"), []
+    ),
+    "facts with quotes": App(
+        structured(
+            Facts,
+            {
+                "answer": [
+                    {
+                        "fact": "It was opened in 1874.",
+                        "substring_quote": ["opened at last in 1874", "nobody said it"],
+                    }
+                ]
+            },
+            "{text}",
+        ),
+        [
+            ("It was opened in 1874.", (2,), ()),
+            ("It was opened in 1874.", (), ("nobody said it",)),
+        ],
     ),
     "marks and a field of another, as text": App(
         by_hand(
