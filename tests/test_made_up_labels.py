@@ -23,6 +23,8 @@ FORMS = {
     "a time": ("[00:4{0}] ", "[00:41]", "[09:59]"),
     # SciPhi-AI/R2R: the first seven characters of an id
     "a short id": ("[c910e2{0}] ", "[c910e21]", "[9ab03fe]"),
+    # all its signs are hexadecimal digits, too
+    "a word and its number": ("[ace10{0}] ", "[ace101]", "[ace99]"),
     "an id": (
         "[0b1f6c1e-8a53-4f7e-9d0a-5a7d1e2c3b4{0}] ",
         "[0b1f6c1e-8a53-4f7e-9d0a-5a7d1e2c3b41]",

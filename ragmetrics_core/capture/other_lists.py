@@ -181,7 +181,7 @@ class OtherLists:
                 if _NO_WORD in paragraph:  # lines beside a context are its labels
                     continue
                 for entry in entries_of_lines(paragraph):
-                    if entry.number.isdigit() and is_reference(entry.text):
+                    if entry.number.isdigit():
                         yield entry
 
     @property
