@@ -189,11 +189,23 @@ def test_what_a_provider_keeps_makes_a_sample_incomplete(writes: Writes) -> None
     assert_unknown(writes([], KEPT), "incomplete", KEPT_WORDS)
 
 
+PAGE = f"{FACT} It rained."
+HANDED_IN: list[Block] = [
+    {"source": {"type": "content", "content": [{"type": "text", "text": PAGE}]}},
+    # of Amazon Bedrock
+    {"document": {"format": "txt", "name": "page", "source": {"text": PAGE}}},
+    {"document": {"name": "page", "source": {"content": [{"text": PAGE}]}}},
+]
+
+
+@pytest.mark.parametrize("document", HANDED_IN, ids=str)
 @pytest.mark.parametrize("writes", DIALECTS)
-def test_a_fact_in_a_document_that_was_handed_in_was_shown(writes: Writes) -> None:
-    page = [{"type": "text", "text": f"{FACT} It rained."}]
-    source = {"type": "content", "content": page}
-    sample = sample_of(writes([{"type": "document", "source": source}], {}))
+def test_a_fact_in_a_document_that_was_handed_in_was_shown(
+    writes: Writes, document: Block
+) -> None:
+    sample = sample_of(writes([{"type": "document", **document}], {}))
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact", sample.capture.warnings
     assert sample.ledger is not None
     assert [call.kind for call in sample.ledger.calls] == ["retrieval", "given"]
     assert journey_of_run(sample).mend is None
