@@ -17,7 +17,7 @@ from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.order import CallOrder, tools_of
 from ragmetrics_core.capture.origins import derives_from, keys_of_unmatched_contexts
 from ragmetrics_core.capture.plain_values import as_one_line
-from ragmetrics_core.capture.rewriting import rewritten_documents
+from ragmetrics_core.capture.rewriting import adds_to_documents, rewritten_documents
 from ragmetrics_core.capture.tool_results import (
     documents_behind,
     is_made_of_documents,
@@ -189,15 +189,20 @@ class CallResults:
         return sorted(documents_by_call, key=sort_key)
 
     def documents_of_steps(
-        self, contexts: Mapping[DocumentKey, Context]
+        self,
+        contexts: Mapping[DocumentKey, Context],
+        answering_call: Node | None = None,
     ) -> dict[Node, tuple[Document, ...]]:
         """Find the documents of steps that searched by themselves, without a retriever.
 
         A graph's node calls ``store.similarity_search`` and returns [A, B], the prompt
-        shows A, and no recorded search found A: the node found A and B.
+        shows A, and no recorded search found A: the node found A and B. A step that
+        was given [A], and returned [A, C] before the answer, found C: it may fetch the
+        next chunk of a file, whatever the prompt shows.
 
         Args:
             contexts: The contexts of the answer, by the key of their document.
+            answering_call: The call that wrote the answer; None if it is unknown.
         """
         known_documents: list[Document] = []
         for result in self.all_results:
@@ -205,10 +210,15 @@ class CallResults:
         # of contexts that no recorded search found
         missing_keys = set(keys_of_unmatched_contexts(known_documents, contexts))
         documents_by_step: dict[Node, tuple[Document, ...]] = {}
-        if not missing_keys:
-            return documents_by_step
         for step in filter(self._may_be_a_search, self.calls.steps_with_documents):
-            found = self._documents_found_by(step, known_documents, missing_keys)
+            adds_documents = _is_before(step, answering_call) and adds_to_documents(
+                step, known_documents
+            )
+            if not missing_keys and not adds_documents:
+                continue
+            found = self._documents_found_by(
+                step, known_documents, None if adds_documents else missing_keys
+            )
             if found:
                 documents_by_step[step] = found
                 known_documents += found
@@ -219,17 +229,20 @@ class CallResults:
         self,
         step: Node,
         known_documents: Sequence[Document],
-        missing_keys: Collection[DocumentKey],
+        missing_keys: Collection[DocumentKey] | None,
     ) -> tuple[Document, ...]:
         """Return what a step found, if it returned a context that no known search returned.
 
-        ``missing_keys`` are the keys of such contexts. Other documents are left out if
+        ``missing_keys`` are the keys of such contexts; None if it found something,
+        whatever the contexts are. Other documents are left out if
         they are pieces or unions of known ones. Example: a step returned A, B and the
         first half of C, a search found C, and A is a context that no search found: the
         step found A and B.
         """
         candidates = self._documents_perhaps_found_by(step, known_documents)
-        if not any(document.key in missing_keys for document in candidates):
+        if missing_keys is None:
+            missing_keys = ()
+        elif not any(document.key in missing_keys for document in candidates):
             return ()
         return tuple(
             document
@@ -523,6 +536,11 @@ def _answer_of_sub_run(agent: Node, above: Path) -> Iterator[CallResult]:
     lines_around = {as_one_line(text) for text in texts_around if text}
     if as_one_line(agent.text) not in lines_around:
         yield CallResult("written", agent, text=agent.text)
+
+
+def _is_before(step: Node, answering_call: Node | None) -> bool:
+    """Whether a step ended before the answering call began; False if that is unknown."""
+    return answering_call is not None and end_of(step) <= answering_call.began
 
 
 def _not_written_by_models(

@@ -67,7 +67,9 @@ def retrieved_of(search: ContextSearch, contexts: Contexts) -> Retrieved:
     """
     call_results = search.call_results
     # a plain function of a graph may search: nobody recorded it as a retriever
-    by_step = call_results.documents_of_steps(contexts.by_key)
+    by_step = call_results.documents_of_steps(
+        contexts.by_key, search.found_answer.writing_call
+    )
     documents_by_search = {**search.calls.retrievals, **by_step}
     # A, B and C; None if no call retrieved anything
     documents = call_results.documents_retrieved(_document_keys(contexts), by_step)

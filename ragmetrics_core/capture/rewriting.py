@@ -53,8 +53,25 @@ def rewritten_documents(
     return ()
 
 
+def adds_to_documents(step: Node, known_documents: Iterable[Document]) -> bool:
+    """Whether a step returned all documents that it took, and further ones beside them.
+
+    It must have taken a known document, which a search found: a step that reads files
+    to be searched later adds nothing to what was found.
+
+    Example: LlamaIndex's ``PrevNextNodePostprocessor`` took [A], and returned [A, B],
+    where B is the next chunk of the file. Not so where a search inside the step was
+    recorded: that search tells what it found. Nor if it returned texts as well, as
+    Haystack's ``SentenceWindowRetriever`` does: these may be what it is there for.
+    """
+    dropped, added = _dropped_and_added(step)
+    if dropped or not added or step.new_texts or _has_searched(step):
+        return False
+    return _is_any_in([_documents_taken(step)], known_documents)
+
+
 def _is_any_in(
-    lists: Iterable[Sequence[Document]], documents: Sequence[Document]
+    lists: Iterable[Sequence[Document]], documents: Iterable[Document]
 ) -> bool:
     """Whether any of the lists holds the text of any of the documents."""
     texts = {document.text for document in documents}
