@@ -137,8 +137,8 @@ def test_what_the_prompt_shows_all_the_same_was_not_dropped() -> None:
 def test_a_node_that_translates_what_it_found_dropped_nothing() -> None:
     def translate(documents: list[Document]) -> list[Document]:
         return [
-            Document(f"Übersetzt: Absatz Nummer {place}, wortlos und knapp", id=one.id)
-            for place, one in enumerate(documents)
+            Document(f"Übersetzt: Absatz Nummer {place}, wortlos und knapp")
+            for place in range(len(documents))
         ]
 
     sample = _sample_of_graph(found_by_retriever, translate)
