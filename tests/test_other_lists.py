@@ -173,3 +173,11 @@ def test_an_own_list_that_disagrees_with_a_list_apart_is_never_known(
         assert [one.contexts for one in sample.citations] == [(0,), (1,), (2,)]
     else:
         assert sample.citations is None
+
+
+def test_the_key_of_a_number_is_no_title_that_an_own_list_contradicts() -> None:
+    label = '{{"reference_id": "{n}", "content": "{text}"}}'
+    behind = "Files:\n[1] wolves.pdf\n[2] foxes.pdf\n[3] bears.pdf"
+    sample = asked(label, "[1].\n\nSources:\n[1] wolves.pdf", behind=behind)
+    assert sample.citations is not None, sample.citations_unknown
+    assert [citation.contexts for citation in sample.citations] == [(0,)]

@@ -54,6 +54,7 @@ _ADDRESS_WITHOUT_SCHEME = lazy_pattern(
     r"(?<![\w./:@\\-])(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,12}/(?=\S)"
 )
 _WORD_OF_TITLE = lazy_pattern(r"[^\W\d_]{4,}|(?<!\w)[A-Z]{2,3}(?!\w)")
+_KEY_AND_NUMBER = lazy_pattern(r"[^\W\d][\w -]*:[ \t]*\d+")
 _FENCED = lazy_pattern(r"```.*?```|~~~.*?~~~", re.DOTALL)
 
 
@@ -335,7 +336,8 @@ def _has_another_title(
     words_of_passages: set[str] = set()
     for index in indexes_of_number:
         for name in shown.names_by_index.get(index, ()):
-            if not is_file(name):
+            # the words of "reference_id: 1" are a key, and no title
+            if not is_file(name) and not _KEY_AND_NUMBER.fullmatch(name):
                 words_of_titles |= _words_of_title(name)
         context = shown.contexts[index]
         words_of_passages |= _words_of_title(f"{context.text} {context.metadata}")
