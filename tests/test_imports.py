@@ -303,7 +303,7 @@ def test_the_help_of_evaluate_loads_nothing_of_a_run() -> None:
 def test_an_import_is_cheap() -> None:
     """The package alone is one module; what it offers loads few of ours. Seconds: benchmarks/startup.py."""
     assert modules_of_ours_after("import ragmetrics_core") == {"ragmetrics_core"}
-    assert len(modules_of_ours_after("from ragmetrics_core import *")) <= 144
+    assert len(modules_of_ours_after("from ragmetrics_core import *")) <= 146
 
 
 PUBLIC = """

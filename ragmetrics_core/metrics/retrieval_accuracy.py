@@ -213,9 +213,7 @@ class RetrievalAccuracy(Metric):
         grid = matrix.grid_of_cells(replies, [*texts, *controls], facts)
 
         evidence = self._evidence_of_best_reference(sample, fact_lists, grid)
-        share_in_control = None
-        if control is not None:
-            share_in_control = _share_covered(control, evidence.facts, grid)
+        share_in_control = _share_covered(control, evidence.facts, grid)
         evidence = evidence.model_copy(
             update={"matrix_calls": len(questions), "control": share_in_control}
         )
@@ -523,8 +521,12 @@ def _is_covered(row: Sequence[Cell]) -> bool:
     return any(cell.covered for cell in row)
 
 
-def _share_covered(text: str, facts: Iterable[Fact], grid: matrix.Grid) -> float:
-    """Return the share of facts that one text covers."""
+def _share_covered(
+    text: str | None, facts: Iterable[Fact], grid: matrix.Grid
+) -> float | None:
+    """Return the share of facts that one text covers; None without a text."""
+    if text is None:
+        return None
     return fmean(grid[text, fact.text].covered for fact in facts)
 
 
