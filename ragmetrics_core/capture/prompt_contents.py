@@ -357,14 +357,18 @@ class PromptContents:
         "Use A. Note: It fell in May." shows document A and that reply: the call of this
         prompt read the other call.
         """
-        lists_before = self.calls.lists(call.began)
-        documents = latest_versions(lists_before)  # A and B, each once
+        # What was found before the call began. An agent's span may begin before its
+        # tools are called, as Google ADK records it: then all that the run found.
+        retrieved_lists = self.calls.lists(call.began) or self.calls.lists()
+        documents = latest_versions(retrieved_lists)  # A and B, each once
         replies = self._earlier_replies.to_search_for(call)  # "It fell in May."
         prompt = self._prompt_to_search(call, documents, replies)
         reply_texts = [reply.text for reply in replies]
-        search = search_prompt_for_pieces(prompt, documents, reply_texts, lists_before)
+        search = search_prompt_for_pieces(
+            prompt, documents, reply_texts, retrieved_lists
+        )
         # A, with what the prompt shows of it
-        shown_documents = self._shown_of_this_turn(search, prompt, lists_before)
+        shown_documents = self._shown_of_this_turn(search, prompt, retrieved_lists)
         calls_with_shown_replies = _calls_whose_replies_are_shown(
             replies, search.findings_of_replies, shown_documents
         )

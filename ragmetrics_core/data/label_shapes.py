@@ -18,7 +18,7 @@ _KEY_WITH_PAGES = lazy_pattern(
 )
 SHAPE_OF_KEY_WITH_PAGES = "a name and pages"
 _SHAPE_OF_NUMBER_AND_NAME = "a number and a name"
-_FILE_AND_PLACE = lazy_pattern(r"\S+\.[A-Za-z]{2,5}#\S+")
+_FILE_AND_PLACE = lazy_pattern(r"[^\s:]+\.[A-Za-z]{2,5}#\S+")
 _TIME = lazy_pattern(r"\d{1,2}(?::\d\d){1,2}")
 _UUID = lazy_pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 # "c910e2e"; "abc1234" may be a word and its number as well
@@ -88,6 +88,8 @@ def frames_of_ids_in(text: str) -> set[str]:
     """
     frames: set[str] = set()
     for match in _ID_IN_BRACKETS.finditer(text):
+        if "://" in match["id"]:  # an address is no id
+            continue
         frame = re.sub(r"[^\W_]+", "a", match["id"])
         has_letter = re.search(r"[^\W\d_]", match["id"]) is not None
         if frame == "a":
