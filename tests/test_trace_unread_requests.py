@@ -302,6 +302,29 @@ def test_other_forms_of_what_no_span_holds(
     assert_unknown(model, grade, words)
 
 
+def test_a_request_that_was_not_written_whole_may_still_let_the_provider_cite() -> None:
+    """Traceloop drops all arguments of a call of LlamaIndex if one of them is an image."""
+    document = {
+        "type": "document",
+        "source": {"type": "text", "data": IRON},
+        "citations": {"enabled": True},
+    }
+    whole = traceloop([document], {})
+    sample = sample_of(whole)
+    assert sample.citations is None
+    assert "lets the model's provider cite" in sample.citations_unknown
+    of_llamaindex = {
+        "traceloop.span.kind": "task",
+        "traceloop.entity.name": "Anthropic.chat",
+    }
+    cut = {**whole, **of_llamaindex}
+    del cut["traceloop.entity.input"]
+    sample = sample_of(cut)
+    assert sample.capture is not None
+    assert "could not record" in " ".join(sample.capture.unread_texts or ())
+    assert "lets the model's provider cite" in sample.citations_unknown
+
+
 def test_the_reply_of_openai_repeats_what_the_request_named() -> None:
     output = {"object": "response", **KEPT, "prompt": None}
     model = openinference((), {}) | {"output.value": json.dumps(output)}

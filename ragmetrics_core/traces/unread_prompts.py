@@ -8,6 +8,7 @@ are looked up in the attributes of spans.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ragmetrics_core.capture import (
@@ -102,7 +103,7 @@ def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
     if _lacks_arguments(attributes):
         # ``evidence`` says, in sentences, why evidence was not recorded
         sentences = (*unread.evidence, _NOT_WRITTEN)
-        return UnreadRequest(evidence=sentences, remarks=unread.remarks)
+        return replace(unread, evidence=sentences)
     return unread
 
 
