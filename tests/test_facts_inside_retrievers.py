@@ -418,6 +418,18 @@ def test_a_fact_of_two_parts_that_were_both_shown_is_not_said_to_be_cut() -> Non
     assert "a part was shown" in journey(report).unknown["facts"]
 
 
+@pytest.mark.parametrize(("joined", "loss"), [(True, "cut"), (False, "unknown")])
+def test_a_fact_that_a_single_part_does_not_hold_was_cut_whatever_words_it_shares(
+    joined: bool, loss: str
+) -> None:
+    """Several parts may say it together: of these each was judged by itself."""
+    sample = divided([(0, 1, 2)], {0, 1}, joined=joined)
+    fact = Fact(text="The office in Velm, in Orsa and in Tarn sells tickets")
+    asked = sample.model_copy(update={"facts": (fact,)})
+    report = evaluate([asked], metrics=["accuracy"], judge=judge_of_places())
+    assert losses(report) == [loss]
+
+
 def test_the_parts_of_a_cut_passage_are_no_shorter_where_texts_are_redacted() -> None:
     def redact(sample: Sample) -> Sample:
         return sample.model_copy(update={"answer": "[hidden]"})

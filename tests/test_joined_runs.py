@@ -366,6 +366,19 @@ def test_a_run_without_an_answer_has_none_that_another_run_replaces(
     assert len(doubted) == (0 if answer is None else 1)
 
 
+def test_an_answer_in_doubt_keeps_its_first_reason() -> None:
+    """A later run works on the answer as a draft, and then answers its question anew."""
+    kept, doubted = read_later()
+    sample = Sample(question=QUESTION, answer="In 1874.")
+    kept.remember(asking(QUESTION, 1.0), [sample])
+    prompt = "Make this longer.\nDraft: In 1874."
+    later = tree(Clock(), model(Clock(), prompt, "It was opened long ago."))
+    kept.doubt_answers_shown_to(later, Calls(later), {QUESTION})
+    kept.doubt_answer_replaced_by(later)
+    assert len(doubted) == 1
+    assert kept.revise_sample(sample) is doubted[0]
+
+
 @pytest.mark.parametrize(("last", "expected"), [(SECOND, 0), (QUESTION, 1)])
 def test_a_call_is_asked_by_the_last_message_of_the_user(
     last: str, expected: int

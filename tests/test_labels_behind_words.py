@@ -106,6 +106,13 @@ def test_a_number_of_the_instructions_is_none_of_the_first_passage() -> None:
     assert not [name for name in labels.indexes_by_label if name.isdigit()]
 
 
+def test_a_prompt_that_begins_with_its_first_passage_shows_it_under_no_number() -> None:
+    """Nobody can tell whether the first number is of the passage above it or below it."""
+    first, second, third = PASSAGES[:3]
+    prompt = f"{first}\n[2]\n{second}\n[3]\n{third}\nAnswer the question."
+    assert not labels_in([prompt], [first, second, third]).indexes_by_label
+
+
 def test_the_only_passage_has_a_number_behind_any_words() -> None:
     for lead in ("What was found, as of May: ", "Context: ", "<context>", ""):
         prompt = f"{lead}[1] {PASSAGES[0]}\nAnswer the question."

@@ -127,6 +127,19 @@ def test_a_grader_behind_it_is_named_for_its_own_part_alone(search: str) -> None
     assert _dropped_by(sample) == expected
 
 
+def test_a_filter_that_a_node_calls_inside_is_named_in_place_of_the_node() -> None:
+    """It alone is told to have kept documents, and at which ranks."""
+    keep_two_inside = RunnableLambda(keep_two)
+    sample = _sample_of_graph(found_by_retriever, keep_two_inside.invoke)
+    assert sample.capture is not None
+    notes = sample.capture.passages or ()
+    assert [(note.rank_kept, note.dropped_by) for note in notes] == [
+        (1, None),
+        (2, None),
+        (None, "keep_two"),
+    ]
+
+
 def test_what_the_prompt_shows_all_the_same_was_not_dropped() -> None:
     """The node writes all that it found into a text of the state."""
     sample = _sample_of_graph(found_by_retriever, keep_two, also_writes_all=True)

@@ -41,6 +41,13 @@ def test_the_reason_says_that_something_was_cut_off(form: str) -> None:
     assert "what the application cut off may name sources" in sample.citations_unknown
 
 
+@pytest.mark.parametrize("cut_off", ["³", " (Sousa, 2019)"])
+def test_what_was_cut_off_may_cite_in_any_form(cut_off: str) -> None:
+    sample = sample_of(PROMPT, ANSWER + cut_off, ANSWER)
+    assert sample.citations is None
+    assert "what the application cut off may name sources" in sample.citations_unknown
+
+
 CITING_NOTHING = {
     "an element": f"<answer>{ANSWER}</answer>",
     "a thought": f"Thought: I know the answer now.\nFinal Answer: {ANSWER}",

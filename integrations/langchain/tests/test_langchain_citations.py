@@ -383,6 +383,16 @@ def listed_behind() -> Any:
     ).invoke(QUESTION)
 
 
+def listed_behind_a_field() -> Any:
+    """The same behind the answer of a structured reply, which is a tool's argument."""
+    reply = {"answer": ANSWERED, "citations": [3]}
+    listed = "\n\nSources:\n[1] rivers.pdf\n[2] bridges.pdf"
+    return (
+        asked(structured(CitedAnswer, reply), "[{n}] {text}")
+        | RunnableLambda(lambda answered: answered.answer + listed)
+    ).invoke(QUESTION)
+
+
 XML = (
     "<cited_answer><answer>It was opened in 1874.</answer><citations><citation>"
     "<source_id>2</source_id><quote>opened at last in 1874</quote></citation>"
@@ -704,6 +714,9 @@ APPS: dict[str, App] = {
     "marks counted anew": App(renumbered, "changed the marks"),
     "a list of sources behind the answer": App(
         listed_behind, [("It was opened in 1874 [3].", (2,), ())]
+    ),
+    "a list of sources behind the answer of a structured reply": App(
+        listed_behind_a_field, [(ANSWERED, (2,), ())]
     ),
     "footnotes": App(chain("[{n}] {text}", "It was opened in 1874³."), "not read"),
     "prose": App(chain("[{n}] {text}", "As source 3 says, in 1874."), "not read"),
