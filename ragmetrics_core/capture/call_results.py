@@ -211,38 +211,46 @@ class CallResults:
         missing_keys = set(keys_of_unmatched_contexts(known_documents, contexts))
         documents_by_step: dict[Node, tuple[Document, ...]] = {}
         for step in filter(self._may_be_a_search, self.calls.steps_with_documents):
-            adds_documents = _is_before(step, answering_call) and adds_to_documents(
-                step, known_documents
-            )
-            if not missing_keys and not adds_documents:
-                continue
-            found = self._documents_found_by(
-                step, known_documents, None if adds_documents else missing_keys
-            )
+            is_before_answer = _is_before(step, answering_call)
+            if is_before_answer and adds_to_documents(step, known_documents):
+                found = self._documents_added_by(step, known_documents)
+            elif missing_keys:
+                found = self._documents_found_with_context(
+                    step, known_documents, missing_keys
+                )
+            else:
+                found = ()
             if found:
                 documents_by_step[step] = found
                 known_documents += found
                 missing_keys.difference_update(document.key for document in found)
         return documents_by_step
 
-    def _documents_found_by(
+    def _documents_added_by(
+        self, step: Node, known_documents: Sequence[Document]
+    ) -> tuple[Document, ...]:
+        """Return the documents of a step that are no pieces or unions of known ones."""
+        return tuple(
+            document
+            for document in self._documents_perhaps_found_by(step, known_documents)
+            if not derives_from(document.text, known_documents)
+        )
+
+    def _documents_found_with_context(
         self,
         step: Node,
         known_documents: Sequence[Document],
-        missing_keys: Collection[DocumentKey] | None,
+        missing_keys: Collection[DocumentKey],
     ) -> tuple[Document, ...]:
         """Return what a step found, if it returned a context that no known search returned.
 
-        ``missing_keys`` are the keys of such contexts; None if it found something,
-        whatever the contexts are. Other documents are left out if
+        ``missing_keys`` are the keys of such contexts. Other documents are left out if
         they are pieces or unions of known ones. Example: a step returned A, B and the
         first half of C, a search found C, and A is a context that no search found: the
         step found A and B.
         """
         candidates = self._documents_perhaps_found_by(step, known_documents)
-        if missing_keys is None:
-            missing_keys = ()
-        elif not any(document.key in missing_keys for document in candidates):
+        if not any(document.key in missing_keys for document in candidates):
             return ()
         return tuple(
             document
@@ -510,18 +518,20 @@ def _documents_beside_text(tool: Node) -> Iterator[CallResult]:
 
     Those of a retriever inside the tool are left out: the retriever yields them.
     """
-    documents = _not_written_by_models(tool.documents, besides=_found_inside(tool))
+    documents = _not_written_by_models(
+        tool.documents, besides=_returned_by_calls_inside(tool)
+    )
     if documents:
         yield CallResult("retrieval", tool, documents)
 
 
-def _found_inside(tool: Node) -> list[Document]:
+def _returned_by_calls_inside(tool: Node) -> list[Document]:
     """List the documents that calls inside a tool returned."""
     _, *inner_calls = tool.walk()
-    found_inside: list[Document] = []
+    documents: list[Document] = []
     for inner_call in inner_calls:
-        found_inside += inner_call.documents or ()
-    return found_inside
+        documents += inner_call.documents or ()
+    return documents
 
 
 def _answer_of_sub_run(agent: Node, above: Path) -> Iterator[CallResult]:

@@ -87,9 +87,8 @@ def sample_with(sample: Sample, update: Mapping[str, Any]) -> Sample:
 class Redaction:
     """Applies the user's function to each sample as it is made.
 
-    Where the function changes texts and leaves the ledger, which repeats them, as it
-    was, the ledger loses its calls. So do the notes lose the texts of what retrievers
-    dropped or cut.
+    The ledger and the capture's notes repeat texts of the sample. Where the function
+    changes texts and leaves one of these as it was, the copies are taken out of it.
     """
 
     function: Redact | None
@@ -99,8 +98,8 @@ class Redaction:
     def redact(self, sample: Sample) -> Sample | None:
         """Apply the user's function, which hides texts of a sample.
 
-        The function writes "[name]" for "Ada" in the answer, and the ledger's calls
-        still hold "Ada": the ledger loses its calls.
+        Example: the function writes "[name]" for "Ada" in the answer, and leaves "Ada"
+        in the ledger's calls: the ledger loses its calls.
 
         Returns:
             The sample to keep; None if the function raises or gives no sample, which is
@@ -120,17 +119,29 @@ class Redaction:
         )
         if not changes_texts:
             return redacted
-        # of what repeats these texts: what the function left as it was
-        update: dict[str, object] = {}
-        ledger = redacted.ledger
-        if ledger is not None and ledger == sample.ledger:
-            update["ledger"] = ledger.model_copy(update={"calls": ()})
-        notes = redacted.capture
-        if notes is not None and sample.capture is not None:
-            found_inside = notes.found_inside
-            if found_inside and found_inside == sample.capture.found_inside:
-                update["capture"] = notes.without_texts_found_inside()
-        return sample_with(redacted, update)
+        return _without_copies_of_texts(redacted, sample)
+
+
+def _without_copies_of_texts(redacted: Sample, original: Sample) -> Sample:
+    """Take out what repeats a sample's texts and the user's function left as it was.
+
+    These are the calls of the ledger, and the texts of the passages that were found
+    inside retrievers and that these dropped or cut.
+
+    Args:
+        redacted: The sample that the function returned.
+        original: The sample that it was given.
+    """
+    new_values: dict[str, object] = {}
+    ledger = redacted.ledger
+    if ledger is not None and ledger == original.ledger:
+        new_values["ledger"] = ledger.model_copy(update={"calls": ()})
+    notes = redacted.capture
+    if notes is not None and original.capture is not None:
+        passages = notes.passages_dropped_or_cut
+        if passages and passages == original.capture.passages_dropped_or_cut:
+            new_values["capture"] = notes.without_texts_dropped_or_cut()
+    return sample_with(redacted, new_values)
 
 
 # the number of a block, and what makes its samples

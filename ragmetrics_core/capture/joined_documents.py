@@ -57,24 +57,30 @@ class _Pieces:
 
     def __init__(self) -> None:
         self._document_by_piece: dict[bytes, Document] = {}
-        self._letters: set[bytes] = set()  # of whole documents
+        self._letters_of_added_documents: set[bytes] = set()
 
     def add(self, documents: Iterable[Document]) -> None:
         """Add the pieces of documents; of equal pieces the first counts."""
         for document in documents:
             letters = letters_of(document.text_without_metadata)
-            if letters in self._letters:
+            if letters in self._letters_of_added_documents:
                 continue
-            self._letters.add(letters)
+            self._letters_of_added_documents.add(letters)
             for start in range(0, len(letters) - _PIECE + 1, _PIECE):
                 piece = letters[start : start + _PIECE]
                 self._document_by_piece.setdefault(piece, document)
 
     def make_up(self, document: Document) -> bool:
-        """Whether a document is made of those that were added, and of no other words."""
+        """Whether a document is made of those that were added, and of no other words.
+
+        Example: "It is old. It fell." is made of the added "It is old." and "It fell.".
+        A document that was added itself is not: a search found it, and nothing made it.
+        """
         letters = letters_of(document.text_without_metadata)
-        if not letters or letters in self._letters:
+        was_added_itself = letters in self._letters_of_added_documents
+        if not letters or was_added_itself:
             return False
+        # the added documents of which pieces stand in it
         origins: dict[DocumentKey, Document] = {}
         n_found = 0
         start = 0
@@ -86,6 +92,7 @@ class _Pieces:
             origins[origin.key] = origin
             n_found += _PIECE
             start += _PIECE
+        # a quick look, which misses parts of pieces; the look that decides is costly
         if n_found < _LEAST_SHARE_BY_PIECES * len(letters):
             return False
         return _share_from(origins.values(), document) >= _LEAST_SHARE

@@ -237,13 +237,13 @@ class MatchedDocuments:
     """For each earlier document the later document that was made of it.
 
     Attributes:
-        later_keys: For each earlier document the key of the later document that holds
+        successor_keys: For each earlier document the key of the later document that holds
             it or was made of it; None if there is none.
         unmatched_keys: The keys of the later documents that were made of no earlier
             document.
     """
 
-    later_keys: list[DocumentKey | None]
+    successor_keys: list[DocumentKey | None]
     unmatched_keys: list[DocumentKey]
 
 
@@ -259,9 +259,9 @@ def match_documents(
         later: Documents that a call took or returned.
     """
     context_by_key = {document.key: document.context() for document in later}
-    later_keys = context_keys_of(earlier, context_by_key)
-    unmatched_keys = _keys_without_document(later_keys, earlier, context_by_key)
-    return MatchedDocuments(later_keys, unmatched_keys)
+    successor_keys = context_keys_of(earlier, context_by_key)
+    unmatched_keys = _keys_without_document(successor_keys, earlier, context_by_key)
+    return MatchedDocuments(successor_keys, unmatched_keys)
 
 
 def derives_from(text: str, documents: Sequence[Document]) -> bool:

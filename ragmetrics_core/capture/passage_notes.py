@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.context_rules import Contexts
@@ -69,16 +70,17 @@ class Passages:
 
     Attributes:
         notes: A note for each document; None where it is unknown what was retrieved.
-        dropped_inside: The documents that searches inside retrievers found, and that
-            these retrievers dropped.
-        cut_inside: Those of which these retrievers handed on parts.
+        dropped_by_retrievers: The documents that searches inside retrievers found, and
+            that these retrievers dropped.
+        cut_by_retrievers: The documents that searches inside retrievers found, and of
+            which these retrievers handed on parts.
         warnings: How many documents were not shown, and how many contexts were not
             retrieved.
     """
 
     notes: tuple[PassageNote, ...] | None
-    dropped_inside: tuple[DroppedPassage, ...]
-    cut_inside: tuple[CutPassage, ...] = ()
+    dropped_by_retrievers: tuple[DroppedPassage, ...]
+    cut_by_retrievers: tuple[CutPassage, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -95,7 +97,7 @@ class DocumentRecord:
         contexts: The contexts of the answer.
         shown: What the answering call was shown; None where no prompt says so, and
             where the user named the contexts.
-        shown_to_others: What other calls than the answering call were shown.
+        shown_to_other_calls: What other calls than the answering call were shown.
     """
 
     documents_by_search: Mapping[Node, Documents]
@@ -104,7 +106,7 @@ class DocumentRecord:
     rewriting_steps: Mapping[DocumentKey, str]
     contexts: Contexts
     shown: ShownToCall | None
-    shown_to_others: ShownToOtherCalls
+    shown_to_other_calls: ShownToOtherCalls
 
     def summariser_of(self, index: int) -> str | None:
         """Name what summed up a document for the answering call; None if nothing did.
@@ -127,24 +129,28 @@ def passages_of(
     """Note what became of each retrieved document between its search and the answer.
 
     Example: a search found A and B, a reranker dropped B, and the prompt shows A. The
-    note of A names its context, and the note of B the reranker.
+    note of A names its context, and the note of B the reranker. Besides, it is listed
+    what retrievers dropped or cut of the documents that searches inside them found.
 
     Args:
         retrieved: The documents, as the sample lists them; None where that is unknown.
         record: What the run tells of them.
     """
-    dropped_inside = tuple(_dropped_inside(record.effects.retrievers))
+    retrievers = record.effects.retrievers
+    dropped_by_retrievers = tuple(_passages_dropped_by_retrievers(retrievers))
     if retrieved is None:
-        return Passages(None, dropped_inside)
-    cut_inside = tuple(_cut_inside(record.effects.retrievers, retrieved))
+        return Passages(None, dropped_by_retrievers)
+    cut_by_retrievers = tuple(_passages_cut_by_retrievers(retrievers, retrieved))
     notes = _NoteWriter(retrieved, record).notes()
     warnings = [
         *_warnings_of_hidden_documents(notes, record.contexts),
-        *_warnings_of_other_calls(retrieved, notes, record.shown_to_others),
+        *_warnings_of_other_calls(retrieved, notes, record.shown_to_other_calls),
         *_warnings_of_summaries(notes, record),
         *_warnings_of_contexts(record),
     ]
-    return Passages(tuple(notes), dropped_inside, cut_inside, tuple(warnings))
+    return Passages(
+        tuple(notes), dropped_by_retrievers, cut_by_retrievers, tuple(warnings)
+    )
 
 
 def _warnings_of_hidden_documents(
@@ -163,12 +169,12 @@ def _warnings_of_hidden_documents(
 def _warnings_of_other_calls(
     retrieved: Sequence[Document],
     notes: Sequence[PassageNote],
-    shown_to_others: ShownToOtherCalls,
+    shown_to_other_calls: ShownToOtherCalls,
 ) -> list[str]:
     """Say how many retrieved documents only other calls than the answering call were shown."""
     n_asked_the_same = n_summed_up = n_unknown = 0
     for document, note in zip(retrieved, notes, strict=True):
-        is_of_sibling = document.key in shown_to_others.when_asked_the_same
+        is_of_sibling = document.key in shown_to_other_calls.when_asked_the_same
         if note.context is None and is_of_sibling:
             n_asked_the_same += 1
         elif note.why_unknown == SUMMED_UP:
@@ -227,7 +233,9 @@ def _warnings_of_contexts(record: DocumentRecord) -> list[str]:
     return warnings
 
 
-def _dropped_inside(retrievers: Iterable[RetrieverEffect]) -> Iterator[DroppedPassage]:
+def _passages_dropped_by_retrievers(
+    retrievers: Iterable[RetrieverEffect],
+) -> Iterator[DroppedPassage]:
     """Yield what retrievers dropped of the documents that searches inside them found.
 
     Example: "Compression" returned A of the documents A and B, which "bm25" inside it
@@ -244,7 +252,7 @@ def _dropped_inside(retrievers: Iterable[RetrieverEffect]) -> Iterator[DroppedPa
             )
 
 
-def _cut_inside(
+def _passages_cut_by_retrievers(
     retrievers: Iterable[RetrieverEffect], retrieved: Sequence[Document]
 ) -> Iterator[CutPassage]:
     """Yield what retrievers cut of the documents that searches inside them found.
@@ -267,6 +275,20 @@ def _cut_inside(
                 text=cut.found.document.text,
                 parts=tuple(parts),
             )
+
+
+class _ShownInNewContexts(NamedTuple):
+    """What contexts that a step made of documents show of retrieved documents.
+
+    Attributes:
+        share_by_index: Which share of each document stands there, 0 to 1; None where
+            that is unknown. The keys are indexes of documents.
+        context_key_by_index: The key of such a context that shows the document.
+            Documents that none shows are left out.
+    """
+
+    share_by_index: dict[int, float | None]
+    context_key_by_index: dict[int, DocumentKey]
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,7 +356,7 @@ class _NoteWriter:
         """Name the retriever that rewrote a document, if one did."""
         document = self.retrieved[index]
         for effect in reversed(self.record.effects.retrievers):
-            if document.key in effect.keys_written:
+            if document.key in effect.keys_in_new_words:
                 update = {"written_anew_by": effect.retriever.name}
                 return note.model_copy(update=update)
         return note
@@ -368,7 +390,7 @@ class _NoteWriter:
             note: The note of the document, with the share 0.
             index: The index of the document.
         """
-        other_calls = self.record.shown_to_others
+        other_calls = self.record.shown_to_other_calls
         key = self.retrieved[index].key
         finding = other_calls.finding_when_asked_the_same(key)
         if finding is not None:
@@ -396,7 +418,7 @@ class _NoteWriter:
         """Return the index of the context that shows a document; None if none does."""
         key = self.record.matched_contexts.context_keys[index]
         if key is None:
-            key = self._new_context_key_by_index.get(index)
+            key = self._shown_in_new_contexts.context_key_by_index.get(index)
         return None if key is None else self._context_index_by_key[key]
 
     @cached_property
@@ -417,7 +439,7 @@ class _NoteWriter:
         document = self.retrieved[index]
         context_key = self.record.matched_contexts.context_keys[index]
         if context_key is None:
-            return self._shares_in_new_contexts[index]
+            return self._shown_in_new_contexts.share_by_index[index]
         shown = self.record.shown
         if shown is not None and context_key not in shown.shown_documents:
             # it is a context although no prompt shows it: how much was shown is unknown
@@ -427,61 +449,45 @@ class _NoteWriter:
             return _share_shown(finding)
         # the context is another text, made of the document, or no prompt is known
         share_in_one = _share_in_context(document, self._context_by_key[context_key])
-        share_in_others = self._shares_in_new_contexts.get(index, 0.0)
+        share_by_index = self._shown_in_new_contexts.share_by_index
+        share_in_others = share_by_index.get(index, 0.0)
         if 1.0 in (share_in_one, share_in_others):
             return 1.0
         if share_in_one is None or share_in_others is None:
             return None
         return max(share_in_one, share_in_others)
 
-    @property
-    def _shares_in_new_contexts(self) -> dict[int, float | None]:
-        """The share of each document that stands in contexts made of several documents.
-
-        The keys are indexes of documents that are no contexts themselves. Example: a
-        step joined the documents A and B into one new document, and cut it in the
-        middle of B: ``{0: 1.0, 1: 0.5}``. 0 for a document that does not stand there,
-        None where that is unknown.
-        """
-        return self._found_in_new_contexts[0]
-
-    @property
-    def _new_context_key_by_index(self) -> dict[int, DocumentKey]:
-        """The key of the context, made of several documents, that shows each document.
-
-        The keys are indexes of documents. Those that no such context shows are left out.
-        """
-        return self._found_in_new_contexts[1]
-
     @cached_property
-    def _found_in_new_contexts(
-        self,
-    ) -> tuple[dict[int, float | None], dict[int, DocumentKey]]:
-        """Look for the documents that are no contexts in contexts made of several."""
+    def _shown_in_new_contexts(self) -> _ShownInNewContexts:
+        """How much of each document stands in contexts that a step made of documents.
+
+        Only documents that are no contexts themselves are looked for. Example: a step
+        joined A and B into one new context, and cut it in the middle of B. The shares
+        are 1.0 and 0.5, and the new context shows both.
+        """
         indexes = [
             index
             for index, document in enumerate(self.retrieved)
             if document.key not in self._context_by_key
         ]
-        text_by_key = self._new_text_by_key
-        if not text_by_key:
-            return dict.fromkeys(indexes, 0.0), {}
-        pieces = [
-            letters_of(piece)
-            for text in text_by_key.values()
-            for piece in text.split(BETWEEN_PIECES)
-        ]
+        new_keys = list(self._new_text_by_key)
+        new_texts = list(self._new_text_by_key.values())
+        if not new_texts:
+            return _ShownInNewContexts(dict.fromkeys(indexes, 0.0), {})
+        pieces: list[bytes] = []
+        for new_text in new_texts:
+            pieces += map(letters_of, new_text.split(BETWEEN_PIECES))
         texts = [self.retrieved[index].text_without_metadata for index in indexes]
-        findings = locate(texts, list(text_by_key.values())).findings
-        keys = list(text_by_key)
-        shares: dict[int, float | None] = {}
-        key_by_index: dict[int, DocumentKey] = {}
+        findings = locate(texts, new_texts).findings
+        share_by_index: dict[int, float | None] = {}
+        context_key_by_index: dict[int, DocumentKey] = {}
         for index, finding in zip(indexes, findings, strict=True):
             letters = self._letters_of_documents[index]
-            shares[index] = _share_in_pieces(letters, pieces, finding)
-            if finding.outcome == "shown" and finding.message_index is not None:
-                key_by_index[index] = keys[finding.message_index]
-        return shares, key_by_index
+            share_by_index[index] = _share_in_pieces(letters, pieces, finding)
+            index_of_text = finding.message_index
+            if finding.outcome == "shown" and index_of_text is not None:
+                context_key_by_index[index] = new_keys[index_of_text]
+        return _ShownInNewContexts(share_by_index, context_key_by_index)
 
     @cached_property
     def _new_text_by_key(self) -> dict[DocumentKey, str]:
@@ -587,7 +593,7 @@ class _NoteWriter:
             return effects.replacing_step_by_index.get(index)
         if effects.keys_of_unknown_origin.isdisjoint(self.record.contexts.keys):
             return None
-        return effects.replacing_or_searching_step_by_index.get(index)
+        return effects.perhaps_searching_step_by_index.get(index)
 
     def _may_be_shown_in_other_words(self, index: int) -> bool:
         """Whether words of the prompt may come from a document that no context shows.

@@ -77,7 +77,8 @@ def retrieved_of(search: ContextSearch, contexts: Contexts) -> Retrieved:
     record = _record_of(documents or (), documents_by_search, search, contexts)
     passages = passages_of(documents, record)
     if documents is not None:
-        # a step may have put "It opened in 1874. It fell." in the place of "It fell."
+        # Of "It fell." a step may have made "It opened in 1874. It fell.". The document
+        # then gets this wider text.
         documents = with_widened_texts(
             documents,
             record.matched_contexts.context_keys,
@@ -125,7 +126,7 @@ def _record_of(
         rewriting_steps=rewriting_step_by_key(texts_rewritten, changes),
         contexts=contexts,
         shown=shown,
-        shown_to_others=_shown_to_others(search, contexts),
+        shown_to_other_calls=_shown_to_others(search, contexts),
     )
 
 

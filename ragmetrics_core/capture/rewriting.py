@@ -112,11 +112,11 @@ class DocumentChange:
         It may have translated a dropped document, or searched for another. Empty where
         a search was recorded inside the step, or it dropped none.
         """
-        if _has_searched(self.node) or not _without_relatives(
+        if _has_searched(self.node) or not _sharing_no_text(
             self.dropped, self.returned
         ):
             return []
-        return _without_relatives(self.added, self.taken)
+        return _sharing_no_text(self.added, self.taken)
 
 
 def changes_of(
@@ -195,7 +195,7 @@ def _have_documents_of_their_own(steps: Iterable[Node]) -> bool:
 
 def _change_of(node: Node, is_filter: bool) -> DocumentChange:
     """Return what a call made of the documents that it was given."""
-    found = _found_inside(node) if is_filter else ()
+    found = _found_by_searches_inside(node) if is_filter else ()
     dropped, added = _dropped_and_added(node, found)
     # ``documents`` of a step leaves out what it passed on, as a filter does
     returned = _handed_on(node) if is_filter else node.documents or ()
@@ -262,7 +262,7 @@ def _set_aside(
 
 def _is_any_shown(documents: Sequence[Document], shown: Sequence[Document]) -> bool:
     """Whether the prompt shows any of some documents, or a text made of one."""
-    not_shown = _without_relatives(documents, shown)
+    not_shown = _sharing_no_text(documents, shown)
     return len(not_shown) < len(documents)
 
 
@@ -344,7 +344,7 @@ def _selection_of(calls_of_step: Iterable[Node]) -> _Selection:
     dropped: list[Document] = []
     added: list[Document] = []
     for call in calls_of_step:
-        found = _found_inside(call)
+        found = _found_by_searches_inside(call)
         handed_on += _handed_on(call)
         taken += (*_documents_taken(call), *found)
         dropped_by_call, added_by_call = _dropped_and_added(call, found)
@@ -353,8 +353,8 @@ def _selection_of(calls_of_step: Iterable[Node]) -> _Selection:
     # of "A" and "A ", both taken, "A" is left out where "A " alone was returned
     return _Selection(
         handed_on,
-        left_out=_without_relatives(dropped, added),
-        added=_without_relatives(added, taken),
+        left_out=_sharing_no_text(dropped, added),
+        added=_sharing_no_text(added, taken),
     )
 
 
@@ -414,7 +414,7 @@ def _is_any_found_shown(
     selection: _Selection, step: Node, shown: Sequence[Document]
 ) -> bool:
     """Whether the prompt shows a document that a step found itself and left out."""
-    texts_found = {document.text for document in _found_inside(step)}
+    texts_found = {document.text for document in _found_by_searches_inside(step)}
     found_and_left_out = [
         document for document in selection.left_out if document.text in texts_found
     ]
@@ -428,9 +428,9 @@ def _keys_of(documents: Iterable[Document]) -> set[DocumentKey]:
 
 def _is_prompt_written_from(selection: _Selection, shown: Sequence[Document]) -> bool:
     """Whether the prompt shows what a step handed on, and nothing that it left out."""
-    n_not_shown = len(_without_relatives(selection.handed_on, shown))
+    n_not_shown = len(_sharing_no_text(selection.handed_on, shown))
     is_some_shown = n_not_shown < len(selection.handed_on)
-    left_out_not_shown = _without_relatives(selection.left_out, shown)
+    left_out_not_shown = _sharing_no_text(selection.left_out, shown)
     return is_some_shown and len(left_out_not_shown) == len(selection.left_out)
 
 
@@ -462,13 +462,14 @@ def _has_searched(step: Node) -> bool:
     return any(inner.kind in ("retriever", "tool") for inner in inner_calls)
 
 
-def _without_relatives(
+def _sharing_no_text(
     documents: Sequence[Document], others: Sequence[Document]
 ) -> list[Document]:
-    """Leave out the documents that hold the text of another document, or stand in it.
+    """Return the documents that neither hold the text of another one, nor stand in it.
 
-    Example: beside "Source: a.txt, The bridge fell." the document "The bridge fell." is
-    left out; beside "It cost 125." the document "It cost 12." is not.
+    Example: beside the other document "Source: a.txt, The bridge fell." the document
+    "The bridge fell." is left out; beside "It cost 125." the document "It cost 12." is
+    returned.
     """
     other_forms: list[Text] = []
     for other in others:
@@ -506,16 +507,29 @@ def _keys_taken_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
     return keys
 
 
-def _found_inside(step: Node) -> tuple[Document, ...]:
-    """Return what the searches found that a plain step made by itself.
+def _found_by_searches_inside(step: Node) -> tuple[Document, ...]:
+    """Return what searches inside a plain step found, if the step only chose from it.
 
     Example: a node of a graph calls ``retriever.invoke("Who?")``, which finds A, B and
-    C, and returns A and B: all three. Empty in two cases. A call inside the step, such
-    as a reranker behind the search, returned documents: that call tells what it took.
-    Or the step returned another text: it may be one of the documents in other words.
+    C, and returns A and B: all three. If it returned a text D as well, (): D may be C in
+    other words.
     """
     if step.kind != "step" or not _has_output(step):
         return ()
+    found = _found_by_retrievers_alone(step)
+    if not found:
+        return ()
+    known = (*_documents_taken(step), *found)
+    other_texts = _sharing_no_text(_handed_on(step), known)
+    return () if other_texts else found
+
+
+def _found_by_retrievers_alone(step: Node) -> tuple[Document, ...]:
+    """Return what the retrievers inside a step found, if no other call hands it on.
+
+    () if a call such as a reranker behind the search returned documents: that call
+    tells itself what became of them.
+    """
     found: list[Document] = []
     waiting = list(step.children)
     while waiting:
@@ -526,9 +540,7 @@ def _found_inside(step: Node) -> tuple[Document, ...]:
             return ()
         else:
             waiting += call.children
-    known = (*_documents_taken(step), *found)
-    adds_texts = found and _without_relatives(_handed_on(step), known)
-    return () if adds_texts else tuple(found)
+    return tuple(found)
 
 
 def _dropped_and_added(

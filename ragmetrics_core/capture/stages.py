@@ -167,7 +167,7 @@ def _notes(
     findings = list(_findings(turn, found_answer, answer_evidence))
     grades = [grade for grade, _ in findings]
     warnings = dict.fromkeys(warning for _, warning in findings)  # each once
-    dropped = answer_evidence.passages.dropped_inside
+    dropped = answer_evidence.passages.dropped_by_retrievers
     worst_grade = max(grades, key=_GRADES_FROM_BEST.index, default="exact")
     return CaptureNotes(
         grade=worst_grade,
@@ -183,7 +183,7 @@ def _notes(
         # {"MergerRetriever": 2}: what retrievers left out of their inner searches
         dropped_inside=dict(Counter(each.dropped_by for each in dropped)) or None,
         passages_dropped_inside=dropped or None,
-        passages_cut_inside=answer_evidence.passages.cut_inside or None,
+        passages_cut_inside=answer_evidence.passages.cut_by_retrievers or None,
         citations_unknown=cited.why_unknown or None,
         unread_texts=tuple(
             dict.fromkeys(_unread_texts(turn, found_answer, answer_evidence))

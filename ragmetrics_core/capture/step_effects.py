@@ -24,7 +24,7 @@ from ragmetrics_core.data.word_borders import holds_as_words
 
 
 @dataclass(frozen=True)
-class FoundInside:
+class FoundByInnerSearch:
     """A document that a search inside a retriever found.
 
     Attributes:
@@ -40,7 +40,7 @@ class FoundInside:
 
 
 @dataclass(frozen=True)
-class CutInside:
+class CutByRetriever:
     """A document that a search inside a retriever found, and of which it returned parts.
 
     Attributes:
@@ -48,7 +48,7 @@ class CutInside:
         keys_of_parts: The keys of the documents that are parts of it.
     """
 
-    found: FoundInside
+    found: FoundByInnerSearch
     keys_of_parts: frozenset[DocumentKey]
 
 
@@ -61,15 +61,15 @@ class RetrieverEffect:
         dropped: Those of these documents that it did not return; empty where that is
             not known.
         cut: Those of which it returned parts; empty where that is not known.
-        keys_written: The keys of documents that it returned in words that no search
+        keys_in_new_words: The keys of documents that it returned in words that no search
             inside it found. If no found document is known to be behind one of them,
             nobody knows which documents it dropped or cut.
     """
 
     retriever: Node
-    dropped: tuple[FoundInside, ...]
-    cut: tuple[CutInside, ...]
-    keys_written: frozenset[DocumentKey]
+    dropped: tuple[FoundByInnerSearch, ...]
+    cut: tuple[CutByRetriever, ...]
+    keys_in_new_words: frozenset[DocumentKey]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class StepEffects:
         retrievers: The retrievers that hand on what searches inside them found.
         replacing_step_by_index: For the index of a document that a step took, and in
             the place of which it returned others, the name of the first such step.
-        replacing_or_searching_step_by_index: The same, only of those of these steps
+        perhaps_searching_step_by_index: The same, only of those of these steps
             that perhaps replaced nothing and searched for further documents: nobody
             recorded where the documents that they added come from.
         keys_of_unknown_origin: The keys of the documents that these steps added.
@@ -116,7 +116,7 @@ class StepEffects:
     steps: tuple[StepEffect, ...]
     retrievers: tuple[RetrieverEffect, ...]
     replacing_step_by_index: Mapping[int, str]
-    replacing_or_searching_step_by_index: Mapping[int, str]
+    perhaps_searching_step_by_index: Mapping[int, str]
     keys_of_unknown_origin: frozenset[DocumentKey]
     copy_by_index: Mapping[int, int]
     documents_added: tuple[Document, ...]
@@ -139,37 +139,40 @@ def effects_of(
         retrieved: The retrieved documents.
         answering_call: The call that wrote the answer; None if it is unknown.
     """
-    # rerankers and filters
+    # of rerankers and filters
     step_effects = [
         _step_effect(step, retrieved)
         for step in _steps_before_answer(changes, calls, answering_call)
     ]
-    # retrievers that filter or merge what other retrievers inside them found
+    # of retrievers that filter or merge what other retrievers inside them found
     retriever_effects = [
-        _retriever_effect(retriever, found_inside)
-        for retriever, found_inside in _found_inside_retrievers(calls).items()
+        _retriever_effect(retriever, found)
+        for retriever, found in _found_inside_each_retriever(calls).items()
     ]
     # steps that returned other documents in the place of some, as a translator does
     replacing = _changes_that_replace_documents(changes, calls)
-    # Of some of these nobody recorded where the other documents come from. Such a step
-    # may have translated documents, or searched for further ones.
-    replacing_or_searching = [
+    # Of some of these nobody recorded where the other documents come from: the step may
+    # have translated documents, or have dropped them and searched for further ones.
+    perhaps_searching = [
         change for change in replacing if change.texts_of_unknown_origin
     ]
+    # a window "It opened in 1874. It fell." comes beside its sentence "It fell.", and a
+    # translation in the place of its original
+    documents_added = (
+        *_documents_added_before(replacing, answering_call),
+        *_widened_documents_before(calls.nodes, answering_call),
+    )
     return StepEffects(
         steps=tuple(step_effects),
         retrievers=tuple(retriever_effects),
         replacing_step_by_index=_first_step_by_index(retrieved, replacing),
-        replacing_or_searching_step_by_index=_first_step_by_index(
-            retrieved, replacing_or_searching
+        perhaps_searching_step_by_index=_first_step_by_index(
+            retrieved, perhaps_searching
         ),
-        keys_of_unknown_origin=_keys_of_unknown_origin(replacing_or_searching),
+        keys_of_unknown_origin=_keys_of_unknown_origin(perhaps_searching),
         # {3: 0}: a step removed document 3, a duplicate of document 0
         copy_by_index=_copy_by_index(retrieved, changes, calls.nodes),
-        documents_added=(
-            *_added_before(replacing, answering_call),
-            *_texts_around_before(calls.nodes, answering_call),
-        ),
+        documents_added=documents_added,
     )
 
 
@@ -195,7 +198,7 @@ def _keys_of_unknown_origin(
     return frozenset(keys)
 
 
-def _added_before(
+def _documents_added_before(
     changes: Iterable[DocumentChange], answering_call: Node | None
 ) -> tuple[Document, ...]:
     """Return the documents that steps added before the answering call began."""
@@ -206,10 +209,10 @@ def _added_before(
     return tuple(added)
 
 
-def _texts_around_before(
+def _widened_documents_before(
     nodes: Iterable[Node], answering_call: Node | None
 ) -> Iterator[Document]:
-    """Yield the texts around documents that calls returned before the answering call began.
+    """Yield documents with the wider texts that calls returned before the answer.
 
     Example: a call was given the sentence "It fell.", and returned the window "It opened
     in 1874. It fell.": a document with the sentence's id and this text.
@@ -332,7 +335,7 @@ def _first_step_by_index(
     """
     step_by_index: dict[int, str] = {}
     for change in changes:
-        dropped_keys = match_documents(retrieved, change.dropped).later_keys
+        dropped_keys = match_documents(retrieved, change.dropped).successor_keys
         for index, dropped_key in enumerate(dropped_keys):
             if dropped_key is not None:
                 step_by_index.setdefault(index, change.node.name)
@@ -473,7 +476,7 @@ def _indexes_by_words(
     keys = dict.fromkeys(document.key for document in documents)
     rank_by_key = {key: rank for rank, key in enumerate(keys)}
     # for each retrieved document: the key of the step's document made of it, or None
-    step_keys = match_documents(retrieved, documents).later_keys
+    step_keys = match_documents(retrieved, documents).successor_keys
     ranks_and_indexes = []
     for retrieved_index, key in enumerate(step_keys):
         if key is not None:
@@ -482,47 +485,48 @@ def _indexes_by_words(
 
 
 def _retriever_effect(
-    retriever: Node, found_inside: Sequence[FoundInside]
+    retriever: Node, found_by_inner_searches: Sequence[FoundByInnerSearch]
 ) -> RetrieverEffect:
-    """Say which documents of searches inside it a retriever dropped, wrote anew or cut.
+    """Say which documents of searches inside it a retriever dropped, cut or rewrote.
 
     Example: the searches found A, B and "It is old. It fell.", and the retriever returned
     A and "It is old.": it dropped B, and cut "It is old." out of the third document.
     """
     returned = retriever.documents or ()
-    documents = [found.document for found in found_inside]
-    matched = match_documents(documents, returned)
+    documents = [found.document for found in found_by_inner_searches]
     parts_by_index = _parts_by_index(documents, returned)
-    keys_of_parts = frozenset[DocumentKey]().union(*parts_by_index.values())
-    # made of no document found inside
-    keys_of_new_texts = frozenset(matched.unmatched_keys) - keys_of_parts
-    keys_rewritten: set[DocumentKey] = set()
-    dropped: list[FoundInside] = []
-    cut: list[CutInside] = []
+    matched = match_documents(documents, returned)
     letters_returned = [letters_of(document.text) for document in returned]
-    for index, found in enumerate(found_inside):
+    dropped: list[FoundByInnerSearch] = []
+    cut: list[CutByRetriever] = []
+    keys_rewritten: set[DocumentKey] = set()
+    for index, found in enumerate(found_by_inner_searches):
         if _is_handed_on_whole(found.document, letters_returned):
             continue
-        keys = parts_by_index.get(index, frozenset())
-        key_of_same = matched.later_keys[index]
-        if keys:
-            cut.append(CutInside(found, keys))
-        elif key_of_same is None:
-            dropped.append(found)
+        keys_of_its_parts = parts_by_index.get(index)
+        # the returned document that has its id or most of its words
+        rewritten_key = matched.successor_keys[index]
+        if keys_of_its_parts:
+            cut.append(CutByRetriever(found, keys_of_its_parts))
+        elif rewritten_key is not None:
+            keys_rewritten.add(rewritten_key)
         else:
-            keys_rewritten.add(key_of_same)
+            dropped.append(found)
+    # returned texts that were made of no document found inside, as far as is known
+    keys_of_parts = frozenset[DocumentKey]().union(*parts_by_index.values())
+    keys_of_new_texts = frozenset(matched.unmatched_keys) - keys_of_parts
     if keys_of_new_texts:
-        # A new text may be a document in other words: then nobody knows what it dropped,
-        # nor what it cut.
+        # Each of them may be any of the found documents in other words. So nobody knows
+        # what was dropped, and what seems a part may be rewritten, too.
         for cut_document in cut:
             keys_rewritten |= cut_document.keys_of_parts
-        dropped.clear()
-        cut.clear()
+        dropped = []
+        cut = []
     return RetrieverEffect(
         retriever=retriever,
         dropped=tuple(dropped),
         cut=tuple(cut),
-        keys_written=keys_of_new_texts | keys_rewritten,
+        keys_in_new_words=keys_of_new_texts | keys_rewritten,
     )
 
 
@@ -539,7 +543,8 @@ def _parts_by_index(
         returned: What the retriever returned.
     """
     texts_found = {text for document in documents for text in document.own_texts}
-    forms_by_index = [
+    # each document with and without its metadata
+    texts_by_index = [
         [Text(text) for text in document.own_texts] for document in documents
     ]
     keys_by_index: dict[int, set[DocumentKey]] = {}
@@ -548,13 +553,17 @@ def _parts_by_index(
             continue  # it is a document of its own
         text = Text(part.text)
         sentences = [Text(sentence) for sentence in split_sentences(part.text)]
-        holders = [
+        indexes_holding_it = [
             index
-            for index, forms in enumerate(forms_by_index)
-            if any(_is_part(text, sentences, form) for form in forms)
+            for index, texts in enumerate(texts_by_index)
+            if any(_is_part(text, sentences, whole) for whole in texts)
         ]
-        if holders:
-            index = min(holders, key=lambda index: _distance(documents[index], part))
+        if indexes_holding_it:
+            # of several that hold its words, the one with its id, else its metadata
+            index = min(
+                indexes_holding_it,
+                key=lambda index: _unlikeness(documents[index], part),
+            )
             keys_by_index.setdefault(index, set()).add(part.key)
     return {index: frozenset(keys) for index, keys in keys_by_index.items()}
 
@@ -575,8 +584,8 @@ def _stands_in(text: Text, whole: Text) -> bool:
     return is_contained_as_words(text, whole) or holds_as_words(whole.raw, text.raw)
 
 
-def _distance(document: Document, part: Document) -> int:
-    """Tell how far a part is from a document that holds its words: 0 to 2.
+def _unlikeness(document: Document, part: Document) -> int:
+    """Tell how unlike a part is to a document that holds its words: 0 to 2.
 
     0 if it has the document's id, 1 if it has its metadata, else 2.
     """
@@ -603,20 +612,20 @@ def _is_held_whole(letters: bytes, letters_returned: Sequence[bytes]) -> bool:
     return share_held(letters, letters_returned) == 1
 
 
-def _found_inside_retrievers(calls: Calls) -> dict[Node, list[FoundInside]]:
+def _found_inside_each_retriever(calls: Calls) -> dict[Node, list[FoundByInnerSearch]]:
     """List, for each retriever with searches inside it, the documents that these found.
 
     Such a retriever compresses documents, or fuses several lists.
     """
     found_by_retriever = {}
     for retriever in calls.retrievals:
-        found_inside = _found_by_inner_searches(retriever)
-        if found_inside and retriever.documents is not None:
-            found_by_retriever[retriever] = found_inside
+        found_by_inner_searches = _found_by_inner_searches(retriever)
+        if found_by_inner_searches and retriever.documents is not None:
+            found_by_retriever[retriever] = found_by_inner_searches
     return found_by_retriever
 
 
-def _found_by_inner_searches(retriever: Node) -> list[FoundInside]:
+def _found_by_inner_searches(retriever: Node) -> list[FoundByInnerSearch]:
     """List the documents that retrievers inside a retriever found, each once.
 
     Example: a retriever compresses what a fusion of "bm25" and "dense" found: these
@@ -625,11 +634,11 @@ def _found_by_inner_searches(retriever: Node) -> list[FoundInside]:
     _, *inner_calls = retriever.walk()
     searches = [call for call in inner_calls if call.kind == "retriever"]
     searches.sort(key=_has_inner_search)  # the innermost first, else as they began
-    found: dict[str, FoundInside] = {}
+    found: dict[str, FoundByInnerSearch] = {}
     for search in searches:
         for rank, document in enumerate(search.documents or (), start=1):
             key = document.own_id or document.text
-            found.setdefault(key, FoundInside(document, search, rank))
+            found.setdefault(key, FoundByInnerSearch(document, search, rank))
     return list(found.values())
 
 

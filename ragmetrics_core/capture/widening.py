@@ -39,7 +39,7 @@ def with_widened_texts(
     is_any_hidden = None in context_keys
     added = _added_texts(documents_added, retrieved) if is_any_hidden else []
     # for each document the key of the text that a step made of it, or None
-    added_keys = match_documents(retrieved, added).later_keys
+    added_keys = match_documents(retrieved, added).successor_keys
     keys_of_texts = [
         context_key or added_key
         for context_key, added_key in zip(context_keys, added_keys, strict=True)

@@ -332,8 +332,8 @@ def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
         citations: The citations that are known.
     """
     text = without_reasoning(answer or "")
-    has_open_mark = any(citation.is_open for citation in citations)
-    if has_open_mark or may_cite_more(text, citations):
+    has_mark_of_unknown_source = any(citation.is_open for citation in citations)
+    if has_mark_of_unknown_source or may_cite_more(text, citations):
         return True
     marks = _marks_of(text, citations)
     if marks and _lists_other_sources(text, marks):
@@ -341,7 +341,7 @@ def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
     numbers_in_marks: set[str] = set()
     for mark in marks:
         numbers_in_marks.update(_NUMBER.findall(text[mark.start : mark.end]))
-    # forms outside of the marks and of the brackets around them
+    # words such as "Document 2", which may cite, outside of the marks
     for start, end in doubtful_forms_in(text, _spans_with_wrappers(text, marks)):
         numbers = set(_NUMBER.findall(text[start:end]))
         # "Document 2 [2] says so" names no source beside that of the mark

@@ -74,22 +74,24 @@ def may_be_of_code(
 ) -> bool:
     """Tell whether a bracket may be an index or an array of code.
 
-    An index stands behind ``sys.argv`` or ``user_rows``, in ``f(``, or in a line of
-    code; an array behind ``"sizes":``. Whether ``a.test[1]`` cites, nobody knows: it is
-    read as no mark, and is doubtful. ``town[1]`` in a sentence cites, unless the text
-    has ``town["name"]`` or the like elsewhere.
+    True for the index of ``sys.argv[1]`` or ``user_rows[1]``, and for the array of
+    ``"sizes": [1, 2]``. True for ``a.test[1]`` as well: it looks like code, though it may
+    be a domain with a mark. False for ``town[1]`` in a sentence, unless the text has
+    ``town["name"]`` or the like elsewhere.
 
     Args:
-        bracket: The bracket.
+        bracket: The bracket, as ``MARK`` matches it.
         text: The text with it.
         indexed_names: What the text has before an index that is no mark; see
             ``indexed_names_in``.
     """
     if _key_before(bracket, text) is not None:
         return True
-    if bracket["escaped"] is not None:  # in a line of its own a formula of TeX
+    is_escaped = bracket["escaped"] is not None  # ``\[1\]``: Markdown, or a TeX formula
+    if is_escaped:
         return _is_alone_in_its_line(bracket, text)
-    if bracket["listed"] is None:
+    is_plain = bracket["listed"] is not None  # ``[1]``; not ``[[1]]`` or ``(source 1)``
+    if not is_plain:
         return False
     start = max(0, bracket.start() - LOOKBACK)
     if _LIKE_CODE_BEFORE.search(text, start, bracket.start()):

@@ -36,10 +36,10 @@ NUMBER_AND_NAME = lazy_pattern(r"([0-9]{1,4})[ \t]*[:|(–-]")
 def shape_of_label(label: str) -> str | None:
     """Describe the shape of a label, which labels of one kind share; None for words.
 
-    So ``[S9]`` is a mark beside ``[S1]``, ``[Kaynak 9]`` beside ``[Kaynak 1]``,
-    ``[9: Size]`` beside ``[1: Age]``, ``[x.pdf]`` beside ``[a.pdf]``, ``[09:59]`` beside
-    ``[00:40]``, and ``[9ab03fe]`` beside ``[c910e2e]``, although no context has this
-    label. ``[S1]`` beside ``[S01]`` is none: it may mean S01.
+    "S9" and "S1" have the shape "S#", "x.pdf" and "a.pdf" the shape "a file", "09:59"
+    and "00:40" the shape "00:00", "c910e2e" and "9ab03fe" "an id of 7 characters". If a
+    context has the label "S1", an answer's ``[S9]`` of the same shape is read as a mark,
+    although no context has this label.
     """
     if re.fullmatch(r"[A-Z]", label):
         return "a letter"
@@ -64,7 +64,9 @@ def shape_of_label(label: str) -> str | None:
         return f"an id of {len(label)} characters"
     if len(label.split()) > _MOST_WORDS_OF_A_LABEL:  # more words are a title
         return None
-    return re.sub(r"[0-9]+", "#", re.sub(r"(?<![0-9])0(?=[0-9])", "zero", label))
+    # "S01" gives "Szero#", another shape than that of "S1", which may mean "S01"
+    with_leading_zeros_named = re.sub(r"(?<![0-9])0(?=[0-9])", "zero", label)
+    return re.sub(r"[0-9]+", "#", with_leading_zeros_named)
 
 
 def shapes_of_labels(labels: Iterable[str]) -> set[str]:

@@ -287,11 +287,15 @@ def has_unread_marks(
     if _has_column_of_numbers(answer) or _has_marks_in_fenced_text(answer):
         return True
     text = _without_content(answer, numbering)
+    # What may be code, "sys.argv[1]", leaves only its own sentence in doubt.
     text = blank(text, [*spans_read, *_spans_of_possible_indices(text)])
-    if _has_title_in_brackets(text) and any(
+    # "[Colour Guide]" may be a remark; beside a mark that is a title itself it may cite
+    is_title_read = any(
         _has_title_in_brackets(answer[start:end]) for start, end in spans_read
-    ):
+    )
+    if is_title_read and _has_title_in_brackets(text):
         return True
+    # "[cost-guide]" beside the mark "[heat-pump]": an id that is built like it
     frames_read: set[str] = set()
     for start, end in spans_read:
         frames_read |= frames_of_ids_in(answer[start:end])
@@ -674,14 +678,9 @@ def _labels_of_part(
         shapes: The shapes of these labels, as of ``shape_of_label``.
     """
     name = part.strip(_AROUND_LABEL)
-    field = _FIELD.fullmatch(name)
-    if field is not None:
-        label_of_field = field_label(field["key"], field["number"])
-        has_key_of_labels = shape_of_label(label_of_field) in shapes
-        if label_of_field in known:
-            return [label_of_field]
-        if has_key_of_labels and not is_number(plain_label(name)):
-            return [label_of_field]
+    label_of_field = _label_of_field(name, known, shapes)
+    if label_of_field is not None:
+        return [label_of_field]
     if name in known or shape_of_label(name) in shapes:
         label = name  # "doc-1", where labels such as "doc-1" or "doc-2" are known
     else:
@@ -693,6 +692,33 @@ def _labels_of_part(
         return labels_of_range
     is_unknown_label = shape_of_label(label) in shapes
     return [label] if is_unknown_label else []
+
+
+def _label_of_field(
+    name: str, known: Mapping[str, object], shapes: Container[str | None]
+) -> str | None:
+    """Return the label that a key with a number is; None for any other words.
+
+    Beside the known label "chunk_id: 1", "Chunk_ID: 7" is the label "chunk_id: 7". A key
+    that is a word for sources is left out, unless a context has just this label:
+    "Source: 7" is the number 7.
+
+    Args:
+        name: The words.
+        known: The labels of the contexts.
+        shapes: The shapes of these labels, as of ``shape_of_label``.
+    """
+    field = _FIELD.fullmatch(name)
+    if field is None:
+        return None
+    label = field_label(field["key"], field["number"])
+    if label in known:
+        return label
+    has_key_of_a_known_label = shape_of_label(label) in shapes
+    is_number_behind_source_word = is_number(plain_label(name))
+    if has_key_of_a_known_label and not is_number_behind_source_word:
+        return label
+    return None
 
 
 def field_label(key: str, number: str) -> str:
@@ -828,9 +854,11 @@ def _labels_of_range(part: str, known: Iterable[str]) -> list[str]:
         return []
     letters, first, last = ends["letters"], ends["first"], ends["last"]
     first_label = letters + first
-    if shape_of_label(first_label) in shapes_of_labels(known):  # "S08-S10"
+    # "S08-S10" beside the known label "S01"
+    if shape_of_label(first_label) in shapes_of_labels(known):
         return _between(first, last, letters=letters) or [part]
-    if is_number(plain_label(first_label)):  # "Source 1 - Source 3"
+    # "Source 1 - Source 3": without the source word the first label is the number 1
+    if is_number(plain_label(first_label)):
         return _between(first, last) or [f"{first}-{last}"]
     return []
 

@@ -350,8 +350,8 @@ class FactMatrix(Evidence):
         default=None,
         description=(
             "One row per fact: for a fact that no context covers, a cell for each"
-            " passage that a retriever dropped or cut inside. They do not count in the"
-            " value. None where none was asked about."
+            " passage that was found inside a retriever and that it dropped or cut."
+            " They do not count in the value. None where none was asked about."
         ),
     )
     contexts_value: Share | None = Field(

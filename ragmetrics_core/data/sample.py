@@ -263,18 +263,18 @@ class CaptureNotes(Frozen):
     )
 
     @property
-    def found_inside(self) -> tuple[DroppedPassage | CutPassage, ...]:
-        """What searches inside retrievers found, and these did not hand on whole.
+    def passages_dropped_or_cut(self) -> tuple[DroppedPassage | CutPassage, ...]:
+        """The passages found inside retrievers, and dropped or cut by these.
 
-        First come the passages that were dropped, then those that were cut.
+        First come those that were dropped, then those of which parts were handed on.
         """
         return (
             *(self.passages_dropped_inside or ()),
             *(self.passages_cut_inside or ()),
         )
 
-    def without_texts_found_inside(self) -> Self:
-        """Return the notes without the texts of these passages, and with all else."""
+    def without_texts_dropped_or_cut(self) -> Self:
+        """Return the notes without the texts of ``passages_dropped_or_cut``."""
         dropped = tuple(
             passage.model_copy(update={"text": None})
             for passage in self.passages_dropped_inside or ()

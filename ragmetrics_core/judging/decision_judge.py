@@ -140,7 +140,11 @@ class DecisionJudge(ModelJudge):
         A typed question asks for the probability of each option, about some texts: its
         *state*. Typed questions with equal state share a request. Example: seven of
         them about one context, for a model that takes 3 at a time, are 3 requests.
-        Each of ``converted_questions`` has its typed questions and their state.
+
+        Args:
+            session: Sends a request, and reads the answers in its reply.
+            converted_questions: Metrics' questions. Each has been converted into typed
+                questions with one state, and these are written as JSON for the request.
 
         Returns:
             The model's answer to each typed question. The key is the pair of two JSON
@@ -150,9 +154,10 @@ class DecisionJudge(ModelJudge):
         for converted in converted_questions:
             typed_by_json.update(converted.typed_by_json)
         requests = _make_requests(converted_questions, self.model.most_questions)
-        read = partial(_read_decision, typed_by_json, self.name)
+        # reads the model's choice for one typed question, and checks its probabilities
+        read_choice = partial(_read_decision, typed_by_json, self.name)
         decisions_of_requests = await gather_all(
-            session.decide(request.state, request.typed_jsons, read)
+            session.decide(request.state, request.typed_jsons, read_choice)
             for request in requests
         )
         decision_by_state_and_json: dict[tuple[str, str], Decision[Chances]] = {}

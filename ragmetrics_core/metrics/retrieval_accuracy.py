@@ -193,8 +193,8 @@ class RetrievalAccuracy(Metric):
         A reference states 4 facts, and the contexts cover 3: .75. Of several references
         the one with the highest value counts. A control is a context of another
         question: facts that the judge finds in it are errors of the judge. The evidence
-        also has how many questions were asked, and what each search of the application
-        added to the score.
+        also has how many questions were asked, what each search of the application
+        added to the score, and whether missed facts stand in what a retriever dropped.
         """
         # a list of facts for each reference
         fact_lists = yield from self._facts_of_sample(sample)
@@ -220,8 +220,11 @@ class RetrievalAccuracy(Metric):
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
         evidence = _with_gain_of_each_search(sample, evidence)
-        cells_inside = yield from self._cells_inside(sample, evidence)
-        evidence = evidence.model_copy(update={"cells_inside": cells_inside})
+        # verdicts on what retrievers dropped or cut; they do not count in the value
+        dropped_or_cut_cells = yield from self._cells_of_dropped_or_cut(
+            sample, evidence
+        )
+        evidence = evidence.model_copy(update={"cells_inside": dropped_or_cut_cells})
         value = _value_over_all_contexts(evidence)
         return self.scored(value, self._reason(evidence), evidence)
 
@@ -275,14 +278,14 @@ class RetrievalAccuracy(Metric):
             )
         return questions
 
-    def _cells_inside(
+    def _cells_of_dropped_or_cut(
         self, sample: Sample, evidence: matrix.AccuracyEvidence
     ) -> Generator[Batch, Replies, tuple[tuple[Cell, ...], ...] | None]:
         """Ask which missed facts stand in what a retriever dropped or cut.
 
-        The value does not depend on it: it tells where a fact was lost. Example: of two
-        facts one is covered, and a compressing retriever dropped three passages: three
-        questions about the other fact.
+        The answers tell where a fact was lost; the metric's value does not depend on
+        them. Example: of two facts one is covered, and a compressing retriever dropped
+        three passages: three questions about the other fact.
 
         Returns:
             For each fact a cell for each of these passages; no cell for a covered fact.
@@ -290,10 +293,9 @@ class RetrievalAccuracy(Metric):
         """
         if sample.capture is None:
             return None
-        texts_inside = [passage.text for passage in sample.capture.found_inside]
-        texts = list(
-            dict.fromkeys(text for text in texts_inside if text and text.strip())
-        )
+        passages = sample.capture.passages_dropped_or_cut
+        noted_texts = [passage.text for passage in passages if passage.text is not None]
+        texts = list(dict.fromkeys(text for text in noted_texts if text.strip()))
         rows = zip(evidence.facts, evidence.cells, strict=True)
         missed_facts = [fact.text for fact, cells in rows if not _is_covered(cells)]
         if not texts or not missed_facts:
@@ -302,9 +304,13 @@ class RetrievalAccuracy(Metric):
         grid = matrix.grid_of_cells(replies, texts, missed_facts)
         cells_by_fact: list[tuple[Cell, ...]] = []
         for fact in evidence.facts:
-            columns = texts_inside if fact.text in missed_facts else []
+            # one cell a passage, also where its text is blank or was not noted
+            asked_passages = passages if fact.text in missed_facts else ()
             cells_by_fact.append(
-                tuple(_cell_inside(text, fact, grid) for text in columns)
+                tuple(
+                    _cell_of_passage(passage.text, fact, grid)
+                    for passage in asked_passages
+                )
             )
         return tuple(cells_by_fact)
 
@@ -494,8 +500,8 @@ def _cells_of_fact(
     )
 
 
-def _cell_inside(text: str | None, fact: Fact, grid: matrix.Grid) -> Cell:
-    """Return the cell of a fact and a passage; None: its text was not noted."""
+def _cell_of_passage(text: str | None, fact: Fact, grid: matrix.Grid) -> Cell:
+    """Return the cell of a fact and a passage; ``text`` is None if it was not noted."""
     if text is None:
         return matrix.NOT_NOTED
     if not text.strip():

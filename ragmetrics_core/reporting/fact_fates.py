@@ -10,6 +10,7 @@ from ragmetrics_core.reporting.recorded_passages import (
     Loss,
     Passage,
     join_parts,
+    parts_of_cut,
     retrieved_text_of,
     shown_part_of,
     text_shown_of_cut,
@@ -38,7 +39,10 @@ _NOT_KEPT = Fate(is_known=True, lost="not_kept")
 _NOT_SHOWN = Fate(is_known=True, lost="not_shown")
 _CUT = Fate(is_known=True, lost="cut")
 _FROM_FARTHEST = (SHOWN, UNKNOWN, _CUT, _NOT_SHOWN, _NOT_KEPT)
-"""Of several passages that hold a fact, the one that came farthest decides."""
+"""Of several passages that hold a fact, the one that came farthest decides.
+
+Shown to the model is farthest. One of which nothing is known may have been shown.
+"""
 
 
 def fate_in_contexts(sample: Sample, *, is_held: bool, is_judged_on_all: bool) -> Fate:
@@ -100,28 +104,28 @@ def _is_shown_in(passage: Passage, fact: str, sample: Sample) -> bool:
 # Facts that no retrieved passage holds, and perhaps what a retriever dropped or cut
 
 
-class HolderInside(NamedTuple):
-    """A passage that a retriever found inside itself and did not hand on whole.
+class PassageDroppedOrCut(NamedTuple):
+    """A passage that was found inside a retriever, and that it did not hand on whole.
 
     Attributes:
         retriever: The name of this retriever.
-        holds: Whether the passage holds a fact; None if that is not known.
+        holds_fact: Whether the passage holds a fact; None if that is not known.
         cut_passage: The passage, if parts of it were handed on; None if it was dropped.
     """
 
     retriever: str
-    holds: bool | None
+    holds_fact: bool | None
     cut_passage: CutPassage | None
 
 
-def holders_inside(
+def passages_dropped_or_cut(
     fact: str, cells: Sequence[Cell], sample: Sample
-) -> list[HolderInside]:
+) -> list[PassageDroppedOrCut]:
     """Say of each passage that a retriever dropped or cut whether it holds a fact.
 
-    The judge's verdicts tell. Where it was not asked, a passage is known to hold the
-    fact if it states it word by word. Older reports have no texts of these passages, or
-    only their number.
+    Example: a search inside a reranking retriever found three passages, and it handed on
+    one. The other two are listed. The judge's verdicts tell which hold the fact. Where
+    the judge was not asked, a passage that states it word by word holds it.
 
     Args:
         fact: The fact in words.
@@ -131,17 +135,19 @@ def holders_inside(
     notes = sample.capture
     if notes is None:
         return []
-    holders = []
-    for index, passage in enumerate(notes.found_inside):
-        holds = _holds(passage.text, fact, cells[index] if cells else None)
+    passages = []
+    for index, passage in enumerate(notes.passages_dropped_or_cut):
+        holds_fact = _holds(passage.text, fact, cells[index] if cells else None)
         if isinstance(passage, CutPassage):
-            holders.append(HolderInside(passage.cut_by, holds, passage))
+            passages.append(PassageDroppedOrCut(passage.cut_by, holds_fact, passage))
         else:
-            holders.append(HolderInside(passage.dropped_by, holds, cut_passage=None))
-    if not notes.passages_dropped_inside:
-        for name in notes.dropped_inside or {}:
-            holders.append(HolderInside(name, holds=None, cut_passage=None))
-    return holders
+            passages.append(PassageDroppedOrCut(passage.dropped_by, holds_fact, None))
+    # an older results file only says how many passages each retriever dropped
+    is_only_their_number_known = not notes.passages_dropped_inside
+    if is_only_their_number_known:
+        for retriever in notes.dropped_inside or {}:
+            passages.append(PassageDroppedOrCut(retriever, None, None))
+    return passages
 
 
 def _holds(text: str | None, fact: str, cell: Cell | None) -> bool | None:
@@ -153,9 +159,9 @@ def _holds(text: str | None, fact: str, cell: Cell | None) -> bool | None:
     return None
 
 
-def fate_inside(
+def fate_of_unretrieved(
     fact: str,
-    holders: Sequence[HolderInside],
+    dropped_or_cut: Sequence[PassageDroppedOrCut],
     passages: Sequence[Passage],
     sample: Sample,
 ) -> Fate:
@@ -167,22 +173,26 @@ def fate_inside(
 
     Args:
         fact: The fact in words.
-        holders: What the retrievers dropped or cut, and whether it holds the fact.
+        dropped_or_cut: What the retrievers dropped or cut, and whether it holds the fact.
         passages: The passages of the sample.
         sample: The sample.
     """
-    is_surely_dropped = any(
-        holder.holds and holder.cut_passage is None for holder in holders
-    )
-    fates = [_NOT_KEPT] if is_surely_dropped else []
-    for holder in holders:
-        cut_passage = holder.cut_passage
-        if holder.holds and cut_passage is not None:
-            fates.append(_fate_of_cut_words(fact, cut_passage, passages, sample))
-        # of several dropped passages one that surely holds the fact is enough
-        is_enough_known = is_surely_dropped and cut_passage is None
-        if holder.holds is None and not is_enough_known:
+    fates: list[Fate] = []
+    dropped_ones_hold_fact: list[bool | None] = []
+    for passage in dropped_or_cut:
+        if passage.cut_passage is None:
+            dropped_ones_hold_fact.append(passage.holds_fact)
+        elif passage.holds_fact is None:
             fates.append(UNKNOWN)
+        elif passage.holds_fact:
+            cut_passage = passage.cut_passage
+            fates.append(_fate_of_cut_words(fact, cut_passage, passages, sample))
+    # one dropped passage that surely holds the fact is enough
+    if any(dropped_ones_hold_fact):
+        fates.append(_NOT_KEPT)
+    elif None in dropped_ones_hold_fact:
+        fates.append(UNKNOWN)
+    # the passage that came farthest on the way to the model decides
     for fate in _FROM_FARTHEST:
         if fate in fates:
             return fate
@@ -192,13 +202,18 @@ def fate_inside(
 def _fate_of_cut_words(
     fact: str, cut_passage: CutPassage, passages: Sequence[Passage], sample: Sample
 ) -> Fate:
-    """Find out what became of a fact that stands in none of the parts handed on.
+    """Find out what became of a fact that a cut passage held, and none of its parts.
 
     Example: of "It is old. It was red. It fell." a retriever handed on "It is old." and
     "It fell.". The fact "It was red." was cut away.
+
+    Args:
+        fact: The fact in words.
+        cut_passage: The passage as a search found it; its parts are retrieved passages.
+        passages: The passages of the sample.
+        sample: The sample.
     """
-    places = cut_passage.parts
-    parts = [part for part in passages if part.rank and part.rank - 1 in places]
+    parts = parts_of_cut(cut_passage, passages)
     if not parts:
         return UNKNOWN
     if all(part.kept is False for part in parts):
@@ -209,9 +224,11 @@ def _fate_of_cut_words(
         return _NOT_SHOWN
     if states_word_by_word(text_shown_of_cut(cut_passage, passages, sample), fact):
         return SHOWN
-    # The judge said of each part that it does not hold the fact. Several parts may say
-    # it together.
+    # The judge said of each part that it does not hold the fact: a single part settles
+    # that it was cut away.
+    if len(parts) == 1:
+        return _CUT
+    # several parts together may say it, if the fact's words are all in them
     text = cut_passage.text or ""
     handed_on = join_parts(text, [retrieved_text_of(part, sample) for part in parts])
-    is_cut_away = len(parts) == 1 or lacks_words_of(text, handed_on, fact)
-    return _CUT if is_cut_away else UNKNOWN
+    return _CUT if lacks_words_of(text, handed_on, fact) else UNKNOWN

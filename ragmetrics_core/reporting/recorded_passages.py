@@ -61,7 +61,7 @@ class Passage:
 
     Args:
         rank: Among the retrieved, from 1; None if what was retrieved is not known, or
-            for one that a retriever found inside and did not hand on.
+            for one that was found inside a retriever and that it did not hand on.
         id: The store's own id.
         retriever: The call that found it first.
         retriever_rank: Its rank there, from 1.
@@ -355,13 +355,22 @@ def text_shown_of_cut(
 ) -> str:
     """Join what was shown of a passage that its retriever cut; "" if nothing was."""
     pieces = []
-    for passage in passages:
-        is_part = passage.rank is not None and passage.rank - 1 in cut_passage.parts
-        if is_part and passage.was_shown:
+    for passage in parts_of_cut(cut_passage, passages):
+        if passage.was_shown:
             is_context = passage.context is not None
             shown_part = shown_part_of(passage, sample) if is_context else ""
             pieces.append(shown_part or retrieved_text_of(passage, sample))
     return join_parts(cut_passage.text or "", pieces)
+
+
+def parts_of_cut(cut_passage: CutPassage, passages: Sequence[Passage]) -> list[Passage]:
+    """List the retrieved passages that are parts of a passage that its retriever cut.
+
+    Example: ``parts`` is (0, 2), since the parts are the first and the third retrieved
+    passage: these two.
+    """
+    ranks = {index + 1 for index in cut_passage.parts}
+    return [passage for passage in passages if passage.rank in ranks]
 
 
 def join_parts(text: str, pieces: Sequence[str]) -> str:

@@ -19,11 +19,11 @@ from ragmetrics_core.data.citations import UNREAD_FORM, may_name_more
 from ragmetrics_core.reporting import fact_fates
 from ragmetrics_core.reporting.fact_fates import (
     Fate,
-    HolderInside,
+    PassageDroppedOrCut,
     fate_in_contexts,
-    fate_inside,
     fate_of_retrieved,
-    holders_inside,
+    fate_of_unretrieved,
+    passages_dropped_or_cut,
 )
 from ragmetrics_core.reporting.passage_matching import (
     ranks_with_uncited_words,
@@ -277,13 +277,13 @@ class _AskedFact(NamedTuple):
         text: The fact in words.
         cells: For each retrieved passage, whether it holds the fact. If the retrieved
             passages are not known, for each context.
-        inside: The passages that retrievers dropped or cut inside, and whether these
-            hold the fact.
+        dropped_or_cut: The passages that were found inside retrievers, and that these
+            dropped or cut; and whether each holds the fact.
     """
 
     text: str
     cells: Sequence[Cell]
-    inside: Sequence[HolderInside]
+    dropped_or_cut: Sequence[PassageDroppedOrCut]
 
 
 def _facts(
@@ -329,11 +329,12 @@ def _facts(
 def _asked_facts(matrix: FactMatrix, sample: Sample) -> Iterator[_AskedFact]:
     """Yield each fact with what is known of the texts that hold it."""
     no_cells: tuple[Cell, ...] = ()
-    cells_inside = matrix.cells_inside or (no_cells,) * len(matrix.facts)
-    rows = zip(matrix.facts, matrix.cells, cells_inside, strict=True)
-    for fact, cells, cells_of_fact_inside in rows:
-        inside = holders_inside(fact.text, cells_of_fact_inside, sample)
-        yield _AskedFact(fact.text, cells, inside)
+    # for each fact, the verdicts on the passages that retrievers dropped or cut
+    cells_of_dropped_or_cut = matrix.cells_inside or (no_cells,) * len(matrix.facts)
+    rows = zip(matrix.facts, matrix.cells, cells_of_dropped_or_cut, strict=True)
+    for fact, text_cells, passage_cells in rows:
+        dropped_or_cut = passages_dropped_or_cut(fact.text, passage_cells, sample)
+        yield _AskedFact(fact.text, text_cells, dropped_or_cut)
 
 
 def _is_about_texts_of(sample: Sample, matrix: FactMatrix) -> bool:
@@ -367,7 +368,10 @@ def _why_fact_unknown(
     """
     is_in_no_passage = not fact.passages
     if is_in_no_passage:
-        if any(holder.holds and holder.cut_passage for holder in asked_fact.inside):
+        if any(
+            passage.holds_fact and passage.cut_passage
+            for passage in asked_fact.dropped_or_cut
+        ):
             return _PART_WAS_NOT_ASKED
         why_it_may_be_found = _why_it_may_be_found(asked_fact, recorded)
         if why_it_may_be_found:
@@ -427,10 +431,13 @@ def _fact(number: int, asked_fact: _AskedFact, recorded: _Recorded) -> FactOnIts
         rank for rank, cell in enumerate(asked_fact.cells, start=1) if cell.covered
     )
     fate = _fate_by_verdicts(asked_fact, ranks_of_holders, recorded)
-    if fate.lost is not None and recorded.unasked_texts.state_to_model(asked_fact.text):
+    is_lost = fate.lost is not None
+    # a text that no metric asked about, such as a web page that the model was shown
+    if is_lost and recorded.unasked_texts.any_shown_text_states(asked_fact.text):
         fate = fact_fates.SHOWN
-    is_lost_as_no_text_holds_it = fate.lost in ("not_retrieved", "missing")
-    if is_lost_as_no_text_holds_it and _why_it_may_be_found(asked_fact, recorded):
+    # "not_retrieved" if the retrieval is known, "missing" if only the contexts are
+    is_in_no_asked_text = fate.lost in ("not_retrieved", "missing")
+    if is_in_no_asked_text and _why_it_may_be_found(asked_fact, recorded):
         fate = fact_fates.UNKNOWN
     return FactOnItsWay(number, fate.lost, fate.is_known, ranks_of_holders)
 
@@ -440,8 +447,8 @@ def _fate_by_verdicts(
 ) -> Fate:
     """Find out what became of a fact, by the texts that the judge was asked about.
 
-    These are the retrieved passages, and what retrievers dropped or cut inside. If it
-    is not known what was retrieved, they are the contexts.
+    These are the retrieved passages, and those that were found inside a retriever and
+    that it dropped or cut. If it is not known what was retrieved, they are the contexts.
 
     Args:
         asked_fact: The fact in words, and which texts hold it.
@@ -462,7 +469,9 @@ def _fate_by_verdicts(
     if not is_judged_on_all:
         # a text on which the judge gave no answer may hold the fact
         return fact_fates.UNKNOWN
-    return fate_inside(asked_fact.text, asked_fact.inside, recorded.passages, sample)
+    return fate_of_unretrieved(
+        asked_fact.text, asked_fact.dropped_or_cut, recorded.passages, sample
+    )
 
 
 def _why_it_may_be_found(asked_fact: _AskedFact, recorded: _Recorded) -> str:
@@ -474,11 +483,11 @@ def _why_it_may_be_found(asked_fact: _AskedFact, recorded: _Recorded) -> str:
         asked_fact: The fact in words, and which texts hold it.
         recorded: The sample with its passages and its texts nobody asked about.
     """
-    for holder in asked_fact.inside:
-        if holder.holds is None:
+    for passage in asked_fact.dropped_or_cut:
+        if passage.holds_fact is None:
             return (
                 "nobody asked whether a fact stood in what searches inside"
-                f" {holder.retriever} found and it did not hand on"
+                f" {passage.retriever} found and it did not hand on"
             )
     rewriters = rewriters_of(recorded.sample)
     if rewriters:

@@ -103,7 +103,7 @@ class UnaskedTexts:
     def _texts(self) -> Sequence[UnaskedText]:
         return tuple(_unasked_texts(self._sample, self._ranks_showing_retrieved))
 
-    def state_to_model(self, fact: str) -> bool:
+    def any_shown_text_states(self, fact: str) -> bool:
         """Whether one of these texts states the fact, and was shown to the model."""
         return any(text.was_shown and text.states(fact) for text in self._texts)
 

@@ -460,15 +460,14 @@ def _node(run: AnyRun, not_before: float = 0) -> Node:
 
     Args:
         run: The run.
-        not_before: When it had its whole input at the earliest; see ``_nodes_inside``.
+        not_before: When it could begin at the earliest: when the run around it began,
+            or when the step before it in a sequence ended.
     """
     metadata = metadata_of(run)
     # a branch of a parallel step has its name in a tag
     branches = [tag for tag in run.tags or () if tag.startswith("map:key:")]
     ended = None if run.end_time is None else run.end_time.timestamp()
-    began = run.start_time.timestamp()
-    if ended is None or ended >= not_before:
-        began = max(began, not_before)
+    began = _begin_of(run, ended, not_before)
     node = Node(
         "step",
         run.name,
@@ -487,6 +486,19 @@ def _node(run: AnyRun, not_before: float = 0) -> Node:
     if node.kind == "model" and is_summary:
         node.kind = "ignored"
     return node
+
+
+def _begin_of(run: AnyRun, ended: float | None, not_before: float) -> float:
+    """Return when a run began: not before it had its whole input.
+
+    A streamed step is reported as begun at the first piece of its input; see
+    ``_nodes_inside``. If it ended before its input was whole, the reported time stands:
+    no run ends before it begins.
+    """
+    reported = run.start_time.timestamp()
+    if ended is not None and ended < not_before:
+        return reported
+    return max(reported, not_before)
 
 
 def _nodes_inside(run: AnyRun, began: float) -> list[Node]:
