@@ -95,8 +95,14 @@ def losses(report: Report) -> list[str | None]:
 DOCUMENTS = tuple(Document(text, f"d{number}") for number, text in enumerate(TEXTS))
 
 
-def run(retriever: Node, n_shown: int | None = None) -> Sample:
-    """A sample of a prompt that shows the first documents of a retriever, or all."""
+def run(retriever: Node, n_shown: int | None = None, *steps: Node) -> Sample:
+    """A sample of a prompt that shows the first documents of a retriever, or all.
+
+    Args:
+        retriever: The retriever.
+        n_shown: How many documents the prompt shows; None for all.
+        steps: What works on the documents before the prompt is written.
+    """
     found = (retriever.documents or ())[:n_shown]
     prompt = "\n".join([*(document.text for document in found), QUESTION])
     model = Node(
@@ -107,20 +113,23 @@ def run(retriever: Node, n_shown: int | None = None) -> Sample:
         prompt=(Message("user", prompt),),
         reply=Message("assistant", ANSWER),
     )
-    root = Node("step", "chain", 0.0, 99.0, children=[retriever, model])
+    root = Node("step", "chain", 0.0, 99.0, children=[retriever, *steps, model])
     root.text = ANSWER
     (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
     return sample
 
 
 def reranked(
-    found: Sequence[Document], kept: Sequence[Document], n_shown: int | None = None
+    found: Sequence[Document],
+    kept: Sequence[Document],
+    n_shown: int | None = None,
+    *steps: Node,
 ) -> Sample:
     """A sample whose retriever "best" found documents inside, and returned some."""
     search = Node("retriever", "sparse", 2.0, 2.5, documents=tuple(found))
     best = Node("retriever", "best", 1.0, 3.0, documents=tuple(kept))
     best.children = [search]
-    return run(best, n_shown)
+    return run(best, n_shown, *steps)
 
 
 @given(st.sets(st.integers(0, 3), min_size=1), st.data())
@@ -387,6 +396,49 @@ def test_a_fact_cut_off_a_passage_that_was_not_shown_either_was_not_shown() -> N
     first, second = journey(report).passages
     assert (first.shown, second.shown) == ("cut", "not shown")
     assert (first.kept, second.kept) == (True, True)
+
+
+def test_a_fact_cut_off_a_passage_that_a_later_reranker_dropped_was_not_kept() -> None:
+    pages = [
+        Document(f"{TEXTS[0]} {TEXTS[1]}", "a"),
+        Document(f"{TEXTS[2]} {TEXTS[3]}", "b"),
+    ]
+    parts = (Document(TEXTS[0]), Document(TEXTS[2]))
+    reranker = Node("reranker", "rank", 4.0, 5.0, documents=parts[:1])
+    reranker.input_documents = parts
+    report = judged(reranked(pages, parts, 1, reranker), *PLACES)
+    assert losses(report) == [None, "cut", "not_kept", "not_kept"]
+
+
+def test_a_fact_cut_off_a_passage_is_unknown_where_the_part_may_have_been_shown() -> (
+    None
+):
+    sample = divided([(0, 1)], {0}, joined=False)
+    assert losses(judged(sample, *PLACES[:2])) == [None, "cut"]
+    assert sample.capture is not None
+    (note,) = sample.capture.passages or ()
+    notes = (note.model_copy(update={"share": None}),)
+    capture = sample.capture.model_copy(update={"passages": notes})
+    sample = sample.model_copy(update={"capture": capture})
+    assert losses(judged(sample, *PLACES[:2])) == ["unknown", "unknown"]
+
+
+def test_a_fact_cut_off_a_passage_is_unknown_where_no_part_is_named() -> None:
+    sample = divided([(0, 1)], {0}, joined=False)
+    assert sample.capture is not None
+    (cut,) = sample.capture.passages_cut_inside or ()
+    cuts = (cut.model_copy(update={"parts": ()}),)
+    capture = sample.capture.model_copy(update={"passages_cut_inside": cuts})
+    sample = sample.model_copy(update={"capture": capture})
+    assert losses(judged(sample, *PLACES[:2])) == [None, "unknown"]
+
+
+def test_a_fact_that_two_shown_parts_state_word_by_word_was_shown() -> None:
+    sample = divided([(0, 1, 2)], {0, 1}, joined=False)
+    fact = Fact(text=f"{TEXTS[0]} {TEXTS[1]}")
+    asked = sample.model_copy(update={"facts": (fact,)})
+    report = evaluate([asked], metrics=["accuracy"], judge=judge_of_places())
+    assert losses(report) == [None]
 
 
 def test_a_retriever_that_also_writes_a_text_tells_of_no_passage_that_it_cut() -> None:

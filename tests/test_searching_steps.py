@@ -17,6 +17,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_ragmetrics import capture
@@ -54,6 +55,18 @@ def found_in_store(question: str) -> list[Document]:
     return [document for document, _ in in_order]
 
 
+def found_by_function_inside(question: str) -> list[Document]:
+    """The function hands its documents on in a list of its caller's."""
+    documents: list[Document] = []
+
+    def collect(query: str) -> int:
+        documents.extend(Found().invoke(query))
+        return len(documents)
+
+    RunnableLambda(collect).invoke(question)
+    return documents
+
+
 def keep_two(documents: list[Document]) -> list[Document]:
     return documents[:2]
 
@@ -62,7 +75,11 @@ def write(documents: Sequence[Document]) -> str:
     return "\n\n".join(document.page_content for document in documents)
 
 
-SEARCHES = {"retriever": found_by_retriever, "store": found_in_store}
+SEARCHES = {
+    "retriever": found_by_retriever,
+    "store": found_in_store,
+    "function inside": found_by_function_inside,
+}
 
 
 def _sample_of_graph(
@@ -125,6 +142,27 @@ def test_a_grader_behind_it_is_named_for_its_own_part_alone(search: str) -> None
     sample = _sample_of_graph(SEARCHES[search], keep_two, lambda found: found[:1])
     expected = {TEXTS[0]: None, TEXTS[1]: "grader", TEXTS[2]: "retrieve"}
     assert _dropped_by(sample) == expected
+
+
+MORE_TEXTS = ("Ferries leave at night.", "Trains need four hours to the coast.")
+
+
+class FindsMore(BaseRetriever):
+    """Finds other texts than the first search."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[Document]:
+        return [Document(text, id=text[:5]) for text in MORE_TEXTS]
+
+
+def test_a_node_that_adds_what_it_found_to_what_it_was_given_drops_the_rest() -> None:
+    def add_one(documents: list[Document]) -> list[Document]:
+        return [*documents, *FindsMore().invoke(QUESTION)[:1]]
+
+    sample = _sample_of_graph(found_by_retriever, lambda found: found, add_one)
+    dropped = {text for text, step in _dropped_by(sample).items() if step == "grader"}
+    assert dropped == {MORE_TEXTS[1]}
 
 
 def test_a_filter_that_a_node_calls_inside_is_named_in_place_of_the_node() -> None:
