@@ -78,9 +78,9 @@ class OccurrenceSearch:
         )
         # finds a part of a text, by any of the text's anchors
         self._anchors = AnchorIndex(letters_of_texts, self._stride)
-        # the scan skips all other places of the prompt
+        # anchors at the beginning of texts, and all others: the scan skips other places
         self._anchors_to_stop_at = {
-            *self._whole_texts.families_by_anchor,
+            *self._whole_texts.families_by_first_anchor,
             *self._anchors.first_position_by_anchor,
         }
         # says how far prompt and text are equal, before and behind an anchor
@@ -229,7 +229,7 @@ class OccurrenceSearch:
     def _compare_no_longer_at(self, anchor: bytes) -> None:
         """Compare no text at an anchor any longer; whole texts may still begin there."""
         self._anchors.forget(anchor)
-        if anchor not in self._whole_texts.families_by_anchor:
+        if anchor not in self._whole_texts.families_by_first_anchor:
             self._anchors_to_stop_at.discard(anchor)
 
     def _compare_text(

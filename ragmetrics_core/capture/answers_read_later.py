@@ -108,7 +108,9 @@ class AnswersReadLater:
         for run, sample in self._answers_not_in_history(tree):
             if questions is not None and as_one_line(sample.question) not in questions:
                 continue
-            if _is_given_as_material(sample, messages, is_last=sample is last_sample):
+            # "In 1874." of an older sample may stand in "Draft: In 1874." by chance
+            is_last = sample is last_sample
+            if _is_given_as_material(sample, messages, is_last=is_last):
                 self._doubt(run, sample, _READ_LATER)
 
     def _doubt_last_answer_if_asked_again(self, tree: Tree, calls: Calls) -> None:

@@ -95,12 +95,12 @@ class _ContinuedTurn:
 
     Attributes:
         turn: The turn.
-        place: Where the run repeats the turn's words, such as ``_IN_THE_PROMPT``; empty
-            if the name of the conversation told the turn.
+        how_found: In words, where the run repeats the turn's words, such as
+            ``_IN_THE_PROMPT``; empty if the name of the conversation told the turn.
     """
 
     turn: CapturedTurn
-    place: str = ""
+    how_found: str = ""
 
 
 class Conversations:
@@ -143,15 +143,17 @@ class Conversations:
             return replace(tree, conversation_id=name or _name_of_new(tree))
         last_turn = continued.turn
         history = _history_of_next(last_turn, tree, is_quoted=quoted is not None)
+        last_turn_number = last_turn.ledger.turn
         # 1 turn was captured, but the history has 3 questions: 3 turns came before
-        n_turns_before = max(last_turn.ledger.turn, _n_questions(history))
+        n_turns_before = max(last_turn_number, _n_questions(history))
         return replace(
             tree,
             conversation_id=last_turn.ledger.conversation,
             turn_number=n_turns_before + 1,
             earlier_calls=last_turn.ledger.calls,
             history=history,
-            conversation_place=continued.place,
+            # in words: "the words of an earlier turn stand in the prompt as such"
+            conversation_place=continued.how_found,
         )
 
     def _conversation_name(self, tree: Tree) -> str | None:

@@ -376,7 +376,7 @@ class ShownInPrompt:
             certain_end = intact.end
             is_cut = intact.end < len(self.text.letters)
             if is_cut:
-                n_by_chance = self._n_letters_by_chance(intact.prompt_end)
+                n_by_chance = self._n_letters_by_chance(intact.end_in_prompt)
                 # a piece keeps one letter at least
                 certain_end = max(intact.end - n_by_chance, intact.start + 1)
             pieces.append(_Piece(intact.start, intact.end, certain_end))
@@ -394,13 +394,13 @@ class ShownInPrompt:
         """
         message = self.prompt.message_at(prompt_end)
         next_letter = self.prompt.index_in_message(prompt_end)
-        # in the message as written: where the equal letters end, and where the next one
-        # begins, at once or behind a blank
-        end = message.end_of_letter_before(next_letter)
-        follows_at_once = message.start_of_letter(next_letter) == end
-        if not follows_at_once or end == len(message.raw):
+        # in the message as it is written, with its blanks: "the Douro in|side"
+        equal_end = message.end_of_letter_before(next_letter)  # 12, behind "in"
+        next_start = message.start_of_letter(next_letter)  # 12, before "side"
+        goes_on_within_word = next_start == equal_end < len(message.raw)
+        if not goes_on_within_word:  # the prompt's last equal word is no longer
             return 0
-        last_equal = message.raw[max(end - _MOST_BY_CHANCE, 0) : end]
+        last_equal = message.raw[max(equal_end - _MOST_BY_CHANCE, 0) : equal_end]
         begun_word = _LAST_LETTERS.search(last_equal)  # "in"
         return 0 if begun_word is None else len(letters_of(begun_word["letters"]))
 

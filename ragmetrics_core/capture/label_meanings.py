@@ -56,8 +56,9 @@ def by_kinds_of_numbers(
     for label in mark.labels:
         indexes_of_label = _indexes_of_label(label, kind, labels, search)
         indexes += indexes_of_label
+        # "[9]", which the prompt does not show; a label that it shows never dangles
         if not indexes_of_label and label in citation.dangling:
-            dangling.append(label)  # "[9]" names nothing that was shown
+            dangling.append(label)
     return citation.model_copy(
         update={
             "contexts": tuple(dict.fromkeys(indexes)),

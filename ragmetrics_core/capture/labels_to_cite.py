@@ -38,13 +38,12 @@ def each_context_has_label_to_cite(
         return True
     instructions = without_texts(prompts, context_texts, "\n")
     labels_in_brackets = set(map(plain_label, _IN_BRACKETS.findall(instructions)))
-    asks_to_cite = _ASKS_TO_CITE.search(instructions) is not None
-    shows_how_to_cite = _show_how_to_cite(labels_in_brackets, labels)
+    asks_in_words = _ASKS_TO_CITE.search(instructions) is not None  # "Cite sources."
+    asks_to_cite = asks_in_words or _show_a_model_citation(labels_in_brackets, labels)
     contexts_to_cite: set[int] = set()
     for label, indexes in labels.indexes_by_label.items():
-        is_asked_for = asks_to_cite or shows_how_to_cite
-        is_common_word = not is_distinctive(label)
-        if label in labels_in_brackets or (is_asked_for and not is_common_word):
+        is_name_to_cite = asks_to_cite and is_distinctive(label)  # "a.pdf", no "notes"
+        if label in labels_in_brackets or is_name_to_cite:
             contexts_to_cite.update(indexes)
     return bool(contexts_to_cite) and len(contexts_to_cite) == len(context_texts)
 
@@ -57,7 +56,7 @@ def _are_numbered_as_sources(labels: Labels, prompts: Sequence[str]) -> bool:
     return bool(labels.numbers) and (all_stand_in_brackets or all_stand_behind_words)
 
 
-def _show_how_to_cite(labels_in_brackets: Collection[str], labels: Labels) -> bool:
+def _show_a_model_citation(labels_in_brackets: Collection[str], labels: Labels) -> bool:
     """Whether instructions have a model citation, as "Write [report.pdf] behind it.".
 
     Its label labels no context, but looks like the labels of the contexts:

@@ -160,21 +160,21 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
         The surroundings with this label before the first context. As they are without
         such a label.
     """
-    lines_of_second = around.lines_between[0]  # "[2]"
-    n_lines = len(lines_of_second)
-    # as many lines stand next to the first context, the first of them with other words
-    # before the label: "Context: [1]"
-    nearest = lines_with_words(around.text_before)[-n_lines:]
-    if n_lines == 0 or len(nearest) < n_lines:
+    # the lines that label the second context: "[2]"; or two lines, "[2]" and "b.pdf"
+    labels_of_second = around.lines_between[0]
+    n_lines = len(labels_of_second)
+    # as many lines label the first one, with words in the first: "Context: [1]", "a.pdf"
+    raw_lines = lines_with_words(around.text_before)[-n_lines:]
+    if n_lines == 0 or len(raw_lines) < n_lines:
         return around
-    first_label = _label_at_the_end(nearest[0], lines_of_second[0].shape)  # "[1]"
+    first_label = _label_at_the_end(raw_lines[0], labels_of_second[0].shape)  # "[1]"
     if first_label is None:
         return around
-    lines_of_first = [first_label, *map(_label_or_words, nearest[1:])]
-    if not _count_on(lines_of_first, lines_of_second):
+    labels_of_first = [first_label, *map(_label_or_words, raw_lines[1:])]
+    if not _count_on(labels_of_first, labels_of_second):
         # another number in words before the first context, as "cite as [7]"
         return around
-    return replace(around, lines_before=lines_of_first)
+    return replace(around, lines_before=labels_of_first)
 
 
 def _count_on(labels: Iterable[LabelLine], next_labels: Iterable[LabelLine]) -> bool:

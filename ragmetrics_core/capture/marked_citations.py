@@ -140,7 +140,7 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
         return _by_the_framework(search)
     first_mark, _ = marks_and_citations[0]
     if _is_in_closing_line(first_mark, search):
-        return None  # and so are all the others
+        return None  # the other marks stand behind it, in this last line too
     if search.spans_of_the_model is None:  # the application edited the model's words
         raise UnknownMeaning(MARKS_CHANGED)
     marks = [mark for mark, _ in marks_and_citations]
@@ -158,7 +158,7 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
         return None
     _refuse_open_meanings(meanings, search)
     _refuse_sources_beside_marks(
-        set(chain.from_iterable(meaning.named for meaning in meanings)), search
+        set(chain.from_iterable(meaning.contexts_named for meaning in meanings)), search
     )
     return tuple(meaning.citation for meaning in meanings)
 
@@ -168,15 +168,15 @@ class _MeaningOfMark(NamedTuple):
 
     Attributes:
         citation: Its citation; it names no source if the meaning is open.
-        named: The indexes of the contexts that the mark names, such as that of source 2
-            for "[2, p. 99]", also where its meaning is open.
+        contexts_named: The indexes of the contexts that the mark names, such as that of
+            source 2 for "[2, p. 99]", also where its meaning is open.
         is_known_by_page: Whether the page in the mark tells which context it cites.
         why_open: Why its meaning is not known, which says nothing of other marks; None
             if it is known. Source 2 may be of page 3, so that page 99 is none of it.
     """
 
     citation: Citation
-    named: tuple[int, ...]
+    contexts_named: tuple[int, ...]
     is_known_by_page: bool = False
     why_open: UnknownByItself | None = None
 
@@ -336,7 +336,7 @@ def _refuse_other_page(mark: Mark, citation: Citation, search: CitationSearch) -
         UnknownMeaning: If the contexts that its words name have other addresses, or if
             the model wrote a target that may be another source.
     """
-    # of links that the model itself wrote: the application may make a link of a mark
+    # in the words of the model alone, since the application may make "[1](#3)" of "[1]"
     known_labels = search.known_labels.indexes_by_label
     if may_link_another_source(search.model_text, mark, known_labels):
         raise UnknownMeaning(OTHER_TARGET)
@@ -374,7 +374,7 @@ def _citation_with_clear_meaning(
 
 
 def _citation_of_mark(
-    mark: Mark, citation: Citation, search: CitationSearch
+    mark: Mark, by_first_numbers: Citation, search: CitationSearch
 ) -> Citation:
     """Return what a mark cites, if each of its labels has one clear meaning.
 
@@ -383,7 +383,8 @@ def _citation_of_mark(
 
     Args:
         mark: The mark.
-        citation: The mark's citation by the first number of each line of the prompt.
+        by_first_numbers: What it cites if each line of the prompt has only its first
+            number: of "[1] Source 3:" the 1, and not the 3.
         search: What the rules look at.
 
     Raises:
@@ -392,10 +393,11 @@ def _citation_of_mark(
     _refuse_index_of_code(mark, search)
     _refuse_unknown_labels(mark, search)
     _refuse_copied_marks(mark, search)
-    _refuse_marks_of_earlier_answers(mark, citation, search)
+    _refuse_marks_of_earlier_answers(mark, by_first_numbers, search)
     _refuse_numbers_of_other_calls(mark, search)
-    _refuse_other_page(mark, citation, search)
-    citation = by_kinds_of_numbers(mark, citation, search.labels, search)
+    _refuse_other_page(mark, by_first_numbers, search)
+    # "[Source 3]" by the 3 of "Source 3:"
+    citation = by_kinds_of_numbers(mark, by_first_numbers, search.labels, search)
     # "[doc1]" is read as the number 1, and the prompt shows a file "doc1.pdf"
     _refuse_other_files(mark, citation, search)
     _refuse_other_names(mark, citation, search)

@@ -48,8 +48,9 @@ def with_file_marks(answer: str, names: Collection[str]) -> str:
     """Return an answer with square brackets around files that stand in round brackets.
 
     "(see report.pdf, p. 2)" becomes "[    report.pdf, p. 2]", which is read as a mark,
-    if "report.pdf" is one of the names. So does "(Smith2020 pages 1-2)", whoever has
-    this key, where names are such keys. Each character keeps its place.
+    if "report.pdf" is one of the names. If any name is a key with pages, such as
+    "Dubey2024 pages 3-4", all such keys are marks, even "(Smith2020 pages 1-2)" that no
+    source has. Each character keeps its place.
     """
     has_keys_with_pages = any(map(is_key_with_pages, names))
 
@@ -57,9 +58,10 @@ def with_file_marks(answer: str, names: Collection[str]) -> str:
         """Return a round bracket as a square one if it names such a file."""
         name, n_before = _name_in(found["inside"])
         is_known_file = name in names and is_file(name)
-        # of several words, "(Section 4 page 3)", it may be a place in any source
         key = _AND.split(name)[0]
-        is_key = is_key_with_pages(key) and (key in names or key.count(" ") == 2)
+        # "Smith2020 pages 1-2"; but "Section 4 page 3" may be a place in any source
+        has_one_word_before_pages = key.count(" ") == 2
+        is_key = is_key_with_pages(key) and (key in names or has_one_word_before_pages)
         if not is_known_file and not (has_keys_with_pages and is_key):
             return found[0]
         return "[" + " " * n_before + found["inside"][n_before:] + "]"

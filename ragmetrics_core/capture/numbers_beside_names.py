@@ -98,7 +98,7 @@ _PAGE_AT_THE_END = lazy_pattern(
     r"(?<!\w)(?:pp?\.?|pages?|seiten?|s\.)[ \t]*\d{1,4}\Z", re.IGNORECASE
 )
 _BETWEEN_NAME_AND_NUMBER = " \t*_`\"'“”«»‘’》」(（|:：,，–—-"
-_BEHIND_ITS_NUMBER = lazy_pattern(
+_ENDS_THE_CLAUSE_OR_SAYS = lazy_pattern(
     rf"[*_`)\]）]*[ \t]*(?:\Z|[.,;:|)。，；：）–—-]|(?:and|und)\b|(?:also[ \t]+)?{SAYS})",
     re.IGNORECASE,
 )
@@ -281,9 +281,11 @@ def _named_by_itself_before(
     [1])", and in a cell of a table. Empty for "Edit a.pdf [1].", where it is a part of
     the sentence, and where other words follow the number, "a.pdf [1] is old".
     """
+    # "[1]" or "Source 1"; no other form, such as "1 =" or "S1"
     is_mark = number["in_brackets"] is not None or number["behind_word"] is not None
-    clause_ends = _BEHIND_ITS_NUMBER.match(words, number.end()) is not None
-    if not is_mark or not clause_ends:
+    # "a.pdf [1].", "a.pdf [1] and", "a.pdf [1] says"
+    stands_alone = _ENDS_THE_CLAUSE_OR_SAYS.match(words, number.end()) is not None
+    if not is_mark or not stands_alone:
         return frozenset()
     is_row_of_a_table = words.lstrip().startswith("|")
     if is_row_of_a_table and _is_alone_in_its_cell(number, words):

@@ -98,14 +98,15 @@ def entries_of_own_lists(
     """
     text = with_plain_lists(answer)
     spans = [*source_lists_in(text), *_lists_at_the_end(text, lettered_labels)]
-    # "doc-1" is a label, and no number, where the prompt shows it as an id
-    ids_by_number = {mark_label_of(label): label for label in lettered_labels}
+    # {"1": "doc-1"}: the number as which an entry "doc-1: a.pdf" is read, and the label
+    label_by_number = {mark_label_of(label): label for label in lettered_labels}
     entries: list[ListEntry] = []
     for start, end in spans:
         is_further_reading = FURTHER_READING.match(text, start, end) is not None
         for entry in _entries_from(text, start, end):
-            label = ids_by_number.get(entry.number, entry.number)
-            if text[entry.start : entry.end].lstrip(" \t-*•[").startswith(label):
+            label = label_by_number.get(entry.number, entry.number)
+            line = text[entry.start : entry.end].lstrip(" \t-*•[")
+            if line.startswith(label):  # "doc-1: a.pdf", and not "1: a.pdf"
                 entry = replace(entry, number=label)
             if is_further_reading and entry.has_item_number:
                 # The 1 of "1. a.pdf" is not that of a mark, so that the number is left

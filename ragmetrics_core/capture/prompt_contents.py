@@ -173,28 +173,31 @@ class PromptContents:
         Example: call 1 is shown A and B, and sums them up as "They fell." Call 2 is shown
         C and this reply. What was shown to call 2 is A, B and C.
         """
-        calls = self._call_and_calls_read(call)
-        own_prompts = [self._shown_by_itself(read_call) for read_call in calls]
-        shown_by_key = _shown_in_any(own_prompts)
-        lists_before = self.calls.lists(call.began)  # the latest first
+        calls = self._call_and_calls_read(call)  # 1 and 2
+        own_prompts = [self._shown_by_itself(each) for each in calls]
+        shown_by_key = _shown_in_any(own_prompts)  # A, B and C
+        # the lists of documents that were retrieved before, the latest first
+        retrieved_lists = self.calls.lists(call.began)
         unknown_documents = _unknown_documents(own_prompts, shown_by_key)
         keys_in_order = order_with_unknown(
-            shown_by_key, unknown_documents, lists_before
+            shown_by_key, unknown_documents, retrieved_lists
         )
         return ShownToCall(
-            shown_documents=shown_by_key,  # A, B and C
+            shown_documents=shown_by_key,
             perhaps_shown=PerhapsShown(
                 unknown_documents=unknown_documents,
                 keys_with_some_words=_keys_with_some_words(own_prompts),
+                # of documents on which another call may have written "2,100 cars" here
                 keys_perhaps_noted=self._keys_perhaps_noted(call, calls, shown_by_key),
+                # of documents of which a short line here may be the first words
                 keys_perhaps_cut=self._keys_perhaps_cut(
-                    calls, shown_by_key, lists_before
+                    calls, shown_by_key, retrieved_lists
                 ),
             ),
             keys_in_order=tuple(keys_in_order),
-            calls=tuple(calls),  # 1 and 2
+            calls=tuple(calls),
             calls_showing_documents=self._calls_showing_documents(calls),
-            # call 1 for A and for B, which call 2 itself was not shown
+            # {A: call 1, B: call 1}: who read what call 2 itself was not shown
             reader_by_key=self._readers_of_unshown(call, calls),
             summarisers=self._summarisers(call, calls),  # call 1
         )
@@ -359,7 +362,7 @@ class PromptContents:
         """
         # What was found before the call began. An agent's span may begin before its
         # tools are called, as Google ADK records it: then all that the run found.
-        retrieved_lists = self.calls.lists(call.began) or self.calls.lists()
+        retrieved_lists = self.calls.lists(call.began) or self.calls.lists()  # [(A, B)]
         documents = latest_versions(retrieved_lists)  # A and B, each once
         replies = self._earlier_replies.to_search_for(call)  # "It fell in May."
         prompt = self._prompt_to_search(call, documents, replies)
@@ -369,23 +372,17 @@ class PromptContents:
         )
         # A, with what the prompt shows of it
         shown_documents = self._shown_of_this_turn(search, prompt, retrieved_lists)
-        calls_with_shown_replies = _calls_whose_replies_are_shown(
-            replies, search.findings_of_replies, shown_documents
-        )
-        calls_read = [*calls_with_shown_replies, *self._calls_read_indirectly(call)]
-        return _shown_in_own_prompt(search, shown_documents, calls_read)
-
-    def _calls_read_indirectly(self, call: Node) -> list[Node]:
-        """Return calls that a call read, perhaps in other words than those of the reply.
-
-        A call's reply may be handed on as a document, "Sub question: When did it fall?
-        Response: In May." And the earlier calls of a step wrote the answer that a later
-        call of this step refines.
-        """
-        return [
+        calls_read = [
+            *_calls_whose_replies_are_shown(
+                replies, search.findings_of_replies, shown_documents
+            ),
+            # in other words: a reply handed on as a document, "Sub question: When did it
+            # fall? Response: In May."
             *self._writers_of_documents_handed_to(call),
+            # in other words: the answer so far, which a later call of its step refines
             *self._earlier_calls_of_same_step(call),
         ]
+        return _shown_in_own_prompt(search, shown_documents, calls_read)
 
     def _shown_of_this_turn(
         self,
@@ -456,15 +453,16 @@ class PromptContents:
         """
         asking_index = self._index_of_question(call.prompt)  # None if no message asks
         turn_start = start_of_turn(call.prompt, asking_index)
-        # The assistant said "It fell in May." in an earlier turn, and so says a document
-        # that was found now: the assistant's message is not where the document is shown.
+        # The assistant said "It fell in May." in an earlier turn, and a document found now
+        # says the same. That message is left out, or it would be taken for the document.
         letters_found = self._letters_no_model_wrote(documents, replies)
         left_out = earlier_answers_like(call.prompt[:turn_start], letters_found)
         texts_of_turn, texts_of_earlier_turns = texts_this_turn_first(
             call.prompt, turn_start, left_out=left_out
         )
         message_texts = [*texts_of_turn, *texts_of_earlier_turns]
-        # ["When?", "When?"] if the question stands twice in the prompt
+        # ["When?", "When?"] if the question stands there twice: neither of these places
+        # may then count as one at which a document "When?" is shown
         known_texts = self._repeat_known_texts(
             [text for text in self.known_texts if text not in left_out],
             message_texts=message_texts,

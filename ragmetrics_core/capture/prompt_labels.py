@@ -1,7 +1,6 @@
 """Under which labels a prompt showed each context: titles, file names, ids, numbers. Pure."""
 
 import itertools
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -421,19 +420,22 @@ def _indexes_by_field(
     Such a field stands beside each context, and each has another number. A page may be
     of several files, and "id: 7" or "document: 7" gives a number to any source.
     """
+    # {"chunk_id": {"7": {0}, "8": {1}}}
     indexes_by_field: dict[str, dict[str, set[int]]] = {}
     for index, lines in lines_by_context.items():
-        for key, number in {pair for line in lines for pair in line.fields}:
+        for key, number in itertools.chain(*(line.fields for line in lines)):
             indexes_by_number = indexes_by_field.setdefault(key, {})
             indexes_by_number.setdefault(number, set()).add(index)
     indexes_by_label: dict[str, tuple[int, ...]] = {}
     for key, indexes_by_number in indexes_by_field.items():
-        counts = Counter(itertools.chain(*indexes_by_number.values()))
-        has_each_its_own = (
-            len(indexes_by_number) == len(counts) == len(lines_by_context)
-        )
-        is_of_any_source = key in _PAGE_KEYS or is_number(plain_label(f"{key}: 1"))
-        if has_each_its_own and not is_of_any_source and counts.total() == len(counts):
+        # "document" is a word for a source: "document: 1" is read as the label 1
+        is_word_for_source = is_number(plain_label(f"{key}: 1"))
+        if key in _PAGE_KEYS or is_word_for_source:
+            continue
+        indexes = list(itertools.chain(*indexes_by_number.values()))
+        is_each_number_of_one_context = len(indexes) == len(indexes_by_number)
+        has_each_context_one_number = sorted(indexes) == sorted(lines_by_context)
+        if is_each_number_of_one_context and has_each_context_one_number:
             for number, (index,) in indexes_by_number.items():
                 indexes_by_label[field_label(key, number)] = (index,)
     return indexes_by_label

@@ -275,12 +275,11 @@ def _longer_forms_of_unknown(search: LocatedSearch) -> set[tuple[DocumentKey, st
 def _labelled_texts_shown_without_label(
     search: LocatedSearch,
 ) -> set[tuple[DocumentKey, str]]:
-    r"""Find texts with a label of which a prompt does not show the whole label.
+    """Find texts with a label of which a prompt does not show the whole label.
 
-    Example: a document has the text "The tower is old.", and with a label "page: 1\n\nThe
-    tower is old.". The prompt "[1] The tower is old." has the letters "1thetowerisold",
-    with which the second text ends. But its "1" is no page: the prompt shows the first
-    text.
+    Example: a document has the text "It fell.", and "page: 1 It fell." with its label.
+    The prompt "[1] It fell." shows the end of the second text, "1 It fell.", but this 1
+    is the number of a source, and not that of a page. The second text is returned.
 
     Returns:
         The texts with a label, each with the key of its document.
@@ -293,12 +292,16 @@ def _labelled_texts_shown_without_label(
         if finding.outcome != "shown":
             continue
         key = candidate.document.key
-        for text in texts_by_key[key]:
-            label, _, _ = candidate.text.partition(text)
-            has_label = label != "" and text in candidate.text
-            if has_label and _lacks_first_letters(finding, len(letters_of(label))):
-                labelled_texts.add((key, candidate.text))
+        labels = _labels_before(texts_by_key[key], candidate.text)
+        if any(_lacks_first_letters(finding, len(letters_of(each))) for each in labels):
+            labelled_texts.add((key, candidate.text))
     return labelled_texts
+
+
+def _labels_before(texts: Iterable[str], labelled_text: str) -> list[str]:
+    """Return what a text has before others: "page: 1 " before "It fell."; often []."""
+    starts = [labelled_text.find(text) for text in texts]  # 0 or -1: no label before it
+    return [labelled_text[:start] for start in starts if start > 0]
 
 
 def _lacks_first_letters(finding: Finding, n_letters_of_label: int) -> bool:

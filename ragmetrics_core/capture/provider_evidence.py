@@ -67,8 +67,10 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     signs_of_unseen_texts = _signs_of_unseen_texts(call, evidence)
     if signs_of_unseen_texts:  # the request may have said so already
         call.may_have_searched = True
-    names = (call.model or "", evidence.model or "")
-    if not evidence and any(map(_MODEL_NUMBERING_ITS_FINDS.search, names)):
+    tells_nothing = not evidence  # of searches or sources
+    model_names = (call.model or "", evidence.model or "")
+    # then the "[1]" of Perplexity's sonar means a page that nobody recorded
+    if tells_nothing and any(map(_MODEL_NUMBERING_ITS_FINDS.search, model_names)):
         call.numbers_unseen_sources = True
     call.remarks = (*call.remarks, *signs_of_unseen_texts)
 
@@ -181,10 +183,10 @@ def _calls_of_other_sources(
     """
     in_request: list[_QuotedSource] = []
     found_earlier: list[_QuotedSource] = []
-    for source in quoted_sources:
-        if source.search is None:
-            is_in_request = source.place_in_request is not None
-            (in_request if is_in_request else found_earlier).append(source)
+    for quoted in quoted_sources:
+        if quoted.search is None:
+            is_in_request = quoted.source.place_in_request is not None
+            (in_request if is_in_request else found_earlier).append(quoted)
     if in_request:
         yield _call_with_quotes(in_request, UNKNOWN_DOCUMENT)
     if found_earlier:
@@ -195,8 +197,8 @@ def _call_with_quotes(sources: Sequence[_QuotedSource], remedy: str) -> Provider
     """Make a call that found the quotes of some sources; their whole texts are unknown."""
     return ProviderCall(
         _CITED,
-        documents=tuple(source.document for source in sources),
-        sources_without_text=tuple(source.names for source in sources),
+        documents=tuple(quoted.document for quoted in sources),
+        sources_without_text=tuple(quoted.source.names for quoted in sources),
         remedy=remedy,
     )
 
@@ -207,7 +209,8 @@ class _Source:
 
     Attributes:
         names: What the source is called.
-        place_in_request: Where the request holds it; None if the provider does not say.
+        place_in_request: Where the request holds it, as ("document_index", 1); None if
+            the provider does not say.
     """
 
     names: tuple[str, ...]
@@ -219,21 +222,20 @@ class _QuotedSource:
     """A source from which a reply quotes, with the quotes that no known text holds.
 
     Attributes:
-        names: What the source is called.
-        place_in_request: Where the request holds it; None if the provider does not say.
+        source: The source.
         quotes: The passages, each once.
         search: The index of the search of the reply that found it; None if none did.
     """
 
-    names: tuple[str, ...]
-    place_in_request: tuple[str, int] | None
+    source: _Source
     quotes: tuple[str, ...]
     search: int | None
 
     @property
     def document(self) -> Document:
         """The passages "It fell." and "In May." as the document "It fell. … In May."."""
-        metadata = {"source": self.names[0]} if self.names else {}
+        names = self.source.names
+        metadata = {"source": names[0]} if names else {}
         return Document(" … ".join(self.quotes), metadata=metadata)
 
 
@@ -241,7 +243,8 @@ def _quoted_sources(call: Node, evidence: ProviderEvidence) -> list[_QuotedSourc
     """List the sources from which a reply quotes, without quotes from known texts.
 
     Known texts are the prompt, which the application wrote, and the documents that the
-    provider found.
+    provider found. Sources of one name are told apart by their places in the request,
+    such as ("document_index", 0) and ("document_index", 1).
     """
     known_letters = _letters_of_known_texts(call, evidence)
     quotes_by_source: dict[_Source, dict[str, None]] = {}
@@ -252,12 +255,8 @@ def _quoted_sources(call: Node, evidence: ProviderEvidence) -> list[_QuotedSourc
             quotes_by_source.setdefault(source, {})[quote] = None
     quoted_sources = []
     for source, quotes in quotes_by_source.items():
-        search = _search_that_found(
-            source.names, source.place_in_request, call, evidence
-        )
-        quoted_sources.append(
-            _QuotedSource(source.names, source.place_in_request, tuple(quotes), search)
-        )
+        search = _search_that_found(source, call, evidence)
+        quoted_sources.append(_QuotedSource(source, tuple(quotes), search))
     return quoted_sources
 
 
@@ -277,10 +276,7 @@ def _is_known(annotation: Annotation, known_letters: Sequence[bytes]) -> bool:
 
 
 def _search_that_found(
-    names: Sequence[str],
-    place: tuple[str, int] | None,
-    call: Node,
-    evidence: ProviderEvidence,
+    source: _Source, call: Node, evidence: ProviderEvidence
 ) -> int | None:
     """Find the search of a reply that found a quoted source.
 
@@ -289,8 +285,7 @@ def _search_that_found(
     are counted as documents behind those of the request.
 
     Args:
-        names: What the source is called.
-        place: Where the request holds the source; None if the provider does not say.
+        source: The source.
         call: The call of the model.
         evidence: What its reply tells.
 
@@ -298,8 +293,9 @@ def _search_that_found(
         The index of the search; None if no search of the reply found the source.
     """
     for index, provider_call in enumerate(evidence.calls):
-        if not provider_call.source_names.isdisjoint(names):
+        if not provider_call.source_names.isdisjoint(source.names):
             return index
+    place = source.place_in_request
     if place is not None and holds_place(place, call.request_blocks):
         return None
     for index, provider_call in reversed(list(enumerate(evidence.calls))):

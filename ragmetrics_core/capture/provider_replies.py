@@ -311,14 +311,16 @@ class _ReplyBeingRead:
         self.text_of_blocks += self._blank_before(text)
         start = len(self.text_of_blocks)
         self.text_of_blocks += text
-        block_bounds = (start, len(self.text_of_blocks))
+        # what a source stands for if its citation tells no place in the block
+        cited_bounds = (start, len(self.text_of_blocks))
         if text:
             self.start_of_last_text = start
             self.last_sentence = None
         elif any(block.get(key) for key in _CITATION_KEYS_OF_BLOCKS):
-            block_bounds = self._bounds_of_last_sentence()
+            cited_bounds = self._bounds_of_last_sentence()
         for key in _CITATION_KEYS_OF_BLOCKS:
-            self.read_citations(block.get(key), start, block_bounds)
+            # a place that a citation tells is counted from the start of the block
+            self.read_citations(block.get(key), start, cited_bounds)
 
     def _bounds_of_last_sentence(self) -> tuple[int, int]:
         """Where the last sentence begins and ends of the last block that has a text."""
@@ -352,6 +354,7 @@ class _ReplyBeingRead:
         that it ended: ``{"type": "response.file_search_call.completed", "item_id": …}``.
         """
         name = str(block.get("type")).removeprefix("response.").partition("_call")[0]
+        # advice to the user how to make the provider return the found texts
         remedy = _REMEDY_OF_SEARCH.get(name, remedies.ANY_PROVIDER)
         call = self.call_of(block.get("id", block.get("item_id")), name, remedy)
         if call.is_answered:  # the same block was read in another place

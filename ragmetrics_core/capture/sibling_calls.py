@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls
@@ -66,6 +67,9 @@ def shown_to_other_calls(
     same question. The application takes the reply to the first as the answer: B was
     shown to another call that was asked the same.
 
+    Whether an answering call was shown B is unknown in three cases: it is not known which
+    call answered, a memory summed B up, or the run gave the other reply as well.
+
     Args:
         found_answer: The answer, and the call that wrote it.
         calls: The calls of the turn.
@@ -81,9 +85,10 @@ def shown_to_other_calls(
             why_unknown_if_shown=_why_unknown_without_writer(shown_by_call, calls)
         )
     when_asked_the_same = []
-    readers = prompt_contents.shown_to(writing_call).calls
+    writer_and_calls_it_read = prompt_contents.shown_to(writing_call).calls
     # a memory summed these up: what the answering call was shown of them is unknown
-    why_unknown_if_shown = dict.fromkeys(keys_summed_up(readers, calls), SUMMED_UP)
+    keys_in_summaries = keys_summed_up(writer_and_calls_it_read, calls)
+    why_unknown_if_shown = dict.fromkeys(keys_in_summaries, SUMMED_UP)
     for call, shown in shown_by_call.items():
         if not _have_same_template(call, writing_call, prompt_contents):
             continue  # it was asked something else
@@ -126,7 +131,7 @@ def _shown_by_other_call(
         prompt_contents: What their prompts show.
     """
     keys_shown = prompt_contents.shown_to(writing_call).shown_documents.keys()
-    keys_found = {document.key for found in calls.lists() for document in found}
+    keys_found = {document.key for document in chain(*calls.lists())}
     if keys_found <= keys_shown:  # the usual run: no other prompt need be searched
         return {}
     shown_by_call: dict[Node, Mapping[DocumentKey, ShownDocument]] = {}

@@ -310,7 +310,8 @@ class Turns(Generic[Run]):
         if resumes_another:
             joined_tree = join_trees(runs_of_turn, THREAD)
         else:
-            joined_tree = self._join_with_writers(tree)
+            # a model may have rewritten the user's question in a run of its own before
+            joined_tree = self._join_with_calls_that_wrote_question(tree)
         calls = Calls(joined_tree, self._overrides.context_tools or ())
         if resumption_key is not None and _stops_before_tools(calls):
             # a graph stopped at a breakpoint before its search
@@ -351,7 +352,10 @@ class Turns(Generic[Run]):
             The samples. Empty where a graph gave no answer: another run may resume it.
         """
         joined_tree = self._place_in_conversation(calls.tree)
-        if self._is_handed_documents_again(runs_of_turn[-1], calls):
+        # the other runs stopped before they answered
+        answering_run = runs_of_turn[-1]
+        if self._reuses_documents_of_earlier_turn(answering_run, calls):
+            # "Sum up what you found": its question may be that of the earlier turn
             joined_tree = doubtful(joined_tree, _FOUND_EARLIER)
         samples = samples_of(joined_tree, self._overrides)
         is_answered = all(sample.answer is not None for sample in samples)
@@ -366,7 +370,7 @@ class Turns(Generic[Run]):
         self._remember_samples(joined_tree, samples)
         return samples
 
-    def _is_handed_documents_again(self, tree: Tree, calls: Calls) -> bool:
+    def _reuses_documents_of_earlier_turn(self, tree: Tree, calls: Calls) -> bool:
         """Return whether a run did not search, and was given an earlier turn's documents.
 
         The text found as its question may then be of that earlier turn.
@@ -521,7 +525,7 @@ class Turns(Generic[Run]):
 
     # Runs of plain functions
 
-    def _join_with_writers(self, tree: Tree) -> Tree:
+    def _join_with_calls_that_wrote_question(self, tree: Tree) -> Tree:
         """Join a run with the earlier calls of models that wrote its question.
 
         Example: a model rewrote "And the ferry?" as "When does the ferry sail?", and then

@@ -49,8 +49,8 @@ class WholeTexts:
             so that one of them is met.
 
     Attributes:
-        families_by_anchor: By an anchor, 16 bytes: the families whose texts hold it at
-            their beginning. Each family is paired with the offset of the anchor in its
+        families_by_first_anchor: By an anchor, 16 bytes: the families of texts that
+            begin with it. Each family is paired with the offset of the anchor in its
             texts: 0, or with a stride of 3 also 1 or 2.
     """
 
@@ -70,12 +70,12 @@ class WholeTexts:
         self._prompt = prompt
         # a budget: a hostile prompt ends the search
         self._n_bytes_to_compare = _MOST_COMPARED_PER_BYTE * len(prompt)
-        self.families_by_anchor: dict[bytes, list[tuple[int, TextFamily]]] = {}
+        self.families_by_first_anchor: dict[bytes, list[tuple[int, TextFamily]]] = {}
         for family in _families_of(texts):
             # with a stride of 3, the anchors of a text: "portoliesontheno",
             # "ortoliesonthenor" and "rtoliesonthenort"
             for offset_in_text, anchor in family.first_anchors(n_anchors=stride):
-                families = self.families_by_anchor.setdefault(anchor, [])
+                families = self.families_by_first_anchor.setdefault(anchor, [])
                 families.append((offset_in_text, family))
 
     def families_beginning_near(
@@ -96,8 +96,8 @@ class WholeTexts:
             Where in the prompt the family begins, and the family.
         """
         if self._n_bytes_to_compare <= 0:
-            self.families_by_anchor.clear()
-        for offset_in_text, family in self.families_by_anchor.get(anchor, ()):
+            self.families_by_first_anchor.clear()
+        for offset_in_text, family in self.families_by_first_anchor.get(anchor, ()):
             start = prompt_offset - offset_in_text
             if start >= 0 and self._prompt.startswith(family.beginning, start):
                 yield start, family

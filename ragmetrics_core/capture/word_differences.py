@@ -47,12 +47,12 @@ class IntactRange(NamedTuple):
     Attributes:
         start: Where it begins in the letters of the text.
         end: Where it ends there.
-        prompt_end: Where its last equal letter ends in the letters of the prompt.
+        end_in_prompt: Where its last equal letter ends in the prompt's letters.
     """
 
     start: int
     end: int
-    prompt_end: int
+    end_in_prompt: int
 
 
 def intact_ranges(
@@ -71,17 +71,18 @@ def intact_ranges(
         spans: Where text and prompt have equal letters; at least one span.
 
     Returns:
-        The ranges in the order of the text. Two meet where the prompt puts a word
-        between them.
+        The ranges in the order of the text. If the prompt only puts a word in, as "not"
+        in "It is not old.", a range ends where the next begins.
     """
     in_order = sorted(spans, key=lambda span: span.text_start)
-    start = in_order[0].text_start
+    start = in_order[0].text_start  # of the range that is followed now
     # before the first equal letters the text has only tags and marks
     if not _words_of_text(text, _LetterRange(0, start)):
         start = 0
     ranges = []
     for before, after in pairwise(in_order):
         if _has_other_words(text, prompt, _gap_between(before, after)):
+            # both ends: the prompt may go on within the last word, "in" in "inside"
             ranges.append(IntactRange(start, before.text_end, before.prompt_end))
             start = after.text_start
     last = in_order[-1]
