@@ -144,3 +144,46 @@ def test_a_step_that_drops_one_and_adds_one_need_not_have_searched() -> None:
     sample = _sample_of_chain(replace_last, lambda documents: write(documents[:1]))
     assert sample.retrieved is not None
     assert TEXTS[2] not in [passage.text for passage in sample.retrieved]
+
+
+OTHER_TEXT = "Trains need four hours to the coast."
+
+
+class NextFound(BaseRetriever):
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> Documents:
+        return [Document(TEXTS[2], id="next")]
+
+
+def _texts_retrieved(sample: Sample) -> list[str]:
+    assert sample.retrieved is not None
+    return [passage.text for passage in sample.retrieved]
+
+
+def test_of_a_step_that_searches_its_search_tells_what_it_found() -> None:
+    """It adds a note as well, which no search found."""
+
+    def search_on(documents: Documents) -> Documents:
+        found = NextFound().invoke(QUESTION)
+        return [*documents, *found, Document(OTHER_TEXT, id="note")]
+
+    assert _texts_retrieved(_sample_of_chain(search_on, write_two)) == list(TEXTS)
+
+
+def test_what_a_step_adds_before_the_search_is_to_be_searched() -> None:
+    def load(_: Documents) -> Documents:
+        return [Document(f"{TEXTS[0]} {TEXTS[1]} {TEXTS[2]}", id="page")]
+
+    def load_more(pages: Documents) -> Documents:
+        return [*pages, Document(OTHER_TEXT, id="other page")]
+
+    def search_in(_: Documents) -> Documents:
+        return FirstTwoFound().invoke(QUESTION)
+
+    context: Any = RunnableLambda(load) | RunnableLambda(load_more)
+    context = context | RunnableLambda(search_in) | RunnableLambda(write)
+    asked = {"context": context, "question": RunnablePassthrough()}
+    model = FakeListChatModel(responses=[ANSWER])
+    with capture() as captured:
+        (asked | PROMPT | model | StrOutputParser()).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert _texts_retrieved(sample) == list(TEXTS[:2])
