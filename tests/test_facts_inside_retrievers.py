@@ -39,7 +39,14 @@ from test_planted_losses import Says
 
 from ragmetrics_core import Report, Sample, ScriptedJudge, evaluate
 from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
-from ragmetrics_core.data import CaptureNotes, DroppedPassage, Fact, JudgeError
+from ragmetrics_core.data import (
+    CaptureNotes,
+    CutPassage,
+    DroppedPassage,
+    Fact,
+    JudgeError,
+    PassageNote,
+)
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.reporting.sample_journey import SampleJourney, journey_of
 
@@ -663,3 +670,42 @@ def test_a_splitter_and_a_filter_in_a_wrapped_search_of_haystack_are_followed() 
     report = judged(sample, *PLACES)
     assert losses(report) == [None, "cut", "cut", "not_retrieved"]
     assert [one.shown for one in journey(report).passages] == ["cut"]
+
+
+@pytest.mark.parametrize(
+    ("dropped_text", "cut_text", "expected"),
+    [
+        (TEXTS[3], f"{TEXTS[0]} {TEXTS[1]}", "cut"),
+        (
+            None,
+            f"{TEXTS[0]} {TEXTS[1]}",
+            "unknown",
+        ),  # the dropped one may hold it whole
+        (TEXTS[1], TEXTS[0], "not_kept"),
+        (TEXTS[1], None, "unknown"),  # the cut one came farther, and may hold it
+    ],
+)
+def test_a_passage_without_a_text_leaves_unknown_how_far_a_fact_came(
+    dropped_text: str | None, cut_text: str | None, expected: str
+) -> None:
+    sample = Sample(
+        question=QUESTION,
+        answer=ANSWER,
+        contexts=(TEXTS[0],),
+        retrieved=(TEXTS[0],),
+        facts=(Fact(text=f"There is an office in {PLACES[1]}"),),
+        capture=CaptureNotes(
+            grade="exact",
+            evidence_from="prompt",
+            passages=(PassageNote(context=0, share=1.0),),
+            dropped_inside={"best": 1},
+            passages_dropped_inside=(
+                DroppedPassage(dropped_by="best", text=dropped_text),
+            ),
+            passages_cut_inside=(
+                CutPassage(cut_by="extract", text=cut_text, parts=(0,)),
+            ),
+        ),
+    )
+    report = evaluate([sample], metrics=["accuracy"], judge=judge_of_places())
+    assert losses(report) == [expected]
