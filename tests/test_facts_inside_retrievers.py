@@ -458,6 +458,28 @@ def test_a_retriever_that_also_writes_a_text_tells_of_no_passage_that_it_cut() -
     assert "kept" in journey(judged(sample, *PLACES)).unknown
 
 
+@pytest.mark.parametrize("search_name", ["bm25", ""])
+def test_what_a_retriever_dropped_or_cut_has_its_id_and_its_rank_in_the_search(
+    search_name: str,
+) -> None:
+    """A search without a name has none."""
+    page = Document(f"{TEXTS[0]} {TEXTS[1]}", "page")
+    found = (DOCUMENTS[3], DOCUMENTS[2], page)
+    search = Node("retriever", search_name, 2.0, 2.5, documents=found)
+    handed_on = (DOCUMENTS[3], Document(TEXTS[0]))
+    best = Node("retriever", "best", 1.0, 3.0, documents=handed_on)
+    best.children = [search]
+    notes = run(best).capture
+    assert notes is not None
+    (dropped,) = notes.passages_dropped_inside or ()
+    name = search_name or None
+    assert (dropped.retriever, dropped.id, dropped.rank) == (name, "d2", 2)
+    assert dropped.dropped_by == "best"
+    (cut,) = notes.passages_cut_inside or ()
+    assert (cut.retriever, cut.id, cut.rank) == (name, "page", 3)
+    assert (cut.cut_by, cut.parts) == ("best", (1,))
+
+
 def test_a_part_belongs_to_the_passage_with_its_id() -> None:
     """The first page holds the text as well; it was dropped."""
     pages = [

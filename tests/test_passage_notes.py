@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
+from ragmetrics_core.capture import (
+    Document,
+    Message,
+    Node,
+    Overrides,
+    Tree,
+    samples_of,
+)
 from ragmetrics_core.data import PassageNote
 
 QUESTION = "Which city lies on the Douro?"
@@ -103,6 +110,31 @@ ROWS: dict[
 def test_what_dropped_a_passage_is_named(name: str) -> None:
     steps, expected = ROWS[name]
     assert told(run(*steps)) == expected
+
+
+def test_contexts_that_the_user_names_tell_which_passages_were_shown() -> None:
+    """The prompt shows another passage as well. What is not named is no warning."""
+    search = searches(P, F, E)(1.0)
+    root = Node("step", "chain", 0.0, 99.0, children=[search, answers(P, F)(2.0)])
+    tree = Tree(root, question=QUESTION, question_place="input")
+    named = Overrides(contexts_from=lambda *_: [P.text])
+    (sample,) = samples_of(tree, named)
+    assert sample.capture is not None
+    assert sample.capture.evidence_from == "named"
+    notes = sample.capture.passages or ()
+    told_of_contexts = [(note.context, note.share) for note in notes]
+    assert told_of_contexts == [(0, 1.0), (None, 0.0), (None, 0.0)]
+    assert sample.capture.warnings == ()
+
+
+@pytest.mark.parametrize("name", ["other", ""])
+def test_a_passage_has_the_name_and_the_rank_of_the_search_that_found_it_first(
+    name: str,
+) -> None:
+    """A search without a name has none."""
+    notes = run(searches(F, P, name=name), answers(P, F), found=(E, P))
+    told_of_searches = [(note.retriever, note.rank) for note in notes]
+    assert told_of_searches == [("search", 1), ("search", 2), (name or None, 1)]
 
 
 # a dropped text, and a text that is handed on and begins or ends with its letters
@@ -264,9 +296,9 @@ def empties(
     )
 
 
-def searches(*found: Document) -> Callable[[float], Node]:
+def searches(*found: Document, name: str = "again") -> Callable[[float], Node]:
     return lambda at: Node(
-        "retriever", "again", at, at + 0.5, query=QUESTION, documents=found
+        "retriever", name, at, at + 0.5, query=QUESTION, documents=found
     )
 
 
