@@ -150,8 +150,9 @@ def useful(
     return shown(question, **{name: chunks if listwise else chunks[0]})
 
 
-def fact(*facts: str, together: bool = False) -> Question[Any]:
-    metric = RetrievalAccuracy(calls="per_context" if together else "per_fact")
+def fact(*facts: str, together: bool = False, polls: int = 3) -> Question[Any]:
+    calls = "per_context" if together else "per_fact"
+    metric = RetrievalAccuracy(calls=calls, polls=polls)
     form = template("covered", "context", "facts" if together else "fact")
     return of(metric, form, contexts=["c"], facts=facts or ("f",))
 
@@ -336,6 +337,8 @@ def test_a_number_that_no_float_can_hold_is_refused(number: int) -> None:
 def test_polls_need_a_majority() -> None:
     model = Toy("no", "no", '{"covered": 1}', "no", "no")
     assert isinstance(error(model, fact()), TooFewPolls)
+    half_answers = Toy("no", '{"covered": 1}', "no")
+    assert isinstance(error(half_answers, fact(polls=2)), TooFewPolls)
 
 
 def test_facts_together_are_sequential() -> None:
