@@ -136,32 +136,9 @@ class PassageNote(Frozen):
     )
 
 
-class DroppedPassage(Frozen):
-    """A passage that a search inside a retriever found, and the retriever did not hand on."""
+class FoundInsideRetriever(Frozen):
+    """A passage as a search inside a retriever found it."""
 
-    dropped_by: str = Field(description="The name of the retriever.")
-    id: str | None = Field(
-        default=None, repr=False, description="The store's own id; None: it gave none."
-    )
-    retriever: str | None = Field(
-        default=None, repr=False, description="The search that found it first."
-    )
-    rank: int | None = Field(
-        default=None, ge=1, description="Its rank there, from 1; None: unknown."
-    )
-    text: Text | None = Field(
-        default=None, repr=False, description="Its text; None: it was not noted."
-    )
-
-
-class CutPassage(Frozen):
-    """A passage that a search inside a retriever found, and of which the retriever handed on parts.
-
-    Example: the search found "It is old. It was red. It fell.", and an extractor kept "It
-    is old." and "It fell." as two documents.
-    """
-
-    cut_by: str = Field(description="The name of the retriever.")
     id: str | None = Field(
         default=None, repr=False, description="The store's own id; None: it gave none."
     )
@@ -176,6 +153,22 @@ class CutPassage(Frozen):
         repr=False,
         description="Its text, as the search found it; None: it was not noted.",
     )
+
+
+class DroppedPassage(FoundInsideRetriever):
+    """A passage that a search inside a retriever found, and the retriever did not hand on."""
+
+    dropped_by: str = Field(description="The name of the retriever.")
+
+
+class CutPassage(FoundInsideRetriever):
+    """A passage that a search inside a retriever found, and of which the retriever handed on parts.
+
+    Example: the search found "It is old. It was red. It fell.", and an extractor kept "It
+    is old." and "It fell." as two documents.
+    """
+
+    cut_by: str = Field(description="The name of the retriever.")
     parts: tuple[int, ...] = Field(
         description="Places of its parts among the retrieved passages, from 0."
     )
