@@ -16,7 +16,7 @@ from langchain_ragmetrics import capture
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capture.cut_beginnings import begins_with_any, short_lines
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.reporting.journey import Journey
 
 TEXTS = (
@@ -74,22 +74,22 @@ def test_a_line_that_begins_what_is_shown_says_nothing_of_another_document() -> 
     """Two pages begin with one title, and the title stands above the page that is shown."""
     title = "The Harlow bridge and"
     texts = [f"{title} its towers are of iron.", f"{title} its builders were poor men."]
-    lines = short_lines([f"{title}\n{texts[0]}"], {letters_of(texts[0])})
-    assert not begins_with_any(letters_of(texts[1]), lines)
+    lines = short_lines([f"{title}\n{texts[0]}"], {normalize_text(texts[0])})
+    assert not begins_with_any(normalize_text(texts[1]), lines)
 
 
 def test_the_question_is_no_beginning_of_a_document() -> None:
     question = "When was the bridge opened?"
-    lines = short_lines([question], {letters_of(question)})
-    assert not begins_with_any(letters_of(f"{question} On 4 May."), lines)
+    lines = short_lines([question], {normalize_text(question)})
+    assert not begins_with_any(normalize_text(f"{question} On 4 May."), lines)
 
 
 @given(st.text(alphabet="abcdefgh ", max_size=60), st.integers(0, 60))
 def test_a_beginning_is_found_from_sixteen_to_thirty_one_letters(
     text: str, length: int
 ) -> None:
-    letters = letters_of(text)
-    lines = short_lines([f"- {letters[:length].decode()}"], ())
-    n_letters = min(length, len(letters))
-    is_short_beginning = 16 <= n_letters < 32 and n_letters < len(letters)
-    assert begins_with_any(letters, lines) == is_short_beginning
+    normalized = normalize_text(text)
+    lines = short_lines([f"- {normalized[:length].decode()}"], ())
+    n_letters = min(length, len(normalized))
+    is_short_beginning = 16 <= n_letters < 32 and n_letters < len(normalized)
+    assert begins_with_any(normalized, lines) == is_short_beginning

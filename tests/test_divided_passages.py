@@ -15,7 +15,7 @@ from test_planted_losses import JUDGE, TEXTS, journeys
 from test_rewriting import FindsTexts, chain_of, written
 
 from ragmetrics_core import evaluate
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.passages import share_held
 from ragmetrics_core.data import Fact
 from ragmetrics_core.reporting.sample_journey import journey_of
@@ -79,16 +79,16 @@ def test_a_passage_that_lost_a_chunk_is_cut_and_shows_the_facts_of_the_others(
 def test_law_overlapping_pieces_in_any_order_hold_the_text(
     order: list[int], overlap: int
 ) -> None:
-    letters = letters_of(TEXTS[2])
-    length = len(letters) // 4 + 1
+    normalized = normalize_text(TEXTS[2])
+    length = len(normalized) // 4 + 1
     pieces = [
-        letters[max(0, place * length - overlap) : (place + 1) * length]
+        normalized[max(0, place * length - overlap) : (place + 1) * length]
         for place in range(4)
     ]
-    assert share_held(letters, [pieces[place] for place in order]) == 1
+    assert share_held(normalized, [pieces[place] for place in order]) == 1
     three = [pieces[place] for place in order[:3]]
-    assert 0.5 < share_held(letters, three) < 1
-    assert share_held(letters, [b"", b"another"]) == 0
+    assert 0.5 < share_held(normalized, three) < 1
+    assert share_held(normalized, [b"", b"another"]) == 0
 
 
 HEADING = (
@@ -114,7 +114,7 @@ def test_law_a_heading_that_a_step_adds_shows_nothing_of_a_passage(
     sample = chain_of(FindsTexts(found_texts=TEXTS) | RunnableLambda(preview) | written)
     assert sample.capture is not None
     for text, note in zip(TEXTS, sample.capture.passages or (), strict=True):
-        share_kept = len(letters_of(text[:n_kept])) / len(letters_of(text))
+        share_kept = len(normalize_text(text[:n_kept])) / len(normalize_text(text))
         assert note.share is None or note.share == pytest.approx(share_kept, abs=0.1)
         assert note.share != 1 or share_kept > 0.9
 
@@ -135,7 +135,7 @@ def test_law_passages_joined_into_one_new_document_are_shown_as_far_as_it_goes(
     for text, note in zip(TEXTS, sample.capture.passages or (), strict=True):
         kept = joined[begin : begin + len(text)]
         begin += len(text) + 1
-        share_kept = len(letters_of(kept)) / len(letters_of(text))
+        share_kept = len(normalize_text(kept)) / len(normalize_text(text))
         if note.share:  # a few words alone count as none, or it is unknown
             assert note.share == pytest.approx(share_kept, abs=0.2)
         # half of a passage is shown; the half of a word at its end counts as nothing

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from lanes import examples
 
 from ragmetrics_core.capture.findings import LocateResult, unite_findings
-from ragmetrics_core.capture.letters import Text, letters_of
 from ragmetrics_core.capture.locating import locate
+from ragmetrics_core.capture.normalized_text import Text, normalize_text
 
 PORTO = (
     'Porto lies on the "Douro"; its <b>old</b> bridges\nare of iron & stone.\tA ride'
@@ -816,14 +816,14 @@ def test_texts_trimmed_to_a_length(length: int) -> None:
         (found.findings[3], OVAR),
     ):
         assert place.extent == ("beginning" if len(text) > length else "whole")
-        assert letters_of(place.text) == letters_of(text[:length])
+        assert normalize_text(place.text) == normalize_text(text[:length])
 
 
 def test_a_part_is_given_in_the_candidates_own_characters() -> None:
     place = locate([PORTO], f"Use this: {PORTO[:60]!r}").findings[0]
     assert place.text == PORTO[:60].rstrip("\n ")
     assert place.coverage == pytest.approx(
-        len(letters_of(PORTO[:60]).decode()) / len(letters_of(PORTO).decode())
+        len(normalize_text(PORTO[:60]).decode()) / len(normalize_text(PORTO).decode())
     )
     cut = locate([LONG], " ".join(SENTENCES[:2] + SENTENCES[4:])).findings[0]
     assert cut.text.startswith(SENTENCES[0])
@@ -897,7 +897,9 @@ def test_offsets_point_at_the_text_in_its_message() -> None:
     ):
         assert place.message_index == 1
         assert place.offsets is not None
-        assert letters_of(messages[1][slice(*place.offsets)]) == letters_of(text)
+        assert normalize_text(messages[1][slice(*place.offsets)]) == normalize_text(
+            text
+        )
 
 
 def test_what_is_not_shown_has_no_offsets() -> None:
@@ -977,9 +979,9 @@ def test_no_letter_of_several_bytes_is_lost_where_a_match_is_followed_backwards(
 ) -> None:
     text = LANGUAGES[language]
     place = locate([text], f"{OVAR} {text[cut:]}").findings[0]
-    shown = letters_of(text[cut:]).decode()
-    assert place.coverage == len(shown) / len(letters_of(text).decode())
-    assert letters_of(place.text).decode() in (shown, letters_of(text).decode())
+    shown = normalize_text(text[cut:]).decode()
+    assert place.coverage == len(shown) / len(normalize_text(text).decode())
+    assert normalize_text(place.text).decode() in (shown, normalize_text(text).decode())
 
 
 def test_offsets_reach_to_the_last_part_in_the_message() -> None:
@@ -1089,21 +1091,21 @@ def test_law_all_normal_forms_of_a_text_have_the_same_letters(
 ) -> None:
     # a normal form may make or unmake an escape, as of a full-width "&"
     assume(not set("&\\＆﹠﹨＼").intersection(text))
-    assert letters_of(normalize(form, text)) == letters_of(text)
+    assert normalize_text(normalize(form, text)) == normalize_text(text)
 
 
 @given(st.text())
 def test_law_letters_are_found_again_in_their_text(text: str) -> None:
-    letters = Text(text).letters
-    for index in range(len(letters)):
+    normalized = Text(text).normalized
+    for index in range(len(normalized)):
         start, end = Text(text).offsets_of(index, index + 1)
-        assert letters_of(text[start:end])
+        assert normalize_text(text[start:end])
 
 
 def test_a_korean_text_has_no_more_letters_than_bytes() -> None:
     # so that a few syllables, which stand anywhere by chance, are no trace
     text = LANGUAGES.get("Korean", ACCENTED["Korean, long"])
-    assert len(letters_of(text)) <= len(text.encode())
+    assert len(normalize_text(text)) <= len(text.encode())
 
 
 def test_a_text_without_its_accents_is_shown_whole() -> None:
@@ -1245,13 +1247,15 @@ def test_law_cut_texts_are_shown_as_far_as_they_go(
     for index in order:
         place = found.findings[index]
         if place.outcome == "shown":
-            expected = len(letters_of(cut[index])) / len(letters_of(texts[index]))
+            expected = len(normalize_text(cut[index])) / len(
+                normalize_text(texts[index])
+            )
             assert place.coverage == pytest.approx(
                 expected, abs=0.02 + 24 / len(texts[index])
             )
         else:  # only where what was left of it is another text's as well
             assert place.outcome == "unknown" or any(
-                letters_of(cut[index]) in letters_of(other)
+                normalize_text(cut[index]) in normalize_text(other)
                 for other in texts
                 if other != texts[index]
             )
@@ -1282,7 +1286,7 @@ def test_law_a_text_has_one_stream_in_all_its_forms(
 ) -> None:
     text = text.encode("utf-8", "ignore").decode()
     bare = f"({text})"
-    assert letters_of(bare) in letters_of(FORMS[outer](FORMS[inner](bare)))
+    assert normalize_text(bare) in normalize_text(FORMS[outer](FORMS[inner](bare)))
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -1435,7 +1439,7 @@ def test_of_short_texts_that_overlap_the_longer_is_shown_though_it_begins_later(
 ):
     shorter = "up copper bridge river tide"
     longer = "copper bridge river tide zebra"
-    assert 16 < len(letters_of(shorter)) < len(letters_of(longer)) < 32
+    assert 16 < len(normalize_text(shorter)) < len(normalize_text(longer)) < 32
     found = locate([shorter, longer], "up copper bridge river tide zebra")
     assert found.shown_in_order == (1,)
 
@@ -1471,7 +1475,7 @@ def test_long_prompts_are_searched_in_steps_that_miss_nothing() -> None:
         for n, index in enumerate(order)
     ) + "\n".join(filler)
     found = locate(texts, prompt)
-    assert len(letters_of(prompt)) > 100_000
+    assert len(normalize_text(prompt)) > 100_000
     assert list(found.shown_in_order) == order
     assert all(
         later > earlier

@@ -24,8 +24,8 @@ from ragmetrics_core.capture.findings import (
     percentage,
     unite_findings,
 )
-from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import locate
+from ragmetrics_core.capture.normalized_text import normalize_text
 
 VOCABULARY = [
     f"{head}{vowel}{tail}"
@@ -165,11 +165,11 @@ class Case:
         """The candidates to be located: of equal ones the first."""
         equal = defaultdict(list)
         for index, text in enumerate(self.candidates):
-            equal[letters_of(text)].append(index)
+            equal[normalize_text(text)].append(index)
         showings: Counter[bytes] = Counter()
         located = []
         for index in self.order:
-            text = letters_of(self.candidates[index])
+            text = normalize_text(self.candidates[index])
             located.append(equal[text][showings[text]])
             showings[text] += 1
         return located
@@ -179,7 +179,7 @@ class Case:
         """Whether a letter of another text touches a short one, which is unknown then."""
         texts = [self.candidates[index] for index in self.order]
         for text, following in pairwise(texts):
-            shortest = min(len(letters_of(text)), len(letters_of(following)))
+            shortest = min(len(normalize_text(text)), len(normalize_text(following)))
             touches = (text[-1] + self.separator + following[0]).isalnum()
             if touches and shortest < 32:
                 return True
@@ -190,12 +190,15 @@ class Case:
         """Whether nobody could tell which is meant: another text stands across several, or joins a short one."""
         if self.joins_short_texts:
             return True
-        before, behind = map(letters_of, self.frame)
-        texts = [letters_of(self.candidates[index]) for index in self.order]
+        before, behind = map(normalize_text, self.frame)
+        texts = [normalize_text(self.candidates[index]) for index in self.order]
         prompt = before + b"".join(texts) + behind
         bounds = list(accumulate(map(len, texts), initial=len(before)))
         places = list(pairwise(bounds))
-        for text in {*map(letters_of, self.candidates), *map(letters_of, self.known)}:
+        for text in {
+            *map(normalize_text, self.candidates),
+            *map(normalize_text, self.known),
+        }:
             for first, last in occurrences(prompt, text):
                 inside = any(start <= first and last <= end for start, end in places)
                 if not inside and any(
@@ -217,9 +220,9 @@ def cases(draw: st.DrawFn) -> Case:
     rng = random.Random(draw(st.integers(0, 2**48)))
     drawn = draw(st.lists(st.sampled_from(FAMILIES), min_size=1, max_size=2))
     texts = [text for family in drawn for text in family(rng, rng.randint(2, 12))]
-    texts = [text for text in texts if len(letters_of(text)) >= SHORTEST]
+    texts = [text for text in texts if len(normalize_text(text)) >= SHORTEST]
     if draw(st.integers(0, 4)):  # else some may be equal
-        texts = list({letters_of(text): text for text in texts}.values())
+        texts = list({normalize_text(text): text for text in texts}.values())
     rng.shuffle(texts)
     assume(texts)
     order = rng.sample(range(len(texts)), rng.randint(1, len(texts)))
@@ -321,8 +324,8 @@ def test_the_text_of_a_showing_is_a_part_of_the_candidate_and_of_the_prompt(
         shown_part = place.text.removeprefix("… ").removesuffix(" …")
         for part in shown_part.split(" … ") if place.text else ():
             assert part in case.candidates[place.candidate_index]
-            assert letters_of(part)[:12] in letters_of(prompt)
-            assert ends_in(letters_of(part), letters_of(prompt))
+            assert normalize_text(part)[:12] in normalize_text(prompt)
+            assert ends_in(normalize_text(part), normalize_text(prompt))
 
 
 @settings(max_examples=examples(80), deadline=None)

@@ -524,7 +524,7 @@ def test_four_times_the_marks_take_four_times_the_steps(
     (sample,) = samples_of(small)
     assert sample.citations is not None, sample.citations_unknown
     assert len(sample.citations) == 20
-    modules = ["citation_search", "marked_citations", "label_meanings", "own_"]
+    modules = ["citing_answer", "marked_citations", "label_meanings", "own_"]
     if not listed:  # a list of the answer's own says what the numbers mean
         modules.append("other_lists")
     for room in ["ragmetrics_core", *(f"capture/{module}" for module in modules)]:

@@ -53,7 +53,7 @@ from typing_extensions import TypedDict
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capture import Document, Message, Node, Tree, rewriting, samples_of
-from ragmetrics_core.capture.letters import Text
+from ragmetrics_core.capture.normalized_text import Text
 from ragmetrics_core.capture.rewriting import changes_of
 from ragmetrics_core.reporting.journey import Journey
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from ragmetrics_core.capture.citation_search import CitationSearch
+from ragmetrics_core.capture.citing_answer import CitingAnswer
 from ragmetrics_core.capture.invented_sources import addresses_in
 from ragmetrics_core.capture.plain_values import parse_json, texts_in
 from ragmetrics_core.capture.source_names import page_of
@@ -25,7 +25,7 @@ _READ_AND_SHOWN = (
 )
 
 
-def refuse_unclear_addresses(search: CitationSearch) -> tuple[Citation, ...] | None:
+def refuse_unclear_addresses(answer: CitingAnswer) -> tuple[Citation, ...] | None:
     r"""Raise if an answer names a web address that may mean one text or another.
 
     Example: the tool "search" returns "1. Manual - https://a.test/manual\n2. Terms -
@@ -40,11 +40,11 @@ def refuse_unclear_addresses(search: CitationSearch) -> tuple[Citation, ...] | N
             addresses, so that it names a part that nobody divided from the rest. Or if
             a tool was called with it, and it is known as that of another text.
     """
-    pages_in_answer = set(_pages_in_answer(search))
+    pages_in_answer = set(_pages_in_answer(answer))
     if not pages_in_answer:
         return None
-    texts_by_page_read = _texts_by_page_read(search)
-    for text in _undivided_texts(search):
+    texts_by_page_read = _texts_by_page_read(answer)
+    for text in _undivided_texts(answer):
         pages_in_text = set(map(page_of, addresses_in(text)))
         # "https://a.test" read by a tool, "See also https://b.test." in its text
         pages_of_parts = {
@@ -55,42 +55,42 @@ def refuse_unclear_addresses(search: CitationSearch) -> tuple[Citation, ...] | N
         if len(pages_in_text) > 1 and pages_of_parts & pages_in_answer:
             raise UnknownMeaning(UNDIVIDED)
     for page in pages_in_answer & texts_by_page_read.keys():
-        if _texts_known_as(page, search) - texts_by_page_read[page]:
+        if _texts_known_as(page, answer) - texts_by_page_read[page]:
             raise UnknownMeaning(_READ_AND_SHOWN)
     return None
 
 
-def names_a_part_of_undivided_text(search: CitationSearch) -> bool:
+def names_a_part_of_undivided_text(answer: CitingAnswer) -> bool:
     """Whether an answer names in brackets, or links, what stands in a tool's undivided text.
 
     Example: ``[{"id": "kb-101", "text": "It fell."}]`` is one text of a tool, and the
     answer is "It fell [kb-101]."
     """
-    text = without_code(search.model_text)
+    text = without_code(answer.model_text)
     names = [*_IN_BRACKETS.findall(text), *addresses_in(text)]
     return any(
         name in undivided_text
-        for undivided_text in _undivided_texts(search)
+        for undivided_text in _undivided_texts(answer)
         for name in dict.fromkeys(names)
     )
 
 
-def _pages_in_answer(search: CitationSearch) -> Iterator[str]:
+def _pages_in_answer(answer: CitingAnswer) -> Iterator[str]:
     """Yield the pages whose addresses stand in an answer, or are its structured sources."""
-    ids = [str(source.id) for source in search.sources or ()]
-    for text in (without_code(search.model_text), *ids):
+    ids = [str(source.id) for source in answer.sources or ()]
+    for text in (without_code(answer.model_text), *ids):
         yield from map(page_of, addresses_in(text))
 
 
-def _undivided_texts(search: CitationSearch) -> list[str]:
+def _undivided_texts(answer: CitingAnswer) -> list[str]:
     """List the contexts that are the whole texts of tools that ``context_tools`` names."""
-    if search.answer_evidence.contexts.evidence_from == "undivided":
-        return search.context_texts
-    texts_of_tools = {node.text for node in search.calls.context_tool_calls}
-    return [text for text in search.context_texts if text in texts_of_tools]
+    if answer.answer_evidence.contexts.evidence_from == "undivided":
+        return answer.context_texts
+    texts_of_tools = {node.text for node in answer.calls.context_tool_calls}
+    return [text for text in answer.context_texts if text in texts_of_tools]
 
 
-def _texts_by_page_read(search: CitationSearch) -> dict[str, set[str]]:
+def _texts_by_page_read(answer: CitingAnswer) -> dict[str, set[str]]:
     """Return what tools returned, by each of their arguments, which may be addresses.
 
     An address counts if it is a whole argument: "https://a.test" of ``{"url":
@@ -98,7 +98,7 @@ def _texts_by_page_read(search: CitationSearch) -> dict[str, set[str]]:
     The keys hold other arguments, too: they equal the page of no address.
     """
     texts_by_page: dict[str, set[str]] = {}
-    for node in search.calls.context_tool_calls:
+    for node in answer.calls.context_tool_calls:
         query = node.query or ""
         arguments = chain([query], texts_in(parse_json(query)))
         for argument in map(str.strip, arguments):
@@ -106,10 +106,10 @@ def _texts_by_page_read(search: CitationSearch) -> dict[str, set[str]]:
     return texts_by_page
 
 
-def _texts_known_as(page: str, search: CitationSearch) -> set[str]:
+def _texts_known_as(page: str, answer: CitingAnswer) -> set[str]:
     """Return the contexts that metadata or labels call by the address of a page."""
     return {
-        search.context_texts[index]
-        for index, pages in search.known_labels.web_pages_by_index.items()
+        answer.context_texts[index]
+        for index, pages in answer.known_labels.web_pages_by_index.items()
         if page in pages
     }

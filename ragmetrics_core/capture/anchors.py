@@ -1,8 +1,9 @@
 """Where texts stand in a prompt, whole or in parts: found by their anchors in one pass.
 
-Prompt and texts are compared by their letters: letters and digits in lower case, as
-bytes (``letters``). Some texts are candidates: the caller asks whether the prompt shows
-them. The others are known texts, which stand there anyway, such as the question.
+Prompt and texts are compared by their letters and digits in lower case, as
+bytes (``normalized_text``). Some texts are candidates: the caller asks whether the
+prompt shows them. The others are known texts, which stand there anyway, such as the
+question.
 
 1. An **anchor** is a piece of 16 bytes of a text. The anchors of all texts are kept in
    one mapping, and one pass over the prompt stops wherever an anchor stands.
@@ -36,12 +37,12 @@ from ragmetrics_core.capture.anchor_index import (
     text_index_of,
 )
 from ragmetrics_core.capture.byte_spans import EqualSpan
-from ragmetrics_core.capture.letters import Prompt
 from ragmetrics_core.capture.matching import (
     LINE_NUMBER,
+    NormalizedPrompt,
     PromptComparison,
-    PromptLetters,
 )
+from ragmetrics_core.capture.normalized_text import Prompt
 from ragmetrics_core.capture.occurrences import (
     Occurrence,
     SoughtText,
@@ -70,14 +71,14 @@ class OccurrenceSearch:
         self.prompt = prompt
         self.sought_texts = sought_texts
         # in a long prompt the scan looks only at every third byte
-        self._stride = 3 if len(prompt.letters) > _LONG_PROMPT else 1
-        letters_of_texts = [sought.text.letters for sought in sought_texts]
+        self._stride = 3 if len(prompt.normalized) > _LONG_PROMPT else 1
+        normalized_texts = [sought.text.normalized for sought in sought_texts]
         # finds a text that stands in the prompt whole, by the anchor it begins with
         self._whole_texts = WholeTexts(
-            prompt.letters, letters_of_texts, stride=self._stride
+            prompt.normalized, normalized_texts, stride=self._stride
         )
         # finds a part of a text, by any of the text's anchors
-        self._anchors = AnchorIndex(letters_of_texts, self._stride)
+        self._anchors = AnchorIndex(normalized_texts, self._stride)
         # anchors at the beginning of texts, and all others: the scan skips other places
         self._anchors_to_stop_at = {
             *self._whole_texts.families_by_first_anchor,
@@ -85,7 +86,7 @@ class OccurrenceSearch:
         }
         # says how far prompt and text are equal, before and behind an anchor
         self._comparison = PromptComparison(
-            PromptLetters(prompt.letters, prompt.tag_ends)
+            NormalizedPrompt(prompt.normalized, prompt.tag_ends)
         )
         # What the scan finds, by the index of a text: the runs of equal bytes, and the
         # offsets of the prompt at which the whole text begins.
@@ -132,7 +133,7 @@ class OccurrenceSearch:
         if occurrence.size < occurrence.sought_text.size:
             return False
         for before, after in pairwise(occurrence.spans):
-            put_in = self.prompt.letters[before.prompt_end : after.prompt_start]
+            put_in = self.prompt.normalized[before.prompt_end : after.prompt_start]
             if not LINE_NUMBER.fullmatch(put_in):
                 return False
         return True
@@ -146,10 +147,10 @@ class OccurrenceSearch:
         Example: a page of 2,000 bytes stands whole from byte 100 on. The scan stops at
         100, notes the page, looks at a few more places, and goes on near byte 2,100.
         """
-        letters = self.prompt.letters
+        normalized = self.prompt.normalized
         place = self._next_anchor(0)
         while place is not None:
-            anchor = letters[place : place + ANCHOR_LENGTH]
+            anchor = normalized[place : place + ANCHOR_LENGTH]
             end_of_candidate = self._note_texts_beginning(place, anchor)
             self._compare_texts_with(anchor, place)
             # another text may begin in the last bytes of a candidate that stands here
@@ -158,11 +159,11 @@ class OccurrenceSearch:
 
     def _next_anchor(self, start: int) -> int | None:
         """Return the first place from ``start`` on at which an anchor stands."""
-        letters = self.prompt.letters
+        normalized = self.prompt.normalized
         anchors_to_stop_at = self._anchors_to_stop_at
-        end_of_places = len(letters) - ANCHOR_LENGTH + 1
+        end_of_places = len(normalized) - ANCHOR_LENGTH + 1
         for place in range(start, end_of_places, self._stride):
-            if letters[place : place + ANCHOR_LENGTH] in anchors_to_stop_at:
+            if normalized[place : place + ANCHOR_LENGTH] in anchors_to_stop_at:
                 return place
         return None
 
@@ -258,7 +259,7 @@ class OccurrenceSearch:
         if runs and _pairs(runs[-1], prompt_offset, text_offset):
             return  # the last run holds this anchor
         sought_text.n_tries_left -= 1
-        text = sought_text.text.letters
+        text = sought_text.text.normalized
         add_run(runs, self._comparison.run_around(prompt_offset, text, text_offset))
 
     def _stands_whole_around(self, prompt_offset: int, text_index: int) -> bool:

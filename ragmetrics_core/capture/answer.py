@@ -21,7 +21,7 @@ from ragmetrics_core.capture.calls import (
     end_of,
     form_of_structure,
 )
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.order import tools_of
 from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.plain_values import (
@@ -93,9 +93,9 @@ def answers(turn: Turn, prompt_contents: PromptContents) -> tuple[FoundAnswer, .
         prompt_contents: What its calls were shown: an answer rests on a call that was shown
             documents.
     """
-    search = _AnswerSearch(turn, prompt_contents)
+    turn_and_prompts = _TurnAndPrompts(turn, prompt_contents)
     # the last rule always gives one
-    results = (rule(search) for rule in ANSWER_RULES)
+    results = (rule(turn_and_prompts) for rule in ANSWER_RULES)
     by_first_rule = next(answered for answered in results if answered)
     return tuple(_without_empty_text(answered) for answered in by_first_rule)
 
@@ -113,8 +113,8 @@ def _without_empty_text(answered: FoundAnswer) -> FoundAnswer:
 
 
 @dataclass(frozen=True, eq=False)
-class _AnswerSearch:
-    """What the rules of the answer look at.
+class _TurnAndPrompts:
+    """A turn, and what the prompts of its calls show.
 
     Attributes:
         turn: The turn.
@@ -226,56 +226,60 @@ def _prompt_without_tools(reader: Node) -> str:
 # What the answer is
 
 
-def by_the_users_place(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
+def by_the_users_place(turn_and_prompts: _TurnAndPrompts) -> tuple[FoundAnswer, ...]:
     """The place that ``answer_from=`` names.
 
     Seen in HaileyTQuach/docchat-docling, agents/workflow.py: the answer is a draft in
     the state, written by a model that the framework does not see.
     """
-    if "answer" not in search.turn.named:
+    if "answer" not in turn_and_prompts.turn.named:
         return ()
-    text = answer_text(search.turn.named["answer"])
-    return (_with_its_call(search, Answer(text, "answer_from")),)
+    text = answer_text(turn_and_prompts.turn.named["answer"])
+    return (_with_its_call(turn_and_prompts, Answer(text, "answer_from")),)
 
 
-def by_documents_alone(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
+def by_documents_alone(turn_and_prompts: _TurnAndPrompts) -> tuple[FoundAnswer, ...]:
     """None, of a run that gives documents and nothing else.
 
     Seen in deepset-ai/haystack-cookbook,
     notebooks/improve-retrieval-by-embedding-metadata.ipynb: pipelines that only search.
     """
     gives_documents = (
-        search.tree.gives_only_documents or search.tree.root.kind == "retriever"
+        turn_and_prompts.tree.gives_only_documents
+        or turn_and_prompts.tree.root.kind == "retriever"
     )
     if not gives_documents:
         return ()
     return (FoundAnswer(Answer(None)),)
 
 
-def by_a_broken_run(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
+def by_a_broken_run(turn_and_prompts: _TurnAndPrompts) -> tuple[FoundAnswer, ...]:
     """None, of a run that failed or was left: what the last call had been shown until then counts.
 
     Seen in deepset-ai/haystack,
     docs-website/docs/concepts/pipelines/pipeline-breakpoints.mdx: a run that fails
     leaves a snapshot to go on from.
     """
-    tree = search.tree
+    tree = turn_and_prompts.tree
     has_answer = tree.is_complete or bool(tree.answers)
-    if has_answer and search.turn.error is None:
+    if has_answer and turn_and_prompts.turn.error is None:
         return ()
-    return (FoundAnswer(Answer(None), search.calls.last_prompted),)
+    return (FoundAnswer(Answer(None), turn_and_prompts.calls.last_prompted),)
 
 
-def by_the_framework(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
+def by_the_framework(turn_and_prompts: _TurnAndPrompts) -> tuple[FoundAnswer, ...]:
     """The answers that the framework gives, each with the call that wrote it.
 
     Seen in deepset-ai/haystack-tutorials, tutorials/35_Evaluating_RAG_Pipelines.ipynb:
     ``AnswerBuilder`` gives an answer object.
     """
-    return tuple(_with_its_call(search, answer) for answer in search.tree.answers)
+    return tuple(
+        _with_its_call(turn_and_prompts, answer)
+        for answer in turn_and_prompts.tree.answers
+    )
 
 
-def by_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
+def by_the_output(turn_and_prompts: _TurnAndPrompts) -> tuple[FoundAnswer, ...]:
     """A model's text that stands in the output.
 
     Seen in lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state
@@ -283,17 +287,19 @@ def by_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
 
     Of several texts the best is taken, with a doubt if another may be the answer.
     """
-    if not search.calls_in_output:
+    if not turn_and_prompts.calls_in_output:
         return ()
-    call = _best_call_in_output(search)
+    call = _best_call_in_output(turn_and_prompts)
     place = "a model call whose text occurs in the outputs"
-    answer = Answer(search.calls.replies[call].answer, place)
-    if search.has_several_texts and not _is_last_alone_with_documents(search):
+    answer = Answer(turn_and_prompts.calls.replies[call].answer, place)
+    if turn_and_prompts.has_several_texts and not _is_last_alone_with_documents(
+        turn_and_prompts
+    ):
         return (FoundAnswer(answer, call, (_SEVERAL_TEXTS,)),)
-    return (_with_doubts(search, answer, call),)
+    return (_with_doubts(turn_and_prompts, answer, call),)
 
 
-def _best_call_in_output(search: _AnswerSearch) -> Node:
+def _best_call_in_output(turn_and_prompts: _TurnAndPrompts) -> Node:
     """Return the call whose text in the output is most likely the answer.
 
     Of several texts, one whose call was shown documents goes first, then one whose call
@@ -302,46 +308,56 @@ def _best_call_in_output(search: _AnswerSearch) -> Node:
     documents: it is returned.
     """
     calls_with_documents: Sequence[Node] = ()
-    if search.has_several_texts:
-        calls_with_documents = search.calls_in_output_with_documents
+    if turn_and_prompts.has_several_texts:
+        calls_with_documents = turn_and_prompts.calls_in_output_with_documents
 
     def preference(call: Node) -> tuple[bool, bool, bool]:
         has_documents = call in calls_with_documents
-        has_question = call in search.likely_calls_shown_question
-        return has_documents, has_question, call in search.calls.likely_answer_calls
+        has_question = call in turn_and_prompts.likely_calls_shown_question
+        return (
+            has_documents,
+            has_question,
+            call in turn_and_prompts.calls.likely_answer_calls,
+        )
 
-    latest_first = reversed(search.calls_in_output)
+    latest_first = reversed(turn_and_prompts.calls_in_output)
     return max(latest_first, key=preference)
 
 
-def _is_last_alone_with_documents(search: _AnswerSearch) -> bool:
+def _is_last_alone_with_documents(turn_and_prompts: _TurnAndPrompts) -> bool:
     """Whether of the calls in the output the last alone was shown documents.
 
     It must have been shown the question as well.
     """
-    last_call = search.calls_in_output[-1]
-    if search.calls_in_output_with_documents != [last_call]:
+    last_call = turn_and_prompts.calls_in_output[-1]
+    if turn_and_prompts.calls_in_output_with_documents != [last_call]:
         return False
-    return bool(search.calls.filter_by_question(search.turn.question, [last_call]))
+    return bool(
+        turn_and_prompts.calls.filter_by_question(
+            turn_and_prompts.turn.question, [last_call]
+        )
+    )
 
 
-def by_the_last_reply(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
+def by_the_last_reply(turn_and_prompts: _TurnAndPrompts) -> tuple[FoundAnswer, ...]:
     """The last text that a model wrote; calls whose prompts hold the question go first.
 
     Seen in chziakas/Icarus, rag_openai.py: what the model wrote is printed, and no
     framework hands it on.
     """
-    likely = search.calls.likely_answer_calls
+    likely = turn_and_prompts.calls.likely_answer_calls
     if not likely:
         return ()
-    candidates = search.likely_calls_shown_question or likely
+    candidates = turn_and_prompts.likely_calls_shown_question or likely
     call = candidates[-1]
-    text = search.calls.replies[call].answer
+    text = turn_and_prompts.calls.replies[call].answer
     answer = Answer(text, f"the last text that {call.name} wrote")
-    return (_with_doubts(search, answer, call, is_stated=False),)
+    return (_with_doubts(turn_and_prompts, answer, call, is_stated=False),)
 
 
-def by_a_structure_that_is_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
+def by_a_structure_that_is_the_output(
+    turn_and_prompts: _TurnAndPrompts,
+) -> tuple[FoundAnswer, ...]:
     """The mapping that a model wrote, if the run returned just this mapping.
 
     Seen in langchain-ai/langchain, docs/docs/how_to/output_parser_json.ipynb: a parser
@@ -349,38 +365,40 @@ def by_a_structure_that_is_the_output(search: _AnswerSearch) -> tuple[FoundAnswe
 
     Here even a decision such as ``{"route": "search"}`` is an answer.
     """
-    for call in reversed(search.calls.models):
-        if call in search.calls.query_writers:
+    for call in reversed(turn_and_prompts.calls.models):
+        if call in turn_and_prompts.calls.query_writers:
             continue  # what it wrote was searched for, and is no answer
-        mapping = _mapping_returned(search, call)
+        mapping = _mapping_returned(turn_and_prompts, call)
         if mapping is not None:
             answer = Answer(compact(mapping), "the structure that the run returned")
-            return (_with_doubts(search, answer, call),)
+            return (_with_doubts(turn_and_prompts, answer, call),)
     return ()
 
 
-def _mapping_returned(search: _AnswerSearch, call: Node) -> Mapping[str, Any] | None:
+def _mapping_returned(
+    turn_and_prompts: _TurnAndPrompts, call: Node
+) -> Mapping[str, Any] | None:
     """Return the mapping that a call wrote, if it is the output or a value of the output."""
-    output = search.tree.output
+    output = turn_and_prompts.tree.output
     returned = [output, *output.values()] if isinstance(output, Mapping) else [output]
-    for value in search.calls.replies[call].values:
+    for value in turn_and_prompts.calls.replies[call].values:
         if isinstance(value, Mapping) and value in returned:
             return value
     return None
 
 
-def by_nothing(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
+def by_nothing(turn_and_prompts: _TurnAndPrompts) -> tuple[FoundAnswer, ...]:
     """No answer, and that is said.
 
     Seen in deepset-ai/haystack,
     docs-website/docs/pipeline-components/agents-1/agent.mdx: an agent that runs out of
     steps.
     """
-    del search
+    del turn_and_prompts
     return (FoundAnswer(Answer(None, "nothing in the outputs"), doubts=(_NOTHING,)),)
 
 
-ANSWER_RULES: tuple[Callable[[_AnswerSearch], tuple[FoundAnswer, ...]], ...] = (
+ANSWER_RULES: tuple[Callable[[_TurnAndPrompts], tuple[FoundAnswer, ...]], ...] = (
     by_the_users_place,
     by_documents_alone,
     by_a_broken_run,
@@ -400,11 +418,11 @@ class _Attribution:
     """An answer of the framework whose writer is looked for.
 
     Attributes:
-        search: What the rules look at.
+        turn_and_prompts: The turn, and what its calls were shown.
         answer: The answer.
     """
 
-    search: _AnswerSearch
+    turn_and_prompts: _TurnAndPrompts
     answer: Answer
 
     @cached_property
@@ -424,12 +442,12 @@ class _Attribution:
     @property
     def latest_first(self) -> list[Node]:
         """Calls of models that replied, the last first."""
-        return self.search.calls.models[::-1]
+        return self.turn_and_prompts.calls.models[::-1]
 
     @cached_property
     def calls_of_equal_text(self) -> list[Node]:
         """Calls whose reply is the answer, apart from white space; the last first."""
-        replies = self.search.calls.replies
+        replies = self.turn_and_prompts.calls.replies
         return [call for call in self.latest_first if replies[call].line in self.lines]
 
     @cached_property
@@ -451,7 +469,7 @@ class _Attribution:
         """The answer as written by the first of some calls; None without calls."""
         if not calls:
             return None
-        return _with_doubts(self.search, self.answer, calls[0])
+        return _with_doubts(self.turn_and_prompts, self.answer, calls[0])
 
 
 def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
@@ -476,19 +494,19 @@ def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | Non
     writes "yes". The answer is "It opened in 1874." None if the last reply is neither a
     verdict nor a list of questions, or if the last call was shown no answer.
     """
-    search = attribution.search
+    turn_and_prompts = attribution.turn_and_prompts
     last_writer = attribution.last_writer
     if last_writer is None:
         return None
-    reply = search.calls.replies[last_writer]
+    reply = turn_and_prompts.calls.replies[last_writer]
     if not reply.is_verdict and not _has_further_questions(reply):
         return None
-    judged_call = search.last_answer_shown_to(last_writer)
+    judged_call = turn_and_prompts.last_answer_shown_to(last_writer)
     if judged_call is None:
         return None
     place = f"what {judged_call.name} wrote, behind a verdict on it"
-    answer = Answer(search.calls.replies[judged_call].answer, place)
-    if _is_surely_judged(search, judged_call, reply):
+    answer = Answer(turn_and_prompts.calls.replies[judged_call].answer, place)
+    if _is_surely_judged(turn_and_prompts, judged_call, reply):
         return FoundAnswer(answer, judged_call)
     # the user may have read "yes": the sample says that its answer is a guess
     return FoundAnswer(answer, judged_call, (_JUDGED,))
@@ -500,17 +518,17 @@ def _has_further_questions(reply: Reply) -> bool:
 
 
 def _is_surely_judged(
-    search: _AnswerSearch, judged_call: Node, judgement: Reply
+    turn_and_prompts: _TurnAndPrompts, judged_call: Node, judgement: Reply
 ) -> bool:
     """Whether the text of a judged call, and not the judgement of it, is the answer.
 
     It is if its text is in the output too, or if it was shown documents and the
     judgement is a verdict or a numbered list of questions.
     """
-    if judged_call in search.calls_in_output:
+    if judged_call in turn_and_prompts.calls_in_output:
         return True
     is_no_answer = judgement.is_verdict or judgement.lists_questions
-    return is_no_answer and bool(search.with_documents_shown([judged_call]))
+    return is_no_answer and bool(turn_and_prompts.with_documents_shown([judged_call]))
 
 
 def by_no_query(attribution: _Attribution) -> FoundAnswer | None:
@@ -519,13 +537,15 @@ def by_no_query(attribution: _Attribution) -> FoundAnswer | None:
     A step that returns the query it wrote beside what it found: no public application
     is known that does.
     """
-    search = attribution.search
+    turn_and_prompts = attribution.turn_and_prompts
     writers = attribution.calls_of_equal_text
-    if not writers or not search.calls.query_writers.issuperset(writers):
+    if not writers or not turn_and_prompts.calls.query_writers.issuperset(writers):
         return None
-    if search.with_documents_shown(writers):
+    if turn_and_prompts.with_documents_shown(writers):
         return None
-    answers_of_calls = by_the_last_reply(search) or by_nothing(search)
+    answers_of_calls = by_the_last_reply(turn_and_prompts) or by_nothing(
+        turn_and_prompts
+    )
     return answers_of_calls[0]
 
 
@@ -548,7 +568,7 @@ def by_a_reply(attribution: _Attribution) -> FoundAnswer | None:
     the model's text on.
     """
     for call in attribution.latest_first:
-        if attribution.is_said_in(attribution.search.calls.replies[call]):
+        if attribution.is_said_in(attribution.turn_and_prompts.calls.replies[call]):
             return attribution.written_by_first([call])
     return None
 
@@ -558,9 +578,9 @@ def by_a_part_of_a_reply(attribution: _Attribution) -> FoundAnswer | None:
 
     ray_haystack, ReAct pipeline: what stands in "Action: finish[…]".
     """
-    replies = attribution.search.calls.replies
+    replies = attribution.turn_and_prompts.calls.replies
     part = as_one_line(attribution.answer.text)
-    if len(letters_of(part)) < SHORTEST:
+    if len(normalize_text(part)) < SHORTEST:
         return None
     holders = [call for call in attribution.latest_first if part in replies[call].line]
     if len(holders) != 1:
@@ -575,11 +595,13 @@ def by_a_text_behind_a_status(attribution: _Attribution) -> FoundAnswer | None:
     blog_posts/adaptive_agenic_rag/adaptive_agentic_rag.ipynb: the last message is a
     status, no answer.
     """
-    search = attribution.search
-    is_status = is_message(search.tree.output, attribution.answer.text or "")
-    if not is_status or not search.with_documents_shown(search.calls_in_output):
+    turn_and_prompts = attribution.turn_and_prompts
+    is_status = is_message(turn_and_prompts.tree.output, attribution.answer.text or "")
+    if not is_status or not turn_and_prompts.with_documents_shown(
+        turn_and_prompts.calls_in_output
+    ):
         return None
-    return by_the_output(search)[0]
+    return by_the_output(turn_and_prompts)[0]
 
 
 def by_the_last_likely_call(attribution: _Attribution) -> FoundAnswer:
@@ -588,7 +610,7 @@ def by_the_last_likely_call(attribution: _Attribution) -> FoundAnswer:
     Seen in samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: what a tool
     found is answered without a model.
     """
-    likely = attribution.search.calls.likely_answer_calls
+    likely = attribution.turn_and_prompts.calls.likely_answer_calls
     if not likely:
         return FoundAnswer(attribution.answer)
     return FoundAnswer(attribution.answer, likely[-1], (_UNLIKE,))
@@ -606,28 +628,32 @@ CALL_RULES: tuple[Callable[[_Attribution], FoundAnswer | None], ...] = (
 )
 
 
-def _is_rewritten_later(search: _AnswerSearch, call: Node) -> bool:
+def _is_rewritten_later(turn_and_prompts: _TurnAndPrompts, call: Node) -> bool:
     """Whether a later call made another text of the output out of a call's reply.
 
     An example is a blog post that a second model writes from a summary.
     """
     return any(
         later_call.began >= end_of(call)
-        and _may_rewrite(search, later_call, search.calls.replies[call])
-        and search.last_answer_shown_to(later_call) is call
-        for later_call in search.calls_in_output
+        and _may_rewrite(
+            turn_and_prompts, later_call, turn_and_prompts.calls.replies[call]
+        )
+        and turn_and_prompts.last_answer_shown_to(later_call) is call
+        for later_call in turn_and_prompts.calls_in_output
     )
 
 
-def _may_rewrite(search: _AnswerSearch, later_call: Node, earlier: Reply) -> bool:
+def _may_rewrite(
+    turn_and_prompts: _TurnAndPrompts, later_call: Node, earlier: Reply
+) -> bool:
     """Whether a later reply is a text that may say an earlier reply anew."""
-    later = search.calls.replies[later_call]
+    later = turn_and_prompts.calls.replies[later_call]
     is_same_text = later.line == earlier.line
     is_title = len(later.text) < _SHORTEST_REWRITE * len(earlier.text)
     if is_same_text or is_title or later.questions:
         return False
     # no verdict on the answer, and no data made of it
-    return search.calls.reply_forms[later_call] == FREE_TEXT
+    return turn_and_prompts.calls.reply_forms[later_call] == FREE_TEXT
 
 
 def _may_judge(calls: Calls, call: Node) -> bool:
@@ -651,13 +677,15 @@ def _is_a_list_or_grade(calls: Calls, call: Node) -> bool:
     return form <= LABEL and reply.values != ()
 
 
-def _doubts_of_stated(search: _AnswerSearch, call: Node) -> tuple[str, ...]:
+def _doubts_of_stated(turn_and_prompts: _TurnAndPrompts, call: Node) -> tuple[str, ...]:
     """What is uncertain about an answer that the framework gives, and whose call is known."""
-    if _is_rewritten_later(search, call):
+    if _is_rewritten_later(turn_and_prompts, call):
         return (_WRITTEN_ON,)
-    if _may_judge(search.calls, call):
-        judged_call = search.last_answer_shown_to(call)
-        if judged_call is not None and search.with_documents_shown([judged_call]):
+    if _may_judge(turn_and_prompts.calls, call):
+        judged_call = turn_and_prompts.last_answer_shown_to(call)
+        if judged_call is not None and turn_and_prompts.with_documents_shown(
+            [judged_call]
+        ):
             return (_MAY_BE_A_VERDICT,)
     return ()
 
@@ -679,16 +707,20 @@ def _structures_in(value: object) -> list[Mapping[str, Any]]:
     return structures
 
 
-def _with_its_call(search: _AnswerSearch, answer: Answer) -> FoundAnswer:
+def _with_its_call(turn_and_prompts: _TurnAndPrompts, answer: Answer) -> FoundAnswer:
     """An answer with the call that wrote it, by the first rule that finds one."""
-    attribution = _Attribution(search, answer)
+    attribution = _Attribution(turn_and_prompts, answer)
     # the last rule always gives one
     results = (rule(attribution) for rule in CALL_RULES)
     return next(answered for answered in results if answered is not None)
 
 
 def _with_doubts(
-    search: _AnswerSearch, answer: Answer, call: Node, *, is_stated: bool = True
+    turn_and_prompts: _TurnAndPrompts,
+    answer: Answer,
+    call: Node,
+    *,
+    is_stated: bool = True,
 ) -> FoundAnswer:
     """Return an answer with the call that wrote it, and what is uncertain in words.
 
@@ -696,48 +728,50 @@ def _with_doubts(
     doubt "the answer may be a verdict".
 
     Args:
-        search: What the rules look at.
+        turn_and_prompts: The turn, and what its calls were shown.
         answer: The answer.
         call: The call that wrote it.
         is_stated: Whether the framework itself gives this text as the answer. Then other
             calls raise no doubt, unless one of them rewrote the text.
     """
     # runs of plain functions that were joined have no framework to state the answer
-    is_joined = search.tree.root.name == FLOW
+    is_joined = turn_and_prompts.tree.root.name == FLOW
     if is_stated and not is_joined:
-        return FoundAnswer(answer, call, _doubts_of_stated(search, call))
-    is_verdict = search.calls.replies[call].is_verdict
-    if is_verdict or _is_a_list_or_grade(search.calls, call):
+        return FoundAnswer(answer, call, _doubts_of_stated(turn_and_prompts, call))
+    is_verdict = turn_and_prompts.calls.replies[call].is_verdict
+    if is_verdict or _is_a_list_or_grade(turn_and_prompts.calls, call):
         return FoundAnswer(answer, call, (_MAY_BE_A_VERDICT,))
-    return FoundAnswer(answer, call, _doubts_of_other_calls(search, call))
+    return FoundAnswer(answer, call, _doubts_of_other_calls(turn_and_prompts, call))
 
 
-def _doubts_of_other_calls(search: _AnswerSearch, call: Node) -> tuple[str, ...]:
+def _doubts_of_other_calls(
+    turn_and_prompts: _TurnAndPrompts, call: Node
+) -> tuple[str, ...]:
     """Say that other calls may have written the answer, if one replied another text.
 
     Replies that the call used for its own answer raise no doubt. Example: one call
     wrote "In 1874.", another "In 1879.", and nothing tells which is the answer.
     """
-    replies = search.calls.replies
+    replies = turn_and_prompts.calls.replies
     used_lines = {
         as_one_line(replies[used_call].answer)
-        for used_call in _calls_used_by(search, call)
+        for used_call in _calls_used_by(turn_and_prompts, call)
     }
     choice = "the last one"
-    if call in search.likely_calls_shown_question:
+    if call in turn_and_prompts.likely_calls_shown_question:
         choice = "the last that was shown the question"
-    for likely_call in search.calls.likely_answer_calls:
+    for likely_call in turn_and_prompts.calls.likely_answer_calls:
         if as_one_line(replies[likely_call].answer) not in used_lines:
             return (_SEVERAL_CALLS.format(choice),)
     return ()
 
 
-def _calls_used_by(search: _AnswerSearch, call: Node) -> Sequence[Node]:
+def _calls_used_by(turn_and_prompts: _TurnAndPrompts, call: Node) -> Sequence[Node]:
     """List a call, and the earlier calls whose replies it used for its own answer.
 
     A call that was not shown the question used none: it may only have written a title
     for an earlier reply.
     """
-    if call not in search.likely_calls_shown_question:
+    if call not in turn_and_prompts.likely_calls_shown_question:
         return (call,)
-    return search.prompt_contents.shown_to(call).calls
+    return turn_and_prompts.prompt_contents.shown_to(call).calls

@@ -23,8 +23,8 @@ from ragmetrics_core.capture.calls import (
     Calls,
     texts_not_of_models,
 )
-from ragmetrics_core.capture.letters import Text
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
+from ragmetrics_core.capture.normalized_text import Text
 from ragmetrics_core.capture.passages import stands_apart
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.transcripts import holds, quotation

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.nested_engines import (
     LONGEST_FRAME,
     frame_of,
     separate_engines,
 )
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.passages import share_a_passage
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
@@ -77,7 +77,7 @@ class ModelTexts:
         """
         if text in self.originals:
             return False
-        text_stream = letters_of(text)
+        text_stream = normalize_text(text)
         frame = self._frame_around_replies(text_stream, n_replies)
         if frame is None:
             return False
@@ -117,9 +117,9 @@ class ModelTexts:
         """The replies that are long enough, as streams, the earliest first."""
         replies = []
         for ended, reply in self.replies:
-            letters = letters_of(reply) if len(reply) >= LEAST else b""
-            if letters:
-                replies.append((ended, letters))
+            normalized = normalize_text(reply) if len(reply) >= LEAST else b""
+            if normalized:
+                replies.append((ended, normalized))
         return sorted(replies)
 
     @cached_property
@@ -138,22 +138,22 @@ class ModelTexts:
 
 def _streams_with_letters(texts: Iterable[str]) -> list[bytes]:
     """Return the letters and digits of texts as bytes; texts without any are left out."""
-    streams = [letters_of(text) for text in texts]
-    return [letters for letters in streams if letters]
+    streams = [normalize_text(text) for text in texts]
+    return [normalized for normalized in streams if normalized]
 
 
-def _remove_parts(letters: bytes, parts: Iterable[bytes]) -> bytes:
+def _remove_parts(normalized: bytes, parts: Iterable[bytes]) -> bytes:
     """Return a text without some parts of it; the parts may overlap.
 
     Only the first occurrence of each part is removed. Example: "abcab" without "ab" and
     "bc" is "ab".
     """
-    is_covered = bytearray(len(letters))
+    is_covered = bytearray(len(normalized))
     for part in parts:
-        start = letters.find(part)
+        start = normalized.find(part)
         is_covered[start : start + len(part)] = b"\1" * len(part)
-    marked_letters = zip(letters, is_covered, strict=True)
-    return bytes(letter for letter, covered in marked_letters if not covered)
+    bytes_with_cover = zip(normalized, is_covered, strict=True)
+    return bytes(letter for letter, covered in bytes_with_cover if not covered)
 
 
 def name_authors(root: Node) -> None:

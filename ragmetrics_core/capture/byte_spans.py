@@ -1,6 +1,7 @@
 """Bytes that are equal in a prompt and a text, and what several such spans are together. Pure.
 
-Both are compared by their letters (``letters``), so offsets count bytes of letters.
+Both are compared by their normalized text (``normalized_text``), so offsets count bytes
+of letters.
 """
 
 from __future__ import annotations

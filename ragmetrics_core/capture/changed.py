@@ -21,7 +21,7 @@ from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
-from ragmetrics_core.capture.letters import Prompt
+from ragmetrics_core.capture.normalized_text import Prompt
 from ragmetrics_core.capture.transliteration import (
     keys_of_ascii_words,
     keys_of_foreign_words,
@@ -62,7 +62,7 @@ class ChangedTexts:
 
     Args:
         prompt: The prompt.
-        taken: For each byte of the prompt's letters 1 if a located text has taken it,
+        taken: For each byte of the normalized prompt 1 if a located text has taken it,
             else 0. The other bytes are free.
     """
 
@@ -105,7 +105,7 @@ class ChangedTexts:
             self._prompt.messages, self._prompt.message_starts, strict=True
         )
         for message, message_start in message_starts:
-            message_end = message_start + len(message.letters)
+            message_end = message_start + len(message.normalized)
             taken = self._taken[message_start:message_end]
             for free_bytes in _FREE_BYTES.finditer(taken):
                 start, end = message.offsets_of(free_bytes.start(), free_bytes.end())

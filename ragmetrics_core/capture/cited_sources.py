@@ -4,8 +4,8 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import locate
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Context
 
@@ -87,25 +87,27 @@ def _texts_making_up(quote: str, texts: Sequence[str]) -> tuple[int, ...]:
     "The bridge is old.It fell in 1874." Each step takes the text that holds most of the
     quote's beginning. () if a rest of the quote stands in no text.
     """
-    letters_of_texts = [letters_of(text) for text in texts]
-    letters_left = letters_of(quote)  # in lower case, without blanks and signs
+    normalized_texts = [normalize_text(text) for text in texts]
+    normalized_rest = normalize_text(quote)  # in lower case, without blanks and signs
     indexes: list[int] = []
-    while letters_left:
-        sizes = [_size_begun(letters_left, letters) for letters in letters_of_texts]
+    while normalized_rest:
+        sizes = [
+            _size_begun(normalized_rest, normalized) for normalized in normalized_texts
+        ]
         longest = max(sizes)
         if longest < _FEWEST_LETTERS_OF_A_PART:
             return ()  # so few letters stand in any text by chance
         indexes.append(sizes.index(longest))
-        letters_left = letters_left[longest:]
+        normalized_rest = normalized_rest[longest:]
     return tuple(dict.fromkeys(indexes))
 
 
-def _size_begun(quote_letters: bytes, text_letters: bytes) -> int:
+def _size_begun(normalized_quote: bytes, normalized_text: bytes) -> int:
     """Count the letters of the longest beginning of a quote that stands in a text."""
-    found, not_found = 0, len(quote_letters) + 1
+    found, not_found = 0, len(normalized_quote) + 1
     while not_found - found > 1:
         middle = (found + not_found) // 2
-        if quote_letters[:middle] in text_letters:
+        if normalized_quote[:middle] in normalized_text:
             found = middle
         else:
             not_found = middle

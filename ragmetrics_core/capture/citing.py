@@ -20,7 +20,7 @@ from ragmetrics_core.capture.addresses_of_tools import (
     refuse_unclear_addresses,
 )
 from ragmetrics_core.capture.answer import FoundAnswer
-from ragmetrics_core.capture.citation_search import CitationSearch
+from ragmetrics_core.capture.citing_answer import CitingAnswer
 from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.labels_to_cite import each_context_has_label_to_cite
 from ragmetrics_core.capture.marked_citations import by_a_closing_line, by_marks
@@ -125,12 +125,12 @@ def cited_by(
     """
     if found_answer.text is None:
         return CitationsFound(citations=None)
-    search = CitationSearch(turn, found_answer, answer_evidence)
+    answer = CitingAnswer(turn, found_answer, answer_evidence)
     first_reason = ""
     for rule in _RULES:
         try:
             # None where the rule does not apply; () where the answer cites nothing
-            citations = rule(search)
+            citations = rule(answer)
         except UnknownMeaning as reason:
             first_reason = first_reason or str(reason)
             if rule in _RULES_WITHOUT_A_SECOND_OPINION:
@@ -143,45 +143,45 @@ def cited_by(
         cites_nothing = citations is not None
         # after a mark of unknown meaning an empty list of sources is not believed
         if cites_nothing and not first_reason:
-            return _citing_nothing(search)
+            return _citing_nothing(answer)
     if first_reason:
         return CitationsFound(None, first_reason)
-    return _where_no_rule_applies(search)
+    return _where_no_rule_applies(answer)
 
 
-def _where_no_rule_applies(search: CitationSearch) -> CitationsFound:
+def _where_no_rule_applies(answer: CitingAnswer) -> CitationsFound:
     """Say what an answer cites of which no rule can tell anything.
 
     It cites nothing if nothing in it may be a citation, and the prompt gives each context
     a label to be cited by, such as "[1]". Otherwise it is not known. LangChain drops what
     Amazon Bedrock cites for a reply that is one block.
     """
-    why_unknown = _why_it_may_still_cite(search)
+    why_unknown = _why_it_may_still_cite(answer)
     if why_unknown is not None:
         return CitationsFound(None, why_unknown)
-    writing_call = search.found_answer.writing_call
+    writing_call = answer.found_answer.writing_call
     if writing_call is not None and writing_call.lets_provider_cite:
         return CitationsFound(None, _CITED_UNSEEN)
     if each_context_has_label_to_cite(
-        search.labels, search.prompts, search.context_texts
+        answer.labels, answer.prompts, answer.context_texts
     ):
-        return _citing_nothing(search)
-    may_name_numbers = _NUMBERS_BEHIND_WORDS.search(search.text) is not None
+        return _citing_nothing(answer)
+    may_name_numbers = _NUMBERS_BEHIND_WORDS.search(answer.text) is not None
     return CitationsFound(None, UNREAD_FORM if may_name_numbers else "")
 
 
-def _why_it_may_still_cite(search: CitationSearch) -> str | None:
+def _why_it_may_still_cite(answer: CitingAnswer) -> str | None:
     """Say why an answer may cite in a way that no rule reads; None if it does not.
 
     "" if it has marks such as "[1]", and no prompt tells what they mean.
     """
-    if has_lost_its_marks(search.text, search.reply):
+    if has_lost_its_marks(answer.text, answer.reply):
         return MARKS_CHANGED
-    if may_cite(search.text):
-        if marks_in(search.text):
+    if may_cite(answer.text):
+        if marks_in(answer.text):
             return ""
-        return UNDIVIDED if names_a_part_of_undivided_text(search) else UNREAD_FORM
-    fields = () if search.reply is None else search.reply.values
+        return UNDIVIDED if names_a_part_of_undivided_text(answer) else UNREAD_FORM
+    fields = () if answer.reply is None else answer.reply.values
     if any(map(has_unread_lists, fields)):
         return _UNREAD_FIELDS
     if any(map(may_be_a_source, fields)):
@@ -189,14 +189,14 @@ def _why_it_may_still_cite(search: CitationSearch) -> str | None:
     return None
 
 
-def _citing_nothing(search: CitationSearch) -> CitationsFound:
+def _citing_nothing(answer: CitingAnswer) -> CitationsFound:
     """Say that an answer cites nothing, if nothing that the model wrote may name a source.
 
     The application may have cut off "Document IDs: 2", which the model wrote below it.
     """
-    why_unknown = _why_words_may_cite(search)
-    if not why_unknown and search.text_cut_off:
-        search_in_rest = search.in_text(search.text_cut_off)
+    why_unknown = _why_words_may_cite(answer)
+    if not why_unknown and answer.text_cut_off:
+        search_in_rest = answer.with_text(answer.text_cut_off)
         if may_cite(search_in_rest.text) or _why_words_may_cite(search_in_rest):
             why_unknown = _CUT_OFF
     if why_unknown:
@@ -204,21 +204,21 @@ def _citing_nothing(search: CitationSearch) -> CitationsFound:
     return CitationsFound(citations=())
 
 
-def _why_words_may_cite(search: CitationSearch) -> str:
+def _why_words_may_cite(answer: CitingAnswer) -> str:
     """Say why words or numbers of a text may name a source; "" if none may.
 
     Whatever a prompt shows beside a passage may name it. So all of that which the text
     says must also stand in a passage, or in the question: then the text speaks of it.
     """
     is_source_named = names_a_source(
-        search.text,
-        search.known_labels.indexes_by_shown_name,
-        question_and_passages=search.question_and_passages,
+        answer.text,
+        answer.known_labels.indexes_by_shown_name,
+        question_and_passages=answer.question_and_passages,
     )
     if is_source_named:
         return SOURCE_IN_WORDS
     if has_number_of_a_source(
-        search.text, [search.question_and_passages], search.prompts
+        answer.text, [answer.question_and_passages], answer.prompts
     ):
         return NUMBER_OF_A_SOURCE
     return ""

@@ -26,7 +26,7 @@ from ragmetrics_core.capture.calls import (
 )
 from ragmetrics_core.capture.forgotten_contexts import is_everything_forgotten
 from ragmetrics_core.capture.labelled_passages import unknown_passages
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.passages import is_contained_in
 from ragmetrics_core.capture.plain_values import as_one_line, contexts_in
 from ragmetrics_core.capture.prompt_contents import PromptContents, ShownToCall
@@ -131,12 +131,12 @@ class _Doubt:
     reason: str
 
 
-# What the rules look at, and the rules
+# What the rules read, and the rules
 
 
 @dataclass(frozen=True, eq=False)
-class ContextSearch:
-    """What the rules of the contexts look at.
+class AnsweredTurn:
+    """A turn with its answer, and with what its calls showed and returned.
 
     Attributes:
         turn: The question, and the calls that were made for it.
@@ -176,15 +176,15 @@ class ContextSearch:
         return None if contexts.evidence_from == "named" else self.shown
 
 
-def by_the_users_place(search: ContextSearch) -> Contexts | None:
+def by_the_users_place(answered_turn: AnsweredTurn) -> Contexts | None:
     """The place that ``contexts_from=`` names.
 
     Seen in langchain-ai/open_deep_research, src/open_deep_research/state.py: what was
     found is kept as texts, under ``raw_notes``.
     """
-    if "contexts" not in search.turn.named:
+    if "contexts" not in answered_turn.turn.named:
         return None
-    contexts = tuple(contexts_in(search.turn.named["contexts"]))
+    contexts = tuple(contexts_in(answered_turn.turn.named["contexts"]))
     if not contexts:
         return Contexts(
             place="contexts_from",
@@ -196,7 +196,7 @@ def by_the_users_place(search: ContextSearch) -> Contexts | None:
     return Contexts(contexts, keys, "contexts_from", "named")
 
 
-def by_the_prompt(search: ContextSearch) -> Contexts | None:
+def by_the_prompt(answered_turn: AnsweredTurn) -> Contexts | None:
     """The documents whose text stands in the prompt of the answering call.
 
     Seen in langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was
@@ -206,20 +206,20 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
     The contexts are A and this half of C. The prompts of earlier calls count as well,
     if the answering call was shown their replies. None if no document is shown.
     """
-    call = search.found_answer.writing_call
-    shown = search.shown
+    call = answered_turn.found_answer.writing_call
+    shown = answered_turn.shown
     if call is None or shown is None or not shown.shown_documents:
         return None
     contexts = tuple(_context_as_shown(key, shown) for key in shown.keys_in_order)
     # "Source 3: …" beside the contexts, which no recorded search found
-    n_from_elsewhere = _count_passages_from_elsewhere(search, call, contexts)
+    n_from_elsewhere = _count_passages_from_elsewhere(answered_turn, call, contexts)
     doubts = [
-        *_doubts_of_contexts(search, shown, contexts),
+        *_doubts_of_contexts(answered_turn, shown, contexts),
         *_doubts_of_other_passages(shown, n_from_elsewhere),
     ]
     # each context is all that a tool wrote, "1. It is old. 2. It fell.": nobody divided
     # this text into documents
-    is_undivided = _shows_only_context_tools(shown, search.calls)
+    is_undivided = _shows_only_context_tools(shown, answered_turn.calls)
     return Contexts(
         items=contexts,
         keys=shown.keys_in_order,
@@ -242,14 +242,14 @@ def _shows_only_context_tools(shown: ShownToCall, calls: Calls) -> bool:
 
 
 def _doubts_of_contexts(
-    search: ContextSearch, shown: ShownToCall, contexts: Sequence[Context]
+    answered_turn: AnsweredTurn, shown: ShownToCall, contexts: Sequence[Context]
 ) -> Iterator[_Doubt]:
     """Yield what is uncertain about the contexts that a prompt shows."""
     for rank, key in enumerate(shown.keys_in_order, start=1):
         doubt = _doubt_of(rank, key, shown)
         if doubt is not None:
             yield doubt
-    for rank in _ranks_quoted_by_assistant(search, shown, contexts):
+    for rank in _ranks_quoted_by_assistant(answered_turn, shown, contexts):
         yield _Doubt("inferred", _QUOTED.format(rank))
 
 
@@ -273,7 +273,7 @@ def _doubts_of_other_passages(
 
 
 def _ranks_quoted_by_assistant(
-    search: ContextSearch, shown: ShownToCall, contexts: Sequence[Context]
+    answered_turn: AnsweredTurn, shown: ShownToCall, contexts: Sequence[Context]
 ) -> list[int]:
     """List the ranks, from 1, of contexts that an earlier answer may quote.
 
@@ -281,23 +281,28 @@ def _ranks_quoted_by_assistant(
     Assistant: …". A context in the assistant's words may be such a quote, and not a
     document that was put into the prompt.
     """
-    letters_of_answers = [
-        letters_of(answer) for answer in _answers_printed(search, shown.calls)
+    normalized_answers = [
+        normalize_text(answer)
+        for answer in _answers_printed(answered_turn, shown.calls)
     ]
     ranks = []
     for rank, context in enumerate(contexts, start=1):
-        letters = letters_of(context.text)
-        if any(is_contained_in(letters, answer) for answer in letters_of_answers):
+        normalized = normalize_text(context.text)
+        if any(is_contained_in(normalized, answer) for answer in normalized_answers):
             ranks.append(rank)
     return ranks
 
 
-def _answers_printed(search: ContextSearch, calls: Iterable[Node]) -> Iterator[str]:
+def _answers_printed(
+    answered_turn: AnsweredTurn, calls: Iterable[Node]
+) -> Iterator[str]:
     """Yield the earlier answers of the assistant that the prompts of calls print.
 
     Answers of the known history are left out: no context was found in these.
     """
-    known_lines = {as_one_line(text) for text in search.turn.texts_besides_documents}
+    known_lines = {
+        as_one_line(text) for text in answered_turn.turn.texts_besides_documents
+    }
     for call in calls:
         for message in call.prompt:
             for earlier_answer in words_of_assistant(message.text):
@@ -306,7 +311,7 @@ def _answers_printed(search: ContextSearch, calls: Iterable[Node]) -> Iterator[s
 
 
 def _count_passages_from_elsewhere(
-    search: ContextSearch, call: Node, contexts: Sequence[Context]
+    answered_turn: AnsweredTurn, call: Node, contexts: Sequence[Context]
 ) -> int:
     """Count passages of a prompt that are labelled like the contexts and come from nowhere known.
 
@@ -315,43 +320,43 @@ def _count_passages_from_elsewhere(
     """
     context_texts = [context.text for context in contexts]
     known_texts = [
-        *search.turn.texts_besides_documents,
-        *_texts_of_known_documents(search),
-        *_texts_returned_before(search, call),
+        *answered_turn.turn.texts_besides_documents,
+        *_texts_of_known_documents(answered_turn),
+        *_texts_returned_before(answered_turn, call),
         *context_texts,
     ]
     return unknown_passages(texts_not_of_models(call), context_texts, known_texts)
 
 
-def _texts_of_known_documents(search: ContextSearch) -> Iterator[str]:
+def _texts_of_known_documents(answered_turn: AnsweredTurn) -> Iterator[str]:
     """Yield the texts of all documents that calls of this and earlier turns had."""
-    for document in search.tree.root.input_documents:
+    for document in answered_turn.tree.root.input_documents:
         yield from document.texts
-    for documents in search.calls.lists():
+    for documents in answered_turn.calls.lists():
         for document in documents:
             yield from document.texts
-    for earlier_call in search.tree.earlier_calls:
+    for earlier_call in answered_turn.tree.earlier_calls:
         for item in earlier_call.items:
             yield item.text
 
 
-def _texts_returned_before(search: ContextSearch, call: Node) -> Iterator[str]:
+def _texts_returned_before(answered_turn: AnsweredTurn, call: Node) -> Iterator[str]:
     """Yield what tools, agents and models returned before a call began."""
-    for node in search.calls.nodes:
+    for node in answered_turn.calls.nodes:
         if end_of(node) <= call.began:
             yield node.text or ""
             yield text_of(node)
 
 
-def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:
+def by_a_cleared_prompt(answered_turn: AnsweredTurn) -> Contexts | None:
     """No contexts, where all results of tools were taken out of the prompt before the answer.
 
     Seen in langchain-ai/langchain,
     libs/langchain_v1/langchain/agents/middleware/context_editing.py:
     ``ContextEditingMiddleware`` clears earlier results of tools.
     """
-    call = search.found_answer.writing_call
-    if call is None or not _is_cleared(search.calls, call):
+    call = answered_turn.found_answer.writing_call
+    if call is None or not _is_cleared(answered_turn.calls, call):
         return None
     return Contexts(
         place=f"the prompt of {call.name}",
@@ -360,19 +365,19 @@ def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:
     )
 
 
-def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
+def by_a_prompt_without_documents(answered_turn: AnsweredTurn) -> Contexts | None:
     """No contexts, if documents were shown only to earlier calls that judge or route.
 
     Seen in NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: no document is
     relevant, and the model is told that nothing was found.
     """
-    call = search.found_answer.writing_call
-    shown = search.shown
-    if call is None or shown is None or search.found_answer.text is None:
+    call = answered_turn.found_answer.writing_call
+    shown = answered_turn.shown
+    if call is None or shown is None or answered_turn.found_answer.text is None:
         return None
     if shown.shown_documents or shown.perhaps_shown.keys_with_some_words:
         return None
-    if not _had_judge_with_documents(search, call):
+    if not _had_judge_with_documents(answered_turn, call):
         return None
     return Contexts(
         place=f"the prompt of {call.name}",
@@ -382,16 +387,16 @@ def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
     )
 
 
-def _had_judge_with_documents(search: ContextSearch, call: Node) -> bool:
+def _had_judge_with_documents(answered_turn: AnsweredTurn, call: Node) -> bool:
     """Whether a call that judges or routes was shown documents before another call began.
 
     Calls inside nested engines do not count: "yes" may be the engine's own answer.
     """
-    calls = search.calls
+    calls = answered_turn.calls
     return any(
         end_of(judge) <= call.began
         and not _is_in_nested_engine(judge, calls)
-        and search.prompt_contents.shown_to(judge).shown_documents
+        and answered_turn.prompt_contents.shown_to(judge).shown_documents
         for judge in calls.step_calls - calls.query_writers
     )
 
@@ -402,49 +407,51 @@ def _is_in_nested_engine(call: Node, calls: Calls) -> bool:
     return any(caller.kind == "agent" for caller in callers_below_root)
 
 
-def by_the_answers_documents(search: ContextSearch) -> Contexts | None:
+def by_the_answers_documents(answered_turn: AnsweredTurn) -> Contexts | None:
     """The documents that the answer carries.
 
     Seen in run-llama/llama_index,
     llama-index-core/llama_index/core/response_synthesizers/type.py: the mode
     ``generation`` shows the model nothing of what was found.
     """
-    answer = search.found_answer.answer
+    answer = answered_turn.found_answer.answer
     if answer.documents is None:
         return None
-    return _contexts_of_list(search, answer.documents, f"documents of {answer.place}")
+    return _contexts_of_list(
+        answered_turn, answer.documents, f"documents of {answer.place}"
+    )
 
 
-def by_the_frameworks_flow(search: ContextSearch) -> Contexts | None:
+def by_the_frameworks_flow(answered_turn: AnsweredTurn) -> Contexts | None:
     """The documents that reached the generator by the framework's own word.
 
     Seen in deepset-ai/haystack-cookbook,
     notebooks/improve-retrieval-by-embedding-metadata.ipynb: documents at the end of a
     pipeline.
     """
-    tree = search.tree
+    tree = answered_turn.tree
     if tree.flow_documents is None:
         return None
-    return _contexts_of_list(search, tree.flow_documents, tree.flow_place)
+    return _contexts_of_list(answered_turn, tree.flow_documents, tree.flow_place)
 
 
-def by_the_last_step(search: ContextSearch) -> Contexts | None:
+def by_the_last_step(answered_turn: AnsweredTurn) -> Contexts | None:
     """The documents that the last step after the retrieval returned, such as a reranker or a filter.
 
     Seen in langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: a chain that
     only searches ends in a function that fuses ranks. Where several last steps ran
     beside each other, the documents of all of them count.
     """
-    if not _has_step_after_retrieval(search.calls):
+    if not _has_step_after_retrieval(answered_turn.calls):
         return None
     document_by_key: dict[DocumentKey, Document] = {}
-    steps = _last_steps(search.calls)
+    steps = _last_steps(answered_turn.calls)
     for step in steps:
         for document in step.documents or ():
             document_by_key[document.key] = document
     names = ", ".join(names_of(steps))
     documents = tuple(document_by_key.values())
-    return _contexts_of_list(search, documents, f"what {names} returned")
+    return _contexts_of_list(answered_turn, documents, f"what {names} returned")
 
 
 def _has_step_after_retrieval(calls: Calls) -> bool:
@@ -477,20 +484,22 @@ def _ids_of(documents: Iterable[Document]) -> set[str]:
     return {document.own_id or document.text for document in documents}
 
 
-def by_everything_retrieved(search: ContextSearch) -> Contexts | None:
+def by_everything_retrieved(answered_turn: AnsweredTurn) -> Contexts | None:
     """Everything that was retrieved, else the documents that were handed in; none where a search found none.
 
     Seen in samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: no model is
     called.
     """
-    documents = list(search.call_results.documents_retrieved() or ())
-    handed_in = () if documents else search.tree.root.input_documents
-    documents += [Document(node.text or "") for node in search.calls.context_tool_calls]
+    documents = list(answered_turn.call_results.documents_retrieved() or ())
+    handed_in = () if documents else answered_turn.tree.root.input_documents
+    documents += [
+        Document(node.text or "") for node in answered_turn.calls.context_tool_calls
+    ]
     documents += handed_in
-    return _contexts_of_list(search, documents, "everything retrieved")
+    return _contexts_of_list(answered_turn, documents, "everything retrieved")
 
 
-CONTEXT_RULES: tuple[Callable[[ContextSearch], Contexts | None], ...] = (
+CONTEXT_RULES: tuple[Callable[[AnsweredTurn], Contexts | None], ...] = (
     by_the_users_place,
     by_the_prompt,
     by_a_cleared_prompt,
@@ -502,29 +511,31 @@ CONTEXT_RULES: tuple[Callable[[ContextSearch], Contexts | None], ...] = (
 )
 
 
-def _first_contexts(search: ContextSearch) -> Contexts:
+def _first_contexts(answered_turn: AnsweredTurn) -> Contexts:
     """The contexts by the first rule that finds them."""
     # the last rule always gives some
-    results = (rule(search) for rule in CONTEXT_RULES)
+    results = (rule(answered_turn) for rule in CONTEXT_RULES)
     return next(contexts for contexts in results if contexts is not None)
 
 
-def contexts_of(search: ContextSearch) -> Contexts:
+def contexts_of(answered_turn: AnsweredTurn) -> Contexts:
     """The contexts by the first rule that finds them, with what makes them uncertain."""
-    contexts = _with_doubt_of_provider(search, _first_contexts(search))
-    return _with_doubt_of_imagined_documents(search.calls, contexts)
+    contexts = _with_doubt_of_provider(answered_turn, _first_contexts(answered_turn))
+    return _with_doubt_of_imagined_documents(answered_turn.calls, contexts)
 
 
-def _with_doubt_of_provider(search: ContextSearch, contexts: Contexts) -> Contexts:
+def _with_doubt_of_provider(
+    answered_turn: AnsweredTurn, contexts: Contexts
+) -> Contexts:
     """Add a doubt where a model's provider may have shown texts that no prompt holds.
 
     A provider searches while it serves one model call. It may show what it found to
     later calls of the same conversation as well, and no prompt says so.
     """
-    shown = search.shown
+    shown = answered_turn.shown
     if shown is None or contexts.evidence_from == "named":
         return contexts
-    hidden_searches = _searches_in_no_prompt(search.calls, shown.calls)
+    hidden_searches = _searches_in_no_prompt(answered_turn.calls, shown.calls)
     if not hidden_searches:
         return contexts
     warnings = [_FOUND_BY_PROVIDER.format(name) for name in names_of(hidden_searches)]
@@ -543,7 +554,7 @@ def _searches_in_no_prompt(calls: Calls, answer_calls: Sequence[Node]) -> list[N
     """
     prompts: list[bytes] = []  # each message by its letters and digits
     for call in answer_calls:
-        prompts += [letters_of(message.text) for message in call.prompt]
+        prompts += [normalize_text(message.text) for message in call.prompt]
     searches = []
     for node in calls.nodes:
         if not node.by_provider:
@@ -620,14 +631,14 @@ def _is_in_prompts(search: Node, prompts: Sequence[bytes]) -> bool:
     texts = [document.text for document in search.documents or ()]
     texts.append(search.text or "")
     for text in texts:
-        letters = letters_of(text)
-        if not any(letters in prompt for prompt in prompts):
+        normalized = normalize_text(text)
+        if not any(normalized in prompt for prompt in prompts):
             return False
     return True
 
 
 def _contexts_of_list(
-    search: ContextSearch, documents: Sequence[Document], place: str
+    answered_turn: AnsweredTurn, documents: Sequence[Document], place: str
 ) -> Contexts:
     """Make contexts of documents that no prompt surely shows, with a warning.
 
@@ -635,59 +646,59 @@ def _contexts_of_list(
     the contexts, and the sample gets the grade *inferred*: its contexts are a guess.
 
     Args:
-        search: What the rules look at.
+        answered_turn: The turn, its answer, and what its calls showed and returned.
         documents: The documents. Without any there are no contexts, and
             ``evidence_from`` says why.
         place: Where the documents were found, in words.
     """
     if not documents:
-        return Contexts(evidence_from=_why_no_contexts(search))
+        return Contexts(evidence_from=_why_no_contexts(answered_turn))
     keys = tuple(document.key for document in documents)
-    warning = _why_inferred(search, keys, place)
+    warning = _why_inferred(answered_turn, keys, place)
     # the prompt was recorded, and no word of the documents was found in it
     is_nothing_found = warning == _UNSEEN
     # forgotten: the prompt's template has no place for documents
     are_forgotten = is_nothing_found and is_everything_forgotten(
-        search.turn, search.found_answer, search.prompt_contents
+        answered_turn.turn, answered_turn.found_answer, answered_turn.prompt_contents
     )
     return Contexts(
         items=tuple(document.context() for document in documents),
         keys=keys,
         place=place,
-        evidence_from="retrieved_only" if _only_searches(search) else "listed",
+        evidence_from="retrieved_only" if _only_searches(answered_turn) else "listed",
         grades=frozenset({"inferred"}),
         warnings=(_FORGOTTEN if are_forgotten else warning,),
         are_forgotten=are_forgotten,
     )
 
 
-def _only_searches(search: ContextSearch) -> bool:
+def _only_searches(answered_turn: AnsweredTurn) -> bool:
     """Whether a run only searches. Another run may answer from its documents."""
-    writing_call = search.found_answer.writing_call
-    return writing_call is None and search.tree.gives_only_documents
+    writing_call = answered_turn.found_answer.writing_call
+    return writing_call is None and answered_turn.tree.gives_only_documents
 
 
 def _why_inferred(
-    search: ContextSearch, keys: Iterable[DocumentKey], place: str
+    answered_turn: AnsweredTurn, keys: Iterable[DocumentKey], place: str
 ) -> str:
     """Say why no prompt tells that the documents with some keys were shown."""
-    shown = search.shown
-    if shown is None or search.found_answer.text is None:
+    shown = answered_turn.shown
+    if shown is None or answered_turn.found_answer.text is None:
         return _NO_PROMPT.format(place)
     has_some_words = not shown.perhaps_shown.keys_with_some_words.isdisjoint(keys)
     return _UNTOLD if has_some_words else _UNSEEN
 
 
-def _why_no_contexts(search: ContextSearch) -> EvidenceFrom | None:
+def _why_no_contexts(answered_turn: AnsweredTurn) -> EvidenceFrom | None:
     """Say why a list of documents is empty.
 
     Returns:
         "ids_only" if a search found documents whose texts were not recorded,
         "none_found" if a search found nothing, None if nothing was searched.
     """
-    if not search.calls.has_search:
+    if not answered_turn.calls.has_search:
         return None
-    return "ids_only" if search.calls.n_without_text else "none_found"
+    return "ids_only" if answered_turn.calls.n_without_text else "none_found"
 
 
 def _context_as_shown(key: DocumentKey, shown: ShownToCall) -> Context:

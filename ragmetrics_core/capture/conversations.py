@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from ragmetrics_core.capture.letters import Text
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
+from ragmetrics_core.capture.normalized_text import Text
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.transcripts import quotation
 from ragmetrics_core.capture.tree import Tree

@@ -115,7 +115,7 @@ def _unite_in_longer_text(earlier: Finding, later: Finding) -> Finding | None:
     """
     findings = [earlier, later]
     texts = [finding.shown_in_prompts[0].text for finding in findings]
-    longer = max(texts, key=lambda text: len(text.letters))
+    longer = max(texts, key=lambda text: len(text.normalized))
     in_longer = [finding.in_longer_text(longer) for finding in findings]
     parts = [part for part in in_longer if part is not None]
     return unite_findings(parts) if len(parts) == len(findings) else None

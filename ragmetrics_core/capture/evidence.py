@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.context_rules import (
+    AnsweredTurn,
     Contexts,
-    ContextSearch,
     contexts_of,
 )
 from ragmetrics_core.capture.ledger_entries import (
@@ -100,14 +100,14 @@ def evidence(
         prompt_contents: What the prompts of the turn's calls show.
         call_results: What the searches and tools of the turn returned.
     """
-    search = ContextSearch(turn, found_answer, prompt_contents, call_results)
-    contexts = contexts_of(search)
-    retrieved = retrieved_of(search, contexts)
+    answered_turn = AnsweredTurn(turn, found_answer, prompt_contents, call_results)
+    contexts = contexts_of(answered_turn)
+    retrieved = retrieved_of(answered_turn, contexts)
     # calls whose replies the prompt of the answer repeats: partial answers, notes
-    contributing_calls = _contributing_calls(search, contexts)
+    contributing_calls = _contributing_calls(answered_turn, contexts)
     # what each search and tool returned, in this turn and in earlier turns
     entries, calls_of_earlier_turns = _ledger_entries(
-        search, contexts, contributing_calls, retrieved
+        answered_turn, contexts, contributing_calls, retrieved
     )
     # the user wrote contexts_from="docs", and no framework recorded the search
     if _are_named_without_search(contexts, entries):
@@ -141,7 +141,7 @@ def _are_named_without_search(
 
 
 def _ledger_entries(
-    search: ContextSearch,
+    answered_turn: AnsweredTurn,
     contexts: Contexts,
     contributing_calls: Sequence[Node],
     retrieved: Retrieved,
@@ -152,7 +152,7 @@ def _ledger_entries(
     the entry of the search has the items A, B, C, and 0 and 1 as the indexes shown.
 
     Args:
-        search: What the rules for contexts look at: the turn, the answer, the results.
+        answered_turn: The turn, its answer, and what its calls showed and returned.
         contexts: The contexts of the sample.
         contributing_calls: Earlier calls of models whose replies the answering call was
             shown: what their prompts show counts as shown, too.
@@ -162,12 +162,14 @@ def _ledger_entries(
         The entries for the calls of this turn. Then the calls of earlier turns, each
         with the items that the prompt of this turn still shows.
     """
-    turn = search.turn
+    turn = answered_turn.turn
     earlier_calls = turn.tree.earlier_calls
-    results = search.call_results.results_for_ledger(
-        search.found_answer.text, earlier_calls, retrieved.by_step
+    results = answered_turn.call_results.results_for_ledger(
+        answered_turn.found_answer.text, earlier_calls, retrieved.by_step
     )
-    prompts = _messages_shown(search.found_answer.writing_call, contributing_calls)
+    prompts = _messages_shown(
+        answered_turn.found_answer.writing_call, contributing_calls
+    )
     # are_forgotten: the template, "Answer: {question}", left the documents out. They are
     # contexts of the sample, with a warning, but none of them was shown.
     contexts_shown = {} if contexts.are_forgotten else contexts.by_key
@@ -177,15 +179,17 @@ def _ledger_entries(
     return shown_to_answer.all_entries_as_shown(results, earlier_calls)
 
 
-def _contributing_calls(search: ContextSearch, contexts: Contexts) -> tuple[Node, ...]:
+def _contributing_calls(
+    answered_turn: AnsweredTurn, contexts: Contexts
+) -> tuple[Node, ...]:
     """List the earlier calls of models whose replies the answering call was shown.
 
     Empty where it is unknown what the call was shown.
     """
-    shown = search.shown_unless_named(contexts)
+    shown = answered_turn.shown_unless_named(contexts)
     if shown is None:
         return ()
-    answering_call = search.found_answer.writing_call
+    answering_call = answered_turn.found_answer.writing_call
     return tuple(call for call in shown.calls if call is not answering_call)
 
 

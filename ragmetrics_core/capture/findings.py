@@ -13,7 +13,12 @@ from ragmetrics_core.capture.byte_spans import (
     EqualSpan,
     text_ranges,
 )
-from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
+from ragmetrics_core.capture.normalized_text import (
+    Prompt,
+    Text,
+    decode_escapes,
+    normalize_text,
+)
 from ragmetrics_core.capture.number_signs import NumberSigns
 from ragmetrics_core.capture.occurrences import Occurrence
 from ragmetrics_core.capture.replaced_edges import (
@@ -100,7 +105,7 @@ class Finding:
         if not self.shown_in_prompts:
             return None
         # all findings are of one text of the document
-        start = text.letters.find(self.shown_in_prompts[0].text.letters)
+        start = text.normalized.find(self.shown_in_prompts[0].text.normalized)
         if start < 0:
             return None
         shown_in_prompts = tuple(
@@ -150,7 +155,7 @@ class Finding:
         """
         return any(
             shown.replaced.behind
-            and shown.ends_at == last_piece.end < len(shown.text.letters)
+            and shown.ends_at == last_piece.end < len(shown.text.normalized)
             for shown in self.shown_in_prompts
         )
 
@@ -183,13 +188,13 @@ def finding_of_shown(
         text: The candidate.
         prompt: The prompt.
         occurrence: The place.
-        taken: For each byte of the prompt's letters 1 if a located text has taken it.
+        taken: For each byte of the normalized prompt 1 if a located text has taken it.
     """
     shown_in_prompt = ShownInPrompt(text, prompt, occurrence)
     finding = _finding_in_prompts(candidate_index, (shown_in_prompt,))
     if finding.extent == "whole":
         return finding
-    replaced = replaced_edges(occurrence.spans, len(text.letters), prompt, taken)
+    replaced = replaced_edges(occurrence.spans, len(text.normalized), prompt, taken)
     longer_words = occurrence.longer_words
     replaced = ReplacedEdges(
         before=replaced.before or longer_words.before,
@@ -247,7 +252,7 @@ def percentage(share: float) -> str:
 
 
 class _Piece(NamedTuple):
-    """A piece of a text that is shown, as offsets in the text's letters.
+    """A piece of a text that is shown, as offsets in the normalized text.
 
     Attributes:
         start: Where it begins.
@@ -278,11 +283,11 @@ class ShownInPrompt:
     replaced: ReplacedEdges = NOTHING_REPLACED
 
     def in_longer_text(self, text: Text, start: int) -> ShownInPrompt:
-        """The same place of the prompt, with the letters counted in a longer text.
+        """The same place of the prompt, with its bytes counted in a longer text.
 
         Args:
             text: The longer text.
-            start: Where the text begins in its letters.
+            start: Where the text begins in the longer text, normalized.
         """
         spans = [
             span._replace(text_start=start + span.text_start)
@@ -294,12 +299,12 @@ class ShownInPrompt:
 
     @property
     def starts_at(self) -> int:
-        """Where its first part begins in the letters of the text."""
+        """Where its first part begins in the normalized text."""
         return min(span.text_start for span in self.occurrence.spans)
 
     @property
     def ends_at(self) -> int:
-        """Where its last part ends in the letters of the text."""
+        """Where its last part ends in the normalized text."""
         return max(span.text_end for span in self.occurrence.spans)
 
     @property
@@ -328,7 +333,7 @@ class ShownInPrompt:
     def is_in_one_piece(self) -> bool:
         """Whether all letters of the text stand there, with no letter between them."""
         spans = self.occurrence.spans
-        return len(spans) == 1 and spans[0].size == len(self.text.letters)
+        return len(spans) == 1 and spans[0].size == len(self.text.normalized)
 
     @property
     def extent(self) -> Extent:
@@ -343,7 +348,7 @@ class ShownInPrompt:
         letters, but the prompt lacks the "-".
         """
         raw = self.text.raw
-        has_digits = not self.text.letters.isalpha()
+        has_digits = not self.text.normalized.isalpha()
         has_comparison = "=" in raw or "≠" in raw
         if not has_digits and not has_comparison:
             return False
@@ -374,15 +379,15 @@ class ShownInPrompt:
         pieces = []
         for intact in intact_ranges(self.text, self.prompt, self.occurrence.spans):
             certain_end = intact.end
-            is_cut = intact.end < len(self.text.letters)
+            is_cut = intact.end < len(self.text.normalized)
             if is_cut:
-                n_by_chance = self._n_letters_by_chance(intact.end_in_prompt)
+                n_by_chance = self._n_bytes_by_chance(intact.end_in_prompt)
                 # a piece keeps one letter at least
                 certain_end = max(intact.end - n_by_chance, intact.start + 1)
             pieces.append(_Piece(intact.start, intact.end, certain_end))
         return pieces
 
-    def _n_letters_by_chance(self, prompt_end: int) -> int:
+    def _n_bytes_by_chance(self, prompt_end: int) -> int:
         """Count the last equal letters that only begin a longer word of the prompt.
 
         Example: the text "the Douro in the north" and the prompt "the Douro inside" have
@@ -390,19 +395,19 @@ class ShownInPrompt:
         equal by chance.
 
         Args:
-            prompt_end: Where the equal letters end: an index in the prompt's letters.
+            prompt_end: Where the equal letters end: an index in the normalized prompt.
         """
         message = self.prompt.message_at(prompt_end)
-        next_letter = self.prompt.index_in_message(prompt_end)
+        next_byte_index = self.prompt.index_in_message(prompt_end)
         # in the message as it is written, with its blanks: "the Douro in|side"
-        equal_end = message.end_of_letter_before(next_letter)  # 12, behind "in"
-        next_start = message.start_of_letter(next_letter)  # 12, before "side"
+        equal_end = message.raw_end_before(next_byte_index)  # 12, behind "in"
+        next_start = message.raw_start_at(next_byte_index)  # 12, before "side"
         goes_on_within_word = next_start == equal_end < len(message.raw)
         if not goes_on_within_word:  # the prompt's last equal word is no longer
             return 0
         last_equal = message.raw[max(equal_end - _MOST_BY_CHANCE, 0) : equal_end]
         begun_word = _LAST_LETTERS.search(last_equal)  # "in"
-        return 0 if begun_word is None else len(letters_of(begun_word["letters"]))
+        return 0 if begun_word is None else len(normalize_text(begun_word["letters"]))
 
 
 def _finding_in_prompts(
@@ -423,7 +428,7 @@ def _finding_in_prompts(
         reason = "its whole text stands there"
     else:
         # below 1, also where all letters are there and only a sign or words differ
-        coverage = _share_of_a_part(coverage, n_letters=len(text.letters))
+        coverage = _share_of_a_part(coverage, n_bytes=len(text.normalized))
         reason = f"{percentage(coverage)} of it stands there"
     return Finding(
         candidate_index,
@@ -449,12 +454,12 @@ def _lack_signs(shown_in_prompts: Sequence[ShownInPrompt]) -> bool:
     return bool(showing_all) and all(each.lacks_signs for each in showing_all)
 
 
-def _share_of_a_part(coverage: float, *, n_letters: int) -> float:
+def _share_of_a_part(coverage: float, *, n_bytes: int) -> float:
     """Return a share of less than 1 for a text in which the prompt has words put in.
 
     All letters of such a text may stand there, and yet it is not shown whole.
     """
-    return min(coverage, (n_letters - 1) / n_letters)
+    return min(coverage, (n_bytes - 1) / n_bytes)
 
 
 def _extent(text: Text, shown_in_prompts: tuple[ShownInPrompt, ...]) -> Extent:
@@ -467,15 +472,15 @@ def _extent(text: Text, shown_in_prompts: tuple[ShownInPrompt, ...]) -> Extent:
     if any(shown.is_in_one_piece for shown in shown_in_prompts):
         return "whole"
     pieces = _pieces_together(shown_in_prompts)
-    n_letters = len(text.letters)
+    n_bytes = len(text.normalized)
     first = pieces[0]
-    is_complete = first.end == n_letters or (
+    is_complete = first.end == n_bytes or (
         is_rest_of_last_word(text, first.end)
         and not _end_in_longer_word(shown_in_prompts, first.end)
     )
     if len(pieces) == 1 and first.start == 0 and is_complete:
         return "whole"
-    return _extent_of_pieces(pieces, n_letters=n_letters)
+    return _extent_of_pieces(pieces, n_bytes=n_bytes)
 
 
 def _end_in_longer_word(shown_in_prompts: Iterable[ShownInPrompt], end: int) -> bool:
@@ -489,18 +494,18 @@ def _end_in_longer_word(shown_in_prompts: Iterable[ShownInPrompt], end: int) -> 
     )
 
 
-def _extent_of_pieces(pieces: Sequence[_Piece], *, n_letters: int) -> Extent:
+def _extent_of_pieces(pieces: Sequence[_Piece], *, n_bytes: int) -> Extent:
     """Return which part of a text some pieces are that do not show it whole.
 
     Args:
         pieces: The pieces in the order of the text; they do not overlap.
-        n_letters: The number of bytes of the text's letters.
+        n_bytes: The number of bytes of the normalized text.
     """
     if len(pieces) > 1:
         return "parts"
     if pieces[0].start == 0:
         return "beginning"
-    if pieces[0].end == n_letters:
+    if pieces[0].end == n_bytes:
         return "end"
     return "middle"
 
@@ -518,12 +523,12 @@ def _coverage(text: Text, shown_in_prompts: Iterable[ShownInPrompt]) -> float:
     for shown in shown_in_prompts:
         spans_shown += shown.occurrence.spans
     bytes_shown = b"".join(
-        text.letters[start:end] for start, end in text_ranges(spans_shown)
+        text.normalized[start:end] for start, end in text_ranges(spans_shown)
     )
     # a span may end inside a letter of several bytes, which does not count then
-    n_letters_shown = len(bytes_shown.decode("utf-8", "ignore"))
-    n_letters = len(text.letters.decode())
-    return n_letters_shown / n_letters
+    n_characters_shown = len(bytes_shown.decode("utf-8", "ignore"))
+    n_characters = len(text.normalized.decode())
+    return n_characters_shown / n_characters
 
 
 def _pieces_together(shown_in_prompts: Iterable[ShownInPrompt]) -> list[_Piece]:
@@ -578,6 +583,6 @@ def _characters(text: Text, piece: _Piece) -> str:
     start, end = text.offsets_of(piece.start, piece.certain_end)
     if piece.start == 0:
         start = 0
-    if piece.certain_end == len(text.letters):
+    if piece.certain_end == len(text.normalized):
         end = len(text.raw)
     return text.raw[start:end]

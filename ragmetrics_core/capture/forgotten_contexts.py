@@ -105,8 +105,8 @@ def has_no_trace_of(
         rest = rest.replace(text.strip(), " ")
     if not document_texts:
         return False
-    shortest_document = min(_count_letters(text) for text in document_texts)
-    if 2 * _count_letters(rest) > shortest_document:
+    shortest_document = min(_count_normalized_bytes(text) for text in document_texts)
+    if 2 * _count_normalized_bytes(rest) > shortest_document:
         return False  # the rest may be a document in other words
     return _words_of([rest]).isdisjoint(_words_that_tell(document_texts))
 
@@ -137,5 +137,5 @@ def _words_of(texts: Iterable[str]) -> set[str]:
     return words
 
 
-def _count_letters(text: str) -> int:
+def _count_normalized_bytes(text: str) -> int:
     return sum(map(str.isalnum, text))

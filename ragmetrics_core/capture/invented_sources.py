@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.citation_search import CitationSearch
+from ragmetrics_core.capture.citing_answer import CitingAnswer
 from ragmetrics_core.capture.known_labels import kinds_of_signs, word_before_label
 from ragmetrics_core.capture.model_words import without_spans
 from ragmetrics_core.capture.source_names import WEB_ADDRESS, page_of, without_scheme
@@ -43,12 +43,12 @@ class _AddressesShown:
     shown_text: str
 
 
-def invented_addresses(marks: Sequence[Mark], search: CitationSearch) -> set[str]:
+def invented_addresses(marks: Sequence[Mark], answer: CitingAnswer) -> set[str]:
     """Return the addresses in an answer that cite a page which nobody was shown.
 
     Args:
         marks: The marks of the answer.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Returns:
         The addresses; none of an answer that does not cite contexts by their addresses.
@@ -57,37 +57,37 @@ def invented_addresses(marks: Sequence[Mark], search: CitationSearch) -> set[str
         UnknownMeaning: If an address may be another form of one that was shown.
     """
     pages_of_contexts: set[str] = set().union(
-        *search.known_labels.web_pages_by_index.values()
+        *answer.known_labels.web_pages_by_index.values()
     )
     cited_pages: set[str] = set()
     for mark in marks:
-        cited_pages.update(map(page_of, _addresses_of(mark, search)))
+        cited_pages.update(map(page_of, _addresses_of(mark, answer)))
     if cited_pages.isdisjoint(pages_of_contexts):
         return set()
-    shown = _addresses_shown(pages_of_contexts, search)
+    shown = _addresses_shown(pages_of_contexts, answer)
     return {
         address
-        for address in _unknown_addresses(marks, search)
-        if _is_invented(address, shown, search)
+        for address in _unknown_addresses(marks, answer)
+        if _is_invented(address, shown, answer)
     }
 
 
-def _unknown_addresses(marks: Iterable[Mark], search: CitationSearch) -> list[str]:
+def _unknown_addresses(marks: Iterable[Mark], answer: CitingAnswer) -> list[str]:
     """List the addresses in an answer that are no known labels, each once.
 
     What a mark of known labels links to is left out: it is read with the mark.
 
     Args:
         marks: The marks of the answer.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
     """
-    known_labels = search.known_labels.indexes_by_label
+    known_labels = answer.known_labels.indexes_by_label
     spans_of_known_marks = [
-        _span_with_address(mark, search.text)
+        _span_with_address(mark, answer.text)
         for mark in marks
         if all(label in known_labels for label in mark.labels)
     ]
-    words = _words_that_may_cite(search, spans_of_known_marks)
+    words = _words_that_may_cite(answer, spans_of_known_marks)
     return [
         address
         for address in dict.fromkeys(addresses_in(words))
@@ -96,10 +96,10 @@ def _unknown_addresses(marks: Iterable[Mark], search: CitationSearch) -> list[st
 
 
 def _addresses_shown(
-    pages_of_contexts: set[str], search: CitationSearch
+    pages_of_contexts: set[str], answer: CitingAnswer
 ) -> _AddressesShown:
     """Return the web addresses in the prompts and the passages."""
-    shown_text = "\n".join([*search.prompts, *search.context_texts])
+    shown_text = "\n".join([*answer.prompts, *answer.context_texts])
     pages = set(map(page_of, addresses_in(shown_text)))
     return _AddressesShown(
         of_contexts=pages_of_contexts,
@@ -108,7 +108,7 @@ def _addresses_shown(
     )
 
 
-def _is_invented(address: str, shown: _AddressesShown, search: CitationSearch) -> bool:
+def _is_invented(address: str, shown: _AddressesShown, answer: CitingAnswer) -> bool:
     """Whether an address that is no known label was certainly shown to nobody.
 
     False for a link of a prompt or passage, which the answer may repeat.
@@ -121,30 +121,30 @@ def _is_invented(address: str, shown: _AddressesShown, search: CitationSearch) -
         return False
     if page in shown.of_contexts or without_scheme(page) in shown.shown_text:
         raise UnknownMeaning(NO_MEANING.format("an address that it names"))
-    refuse_if_perhaps_shown(address, search, search.labels, search.prompts)
+    refuse_if_perhaps_shown(address, answer, answer.labels, answer.prompts)
     return True
 
 
 def refuse_addresses_in_words(
-    addresses: set[str], marks: Iterable[Mark], search: CitationSearch
+    addresses: set[str], marks: Iterable[Mark], answer: CitingAnswer
 ) -> None:
     """Raise if an address that nobody was shown stands outside of marks.
 
     Args:
         addresses: The addresses that nobody was shown.
         marks: The marks of the answer, those of these addresses among them.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If one does: "visit https://b.test" need not cite it.
     """
-    spans = [_span_with_address(mark, search.text) for mark in marks]
-    words = _words_that_may_cite(search, spans)
+    spans = [_span_with_address(mark, answer.text) for mark in marks]
+    words = _words_that_may_cite(answer, spans)
     if not addresses.isdisjoint(addresses_in(words)):
         raise UnknownMeaning(_ADDRESS_IN_WORDS)
 
 
-def is_written_like_known(mark: Mark, label: str, search: CitationSearch) -> bool:
+def is_written_like_known(mark: Mark, label: str, answer: CitingAnswer) -> bool:
     """Whether a mark is written like the marks of the answer whose labels are known.
 
     "[citation:zz9]" is, beside "[citation:e1b6]": it has the same word before its
@@ -153,25 +153,25 @@ def is_written_like_known(mark: Mark, label: str, search: CitationSearch) -> boo
     Args:
         mark: The mark.
         label: Its label, which no context has.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
     """
     word = word_before_label(label, mark.written)
     if not word or not any(map(str.isdigit, label)):
         return False
-    return kinds_of_signs(label) <= search.known_labels.signs_behind_words.get(
+    return kinds_of_signs(label) <= answer.known_labels.signs_behind_words.get(
         word, set()
     )
 
 
-def _addresses_of(mark: Mark, search: CitationSearch) -> list[str]:
+def _addresses_of(mark: Mark, answer: CitingAnswer) -> list[str]:
     """List the known addresses that a mark has as labels, and the one that it links to."""
     addresses = [
         label
         for label in mark.labels
-        if label in search.known_labels.indexes_by_label
+        if label in answer.known_labels.indexes_by_label
         and WEB_ADDRESS.fullmatch(label)
     ]
-    linked = address_behind(search.text, mark.end)
+    linked = address_behind(answer.text, mark.end)
     return addresses if linked is None else [*addresses, linked]
 
 
@@ -182,9 +182,9 @@ def _span_with_address(mark: Mark, text: str) -> Span:
     return (mark.start, text.index(")", mark.end) + 1)
 
 
-def _words_that_may_cite(search: CitationSearch, read: Iterable[Span]) -> str:
+def _words_that_may_cite(answer: CitingAnswer, read: Iterable[Span]) -> str:
     """Return the answer without lists of sources, code, images, and what is read."""
-    text = without_code(search.sentences)
+    text = without_code(answer.sentences)
     images = [found.span() for found in _IMAGE.finditer(text)]
     return without_spans(text, [*images, *read])
 

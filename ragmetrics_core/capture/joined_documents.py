@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ragmetrics_core.capture.calls import end_of
-from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import locate
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 # Texts are compared by pieces of this length, in bytes of their letters.
@@ -57,17 +57,17 @@ class _Pieces:
 
     def __init__(self) -> None:
         self._document_by_piece: dict[bytes, Document] = {}
-        self._letters_of_added_documents: set[bytes] = set()
+        self._normalized_added_documents: set[bytes] = set()
 
     def add(self, documents: Iterable[Document]) -> None:
         """Add the pieces of documents; of equal pieces the first counts."""
         for document in documents:
-            letters = letters_of(document.text_without_metadata)
-            if letters in self._letters_of_added_documents:
+            normalized = normalize_text(document.text_without_metadata)
+            if normalized in self._normalized_added_documents:
                 continue
-            self._letters_of_added_documents.add(letters)
-            for start in range(0, len(letters) - _PIECE + 1, _PIECE):
-                piece = letters[start : start + _PIECE]
+            self._normalized_added_documents.add(normalized)
+            for start in range(0, len(normalized) - _PIECE + 1, _PIECE):
+                piece = normalized[start : start + _PIECE]
                 self._document_by_piece.setdefault(piece, document)
 
     def make_up(self, document: Document) -> bool:
@@ -76,16 +76,16 @@ class _Pieces:
         Example: "It is old. It fell." is made of the added "It is old." and "It fell.".
         A document that was added itself is not: a search found it, and nothing made it.
         """
-        letters = letters_of(document.text_without_metadata)
-        was_added_itself = letters in self._letters_of_added_documents
-        if not letters or was_added_itself:
+        normalized = normalize_text(document.text_without_metadata)
+        was_added_itself = normalized in self._normalized_added_documents
+        if not normalized or was_added_itself:
             return False
         # the added documents of which pieces stand in it
         origins: dict[DocumentKey, Document] = {}
         n_found = 0
         start = 0
-        while start <= len(letters) - _PIECE:
-            origin = self._document_by_piece.get(letters[start : start + _PIECE])
+        while start <= len(normalized) - _PIECE:
+            origin = self._document_by_piece.get(normalized[start : start + _PIECE])
             if origin is None:
                 start += 1
                 continue
@@ -93,7 +93,7 @@ class _Pieces:
             n_found += _PIECE
             start += _PIECE
         # a quick look, which misses parts of pieces; the look that decides is costly
-        if n_found < _LEAST_SHARE_BY_PIECES * len(letters):
+        if n_found < _LEAST_SHARE_BY_PIECES * len(normalized):
             return False
         return _share_from(origins.values(), document) >= _LEAST_SHARE
 
@@ -104,5 +104,5 @@ def _share_from(origins: Iterable[Document], document: Document) -> float:
     text = document.text_without_metadata
     n_located = 0.0
     for origin_text, finding in zip(texts, locate(texts, text).findings, strict=True):
-        n_located += finding.coverage * len(letters_of(origin_text))
-    return n_located / len(letters_of(text))
+        n_located += finding.coverage * len(normalize_text(origin_text))
+    return n_located / len(normalize_text(text))

@@ -20,8 +20,8 @@ from typing import Any
 
 from ragmetrics_core.capture.authors import copy_authors
 from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.passages import EDGE
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.question import TOLD_MORE, question_without_chain
@@ -234,10 +234,10 @@ def _is_cut_from_documents(question: str, texts: Iterable[str]) -> bool:
         texts: The texts of the documents found, each in one line.
     """
     line = as_one_line(question)
-    letters = letters_of(question)
-    is_long_enough = len(letters) >= EDGE
+    normalized = normalize_text(question)
+    is_long_enough = len(normalized) >= EDGE
     for text in texts:
         holds_document = len(text) >= DISTINCTIVE_LENGTH and text in line
-        if holds_document or (is_long_enough and letters in letters_of(text)):
+        if holds_document or (is_long_enough and normalized in normalize_text(text)):
             return True
     return False

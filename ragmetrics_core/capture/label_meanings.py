@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ragmetrics_core.capture.citation_search import CitationSearch
+from ragmetrics_core.capture.citing_answer import CitingAnswer
 from ragmetrics_core.capture.page_numbers import pages_in_metadata
 from ragmetrics_core.capture.prompt_labels import Labels
 from ragmetrics_core.capture.source_names import file_name_of, is_mark_label
@@ -30,7 +30,7 @@ _NUMBERED_ANEW = (
 
 
 def by_kinds_of_numbers(
-    mark: Mark, citation: Citation, labels: Labels, search: CitationSearch
+    mark: Mark, citation: Citation, labels: Labels, answer: CitingAnswer
 ) -> Citation:
     """Return a mark's citation where prompt or answer number the contexts in two ways.
 
@@ -41,20 +41,20 @@ def by_kinds_of_numbers(
         mark: The mark.
         citation: The mark's citation by the first number of each line of the prompt.
         labels: The labels of the prompt.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If a number may mean one context or another.
     """
     # are_new: the answer's list gives a number another meaning than the prompt does
-    if not labels.indexes_by_kind and not search.own_lists.numbers.are_new:
+    if not labels.indexes_by_kind and not answer.own_lists.numbers.are_new:
         return citation
     # the kind of a number is the word before it: "source" of "[Source 1]"
-    kind = search.kind_of_mark(mark, labels)
+    kind = answer.kind_of_mark(mark, labels)
     indexes: list[int] = []
     dangling: list[str] = []
     for label in mark.labels:
-        indexes_of_label = _indexes_of_label(label, kind, labels, search)
+        indexes_of_label = _indexes_of_label(label, kind, labels, answer)
         indexes += indexes_of_label
         # "[9]", which the prompt does not show; a label that it shows never dangles
         if not indexes_of_label and label in citation.dangling:
@@ -68,7 +68,7 @@ def by_kinds_of_numbers(
 
 
 def _indexes_of_label(
-    label: str, kind: str, labels: Labels, search: CitationSearch
+    label: str, kind: str, labels: Labels, answer: CitingAnswer
 ) -> tuple[int, ...]:
     """Find the contexts that a label means; () if it means none.
 
@@ -76,22 +76,22 @@ def _indexes_of_label(
         label: The label, such as "1".
         kind: The word before it in the answer, such as ``source``.
         labels: The labels of the prompt.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If it may mean one context or another.
     """
     return (
         # "Sources: [1] b.pdf" below the answer gives 1 another meaning than the prompt
-        indexes_by_own_list(label, search)
+        indexes_by_own_list(label, answer)
         # the number of this kind, as in "Source 1:"
         or indexes_of_number(label, kind, labels)
         # any other label of the prompt
-        or contexts_of_label(label, search.known_labels.indexes_by_label)
+        or contexts_of_label(label, answer.known_labels.indexes_by_label)
     )
 
 
-def indexes_by_own_list(label: str, search: CitationSearch) -> tuple[int, ...]:
+def indexes_by_own_list(label: str, answer: CitingAnswer) -> tuple[int, ...]:
     """Find the contexts that a number means by the answer's own list of sources.
 
     Example: the prompt shows "[1] a.pdf [2] b.pdf", and the answer ends in "Sources:
@@ -102,7 +102,7 @@ def indexes_by_own_list(label: str, search: CitationSearch) -> tuple[int, ...]:
         UnknownMeaning: If the answer numbers its sources anew, and does not say
             clearly which context the number means.
     """
-    own_numbers = search.own_lists.numbers
+    own_numbers = answer.own_lists.numbers
     indexes_by_number = own_numbers.indexes_by_number or {}
     is_as_in_prompt = not own_numbers.are_new or label in own_numbers.as_in_prompt
     if is_as_in_prompt or not is_mark_label(label):
@@ -132,30 +132,30 @@ def indexes_of_number(label: str, kind: str, labels: Labels) -> tuple[int, ...]:
 
 
 def refuse_numbers_of_other_lists(
-    labels: Iterable[str], kind: str, search: CitationSearch
+    labels: Iterable[str], kind: str, answer: CitingAnswer
 ) -> None:
     """Raise if a number may belong to another list in the prompt.
 
     Args:
         labels: What the answer names, such as "2".
         kind: The kind of the numbers, such as ``source``.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If it may.
     """
     for label in labels:
-        if label in search.own_lists.numbers.as_in_prompt or not is_mark_label(label):
+        if label in answer.own_lists.numbers.as_in_prompt or not is_mark_label(label):
             continue  # the answer itself says what it means
-        if indexes_by_own_list(label, search):
+        if indexes_by_own_list(label, answer):
             continue
-        if search.other_lists.give_to_another_context(label, kind):
+        if answer.other_lists.give_to_another_context(label, kind):
             raise UnknownMeaning(_TWO_NUMBERINGS.format(as_mark(label)))
-        if search.other_lists.give_to_no_context(label, kind):
+        if answer.other_lists.give_to_no_context(label, kind):
             raise UnknownMeaning(SHOWN_ELSEWHERE.format(as_mark(label)))
 
 
-def indexes_by_metadata(name: str, search: CitationSearch) -> tuple[int, ...]:
+def indexes_by_metadata(name: str, answer: CitingAnswer) -> tuple[int, ...]:
     """Find the contexts that have a name as id, or as a value of their metadata.
 
     "b.pdf" finds the contexts with the id "b.pdf" or ``{"source": "docs/b.pdf"}``.
@@ -165,7 +165,7 @@ def indexes_by_metadata(name: str, search: CitationSearch) -> tuple[int, ...]:
     """
     indexes = []
     texts_of_id = set()
-    for index, context in enumerate(search.contexts):
+    for index, context in enumerate(answer.contexts):
         has_id = context.id == name
         if has_id:
             texts_of_id.add(context.text)
@@ -184,7 +184,7 @@ def _is_name(value: object, name: str) -> bool:
 
 
 def indexes_of_page(
-    indexes: Sequence[int], page: str, search: CitationSearch
+    indexes: Sequence[int], page: str, answer: CitingAnswer
 ) -> tuple[int, ...]:
     """Choose from some contexts the contexts of a page, by their metadata.
 
@@ -193,7 +193,7 @@ def indexes_of_page(
     Args:
         indexes: The indexes of the contexts to choose from.
         page: The page that the answer names.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownByItself: If no context has the page: a loader may count pages from 0. Or
@@ -202,7 +202,7 @@ def indexes_of_page(
     """
     indexes_by_field: dict[str, list[int]] = {}
     for index in indexes:
-        for field, value in pages_in_metadata(search.contexts[index]).items():
+        for field, value in pages_in_metadata(answer.contexts[index]).items():
             if value == page:
                 indexes_by_field.setdefault(field, []).append(index)
     choices = {tuple(chosen) for chosen in indexes_by_field.values()}
@@ -211,12 +211,12 @@ def indexes_of_page(
     return choices.pop()
 
 
-def refuse_other_page(index: int, page: str, search: CitationSearch) -> None:
+def refuse_other_page(index: int, page: str, answer: CitingAnswer) -> None:
     """Raise if a context is known to be of another page than the answer names.
 
     Raises:
         UnknownByItself: If it has pages, and none of them may be the page.
     """
-    pages = search.known_labels.page_numbers_by_index[index]
+    pages = answer.known_labels.page_numbers_by_index[index]
     if pages and page not in pages:
         raise UnknownByItself(NO_MEANING.format(f"page {page}"))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.findings import BETWEEN_PIECES
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.prompt_numbers import line_before
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
@@ -46,26 +46,28 @@ def unknown_passages(
         passages += _passages_with_labels_like(openings, prompt)
     if not passages:
         return 0
-    letters_known = [letters_of(text) for text in known]
-    letters_of_openings = {letters_of(opening) for opening in openings}
+    normalized_known_texts = [normalize_text(text) for text in known]
+    normalized_openings = {normalize_text(opening) for opening in openings}
     sizes_of_openings = {
-        len(letters)
-        for letters in letters_of_openings
-        if len(letters) >= _SHORTEST_PASSAGE  # a few letters may be equal by chance
+        len(normalized)
+        for normalized in normalized_openings
+        if len(normalized) >= _SHORTEST_PASSAGE  # a few letters may be equal by chance
     }
     # a set, so that a passage of several prompts counts once
     unknown_beginnings: set[bytes] = set()
     for passage in passages:
-        letters = letters_of(passage)
-        is_remark = len(letters) < _SHORTEST_PASSAGE  # "See above."
+        normalized = normalize_text(passage)
+        is_remark = len(normalized) < _SHORTEST_PASSAGE  # "See above."
         # more may stand after a context in its line, as in "It is old. </doc>"
         is_a_context = any(
-            letters[:size] in letters_of_openings for size in sizes_of_openings
+            normalized[:size] in normalized_openings for size in sizes_of_openings
         )
         if is_remark or is_a_context:
             continue
-        beginning = letters[:_LENGTH_COMPARED]
-        if not any(beginning in known_letters for known_letters in letters_known):
+        beginning = normalized[:_LENGTH_COMPARED]
+        if not any(
+            beginning in normalized_known for normalized_known in normalized_known_texts
+        ):
             unknown_beginnings.add(beginning)
     return len(unknown_beginnings)
 

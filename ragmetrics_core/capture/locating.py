@@ -1,7 +1,7 @@
 """Which of some texts a prompt shows, where, and how much of each.
 
 1. Prompt and texts are compared by their letters and digits, so that quotes, escapes,
-   spaces and markup make no difference (``letters``).
+   spaces and markup make no difference (``normalized_text``).
 2. One pass over the prompt finds all **occurrences**: the places at which the prompt
    and a text are equal, over the whole text or parts of it (``anchors``).
 3. Occurrences compete for the bytes of the prompt, the longest first. An accepted
@@ -28,7 +28,7 @@ from ragmetrics_core.capture.anchors import OccurrenceSearch
 from ragmetrics_core.capture.byte_spans import subtract_spans, total_size
 from ragmetrics_core.capture.changed import ChangedTexts
 from ragmetrics_core.capture.findings import Finding, LocateResult, finding_of_shown
-from ragmetrics_core.capture.letters import Prompt, Text
+from ragmetrics_core.capture.normalized_text import Prompt, Text
 from ragmetrics_core.capture.occurrence_order import best_first
 from ragmetrics_core.capture.occurrences import (
     Occurrence,
@@ -128,12 +128,12 @@ class _Competition:
         self.prompt = prompt
         self.candidates = [Text(raw) for raw in candidates]
         known_texts = [Text(raw) for raw in known]
-        self.sought_texts = _group_by_letters(self.candidates, known_texts)
+        self.sought_texts = _group_by_normalized_text(self.candidates, known_texts)
         # by the index of the candidate: the sought text with its letters
         self.sought_text_of = sought_text_by_candidate(self.sought_texts)
         self.search = OccurrenceSearch(prompt, self.sought_texts)
         # for each byte of the prompt: 1 if an accepted occurrence has taken it, else 0
-        self.taken = bytearray(len(prompt.letters))
+        self.taken = bytearray(len(prompt.normalized))
         # places that fit several texts alike, such as the header of two pages
         self.shared_parts = SharedParts()
 
@@ -423,24 +423,24 @@ class _Competition:
         return why or _NO_TRACE
 
 
-def _group_by_letters(
+def _group_by_normalized_text(
     candidates: Iterable[Text], known_texts: Iterable[Text]
 ) -> list[SoughtText]:
     """Group candidates and known texts with equal letters, to search for them once.
 
     Example: the documents "Iron." and "IRON", and the question "Iron?", are one group.
     """
-    sought_by_letters: dict[bytes | str, SoughtText] = {}
+    sought_by_normalized_text: dict[bytes | str, SoughtText] = {}
     for index, text in enumerate(candidates):
         # "..." and "---" have no letters: their characters tell them apart
-        letters = text.letters or text.raw.strip()
-        sought_text = sought_by_letters.setdefault(letters, SoughtText(text))
+        normalized = text.normalized or text.raw.strip()
+        sought_text = sought_by_normalized_text.setdefault(normalized, SoughtText(text))
         sought_text.add_candidate(index)
     for text in known_texts:
-        letters = text.letters or text.raw.strip()
-        sought_text = sought_by_letters.setdefault(letters, SoughtText(text))
+        normalized = text.normalized or text.raw.strip()
+        sought_text = sought_by_normalized_text.setdefault(normalized, SoughtText(text))
         sought_text.add_known_text()
-    return list(sought_by_letters.values())
+    return list(sought_by_normalized_text.values())
 
 
 def _group_by_bytes(

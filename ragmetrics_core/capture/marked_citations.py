@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from ragmetrics_core.capture.citation_search import CitationSearch
+from ragmetrics_core.capture.citing_answer import CitingAnswer
 from ragmetrics_core.capture.closing_sources import (
     ClosingSources,
     closing_sources_in,
@@ -116,7 +116,7 @@ _LISTS_OTHERS = (
 )
 
 
-def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
+def by_marks(answer: CitingAnswer) -> tuple[Citation, ...] | None:
     """Read the marks in the answer, by the labels of the prompt.
 
     run-llama/llama_index, docs/examples/query_engine/citation_query_engine.ipynb: the
@@ -131,34 +131,34 @@ def by_marks(search: CitationSearch) -> tuple[Citation, ...] | None:
         UnknownMeaning: If the application changed the marks, if a mark may mean
             something else that was shown, or if the answer also cites in another form.
     """
-    if parse_json(search.text) is not None:
+    if parse_json(answer.text) is not None:
         return None  # "[1, 2]" of JSON is a list
     marks_and_citations = marks_with_citations(
-        search.text_with_file_marks, search.known_labels.indexes_by_label
+        answer.text_with_file_marks, answer.known_labels.indexes_by_label
     )
     if not marks_and_citations:
-        return _by_the_framework(search)
+        return _by_the_framework(answer)
     first_mark, _ = marks_and_citations[0]
-    if _is_in_closing_line(first_mark, search):
+    if _is_in_closing_line(first_mark, answer):
         return None  # the other marks stand behind it, in this last line too
-    if search.spans_of_the_model is None:  # the application edited the model's words
+    if answer.spans_of_the_model is None:  # the application edited the model's words
         raise UnknownMeaning(MARKS_CHANGED)
     marks = [mark for mark, _ in marks_and_citations]
-    made_up_addresses = invented_addresses(marks, search)
+    made_up_addresses = invented_addresses(marks, answer)
     if made_up_addresses:
         # the answer cites by addresses: a link to a page that the model made up is a
         # mark, too, and cites nothing that was shown
-        marks_and_citations = _marks_and_links_to(made_up_addresses, search)
+        marks_and_citations = _marks_and_links_to(made_up_addresses, answer)
     meanings = [
-        _meaning_of(mark, citation, made_up_addresses, search)
+        _meaning_of(mark, citation, made_up_addresses, answer)
         for mark, citation in marks_and_citations
-        if _may_cite(mark, search)
+        if _may_cite(mark, answer)
     ]
     if not meanings:
         return None
-    _refuse_open_meanings(meanings, search)
+    _refuse_open_meanings(meanings, answer)
     _refuse_sources_beside_marks(
-        set(chain.from_iterable(meaning.contexts_named for meaning in meanings)), search
+        set(chain.from_iterable(meaning.contexts_named for meaning in meanings)), answer
     )
     return tuple(meaning.citation for meaning in meanings)
 
@@ -187,7 +187,7 @@ class _MeaningOfMark(NamedTuple):
 
 
 def _meaning_of(
-    mark: Mark, citation: Citation, invented: Container[str], search: CitationSearch
+    mark: Mark, citation: Citation, invented: Container[str], answer: CitingAnswer
 ) -> _MeaningOfMark:
     """Return what a mark cites, or that this is open.
 
@@ -195,13 +195,13 @@ def _meaning_of(
         mark: The mark.
         citation: The mark's citation by the first number of each line of the prompt.
         invented: The addresses in the answer that nobody was shown.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If it may mean something else that was shown.
     """
     try:
-        clear = _citation_with_clear_meaning(mark, citation, invented, search)
+        clear = _citation_with_clear_meaning(mark, citation, invented, answer)
     except UnknownByItself as reason:
         names_nothing = citation.model_copy(update={"contexts": (), "dangling": ()})
         return _MeaningOfMark(names_nothing, citation.contexts, why_open=reason)
@@ -210,7 +210,7 @@ def _meaning_of(
 
 
 def _refuse_open_meanings(
-    meanings: Sequence[_MeaningOfMark], search: CitationSearch
+    meanings: Sequence[_MeaningOfMark], answer: CitingAnswer
 ) -> None:
     """Raise why the meaning of a mark is open, unless the other marks are known without it.
 
@@ -226,7 +226,7 @@ def _refuse_open_meanings(
     known = [meaning for meaning in meanings if meaning.why_open is None]
     sentences_of_known = {meaning.sentence for meaning in known}
     is_any_known_by_page = any(meaning.is_known_by_page for meaning in known)
-    may_stay_open = search.sources is None and not is_any_known_by_page
+    may_stay_open = answer.sources is None and not is_any_known_by_page
     for meaning in meanings:
         is_alone_in_sentence = meaning.sentence not in sentences_of_known
         may_this_stay_open = may_stay_open and known and is_alone_in_sentence
@@ -234,22 +234,22 @@ def _refuse_open_meanings(
             raise meaning.why_open
 
 
-def _is_in_closing_line(mark: Mark, search: CitationSearch) -> bool:
+def _is_in_closing_line(mark: Mark, answer: CitingAnswer) -> bool:
     """Whether a mark stands in a last line such as "SOURCES: a.txt, [2]"."""
-    closing = closing_sources_in(search.model_text)
+    closing = closing_sources_in(answer.model_text)
     return closing is not None and closing.start <= mark.start
 
 
-def _may_cite(mark: Mark, search: CitationSearch) -> bool:
+def _may_cite(mark: Mark, answer: CitingAnswer) -> bool:
     """Whether a mark is the model's, and stands in no list such as "Sources: [1] a.pdf"."""
     is_of_model = any(
-        start <= mark.start < end for start, end in search.spans_of_the_model or ()
+        start <= mark.start < end for start, end in answer.spans_of_the_model or ()
     )
-    return is_of_model and not search.own_lists.hold(mark.start)
+    return is_of_model and not answer.own_lists.hold(mark.start)
 
 
 def _marks_and_links_to(
-    addresses: set[str], search: CitationSearch
+    addresses: set[str], answer: CitingAnswer
 ) -> list[tuple[Mark, Citation]]:
     """List the marks of an answer, and its links to some addresses that nobody was shown.
 
@@ -261,41 +261,41 @@ def _marks_and_links_to(
     """
     labels_of_no_context: Numbering = dict.fromkeys(addresses, ())
     marks_and_citations = marks_with_citations(
-        search.text_with_file_marks,
-        {**search.known_labels.indexes_by_label, **labels_of_no_context},
+        answer.text_with_file_marks,
+        {**answer.known_labels.indexes_by_label, **labels_of_no_context},
     )
     marks = [mark for mark, _ in marks_and_citations]
-    refuse_addresses_in_words(addresses, marks, search)
+    refuse_addresses_in_words(addresses, marks, answer)
     return marks_and_citations
 
 
-def _refuse_sources_beside_marks(named: set[int], search: CitationSearch) -> None:
+def _refuse_sources_beside_marks(named: set[int], answer: CitingAnswer) -> None:
     """Raise if an answer names sources also in another way than by marks.
 
     Args:
         named: The indexes of the contexts that its marks name.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If it does: by the address of a page that the model's provider
             may have shown, by "[see 2]", in words, "according to b.pdf", or in a list,
             "Sources: b.pdf".
     """
-    if search.may_provider_have_shown_more and _names_another_page(search):
+    if answer.may_provider_have_shown_more and _names_another_page(answer):
         raise UnknownMeaning(SEARCHED_UNSEEN)
     # here "(report.pdf)" is written as a mark, which is read
-    text_with_file_marks = search.model_text_with_file_marks
-    if cites_in_unread_form(text_with_file_marks, search.known_labels.indexes_by_label):
+    text_with_file_marks = answer.model_text_with_file_marks
+    if cites_in_unread_form(text_with_file_marks, answer.known_labels.indexes_by_label):
         raise UnknownMeaning(UNREAD_FORM)
-    if _names_uncited_source_in_words(named, search):
+    if _names_uncited_source_in_words(named, answer):
         raise UnknownMeaning(SOURCE_IN_WORDS)
     if lists_other_sources(
-        search.model_text, search.known_labels.indexes_by_name, named
+        answer.model_text, answer.known_labels.indexes_by_name, named
     ):
         raise UnknownMeaning(_LISTS_OTHERS)
 
 
-def _names_uncited_source_in_words(cited: set[int], search: CitationSearch) -> bool:
+def _names_uncited_source_in_words(cited: set[int], answer: CitingAnswer) -> bool:
     """Whether the sentences of an answer name a source that its marks do not cite.
 
     "It is old [1]. According to b.pdf, it fell." does, and so does "(z.pdf)", a file
@@ -303,30 +303,30 @@ def _names_uncited_source_in_words(cited: set[int], search: CitationSearch) -> b
 
     Args:
         cited: The indexes of the contexts that the marks cite.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
     """
-    sentences = search.sentences
-    if names_unknown_file(sentences, search.known_labels.indexes_by_name):
+    sentences = answer.sentences
+    if names_unknown_file(sentences, answer.known_labels.indexes_by_name):
         return True
     return cites_in_words(
         sentences,
-        search.known_labels.indexes_by_name,
+        answer.known_labels.indexes_by_name,
         cited=cited,
-        question_and_passages=search.question_and_passages,
+        question_and_passages=answer.question_and_passages,
     )
 
 
-def _names_another_page(search: CitationSearch) -> bool:
+def _names_another_page(answer: CitingAnswer) -> bool:
     """Whether the answer holds a web address that is that of no context."""
     pages: set[str] = set()
-    pages.update(*search.known_labels.web_pages_by_index.values())
+    pages.update(*answer.known_labels.web_pages_by_index.values())
     return any(
         page_of(address[0]) not in pages
-        for address in WEB_ADDRESS.finditer(search.model_text)
+        for address in WEB_ADDRESS.finditer(answer.model_text)
     )
 
 
-def _refuse_other_page(mark: Mark, citation: Citation, search: CitationSearch) -> None:
+def _refuse_other_page(mark: Mark, citation: Citation, answer: CitingAnswer) -> None:
     """Raise if a link names a context by its words, and another page by its target.
 
     ``[lamp.org](https://lamp.org/history)`` does not cite the home page of lamp.org, and
@@ -337,23 +337,23 @@ def _refuse_other_page(mark: Mark, citation: Citation, search: CitationSearch) -
             the model wrote a target that may be another source.
     """
     # in the words of the model alone, since the application may make "[1](#3)" of "[1]"
-    known_labels = search.known_labels.indexes_by_label
-    if may_link_another_source(search.model_text, mark, known_labels):
+    known_labels = answer.known_labels.indexes_by_label
+    if may_link_another_source(answer.model_text, mark, known_labels):
         raise UnknownMeaning(OTHER_TARGET)
-    address = address_behind(search.text, mark.end)
+    address = address_behind(answer.text, mark.end)
     # "[1](https://a.test)" means source 1, wherever the link leads
     is_numbered = any(map(is_mark_label, mark.labels))
     if address is None or is_numbered:
         return
     pages: set[str] = set()
     for index in citation.contexts:
-        pages |= search.known_labels.web_pages_by_index.get(index, set())
+        pages |= answer.known_labels.web_pages_by_index.get(index, set())
     if pages and page_of(address) not in pages:
         raise UnknownMeaning(_OTHER_PAGE)
 
 
 def _citation_with_clear_meaning(
-    mark: Mark, citation: Citation, invented: Container[str], search: CitationSearch
+    mark: Mark, citation: Citation, invented: Container[str], answer: CitingAnswer
 ) -> Citation:
     """Return what a mark cites; an address in it that nobody was shown dangles.
 
@@ -361,7 +361,7 @@ def _citation_with_clear_meaning(
         mark: The mark.
         citation: The mark's citation by the first number of each line of the prompt.
         invented: The addresses in the answer that nobody was shown.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If another label of it may mean something else that was shown.
@@ -369,12 +369,12 @@ def _citation_with_clear_meaning(
     dangling = tuple(label for label in mark.labels if label in invented)
     others = tuple(label for label in mark.labels if label not in invented)
     if others:
-        citation = _citation_of_mark(replace(mark, labels=others), citation, search)
+        citation = _citation_of_mark(replace(mark, labels=others), citation, answer)
     return citation.model_copy(update={"dangling": citation.dangling + dangling})
 
 
 def _citation_of_mark(
-    mark: Mark, by_first_numbers: Citation, search: CitationSearch
+    mark: Mark, by_first_numbers: Citation, answer: CitingAnswer
 ) -> Citation:
     """Return what a mark cites, if each of its labels has one clear meaning.
 
@@ -385,47 +385,47 @@ def _citation_of_mark(
         mark: The mark.
         by_first_numbers: What it cites if each line of the prompt has only its first
             number: of "[1] Source 3:" the 1, and not the 3.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If a label may mean something else that was shown.
     """
-    _refuse_index_of_code(mark, search)
-    _refuse_unknown_labels(mark, search)
-    _refuse_copied_marks(mark, search)
-    _refuse_marks_of_earlier_answers(mark, by_first_numbers, search)
-    _refuse_numbers_of_other_calls(mark, search)
-    _refuse_other_page(mark, by_first_numbers, search)
+    _refuse_index_of_code(mark, answer)
+    _refuse_unknown_labels(mark, answer)
+    _refuse_copied_marks(mark, answer)
+    _refuse_marks_of_earlier_answers(mark, by_first_numbers, answer)
+    _refuse_numbers_of_other_calls(mark, answer)
+    _refuse_other_page(mark, by_first_numbers, answer)
     # "[Source 3]" by the 3 of "Source 3:"
-    citation = by_kinds_of_numbers(mark, by_first_numbers, search.labels, search)
+    citation = by_kinds_of_numbers(mark, by_first_numbers, answer.labels, answer)
     # "[doc1]" is read as the number 1, and the prompt shows a file "doc1.pdf"
-    _refuse_other_files(mark, citation, search)
-    _refuse_other_names(mark, citation, search)
-    _refuse_numbers_of_texts(mark, search)
+    _refuse_other_files(mark, citation, answer)
+    _refuse_other_names(mark, citation, answer)
+    _refuse_numbers_of_texts(mark, answer)
     # "[Document 2]" may mean an upload, "Document 2: scan.pdf" in the prompt
-    kind = search.kind_of_mark(mark, search.labels)
-    refuse_numbers_of_other_lists(mark.labels, kind, search)
-    return _narrowed_to_page(mark, citation, search)
+    kind = answer.kind_of_mark(mark, answer.labels)
+    refuse_numbers_of_other_lists(mark.labels, kind, answer)
+    return _narrowed_to_page(mark, citation, answer)
 
 
-def _refuse_unknown_labels(mark: Mark, search: CitationSearch) -> None:
+def _refuse_unknown_labels(mark: Mark, answer: CitingAnswer) -> None:
     """Raise unless each label of a mark names a context, or was certainly made up.
 
     Raises:
         UnknownMeaning: If it is not known what a label means.
     """
-    known_labels = search.known_labels.indexes_by_label
-    kind = search.kind_of_mark(mark, search.labels)
+    known_labels = answer.known_labels.indexes_by_label
+    kind = answer.kind_of_mark(mark, answer.labels)
     for label in mark.labels:
-        if indexes_by_own_list(label, search) or label in known_labels:
+        if indexes_by_own_list(label, answer) or label in known_labels:
             continue
         if label == "0" and "1" in known_labels:  # an index, or all marks count from 0
             raise UnknownMeaning(_COUNTS_FROM_ZERO)
-        if not indexes_of_number(label, kind, search.labels):
-            _refuse_unless_made_up(label, mark, search)
+        if not indexes_of_number(label, kind, answer.labels):
+            _refuse_unless_made_up(label, mark, answer)
 
 
-def _refuse_unless_made_up(label: str, mark: Mark, search: CitationSearch) -> None:
+def _refuse_unless_made_up(label: str, mark: Mark, answer: CitingAnswer) -> None:
     """Raise unless the model made up a label of a mark, which labels no context.
 
     It made up "[7]" beside the prompt's "[1]" and "[2]", and "[citation:zz9]" beside
@@ -436,13 +436,13 @@ def _refuse_unless_made_up(label: str, mark: Mark, search: CitationSearch) -> No
         UnknownMeaning: If the prompt shows something under the label, or if it has no
             form of a known label.
     """
-    refuse_if_perhaps_shown(label, search, search.labels, search.prompts)
-    has_form_of_labels = is_like_labels(label, search.known_labels.indexes_by_label)
-    if not has_form_of_labels and not is_written_like_known(mark, label, search):
+    refuse_if_perhaps_shown(label, answer, answer.labels, answer.prompts)
+    has_form_of_labels = is_like_labels(label, answer.known_labels.indexes_by_label)
+    if not has_form_of_labels and not is_written_like_known(mark, label, answer):
         raise UnknownMeaning(NO_MEANING.format("a source that it names"))
 
 
-def _refuse_copied_marks(mark: Mark, search: CitationSearch) -> None:
+def _refuse_copied_marks(mark: Mark, answer: CitingAnswer) -> None:
     """Raise if a context itself has the same mark after the same word.
 
     A context says "see issue [2]", and the answer, too: it may repeat the context's
@@ -451,23 +451,23 @@ def _refuse_copied_marks(mark: Mark, search: CitationSearch) -> None:
     Raises:
         UnknownMeaning: If a context has it.
     """
-    if search.marks_shown.is_in_a_context(mark, search.text):
+    if answer.marks_shown.is_in_a_context(mark, answer.text):
         raise UnknownMeaning(_COPIED.format(mark.written))
 
 
-def _refuse_index_of_code(mark: Mark, search: CitationSearch) -> None:
+def _refuse_index_of_code(mark: Mark, answer: CitingAnswer) -> None:
     """Raise if a mark may be an index: "row[1]", where a passage says ``row[0]``.
 
     Raises:
         UnknownByItself: If it may be one.
     """
-    name = name_before(mark.start, search.text)
-    if name is not None and name in search.indexed_names:
+    name = name_before(mark.start, answer.text)
+    if name is not None and name in answer.indexed_names:
         raise UnknownByItself(_MAY_BE_AN_INDEX.format(mark.written))
 
 
 def _refuse_marks_of_earlier_answers(
-    mark: Mark, citation: Citation, search: CitationSearch
+    mark: Mark, citation: Citation, answer: CitingAnswer
 ) -> None:
     """Raise if the answer repeats what an earlier answer says, together with its mark.
 
@@ -477,17 +477,17 @@ def _refuse_marks_of_earlier_answers(
         UnknownMeaning: If an earlier answer in the prompt has the same number, and says
             rather than the number's passage what stands before the mark.
     """
-    clause = clause_of(mark, citation, search.text)
+    clause = clause_of(mark, citation, answer.text)
     for label in mark.labels:
-        indexes = contexts_of_label(label, search.known_labels.indexes_by_label)
-        texts_cited = [search.context_texts[index] for index in indexes]
-        if search.marks_shown.may_be_of_an_earlier_answer(
-            label, clause, texts_cited, search.turn.question or ""
+        indexes = contexts_of_label(label, answer.known_labels.indexes_by_label)
+        texts_cited = [answer.context_texts[index] for index in indexes]
+        if answer.marks_shown.may_be_of_an_earlier_answer(
+            label, clause, texts_cited, answer.turn.question or ""
         ):
             raise UnknownMeaning(_OF_EARLIER_ANSWER.format(mark.written))
 
 
-def _refuse_numbers_of_other_calls(mark: Mark, search: CitationSearch) -> None:
+def _refuse_numbers_of_other_calls(mark: Mark, answer: CitingAnswer) -> None:
     """Raise if only another call was shown what stands under the number of a mark.
 
     Raises:
@@ -495,33 +495,33 @@ def _refuse_numbers_of_other_calls(mark: Mark, search: CitationSearch) -> None:
             that it was shown has the number, and the answer does not say what it means.
     """
     for label in mark.labels:
-        if label not in search.labels_the_writer_never_saw:
+        if label not in answer.labels_the_writer_never_saw:
             continue
-        if not indexes_by_own_list(label, search):
+        if not indexes_by_own_list(label, answer):
             raise UnknownMeaning(_OF_OTHER_CALL.format(as_mark(label)))
 
 
-def _refuse_other_files(mark: Mark, citation: Citation, search: CitationSearch) -> None:
+def _refuse_other_files(mark: Mark, citation: Citation, answer: CitingAnswer) -> None:
     """Raise if a mark such as ``[doc1]`` is read as a number, and ``doc1.pdf`` is shown.
 
     Args:
         mark: The mark.
         citation: What it cites by its numbers.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If the file is another context, or none that is known.
     """
     for name, indexes in files_that_a_mark_may_name(
         mark.written,
-        search.files_with_numbers,
-        search.labels.indexes_by_label,
+        answer.files_with_numbers,
+        answer.labels.indexes_by_label,
     ):
         if not indexes or not set(indexes).issubset(citation.contexts):
             raise UnknownMeaning(_FILE_OR_NUMBER.format(as_mark(name)))
 
 
-def _refuse_other_names(mark: Mark, citation: Citation, search: CitationSearch) -> None:
+def _refuse_other_names(mark: Mark, citation: Citation, answer: CitingAnswer) -> None:
     """Raise if a mark such as "[1: b.pdf]" also has the name of another source.
 
     Raises:
@@ -531,12 +531,12 @@ def _refuse_other_names(mark: Mark, citation: Citation, search: CitationSearch) 
     if behind_number is None or not citation.contexts:
         return
     words = PAGE.sub("", behind_number[0])  # "page 20" may be a label of another one
-    for _, name in search.known_labels.source_names.found_in(words):
+    for _, name in answer.known_labels.source_names.found_in(words):
         if name.indexes.isdisjoint(citation.contexts):
             raise UnknownMeaning(_OTHER_NAME.format(as_mark(mark.labels[0])))
 
 
-def _refuse_numbers_of_texts(mark: Mark, search: CitationSearch) -> None:
+def _refuse_numbers_of_texts(mark: Mark, answer: CitingAnswer) -> None:
     """Raise if "[No. 1]" is read as source 1, and the prompt says "Rule No. 1".
 
     Raises:
@@ -547,13 +547,11 @@ def _refuse_numbers_of_texts(mark: Mark, search: CitationSearch) -> None:
         return
     for label in filter(str.isdigit, mark.labels):
         in_prompts = rf"(?<!\w){_NUMBER_WORD}[ \t]*0*{label}(?!\d)"
-        if any(re.search(in_prompts, prompt, re.I) for prompt in search.prompts):
+        if any(re.search(in_prompts, prompt, re.I) for prompt in answer.prompts):
             raise UnknownMeaning(_MAY_BE_ANOTHER_NUMBER.format(mark.written))
 
 
-def _narrowed_to_page(
-    mark: Mark, citation: Citation, search: CitationSearch
-) -> Citation:
+def _narrowed_to_page(mark: Mark, citation: Citation, answer: CitingAnswer) -> Citation:
     """Return the citation of a mark, narrowed to the page that the mark names.
 
     Two chunks of report.pdf are of the pages 1 and 2: "[report.pdf, p. 2]" cites the
@@ -567,14 +565,14 @@ def _narrowed_to_page(
         return citation
     has_shared_label = len(citation.contexts) > len(mark.labels)
     if not has_shared_label:
-        _refuse_page_of_another(mark, citation, page[1], search)
+        _refuse_page_of_another(mark, citation, page[1], answer)
         return citation
-    indexes = indexes_of_page(citation.contexts, page[1], search)
+    indexes = indexes_of_page(citation.contexts, page[1], answer)
     return citation.model_copy(update={"contexts": indexes})
 
 
 def _refuse_page_of_another(
-    mark: Mark, citation: Citation, page: str, search: CitationSearch
+    mark: Mark, citation: Citation, page: str, answer: CitingAnswer
 ) -> None:
     """Raise if a mark with a page does not say clearly which source it means.
 
@@ -586,7 +584,7 @@ def _refuse_page_of_another(
     n_contexts = len(citation.contexts)
     # the page of "[1, 9, p. 3]" may be one of 9, which nobody was shown
     if n_contexts == 1 and not citation.dangling:
-        refuse_other_page(citation.contexts[0], page, search)
+        refuse_other_page(citation.contexts[0], page, answer)
     # "[1, 2, p. 7]" names two sources
     names_sources_one_by_one = any(map(_is_number_or_file, mark.labels))
     if n_contexts > 1 and not names_sources_one_by_one:
@@ -598,7 +596,7 @@ def _is_number_or_file(label: str) -> bool:
     return is_mark_label(label) or is_file(label) or is_key_with_pages(label)
 
 
-def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
+def _by_the_framework(answer: CitingAnswer) -> tuple[Citation, ...] | None:
     """Cite the sources that the framework names as cited, each for the whole answer.
 
     Example: the answer says "It fell <2>." Haystack's ``AnswerBuilder`` finds the
@@ -611,24 +609,24 @@ def _by_the_framework(search: CitationSearch) -> tuple[Citation, ...] | None:
         UnknownMeaning: If neither prompt nor framework says what a label means, or if
             the application changed the numbers before the framework read them.
     """
-    sources = search.found_answer.answer.cited_sources or ()
+    sources = answer.found_answer.answer.cited_sources or ()
     labels = [source.label or "" for source in sources if source.is_cited]
     if not labels:
         return None
-    if not has_the_numbers_of(search.reply, search.text):
+    if not has_the_numbers_of(answer.reply, answer.text):
         raise UnknownMeaning(MARKS_CHANGED)
     # the framework may have read the 2 of "<think>Perhaps <2>?</think>It fell <1>."
-    if search.text != search.found_answer.text:
+    if answer.text != answer.found_answer.text:
         raise UnknownMeaning(_READ_IN_REASONING)
     citations = []
     for label in labels:
-        indexes = _indexes_of_label_read_by_framework(label, search)
-        citations.append(Citation(start=0, end=len(search.text), contexts=indexes))
+        indexes = _indexes_of_label_read_by_framework(label, answer)
+        citations.append(Citation(start=0, end=len(answer.text), contexts=indexes))
     return tuple(citations)
 
 
 def _indexes_of_label_read_by_framework(
-    label: str, search: CitationSearch
+    label: str, answer: CitingAnswer
 ) -> tuple[int, ...]:
     """Find the contexts that a label means: by the prompt, else by the framework's count.
 
@@ -639,16 +637,16 @@ def _indexes_of_label_read_by_framework(
     # the framework does not say whether it read "[2]" or "Source 2"
     kind_not_known = ""
     indexes = (
-        indexes_of_number(label, kind_not_known, search.labels)
-        or contexts_of_label(label, search.labels.indexes_by_label)
-        or contexts_of_label(label, search.known_labels.framework_numbering)
+        indexes_of_number(label, kind_not_known, answer.labels)
+        or contexts_of_label(label, answer.labels.indexes_by_label)
+        or contexts_of_label(label, answer.known_labels.framework_numbering)
     )
     if not indexes:
         raise UnknownMeaning(NO_MEANING.format(f"[{label}]"))
     return indexes
 
 
-def by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
+def by_a_closing_line(answer: CitingAnswer) -> tuple[Citation, ...] | None:
     r"""Read the sources that an answer without marks names in its last line.
 
     Example: "It fell.\n\nSources: b.pdf, c.pdf" gives two citations of "It fell." The
@@ -663,23 +661,23 @@ def by_a_closing_line(search: CitationSearch) -> tuple[Citation, ...] | None:
             a number may mean one context or another.
     """
     # what the application added, such as a list of links, is blank here
-    text = search.model_text
+    text = answer.model_text
     closing = closing_sources_in(text)
     if closing is None:
-        return _by_a_closing_line_cut_off(search)
+        return _by_a_closing_line_cut_off(answer)
     body = text[: closing.start].rstrip()
     # "It fell [1].": the answer before the line may have citations of its own
-    if may_cite(body) or marks_in(body, search.known_labels.indexes_by_label):
+    if may_cite(body) or marks_in(body, answer.known_labels.indexes_by_label):
         return None
     names = names_in_closing(closing, text)
     if len(names) == 1 and names[0].isdecimal():  # "Sources: 3" may be how many
         raise UnknownMeaning(UNREAD_FORM)
     place = {"start": 0, "end": len(body), "mark": (closing.start, closing.end)}
-    cited = [_citation_of_name(name, closing, search) for name in names]
+    cited = [_citation_of_name(name, closing, answer) for name in names]
     return tuple(one.model_copy(update=place) for one in cited) or None
 
 
-def _by_a_closing_line_cut_off(search: CitationSearch) -> tuple[Citation, ...] | None:
+def _by_a_closing_line_cut_off(answer: CitingAnswer) -> tuple[Citation, ...] | None:
     r"""Read the last line of the reply, where the application hands on what is above it.
 
     langchain-ai/langchain, ``RetrievalQAWithSourcesChain``: of the reply
@@ -688,33 +686,33 @@ def _by_a_closing_line_cut_off(search: CitationSearch) -> tuple[Citation, ...] |
     Raises:
         UnknownMeaning: If the line names something that is no label of the prompt.
     """
-    reply = "" if search.reply is None else without_reasoning(search.reply.text)
+    reply = "" if answer.reply is None else without_reasoning(answer.reply.text)
     closing = closing_sources_in(reply)
-    if closing is None or reply[: closing.start].strip() != search.text.strip():
+    if closing is None or reply[: closing.start].strip() != answer.text.strip():
         return None
-    cited = by_a_closing_line(search.in_text(reply)) or ()
-    place = {"start": 0, "end": len(search.text.rstrip()), "mark": None}
+    cited = by_a_closing_line(answer.with_text(reply)) or ()
+    place = {"start": 0, "end": len(answer.text.rstrip()), "mark": None}
     return tuple(one.model_copy(update=place) for one in cited) or None
 
 
 def _citation_of_name(
-    name: str, closing: ClosingSources, search: CitationSearch
+    name: str, closing: ClosingSources, answer: CitingAnswer
 ) -> Citation:
     """Return what a name in a closing line cites: it is read like a mark in brackets.
 
     Args:
         name: The name, as written: "a.pdf, p. 3".
         closing: The line.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If it may be something else than a label of the prompt, or than
             a name that nobody was shown.
     """
-    labels = labels_in_words(name.strip("()"), search.known_labels.indexes_by_label)
+    labels = labels_in_words(name.strip("()"), answer.known_labels.indexes_by_label)
     mark = Mark(closing.start_of_names, closing.end, labels, name)
-    citation = citation_of(mark, (0, 0), search.known_labels.indexes_by_label)
+    citation = citation_of(mark, (0, 0), answer.known_labels.indexes_by_label)
     is_other_number = name.isdecimal() and bool(citation.dangling)  # "a.pdf, 2022"
     if not labels or is_other_number:
         raise UnknownMeaning(UNREAD_FORM)
-    return _citation_of_mark(mark, citation, search)
+    return _citation_of_mark(mark, citation, answer)

@@ -1,7 +1,8 @@
 """Compare a prompt and a text byte by byte, and step over small differences. Pure.
 
-Both are compared by their letters (``letters``). A **step** skips a few bytes that only
-the prompt has, such as a line number, or that only the text has, such as a word.
+Both are compared by their normalized text (``normalized_text``). A **step** skips a few
+bytes that only the prompt has, such as a line number, or that only the text has, such
+as a word.
 """
 
 from __future__ import annotations
@@ -25,26 +26,27 @@ _FIRST_COMPARED = 64  # bytes compared first; then twice as many, and so on
 _NOT_FIRST_OF_LETTER = bytes(range(0x80, 0xC0))
 
 
-class PromptLetters(NamedTuple):
-    """The letters of a prompt, with which the letters of a text are compared.
+class NormalizedPrompt(NamedTuple):
+    """A normalized prompt, with which a normalized text is compared.
 
     Attributes:
-        letters: The letters.
-        tag_ends: Where the letters of each tag begin and end in them. "The <b>Brandt"
-            has the letters "thebbrandt", in which the tag is the first "b": ``{3: 4}``.
+        normalized: The normalized text.
+        tag_ends: Where each tag begins and ends in it. "The <b>Brandt"
+            is normalized to "thebbrandt", in which the tag is the first "b": ``{3:
+            4}``.
     """
 
-    letters: bytes
+    normalized: bytes
     tag_ends: Mapping[int, int]
 
-    def backwards(self) -> PromptLetters:
-        """Return the letters in reverse order, to compare backwards.
+    def backwards(self) -> NormalizedPrompt:
+        """Return the bytes in reverse order, to compare backwards.
 
-        If, of 100 letters, a tag has those from 10 to 12, it then has 88 to 90.
+        If, of 100 bytes, a tag has those from 10 to 12, it then has 88 to 90.
         """
-        size = len(self.letters)
+        size = len(self.normalized)
         tag_ends = {size - end: size - start for start, end in self.tag_ends.items()}
-        return PromptLetters(self.letters[::-1], tag_ends)
+        return NormalizedPrompt(self.normalized[::-1], tag_ends)
 
 
 class _Step(NamedTuple):
@@ -62,8 +64,8 @@ class _Step(NamedTuple):
 class PromptComparison:
     """Compares texts with one prompt, both ways from a place where they agree."""
 
-    def __init__(self, prompt: PromptLetters) -> None:
-        """Take the prompt, and reverse its letters once, to compare backwards."""
+    def __init__(self, prompt: NormalizedPrompt) -> None:
+        """Take the prompt, and reverse its bytes once, to compare backwards."""
         self._prompt = prompt
         self._reversed_prompt = prompt.backwards()
 
@@ -76,8 +78,8 @@ class PromptComparison:
         north of the country": from "Douro" on, the comparison steps over the "1".
 
         Args:
-            prompt_offset: The place in the prompt, in bytes of letters and digits.
-            text: The letters and digits of the text.
+            prompt_offset: The place in the prompt, in normalized bytes.
+            text: The normalized text.
             text_offset: The place in the text, in bytes as well.
 
         Returns:
@@ -97,7 +99,7 @@ class PromptComparison:
         spans = [*spans_before, *spans_behind]
         if text.isascii():
             return spans
-        shortened_spans = [_without_half_letters(text, span) for span in spans]
+        shortened_spans = [_without_half_characters(text, span) for span in spans]
         return [span for span in shortened_spans if span.size]
 
     def _spans_before(
@@ -111,7 +113,7 @@ class PromptComparison:
         """
         if prompt_offset == 0 or text_offset == 0:
             return []
-        prompt_size = len(self._prompt.letters)
+        prompt_size = len(self._prompt.normalized)
         text_size = len(text)
         reversed_spans = _collect_equal_spans(
             self._reversed_prompt,
@@ -129,7 +131,7 @@ class PromptComparison:
 
 
 def _collect_equal_spans(
-    prompt: PromptLetters, prompt_offset: int, text: bytes, text_offset: int
+    prompt: NormalizedPrompt, prompt_offset: int, text: bytes, text_offset: int
 ) -> list[EqualSpan]:
     """Collect the equal spans of a prompt and a text, and step over small differences.
 
@@ -139,19 +141,19 @@ def _collect_equal_spans(
 
     Args:
         prompt: The prompt.
-        prompt_offset: Where in its letters the comparison begins.
-        text: The letters of the text.
+        prompt_offset: The byte at which the comparison begins.
+        text: The normalized text.
         text_offset: Where in the text the comparison begins.
     """
-    letters = prompt.letters
+    normalized = prompt.normalized
     spans = []
     while True:
-        n_equal = count_equal_bytes(letters, prompt_offset, text, text_offset)
+        n_equal = count_equal_bytes(normalized, prompt_offset, text, text_offset)
         span = EqualSpan(prompt_offset, text_offset, n_equal)
         step: _Step | None
         tag_start = _start_of_tag(prompt, text, span)
         if tag_start is None:
-            step = _next_step(letters, span.prompt_end, text, span.text_end)
+            step = _next_step(normalized, span.prompt_end, text, span.text_end)
         else:  # the text goes on behind the tag
             span = span._replace(size=tag_start - prompt_offset)
             step = _Step(prompt.tag_ends[tag_start] - tag_start, n_in_text=0)
@@ -163,16 +165,16 @@ def _collect_equal_spans(
         text_offset = span.text_end + step.n_in_text
 
 
-def _start_of_tag(prompt: PromptLetters, text: bytes, span: EqualSpan) -> int | None:
+def _start_of_tag(prompt: NormalizedPrompt, text: bytes, span: EqualSpan) -> int | None:
     """Return where a tag of the prompt begins that interrupts a text; None without one.
 
-    Example: the text "The lamp" has the letters "thelamp". The prompt "The <b>lamp" has
-    "theblamp", and the letter "b" at 3 is a tag. Their equal letters, "the", end at 3,
-    and behind the tag the prompt goes on with the text's next word, "lamp": 3.
+    Example: the text "The lamp" is normalized to "thelamp". The prompt "The <b>lamp"
+    has "theblamp", and the letter "b" at 3 is a tag. Their equal letters, "the", end at
+    3, and behind the tag the prompt goes on with the text's next word, "lamp": 3.
 
     Args:
         prompt: The prompt.
-        text: The letters of the text.
+        text: The normalized text.
         span: The equal letters.
     """
     if not prompt.tag_ends or span.text_end == len(text):
@@ -185,7 +187,7 @@ def _start_of_tag(prompt: PromptLetters, text: bytes, span: EqualSpan) -> int | 
     return None
 
 
-def _starts_of_tags(prompt: PromptLetters, span: EqualSpan) -> Iterator[int]:
+def _starts_of_tags(prompt: NormalizedPrompt, span: EqualSpan) -> Iterator[int]:
     """Yield where tags begin at the end of some equal letters, and then shortly before.
 
     The first letters of a tag may equal the text by chance. Example: the prompt "The
@@ -198,25 +200,25 @@ def _starts_of_tags(prompt: PromptLetters, span: EqualSpan) -> Iterator[int]:
     """
     furthest_back = max(span.prompt_end - LONGEST_STEP, span.prompt_start)
     for offset in range(span.prompt_end, furthest_back - 1, -1):
-        n_letters_of_tag = prompt.tag_ends.get(offset, offset) - offset  # 0: no tag
-        if 0 < n_letters_of_tag <= _LONGEST_TAG:
+        n_bytes_of_tag = prompt.tag_ends.get(offset, offset) - offset  # 0: no tag
+        if 0 < n_bytes_of_tag <= _LONGEST_TAG:
             yield offset
 
 
 def _has_next_word(
-    prompt: PromptLetters, prompt_offset: int, text: bytes, text_offset: int
+    prompt: NormalizedPrompt, prompt_offset: int, text: bytes, text_offset: int
 ) -> bool:
     """Whether the next word of a text stands in a prompt, perhaps with tags inside.
 
     Args:
         prompt: The prompt.
-        prompt_offset: Where in its letters the word must stand.
-        text: The letters of the text.
+        prompt_offset: The byte at which the word must stand.
+        text: The normalized text.
         text_offset: Where the word begins.
     """
     for byte in text[text_offset : text_offset + WORD_LENGTH]:
         prompt_offset = prompt.tag_ends.get(prompt_offset, prompt_offset)
-        if prompt.letters[prompt_offset : prompt_offset + 1] != bytes([byte]):
+        if prompt.normalized[prompt_offset : prompt_offset + 1] != bytes([byte]):
             return False
         prompt_offset += 1
     return True
@@ -230,9 +232,9 @@ def count_equal_bytes(
     Example: "ironbridge" and "ironmine" from 0 on: 4.
 
     Args:
-        prompt: The letters of the prompt.
+        prompt: The normalized prompt.
         prompt_offset: Where in the prompt the comparison begins.
-        text: The letters of the text.
+        text: The normalized text.
         text_offset: Where in the text the comparison begins.
     """
     most = min(len(prompt) - prompt_offset, len(text) - text_offset)
@@ -306,11 +308,11 @@ def _digits_of_line_number(
     return 0
 
 
-def _without_half_letters(text: bytes, span: EqualSpan) -> EqualSpan:
+def _without_half_characters(text: bytes, span: EqualSpan) -> EqualSpan:
     """Shorten a span that begins or ends inside a letter of several bytes.
 
     Args:
-        text: The letters of the text.
+        text: The normalized text.
         span: The span. What is returned holds whole letters only.
     """
     part = text[span.text_start : span.text_end].lstrip(_NOT_FIRST_OF_LETTER)

@@ -4,7 +4,7 @@ A **run** is a list of spans that are equal in prompt and text, with only small 
 between them. An **occurrence** is one run or several runs that follow each other: a
 place at which the prompt shows the text.
 
-Prompt and texts are compared by their letters, as bytes (``letters``).
+Prompt and texts are compared by their normalized text (``normalized_text``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ragmetrics_core.capture.byte_spans import (
     split_into_runs,
     total_size,
 )
-from ragmetrics_core.capture.letters import Text
+from ragmetrics_core.capture.normalized_text import Text
 
 # with this share of its bytes a text counts as whole, also where its parts stand apart
 SHARE_OF_WHOLE = 0.98
@@ -59,20 +59,20 @@ class WhyNotShown(NamedTuple):
 class SoughtText:
     """A text that is looked for in a prompt.
 
-    Several candidates and known texts may have the same letters: they are looked for
-    together.
+    Several candidates and known texts may have the same normalized text: they are
+    looked for together.
 
     Attributes:
-        text: The first text with these letters.
-        candidate_indexes: The indexes of the candidates with these letters.
-        n_known_texts: How many known texts have these letters. They stand in the prompt
+        text: The first text with this normalized text.
+        candidate_indexes: The indexes of the candidates with this normalized text.
+        n_known_texts: How many known texts have it. They stand in the prompt
             for another reason, such as being the question.
         n_tries_left: At how many more places it may be compared with the prompt. 0 if
             it stands in too many places: then it is looked for no longer.
         occurrences: Where it was found to stand, in the order found.
-        why_not_shown: Why a candidate with these letters has no place, if it has none.
+        why_not_shown: Why a candidate with it has no place, if it has none.
             None if there is no more to say than that the text was not found.
-        size: The number of bytes of its letters.
+        size: The number of bytes of its normalized text.
     """
 
     text: Text
@@ -85,15 +85,15 @@ class SoughtText:
 
     def __post_init__(self) -> None:
         """Count the bytes once: they are asked for at each anchor."""
-        self.size = len(self.text.letters)
+        self.size = len(self.text.normalized)
 
     def add_candidate(self, candidate_index: int) -> None:
-        """Look for a candidate with these letters."""
+        """Look for a candidate with this normalized text."""
         self.candidate_indexes.append(candidate_index)
         self.n_tries_left += _MORE_TRIES
 
     def add_known_text(self) -> None:
-        """Look for a known text with these letters."""
+        """Look for a known text with this normalized text."""
         self.n_known_texts += 1
         self.n_tries_left += _MORE_TRIES
 
@@ -109,7 +109,7 @@ class SoughtText:
 
     @property
     def n_texts(self) -> int:
-        """How many candidates and known texts have these letters."""
+        """How many candidates and known texts have this normalized text."""
         return self.n_known_texts + len(self.candidate_indexes)
 
     @property
@@ -161,9 +161,9 @@ class Occurrence:
     def begins_at(self) -> tuple[int, int]:
         """Where it begins in the prompt; occurrences are sorted by this.
 
-        The first number counts letters of the prompt. Texts without letters may begin
-        at the same letter: the second number, where they begin in their message as
-        written, tells them apart.
+        The first number counts bytes of the normalized prompt. Texts without letters
+        may begin at the same letter: the second number, where they begin in their
+        message as written, tells them apart.
         """
         literal_start = self.literal_offsets[0] if self.literal_offsets else 0
         return self.spans[0].prompt_start, literal_start

@@ -18,8 +18,8 @@ from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.context_rules import Contexts
 from ragmetrics_core.capture.findings import BETWEEN_PIECES, Finding
 from ragmetrics_core.capture.joined_documents import keys_of_joined_documents
-from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import locate
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.origins import MatchedContexts
 from ragmetrics_core.capture.passages import share_held
 from ragmetrics_core.capture.prompt_contents import ShownToCall
@@ -476,14 +476,14 @@ class _NoteWriter:
             return _ShownInNewContexts(dict.fromkeys(indexes, 0.0), {})
         pieces: list[bytes] = []
         for new_text in new_texts:
-            pieces += map(letters_of, new_text.split(BETWEEN_PIECES))
+            pieces += map(normalize_text, new_text.split(BETWEEN_PIECES))
         texts = [self.retrieved[index].text_without_metadata for index in indexes]
         findings = locate(texts, new_texts).findings
         share_by_index: dict[int, float | None] = {}
         context_key_by_index: dict[int, DocumentKey] = {}
         for index, finding in zip(indexes, findings, strict=True):
-            letters = self._letters_of_documents[index]
-            share_by_index[index] = _share_in_pieces(letters, pieces, finding)
+            normalized = self._normalized_documents[index]
+            share_by_index[index] = _share_in_pieces(normalized, pieces, finding)
             index_of_text = finding.message_index
             if finding.outcome == "shown" and index_of_text is not None:
                 context_key_by_index[index] = new_keys[index_of_text]
@@ -545,25 +545,27 @@ class _NoteWriter:
 
     def _holds_another_document(self, index: int) -> bool:
         """Whether a document holds all letters of a shorter one that no step dropped."""
-        letters = self._letters_of_documents[index]
+        normalized = self._normalized_documents[index]
         return any(
-            0 < len(other_letters) < len(letters) and other_letters in letters
-            for other_letters in self._letters_of_kept_documents
+            0 < len(other_normalized) < len(normalized)
+            and other_normalized in normalized
+            for other_normalized in self._normalized_kept_documents
         )
 
     @cached_property
-    def _letters_of_documents(self) -> list[bytes]:
-        """The letters of each retrieved document, without the framework's metadata."""
+    def _normalized_documents(self) -> list[bytes]:
+        """Each retrieved document, normalized, without the framework's metadata."""
         return [
-            letters_of(document.text_without_metadata) for document in self.retrieved
+            normalize_text(document.text_without_metadata)
+            for document in self.retrieved
         ]
 
     @cached_property
-    def _letters_of_kept_documents(self) -> list[bytes]:
-        """The letters of each retrieved document that no reranker or filter dropped."""
+    def _normalized_kept_documents(self) -> list[bytes]:
+        """The documents that no reranker or filter dropped, normalized."""
         return [
-            letters
-            for index, letters in enumerate(self._letters_of_documents)
+            normalized
+            for index, normalized in enumerate(self._normalized_documents)
             if self._fates_in_steps.fate_of(index).kept is not False
         ]
 
@@ -624,7 +626,7 @@ def _share_shown(finding: Finding) -> float:
 
 
 def _share_in_pieces(
-    letters: bytes, pieces: Sequence[bytes], finding: Finding
+    normalized: bytes, pieces: Sequence[bytes], finding: Finding
 ) -> float | None:
     """Return the share of a document that stands in pieces of the prompt; None if unknown.
 
@@ -632,11 +634,12 @@ def _share_in_pieces(
     and the prompt has the first two: .7.
 
     Args:
-        letters: The letters of the document.
-        pieces: The letters of texts that may be cut out of it, or be joined of several.
+        normalized: The normalized document.
+        pieces: The normalized text of texts that may be cut out of it, or be joined of
+            several.
         finding: Which part of the document was located in the pieces.
     """
-    share_of_whole_pieces = share_held(letters, pieces)
+    share_of_whole_pieces = share_held(normalized, pieces)
     if finding.outcome == "shown":
         return max(share_of_whole_pieces, _share_shown(finding))
     # else a piece of few words may stand in the text by chance

@@ -1,13 +1,14 @@
 """Whether two texts share a passage, by their letters alone. Pure.
 
 This serves where no place in a prompt is needed. Texts are compared as streams of
-letters (``letters``), so that escapes, quotes and other white space make no difference.
+letters (``normalized_text``), so that escapes, quotes and other white space make no
+difference.
 """
 
 import re
 from collections.abc import Iterable
 
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 
 # Lengths in bytes of the letters. A shorter text stands in another one by chance.
 PASSAGE = 48  # from the middle of a text
@@ -32,7 +33,7 @@ _WINDOW = PASSAGE - _STEP + 1
 def is_contained_in(text: bytes, host: bytes) -> bool:
     """Whether a text stands whole in another text, and is too long for mere chance.
 
-    Both are given as letters (``letters_of``).
+    Both are given normalized (``normalize_text``).
     """
     is_long_enough = len(text) >= SHORTEST
     return is_long_enough and text in host
@@ -43,7 +44,8 @@ def share_held(text: bytes, pieces: Iterable[bytes]) -> float:
 
     A piece counts if it stands whole in the text. Pieces may overlap, as those of a
     splitter do, and stand in any order. Example: "It is old." and "It fell." hold about
-    half of "It is old. It was red. It fell.". All are given as letters (``letters_of``).
+    half of "It is old. It was red. It fell.". All are given normalized
+    (``normalize_text``).
     """
     if not text:
         return 0.0
@@ -79,8 +81,8 @@ def share_a_passage(text: bytes, other: bytes) -> bool:
     """Whether a passage of one text stands in the other.
 
     A passage is a beginning or an end of one of them, a piece from the middle, or all
-    of a text. Both texts are given as letters (``letters_of``). Example: two chunks of
-    a page that overlap share a passage, two that only name the same town do not.
+    of a text. Both texts are given normalized (``normalize_text``). Example: two chunks
+    of a page that overlap share a passage, two that only name the same town do not.
     """
     if _edge_stands_in(text, other) or _edge_stands_in(other, text):
         return True
@@ -91,13 +93,13 @@ def share_a_passage(text: bytes, other: bytes) -> bool:
 
 def is_long_enough(text: str) -> bool:
     """Whether a text is so long that it stands in another one by no chance."""
-    return len(letters_of(text)) >= SHORTEST
+    return len(normalize_text(text)) >= SHORTEST
 
 
 def shares_a_passage_with_any(text: str, others: Iterable[str]) -> bool:
     """Whether a passage of a text stands in any other text, by their letters alone."""
-    letters = letters_of(text)
-    return any(share_a_passage(letters, letters_of(other)) for other in others)
+    normalized = normalize_text(text)
+    return any(share_a_passage(normalized, normalize_text(other)) for other in others)
 
 
 def _edge_stands_in(text: bytes, host: bytes) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.passages import (
     share_a_passage,
     stands_apart,
@@ -591,8 +591,8 @@ def _is_prompt_around(words_of_user: str, text: str) -> bool:
     They are a line of it, or stand after a label such as "Question:".
     """
     words = words_of_user.strip()
-    n_letters_around = len(as_one_line(text)) - len(as_one_line(words))
-    if not words or n_letters_around < _FEWEST_LETTERS_AROUND:
+    n_characters_around = len(as_one_line(text)) - len(as_one_line(words))
+    if not words or n_characters_around < _FEWEST_LETTERS_AROUND:
         return False
     return stands_apart(words, text)
 
@@ -612,13 +612,13 @@ def drop_shown_documents(
     ids_of_answered = _ids_of_answered(messages)  # id() of each answered message
     # each text once, though a search and a reranker return the same documents
     texts = dict.fromkeys(document.text for document in documents)
-    letters_of_documents = [letters_of(text) for text in texts]
+    normalized_documents = [normalize_text(text) for text in texts]
     remaining: list[Message] = []
     for message in messages:
         is_answered = id(message) in ids_of_answered
         if message.role == "user" and not is_answered:
-            letters = letters_of(message.text)
-            if any(share_a_passage(each, letters) for each in letters_of_documents):
+            normalized = normalize_text(message.text)
+            if any(share_a_passage(each, normalized) for each in normalized_documents):
                 continue
         remaining.append(message)
     return remaining

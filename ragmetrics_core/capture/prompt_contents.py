@@ -29,13 +29,13 @@ from ragmetrics_core.capture.document_versions import (
 )
 from ragmetrics_core.capture.earlier_replies import EarlierReplies, EarlierReply
 from ragmetrics_core.capture.findings import Finding, ShownInPrompt
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_search import (
     MOST_OCCURRENCES,
-    LocatedSearch,
     PromptToSearch,
     ShownDocument,
+    TextsFoundInPrompt,
     documents_shown,
     earlier_answers_like,
     search_prompt_for_pieces,
@@ -140,7 +140,7 @@ class PromptContents:
     standalone_question: str | None = None
     _shown_by_call: dict[Node, ShownToCall] = field(default_factory=dict)
     _own_prompt_by_call: dict[Node, _ShownInOwnPrompt] = field(default_factory=dict)
-    _letters_by_text: dict[str, bytes] = field(default_factory=dict)
+    _normalized_by_text: dict[str, bytes] = field(default_factory=dict)
 
     def shown_to(self, call: Node) -> ShownToCall:
         """Return what a call was shown, together with the calls whose replies it read."""
@@ -148,8 +148,8 @@ class PromptContents:
             self._shown_by_call[call] = self._unite_with_calls_read(call)
         return self._shown_by_call[call]
 
-    def letters_around_documents(self, call: Node) -> bytes:
-        """Return the letters of a call's prompt without the documents that it shows.
+    def normalized_text_around_documents(self, call: Node) -> bytes:
+        """Return a call's prompt, normalized, without the documents that it shows.
 
         Example: "Read: It fell. When did it fall?" shows "It fell.", and leaves
         ``b"readwhendiditfall"``.
@@ -158,14 +158,14 @@ class PromptContents:
         for _, finding in self._shown_by_itself(call).shown_documents.values():
             shown_in_prompt += finding.shown_in_prompts
         if not shown_in_prompt:
-            return b"".join(letters_of(message.text) for message in call.prompt)
+            return b"".join(normalize_text(message.text) for message in call.prompt)
         # all of them were found in the one prompt of this call
-        letters_of_prompt = shown_in_prompt[0].prompt.letters
+        normalized_prompt = shown_in_prompt[0].prompt.normalized
         spans: list[EqualSpan] = []
         for shown in shown_in_prompt:
             spans += shown.occurrence.spans
-        # zero bytes stand between the letters of two messages
-        return _letters_outside(spans, letters_of_prompt).replace(b"\0", b"")
+        # zero bytes stand between two normalized messages
+        return _normalized_outside(spans, normalized_prompt).replace(b"\0", b"")
 
     def _unite_with_calls_read(self, call: Node) -> ShownToCall:
         """Unite what a call was shown with what the calls that it read were shown.
@@ -289,23 +289,25 @@ class PromptContents:
         lines = self._unexplained_lines(calls, shown_documents)
         keys = set()
         for document in unshown_documents:
-            letters_of_texts = self._letters_of_documents([document])
-            if any(begins_with_any(letters, lines) for letters in letters_of_texts):
+            normalized_texts = self._normalized_documents([document])
+            if any(
+                begins_with_any(normalized, lines) for normalized in normalized_texts
+            ):
                 keys.add(document.key)
         return frozenset(keys)
 
     def _unexplained_lines(
         self, calls: Iterable[Node], shown_documents: Iterable[Document]
     ) -> set[bytes]:
-        """Return the letters of the short lines in the prompts of some calls.
+        """Return the short lines in the prompts of some calls, normalized.
 
         Lines with which a shown document or a known text begins are left out.
         """
-        known_letters = self._letters_of_documents(shown_documents)
-        known_letters |= {letters_of(text) for text in self.known_texts}
+        normalized_known_texts = self._normalized_documents(shown_documents)
+        normalized_known_texts |= {normalize_text(text) for text in self.known_texts}
         messages = chain(*(call.prompt for call in calls))
         texts = [message.text for message in messages if message.role != "assistant"]
-        return short_lines(texts, known_letters)
+        return short_lines(texts, normalized_known_texts)
 
     def _keys_perhaps_noted(
         self,
@@ -367,14 +369,16 @@ class PromptContents:
         replies = self._earlier_replies.to_search_for(call)  # "It fell in May."
         prompt = self._prompt_to_search(call, documents, replies)
         reply_texts = [reply.text for reply in replies]
-        search = search_prompt_for_pieces(
+        found_in_prompt = search_prompt_for_pieces(
             prompt, documents, reply_texts, retrieved_lists
         )
         # A, with what the prompt shows of it
-        shown_documents = self._shown_of_this_turn(search, prompt, retrieved_lists)
+        shown_documents = self._shown_of_this_turn(
+            found_in_prompt, prompt, retrieved_lists
+        )
         calls_read = [
             *_calls_whose_replies_are_shown(
-                replies, search.findings_of_replies, shown_documents
+                replies, found_in_prompt.findings_of_replies, shown_documents
             ),
             # in other words: a reply handed on as a document, "Sub question: When did it
             # fall? Response: In May."
@@ -382,24 +386,24 @@ class PromptContents:
             # in other words: the answer so far, which a later call of its step refines
             *self._earlier_calls_of_same_step(call),
         ]
-        return _shown_in_own_prompt(search, shown_documents, calls_read)
+        return _shown_in_own_prompt(found_in_prompt, shown_documents, calls_read)
 
     def _shown_of_this_turn(
         self,
-        search: LocatedSearch,
+        found_in_prompt: TextsFoundInPrompt,
         prompt: PromptToSearch,
         retrieved_lists: Sequence[Sequence[Document]],
     ) -> dict[DocumentKey, ShownDocument]:
         """Return the documents that a prompt shows, without what earlier turns put there.
 
         Args:
-            search: What was found in the prompt.
+            found_in_prompt: What was found in the prompt.
             prompt: The prompt.
             retrieved_lists: The lists of documents that were searched for.
         """
         n_earlier_by_text = self._n_occurrences_of_earlier_turns(prompt.message_texts)
         shown_by_key = documents_shown(
-            search, keys_in_retrieved_order(retrieved_lists), n_earlier_by_text
+            found_in_prompt, keys_in_retrieved_order(retrieved_lists), n_earlier_by_text
         )
         return self._without_documents_of_earlier_turns(shown_by_key, prompt)
 
@@ -455,8 +459,12 @@ class PromptContents:
         turn_start = start_of_turn(call.prompt, asking_index)
         # The assistant said "It fell in May." in an earlier turn, and a document found now
         # says the same. That message is left out, or it would be taken for the document.
-        letters_found = self._letters_no_model_wrote(documents, replies)
-        left_out = earlier_answers_like(call.prompt[:turn_start], letters_found)
+        normalized_documents_found = self._normalized_documents_no_model_wrote(
+            documents, replies
+        )
+        left_out = earlier_answers_like(
+            call.prompt[:turn_start], normalized_documents_found
+        )
         texts_of_turn, texts_of_earlier_turns = texts_this_turn_first(
             call.prompt, turn_start, left_out=left_out
         )
@@ -466,25 +474,25 @@ class PromptContents:
         known_texts = self._repeat_known_texts(
             [text for text in self.known_texts if text not in left_out],
             message_texts=message_texts,
-            letters_of_documents=self._letters_of_documents(documents),
+            normalized_documents=self._normalized_documents(documents),
             asking_text=self._asking_text(call.prompt, asking_index),
         )
         return PromptToSearch(
             message_texts, known_texts, n_messages_of_turn=len(texts_of_turn)
         )
 
-    def _letters_no_model_wrote(
+    def _normalized_documents_no_model_wrote(
         self, documents: Iterable[Document], replies: Iterable[EarlierReply]
     ) -> set[bytes]:
-        """Return the letters of the documents that no model of this turn wrote."""
-        letters_of_replies = {letters_of(reply.text) for reply in replies}
-        return self._letters_of_documents(documents) - letters_of_replies
+        """Return the normalized documents that no model of this turn wrote."""
+        normalized_replies = {normalize_text(reply.text) for reply in replies}
+        return self._normalized_documents(documents) - normalized_replies
 
     def _repeat_known_texts(
         self,
         known_texts: Iterable[str],
         message_texts: Sequence[str],
-        letters_of_documents: Collection[bytes],
+        normalized_documents: Collection[bytes],
         asking_text: str,
     ) -> list[str]:
         """Repeat each known text, such as the question, for each of its places.
@@ -495,7 +503,7 @@ class PromptContents:
         Args:
             known_texts: The texts.
             message_texts: The messages of the prompt.
-            letters_of_documents: The letters of what this turn found.
+            normalized_documents: The normalized text of what this turn found.
             asking_text: The message that asks the question of this turn, and may hold
                 documents; "" without one. It is no place of a known text.
         """
@@ -503,7 +511,7 @@ class PromptContents:
         for text in dict.fromkeys(known_texts):
             if not text.strip():
                 continue
-            n_places = self._n_places(text, message_texts, letters_of_documents)
+            n_places = self._n_places(text, message_texts, normalized_documents)
             if text.strip() == asking_text.strip():
                 n_places -= 1
             repeated += [text] * min(MOST_OCCURRENCES, n_places)
@@ -513,7 +521,7 @@ class PromptContents:
         self,
         known_text: str,
         message_texts: Sequence[str],
-        letters_of_documents: Collection[bytes],
+        normalized_documents: Collection[bytes],
     ) -> int:
         """Count the places at which a prompt shows a text without retrieval.
 
@@ -522,7 +530,7 @@ class PromptContents:
         may show it in another form.
         """
         was_said_before = known_text in self._earlier_conversation
-        if was_said_before and letters_of(known_text) in letters_of_documents:
+        if was_said_before and normalize_text(known_text) in normalized_documents:
             return self._n_times_shown_of_conversation(known_text, message_texts)
         counts = [message.count(known_text) for message in message_texts]
         return max(1, sum(counts))
@@ -555,15 +563,15 @@ class PromptContents:
                 n_times += 1
         return n_times
 
-    def _letters_of_documents(self, documents: Iterable[Document]) -> set[bytes]:
-        """Return the letters of each text as which some documents may be shown."""
-        letters: set[bytes] = set()
+    def _normalized_documents(self, documents: Iterable[Document]) -> set[bytes]:
+        """Return each text as which some documents may be shown, normalized."""
+        normalized: set[bytes] = set()
         for document in documents:
             for text in document.texts:
-                if text not in self._letters_by_text:
-                    self._letters_by_text[text] = letters_of(text)
-                letters.add(self._letters_by_text[text])
-        return letters - {b""}
+                if text not in self._normalized_by_text:
+                    self._normalized_by_text[text] = normalize_text(text)
+                normalized.add(self._normalized_by_text[text])
+        return normalized - {b""}
 
     def _n_occurrences_of_earlier_turns(
         self, message_texts: Sequence[str]
@@ -683,14 +691,14 @@ class PromptContents:
         return None
 
 
-def _letters_outside(spans: Iterable[EqualSpan], letters: bytes) -> bytes:
-    """Return the letters of a prompt without those of some spans, which may overlap."""
+def _normalized_outside(spans: Iterable[EqualSpan], normalized: bytes) -> bytes:
+    """Return a normalized prompt without some of its spans, which may overlap."""
     outside = []
     end = 0  # of the spans so far
     for span in sorted(spans):
-        outside.append(letters[end : span.prompt_start])
+        outside.append(normalized[end : span.prompt_start])
         end = max(end, span.prompt_end)
-    return b"".join([*outside, letters[end:]])
+    return b"".join([*outside, normalized[end:]])
 
 
 def _is_in_any(text: str, message_texts: Iterable[str]) -> bool:
@@ -699,7 +707,7 @@ def _is_in_any(text: str, message_texts: Iterable[str]) -> bool:
 
 
 def _shown_in_own_prompt(
-    search: LocatedSearch,
+    found_in_prompt: TextsFoundInPrompt,
     shown_by_key: Mapping[DocumentKey, ShownDocument],
     calls_read: Iterable[Node],
 ) -> _ShownInOwnPrompt:
@@ -709,13 +717,13 @@ def _shown_in_own_prompt(
     unknown, and its key is one of ``keys_with_some_words``.
 
     Args:
-        search: What was found in the prompt.
+        found_in_prompt: What was found in the prompt.
         shown_by_key: The documents that the prompt shows.
         calls_read: The calls whose replies it holds; a call may stand here twice.
     """
     unknown_documents: dict[DocumentKey, Document] = {}
     keys_with_some_words = set()
-    for candidate, finding in unknown_candidates(search, shown_by_key):
+    for candidate, finding in unknown_candidates(found_in_prompt, shown_by_key):
         key = candidate.document.key
         unknown_documents[key] = candidate.document
         if finding.has_some_words:

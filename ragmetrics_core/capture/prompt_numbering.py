@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ragmetrics_core.capture.label_lines import label_line_of
-from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.lines_around import lines_with_words
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in, without_texts
 from ragmetrics_core.capture.prompt_numbers import (
     IN_A_LIST,
@@ -159,14 +159,14 @@ def text_without_metadata(context: Context) -> str:
     Example: "file_name: a.pdf\n\nIt is old." with ``{"file_name": "a.pdf"}`` gives
     "\n\nIt is old." LlamaIndex shows texts so.
     """
-    letters_of_metadata = {
-        letters_of(f"{key}{value}") for key, value in context.metadata.items()
+    normalized_metadata = {
+        normalize_text(f"{key}{value}") for key, value in context.metadata.items()
     }
     lines = context.text.split("\n")
     return "\n".join(
         line
         for line in lines
-        if not line.strip() or letters_of(line) not in letters_of_metadata
+        if not line.strip() or normalize_text(line) not in normalized_metadata
     )
 
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.findings import Finding, LocateResult
-from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message
 
 MOST_OCCURRENCES = 50  # the most occurrences of one text that are searched for
@@ -63,7 +63,7 @@ def start_of_turn(prompt: Sequence[Message], asking_index: int | None) -> int:
 
 
 def earlier_answers_like(
-    earlier_messages: Sequence[Message], letters_of_documents: Collection[bytes]
+    earlier_messages: Sequence[Message], normalized_documents: Collection[bytes]
 ) -> set[str]:
     """Find answers of earlier turns that have the same words as a document.
 
@@ -72,14 +72,14 @@ def earlier_answers_like(
 
     Args:
         earlier_messages: The messages of the prompt before those of this turn.
-        letters_of_documents: The letters of what this turn found, without those of what
-            models wrote in it.
+        normalized_documents: The normalized text of what this turn found, without those
+            of what models wrote in it.
     """
     return {
         message.text
         for message in earlier_messages
         if message.role == "assistant"
-        and letters_of(message.text) in letters_of_documents
+        and normalize_text(message.text) in normalized_documents
     }
 
 
@@ -182,8 +182,8 @@ def _n_most_in_one(text: str, message_texts: Iterable[str]) -> int:
 
 
 @dataclass(frozen=True)
-class LocatedSearch:
-    """What a search of a prompt found.
+class TextsFoundInPrompt:
+    """The texts that were searched for in a prompt, and what it shows of them.
 
     Attributes:
         candidates: The texts that were searched for, as which documents may be shown.
@@ -214,7 +214,7 @@ class LocatedSearch:
 
 def search_prompt(
     prompt: PromptToSearch, documents: Sequence[Document], reply_texts: Sequence[str]
-) -> LocatedSearch:
+) -> TextsFoundInPrompt:
     """Search a prompt for documents and earlier replies.
 
     Args:
@@ -223,11 +223,11 @@ def search_prompt(
         reply_texts: What earlier calls of models wrote.
     """
     candidates = _candidates(documents, prompt.message_texts)
-    search = _search_for(candidates, prompt, reply_texts)
-    longer_forms = _longer_forms_of_unknown(search)
-    longer_forms |= _labelled_texts_shown_without_label(search)
+    found_in_prompt = _search_for(candidates, prompt, reply_texts)
+    longer_forms = _longer_forms_of_unknown(found_in_prompt)
+    longer_forms |= _labelled_texts_shown_without_label(found_in_prompt)
     if not longer_forms:
-        return search
+        return found_in_prompt
     candidates = [
         candidate
         for candidate in candidates
@@ -238,15 +238,17 @@ def search_prompt(
 
 def _search_for(
     candidates: Sequence[Candidate], prompt: PromptToSearch, reply_texts: Sequence[str]
-) -> LocatedSearch:
+) -> TextsFoundInPrompt:
     """Search a prompt for candidates and earlier replies."""
     texts = [candidate.text for candidate in candidates]
     texts += reply_texts
     located = locate(texts, prompt.message_texts, known=prompt.known_texts)
-    return LocatedSearch(candidates, located)
+    return TextsFoundInPrompt(candidates, located)
 
 
-def _longer_forms_of_unknown(search: LocatedSearch) -> set[tuple[DocumentKey, str]]:
+def _longer_forms_of_unknown(
+    found_in_prompt: TextsFoundInPrompt,
+) -> set[tuple[DocumentKey, str]]:
     """Find longer texts of a document that keep a shorter one from being found.
 
     A document may have the texts "The tower is of stone …" and "file: tower.md, The
@@ -257,7 +259,7 @@ def _longer_forms_of_unknown(search: LocatedSearch) -> set[tuple[DocumentKey, st
         The longer texts, each with the key of its document.
     """
     unknown_texts_by_key: dict[DocumentKey, list[str]] = {}
-    for candidate, finding in search.findings_of_candidates:
+    for candidate, finding in found_in_prompt.findings_of_candidates:
         if finding.outcome == "unknown" and finding.has_some_words:
             key = candidate.document.key
             unknown_texts_by_key.setdefault(key, []).append(candidate.text)
@@ -273,7 +275,7 @@ def _longer_forms_of_unknown(search: LocatedSearch) -> set[tuple[DocumentKey, st
 
 
 def _labelled_texts_shown_without_label(
-    search: LocatedSearch,
+    found_in_prompt: TextsFoundInPrompt,
 ) -> set[tuple[DocumentKey, str]]:
     """Find texts with a label of which a prompt does not show the whole label.
 
@@ -285,15 +287,17 @@ def _labelled_texts_shown_without_label(
         The texts with a label, each with the key of its document.
     """
     texts_by_key: dict[DocumentKey, list[str]] = {}
-    for candidate in search.candidates:
+    for candidate in found_in_prompt.candidates:
         texts_by_key.setdefault(candidate.document.key, []).append(candidate.text)
     labelled_texts = set()
-    for candidate, finding in search.findings_of_candidates:
+    for candidate, finding in found_in_prompt.findings_of_candidates:
         if finding.outcome != "shown":
             continue
         key = candidate.document.key
         labels = _labels_before(texts_by_key[key], candidate.text)
-        if any(_lacks_first_letters(finding, len(letters_of(each))) for each in labels):
+        if any(
+            _lacks_first_bytes(finding, len(normalize_text(each))) for each in labels
+        ):
             labelled_texts.add((key, candidate.text))
     return labelled_texts
 
@@ -304,7 +308,7 @@ def _labels_before(texts: Iterable[str], labelled_text: str) -> list[str]:
     return [labelled_text[:start] for start in starts if start > 0]
 
 
-def _lacks_first_letters(finding: Finding, n_letters_of_label: int) -> bool:
+def _lacks_first_bytes(finding: Finding, n_bytes_of_label: int) -> bool:
     """Whether a prompt shows a text from the middle or the end of its label on.
 
     Example: of "page: 1 It fell." the prompt "[1] It fell." has only "1 It fell.", which
@@ -312,10 +316,10 @@ def _lacks_first_letters(finding: Finding, n_letters_of_label: int) -> bool:
 
     Args:
         finding: What the prompt shows of the text.
-        n_letters_of_label: With how many letters of a label the text begins.
+        n_bytes_of_label: With how many letters of a label the text begins.
     """
     spans = finding.shown_in_prompts[0].occurrence.spans
-    return any(0 < span.text_start <= n_letters_of_label for span in spans)
+    return any(0 < span.text_start <= n_bytes_of_label for span in spans)
 
 
 def search_prompt_for_pieces(
@@ -323,7 +327,7 @@ def search_prompt_for_pieces(
     documents: Sequence[Document],
     reply_texts: Sequence[str],
     lists: Sequence[Sequence[Document]],
-) -> LocatedSearch:
+) -> TextsFoundInPrompt:
     """Search a prompt for documents, or for the pieces into which a step divided them.
 
     Where the prompt shows all pieces of a document, the pieces count as shown, and not
@@ -335,10 +339,10 @@ def search_prompt_for_pieces(
         reply_texts: What earlier calls of models wrote.
         lists: The lists of documents, the latest first.
     """
-    search = search_prompt(prompt, documents, reply_texts)
-    divided_keys = keys_of_divided(search, lists)
+    found_in_prompt = search_prompt(prompt, documents, reply_texts)
+    divided_keys = keys_of_divided(found_in_prompt, lists)
     if not divided_keys:
-        return search
+        return found_in_prompt
     without_divided = [
         document for document in documents if document.key not in divided_keys
     ]
@@ -346,7 +350,7 @@ def search_prompt_for_pieces(
 
 
 def keys_of_divided(
-    search: LocatedSearch, lists: Sequence[Sequence[Document]]
+    found_in_prompt: TextsFoundInPrompt, lists: Sequence[Sequence[Document]]
 ) -> set[DocumentKey]:
     """Return the keys of documents that a splitter cut, and whose pieces a prompt shows.
 
@@ -355,13 +359,13 @@ def keys_of_divided(
     search says that the whole document is shown, and that its pieces are not.
 
     Args:
-        search: What was found in the prompt.
+        found_in_prompt: What was found in the prompt.
         lists: What each step returned, the latest step first.
     """
     list_index_by_key = _index_of_latest_list(lists)
     whole_documents: list[Document] = []
     unshown_documents: list[Document] = []
-    for candidate, finding in search.findings_of_candidates:
+    for candidate, finding in found_in_prompt.findings_of_candidates:
         if finding.extent == "whole":
             whole_documents.append(candidate.document)
         elif finding.outcome == "not shown":
@@ -403,17 +407,17 @@ def _are_pieces_of(document: Document, pieces: Iterable[Document]) -> bool:
         pieces: The documents. Those that are not cut from it do not count.
     """
     n_pieces = 0
-    n_bytes_left = len(letters_of(document.text))
+    n_bytes_left = len(normalize_text(document.text))
     for piece in pieces:
         text = piece.text.strip()
         if text and text in document.text:
             n_pieces += 1
-            n_bytes_left -= len(letters_of(text))
+            n_bytes_left -= len(normalize_text(text))
     return n_pieces > 1 and n_bytes_left < DISTINCTIVE_LENGTH
 
 
 def documents_shown(
-    search: LocatedSearch,
+    found_in_prompt: TextsFoundInPrompt,
     keys_in_retrieved_order: Sequence[DocumentKey],
     n_earlier_by_text: Mapping[str, int],
 ) -> dict[DocumentKey, ShownDocument]:
@@ -423,13 +427,13 @@ def documents_shown(
     the prompt shows several of them, the longest one counts.
 
     Args:
-        search: What was found in the prompt.
+        found_in_prompt: What was found in the prompt.
         keys_in_retrieved_order: The keys of all documents, the first retrieved first.
         n_earlier_by_text: How many occurrences of a text belong to earlier turns.
     """
     shown_by_key: dict[DocumentKey, ShownDocument] = {}
     for candidate, finding in _shown_at_each_place(
-        search, keys_in_retrieved_order, n_earlier_by_text
+        found_in_prompt, keys_in_retrieved_order, n_earlier_by_text
     ):
         other_text_shown = shown_by_key.get(candidate.key)
         if other_text_shown is None or _shows_more(finding, other_text_shown):
@@ -438,7 +442,7 @@ def documents_shown(
 
 
 def _shown_at_each_place(
-    search: LocatedSearch,
+    found_in_prompt: TextsFoundInPrompt,
     keys_in_retrieved_order: Sequence[DocumentKey],
     n_earlier_by_text: Mapping[str, int],
 ) -> Iterator[tuple[Candidate, Finding]]:
@@ -450,19 +454,25 @@ def _shown_at_each_place(
     B, and a repetition of B.
 
     Args:
-        search: What was found in the prompt: as many candidates as there are places.
+        found_in_prompt: What was found in the prompt: as many candidates as there are
+            places.
         keys_in_retrieved_order: The keys of all documents, the first retrieved first.
         n_earlier_by_text: How many occurrences of a text belong to earlier turns.
     """
     # {text: [A, B, repetition of B]}
-    candidates_by_text = _shown_candidates_by_text(search, keys_in_retrieved_order)
+    candidates_by_text = _shown_candidates_by_text(
+        found_in_prompt, keys_in_retrieved_order
+    )
     n_to_skip_by_text = _n_to_skip_by_text(candidates_by_text, n_earlier_by_text)
-    for index in search.indexes_shown:
-        text = search.candidates[index].text
+    for index in found_in_prompt.indexes_shown:
+        text = found_in_prompt.candidates[index].text
         if n_to_skip_by_text[text] > 0:
             n_to_skip_by_text[text] -= 1
         else:
-            yield candidates_by_text[text].pop(0), search.result.findings[index]
+            yield (
+                candidates_by_text[text].pop(0),
+                found_in_prompt.result.findings[index],
+            )
 
 
 def _n_to_skip_by_text(
@@ -483,7 +493,7 @@ def _n_to_skip_by_text(
 
 
 def _shown_candidates_by_text(
-    search: LocatedSearch, keys_in_retrieved_order: Sequence[DocumentKey]
+    found_in_prompt: TextsFoundInPrompt, keys_in_retrieved_order: Sequence[DocumentKey]
 ) -> dict[str, list[Candidate]]:
     """Group the candidates that are shown by their text, the first retrieved first.
 
@@ -491,11 +501,13 @@ def _shown_candidates_by_text(
     ``{"IRON": [A, B]}``.
 
     Args:
-        search: What was found in the prompt.
+        found_in_prompt: What was found in the prompt.
         keys_in_retrieved_order: The keys of all documents, the first retrieved first.
     """
     rank_by_key = {key: rank for rank, key in enumerate(keys_in_retrieved_order)}
-    shown = [search.candidates[index] for index in search.indexes_shown]
+    shown = [
+        found_in_prompt.candidates[index] for index in found_in_prompt.indexes_shown
+    ]
     # A repetition is a further place of a document. First comes a place for each
     # document, so that none is left without one; then the repetitions.
     shown.sort(
@@ -517,7 +529,7 @@ def _shows_more(finding: Finding, earlier: ShownDocument) -> bool:
 
 
 def unknown_candidates(
-    search: LocatedSearch,
+    found_in_prompt: TextsFoundInPrompt,
     shown_by_key: Mapping[DocumentKey, object],
 ) -> list[tuple[Candidate, Finding]]:
     """Return the candidates that the prompt may show: nobody can tell.
@@ -525,11 +537,11 @@ def unknown_candidates(
     A candidate is left out if the prompt shows another text of its document.
 
     Args:
-        search: What was found in the prompt.
+        found_in_prompt: What was found in the prompt.
         shown_by_key: The documents that the prompt shows.
     """
     unknown = []
-    for candidate, finding in search.findings_of_candidates:
+    for candidate, finding in found_in_prompt.findings_of_candidates:
         is_shown = candidate.document.key in shown_by_key
         if finding.outcome == "unknown" and not is_shown:
             unknown.append((candidate, finding))

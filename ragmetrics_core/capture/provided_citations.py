@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-from ragmetrics_core.capture.citation_search import CitationSearch
 from ragmetrics_core.capture.cited_sources import QuotedContexts, contexts_of_quotes
+from ragmetrics_core.capture.citing_answer import CitingAnswer
 from ragmetrics_core.capture.label_meanings import (
     by_kinds_of_numbers,
     indexes_by_metadata,
 )
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.capture.unknown_meanings import (
@@ -36,7 +36,7 @@ _QUOTED_FROM_ELSEWHERE = (
 )
 
 
-def by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
+def by_the_provider(answer: CitingAnswer) -> tuple[Citation, ...] | None:
     """Read the sources that the model's provider attached to the reply.
 
     Example: OpenAI attaches ``{"url": "https://x.org/a", "start_index": 0, "end_index":
@@ -51,48 +51,48 @@ def by_the_provider(search: CitationSearch) -> tuple[Citation, ...] | None:
         UnknownMeaning: If nobody can tell which contexts a source, or a number of the
             answer, means.
     """
-    call = search.found_answer.writing_call
+    call = answer.found_answer.writing_call
     if call is None or call.reply is None:
         return None
     sources = call.reply.cited_sources
     if not sources:
-        _refuse_numbers_perhaps_of_the_provider(call, search)
+        _refuse_numbers_perhaps_of_the_provider(call, answer)
         return None
-    _refuse_numbers_of_the_provider(sources, search)
+    _refuse_numbers_of_the_provider(sources, answer)
     cited_sources = [source for source in sources if source.is_cited]
     if not cited_sources:
         return None
-    citations = _citations_of_sources(cited_sources, call.reply.text, search)
-    return _with_marks_of_the_prompt(citations, search)
+    citations = _citations_of_sources(cited_sources, call.reply.text, answer)
+    return _with_marks_of_the_prompt(citations, answer)
 
 
 def _citations_of_sources(
-    sources: Sequence[CitedSource], reply: str, search: CitationSearch
+    sources: Sequence[CitedSource], reply: str, answer: CitingAnswer
 ) -> list[Citation]:
     """Return what each source cites: a part of the answer, and contexts; each once.
 
     Args:
         sources: The sources that the provider attached to the reply.
         reply: The reply. The answer may have more words than the reply.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If no context holds the quote of a source, or has the name of a
             source without a quote.
     """
     quotes = [source.quote for source in sources]
-    contexts_by_source = contexts_of_quotes(quotes, search.contexts)
+    contexts_by_source = contexts_of_quotes(quotes, answer.contexts)
     sentences = statements(reply)
     citations = []
     for source, quoted_contexts in zip(sources, contexts_by_source, strict=True):
-        start, end = _span_in_answer(source, reply, sentences, search.text)
-        indexes = _indexes_of_provided_source(source, quoted_contexts, search)
+        start, end = _span_in_answer(source, reply, sentences, answer.text)
+        indexes = _indexes_of_provided_source(source, quoted_contexts, answer)
         citations.append(Citation(start=start, end=end, contexts=indexes))
     return list(dict.fromkeys(citations))
 
 
 def _refuse_numbers_of_the_provider(
-    sources: Iterable[CitedSource], search: CitationSearch
+    sources: Iterable[CitedSource], answer: CitingAnswer
 ) -> None:
     """Raise if a mark may mean a source that the provider numbers.
 
@@ -102,13 +102,13 @@ def _refuse_numbers_of_the_provider(
     numbers = {source.label for source in sources if not source.is_cited}
     if not numbers:
         return
-    for mark in marks_in(search.text):
+    for mark in marks_in(answer.text):
         for label in mark.labels:
             if label in numbers:
                 raise UnknownMeaning(_OF_THE_PROVIDER.format(as_mark(label)))
 
 
-def _refuse_numbers_perhaps_of_the_provider(call: Node, search: CitationSearch) -> None:
+def _refuse_numbers_perhaps_of_the_provider(call: Node, answer: CitingAnswer) -> None:
     """Raise if a mark may mean a source that the provider found, and that nobody recorded.
 
     Perplexity's sonar is shown "[1] It fell." by the application, and numbers the pages
@@ -116,7 +116,7 @@ def _refuse_numbers_perhaps_of_the_provider(call: Node, search: CitationSearch) 
 
     Args:
         call: The call that wrote the answer; its reply names no sources.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If the answer has a number, and the model searched and numbers
@@ -124,14 +124,14 @@ def _refuse_numbers_perhaps_of_the_provider(call: Node, search: CitationSearch) 
     """
     if not call.numbers_unseen_sources:
         return
-    for mark in marks_in(search.text):
+    for mark in marks_in(answer.text):
         for label in mark.labels:
             if label.isdigit():
                 raise UnknownMeaning(_PERHAPS_OF_THE_PROVIDER.format(as_mark(label)))
 
 
 def _with_marks_of_the_prompt(
-    citations: Sequence[Citation], search: CitationSearch
+    citations: Sequence[Citation], answer: CitingAnswer
 ) -> tuple[Citation, ...]:
     """Return the provider's citations, and the citations by marks such as "[2]".
 
@@ -140,49 +140,49 @@ def _with_marks_of_the_prompt(
 
     Args:
         citations: The provider's citations.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If a number may mean one context or another.
     """
-    labels = _labels_of_applications_contexts(search)
+    labels = _labels_of_applications_contexts(answer)
     # the numbers among these labels, each with the indexes of its contexts
     numbering = {number: labels.indexes_by_label[number] for number in labels.numbers}
     if not numbering:
         return tuple(citations)
     citations_of_numbers = []
-    for mark, citation in marks_with_citations(search.text, numbering):
-        if search.own_lists.hold(mark.start):
+    for mark, citation in marks_with_citations(answer.text, numbering):
+        if answer.own_lists.hold(mark.start):
             continue  # "[2] b.pdf" in the answer's own list of sources
         # Under "[1] Source 3: IRON" the mark "[Source 3]" cites IRON, and "[3]" does
         # not: the word before a number decides.
-        citation = by_kinds_of_numbers(mark, citation, labels, search)
+        citation = by_kinds_of_numbers(mark, citation, labels, answer)
         if citation.contexts:
             citations_of_numbers.append(citation)
     return tuple(dict.fromkeys([*citations, *citations_of_numbers]))
 
 
-def _labels_of_applications_contexts(search: CitationSearch) -> Labels:
+def _labels_of_applications_contexts(answer: CitingAnswer) -> Labels:
     """Read the labels of the contexts that the application itself put into the prompt.
 
     The contexts that the model's provider found are left out. The indexes count all
     contexts: of [a page of the provider, IRON] the label "[1]" of IRON has the index 1.
     """
     provided_texts: set[str] = set()
-    for node in search.calls.nodes:
+    for node in answer.calls.nodes:
         if node.by_provider:
             provided_texts.update(document.text for document in node.documents or ())
     own_texts = []
     own_indexes = []  # of these texts among all contexts
-    for context_index, text in enumerate(search.context_texts):
+    for context_index, text in enumerate(answer.context_texts):
         if text not in provided_texts:
             own_texts.append(text)
             own_indexes.append(context_index)
-    return labels_in(search.prompts, own_texts).with_indexes(own_indexes)
+    return labels_in(answer.prompts, own_texts).with_indexes(own_indexes)
 
 
 def _indexes_of_provided_source(
-    source: CitedSource, quoted: QuotedContexts, search: CitationSearch
+    source: CitedSource, quoted: QuotedContexts, answer: CitingAnswer
 ) -> tuple[int, ...]:
     """Find the contexts that a provider means by a source.
 
@@ -194,12 +194,12 @@ def _indexes_of_provided_source(
     Args:
         source: The source.
         quoted: The contexts that its quote comes from.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If no context holds its quote or, without a quote, has its name.
     """
-    named_indexes = _indexes_by_names(source.names, search)
+    named_indexes = _indexes_by_names(source.names, answer)
     if source.quote is None:
         indexes = named_indexes
         if not indexes:
@@ -210,34 +210,36 @@ def _indexes_of_provided_source(
             raise UnknownMeaning(_QUOTED_FROM_ELSEWHERE)
         if indexes == quoted.making_up:
             return indexes  # its parts stand in several texts
-    return _indexes_with_text(source.text, indexes, search) or indexes
+    return _indexes_with_text(source.text, indexes, answer) or indexes
 
 
 def _indexes_with_text(
-    text: str | None, indexes: Sequence[int], search: CitationSearch
+    text: str | None, indexes: Sequence[int], answer: CitingAnswer
 ) -> tuple[int, ...]:
     """Choose the contexts that are a text, else those that it holds or that hold it."""
-    letters = letters_of(text or "")
-    if not letters or len(indexes) < 2:
+    normalized = normalize_text(text or "")
+    if not normalized or len(indexes) < 2:
         return ()
-    equal = [index for index in indexes if search.context_letters[index] == letters]
+    equal = [
+        index for index in indexes if answer.normalized_contexts[index] == normalized
+    ]
     if equal:
         return tuple(equal)
     return tuple(
         index
         for index in indexes
-        if letters in search.context_letters[index]
-        or search.context_letters[index] in letters
+        if normalized in answer.normalized_contexts[index]
+        or answer.normalized_contexts[index] in normalized
     )
 
 
-def _indexes_by_names(names: Iterable[str], search: CitationSearch) -> tuple[int, ...]:
+def _indexes_by_names(names: Iterable[str], answer: CitingAnswer) -> tuple[int, ...]:
     """Find the contexts that have the first of some names that any context has.
 
     Empty if no context has one of the names.
     """
     for name in names:
-        indexes = indexes_by_metadata(name, search)
+        indexes = indexes_by_metadata(name, answer)
         if indexes:
             return indexes
     return ()

@@ -268,11 +268,11 @@ def annotations_of_grounding(
             yield Annotation(start, end, names, text=text)
 
 
-def _place_in_characters(letters: bytes, place: object) -> int | None:
+def _place_in_characters(normalized: bytes, place: object) -> int | None:
     """Convert a place counted in bytes of a text into one counted in characters.
 
     None if the value is no place.
     """
     if not is_place(place):
         return None
-    return len(letters[:place].decode(errors="ignore"))
+    return len(normalized[:place].decode(errors="ignore"))

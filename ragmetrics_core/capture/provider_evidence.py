@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.provider_calls import ProviderCall
 from ragmetrics_core.capture.provider_citations import (
     Annotation,
@@ -246,11 +246,11 @@ def _quoted_sources(call: Node, evidence: ProviderEvidence) -> list[_QuotedSourc
     provider found. Sources of one name are told apart by their places in the request,
     such as ("document_index", 0) and ("document_index", 1).
     """
-    known_letters = _letters_of_known_texts(call, evidence)
+    normalized_known_texts = _normalized_known_texts(call, evidence)
     quotes_by_source: dict[_Source, dict[str, None]] = {}
     for annotation in evidence.annotations:
         quote = annotation.quote
-        if quote is not None and not _is_known(annotation, known_letters):
+        if quote is not None and not _is_known(annotation, normalized_known_texts):
             source = _Source(annotation.names, annotation.place_in_request)
             quotes_by_source.setdefault(source, {})[quote] = None
     quoted_sources = []
@@ -260,19 +260,23 @@ def _quoted_sources(call: Node, evidence: ProviderEvidence) -> list[_QuotedSourc
     return quoted_sources
 
 
-def _letters_of_known_texts(call: Node, evidence: ProviderEvidence) -> list[bytes]:
-    """List the letters of the prompt's messages, and of the documents with known texts."""
-    known_letters = [letters_of(message.text) for message in call.prompt]
+def _normalized_known_texts(call: Node, evidence: ProviderEvidence) -> list[bytes]:
+    """List the prompt's messages and the documents with known texts, normalized."""
+    normalized_known_texts = [normalize_text(message.text) for message in call.prompt]
     for provider_call in evidence.calls:
         documents = provider_call.documents or ()
-        known_letters += [letters_of(document.text) for document in documents]
-    return known_letters
+        normalized_known_texts += [
+            normalize_text(document.text) for document in documents
+        ]
+    return normalized_known_texts
 
 
-def _is_known(annotation: Annotation, known_letters: Sequence[bytes]) -> bool:
+def _is_known(annotation: Annotation, normalized_known_texts: Sequence[bytes]) -> bool:
     """Whether the words that an annotation cites stand in a known text, perhaps cut."""
-    letters = letters_of((annotation.quote or "").strip(" .…"))
-    return any(letters in text_letters for text_letters in known_letters)
+    normalized = normalize_text((annotation.quote or "").strip(" .…"))
+    return any(
+        normalized in normalized_text for normalized_text in normalized_known_texts
+    )
 
 
 def _search_that_found(

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.passages import (
     is_contained_in,
     share_a_passage,
@@ -224,8 +224,8 @@ def _value_user_named(field: str, tree: Tree, overrides: Overrides) -> tuple[boo
 
 
 @dataclass(frozen=True, eq=False)
-class _QuestionSearch:
-    """What the rules for the question look at.
+class _RunAndOverrides:
+    """The calls of a run, and where the user says that its question is.
 
     Attributes:
         calls: The calls of the run.
@@ -299,46 +299,46 @@ class _QuestionSearch:
         return []
 
 
-def by_the_users_words(search: _QuestionSearch) -> FoundQuestion | None:
+def by_the_users_words(run: _RunAndOverrides) -> FoundQuestion | None:
     """What the caller says: ``capture(question="…")``.
 
     Seen in deepset-ai/haystack-cookbook,
     notebooks/hackernews-custom-component-rag.ipynb: posts are summed up unasked.
     """
-    question = search.overrides.question
+    question = run.overrides.question
     if question is None:
         return None
     return FoundQuestion(question, "capture(question=)")
 
 
-def by_the_users_place(search: _QuestionSearch) -> FoundQuestion | None:
+def by_the_users_place(run: _RunAndOverrides) -> FoundQuestion | None:
     """The place that ``question_from=`` names.
 
     Seen in lancedb/vectordb-recipes,
     examples/customer_support_agent_langgraph/LangGraph_LanceDB.ipynb: the question is a
     mail that the run fetches into its state.
     """
-    is_there, value = _value_user_named("question", search.tree, search.overrides)
+    is_there, value = _value_user_named("question", run.tree, run.overrides)
     if not is_there:
         return None
     return FoundQuestion(question_in(value), "question_from")
 
 
-def by_the_framework(search: _QuestionSearch) -> FoundQuestion | None:
+def by_the_framework(run: _RunAndOverrides) -> FoundQuestion | None:
     """What the framework was given as the question: an input of a usual name, an argument, the user's last message.
 
     Seen in langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: the chain is
     invoked with the question.
     """
-    tree = search.tree
+    tree = run.tree
     if tree.question is None:
         return None
-    if _ends_with_search(tree.question, search):
+    if _ends_with_search(tree.question, run):
         return FoundQuestion(tree.question, tree.question_place, (TOLD_MORE,))
     return FoundQuestion(tree.question, tree.question_place)
 
 
-def _ends_with_search(question: str, search: _QuestionSearch) -> bool:
+def _ends_with_search(question: str, run: _RunAndOverrides) -> bool:
     r"""Return whether a text of several lines ends with what was searched for.
 
     Example: "Be brief.\nUser question: When did it open?" ends with the query "When did
@@ -351,30 +351,30 @@ def _ends_with_search(question: str, search: _QuestionSearch) -> bool:
         return False
     _, _, words_behind_label = lines[-1].rpartition(":")
     possible_queries = {lines[-1], words_behind_label.strip()}
-    if search.lines_asked_inside.isdisjoint(possible_queries):
+    if run.lines_asked_inside.isdisjoint(possible_queries):
         return False
-    return search.lines_asked_inside.isdisjoint(lines_before)
+    return run.lines_asked_inside.isdisjoint(lines_before)
 
 
-def by_the_words_to_the_model(search: _QuestionSearch) -> FoundQuestion | None:
+def by_the_words_to_the_model(run: _RunAndOverrides) -> FoundQuestion | None:
     """If a model wrote each query: the user's last message to the call that chose to search, else to the answering one.
 
     Seen in langchain-ai/langchain, docs/docs/how_to/tool_results_pass_to_model.ipynb:
     the tool that a model chose, here one that searches, is called by hand.
     """
-    if not search.is_rewritten:
+    if not run.is_rewritten:
         return None
-    choosing_calls = _calls_that_chose_search(search) or search.searching_models
+    choosing_calls = _calls_that_chose_search(run) or run.searching_models
     if choosing_calls:
         return _last_words_to(choosing_calls[0])
-    answering_calls = search.calls.likely_answer_calls
+    answering_calls = run.calls.likely_answer_calls
     if not answering_calls:
         return None
     found = _last_words_to(answering_calls[-1])
     if found is None or found.question is None:
         return None
     # such a message may hold documents around the user's words
-    return found if _may_be_users_words(found.question, search.calls) else None
+    return found if _may_be_users_words(found.question, run.calls) else None
 
 
 def _last_words_to(call: Node) -> FoundQuestion | None:
@@ -385,10 +385,10 @@ def _last_words_to(call: Node) -> FoundQuestion | None:
     return FoundQuestion(words, f"last message of the user to {call.name}")
 
 
-def _calls_that_chose_search(search: _QuestionSearch) -> list[Node]:
+def _calls_that_chose_search(run: _RunAndOverrides) -> list[Node]:
     """Return the calls of models that called a tool with the first query."""
-    calls = search.calls
-    query = as_one_line(search.queries[0]) if search.queries else ""
+    calls = run.calls
+    query = as_one_line(run.queries[0]) if run.queries else ""
     choosing_calls = []
     for call in calls.models:
         arguments = calls.replies[call].arguments
@@ -397,20 +397,18 @@ def _calls_that_chose_search(search: _QuestionSearch) -> list[Node]:
     return choosing_calls
 
 
-def by_a_models_query(search: _QuestionSearch) -> FoundQuestion | None:
+def by_a_models_query(run: _RunAndOverrides) -> FoundQuestion | None:
     """Where a model wrote every query and the user's own words are nowhere: the first query, inferred.
 
     Seen in run-llama/llama_index, docs/examples/low_level/fusion_retriever.ipynb:
     several queries of a model are searched for by hand.
     """
-    if not search.is_rewritten or not search.queries:
+    if not run.is_rewritten or not run.queries:
         return None
-    return FoundQuestion(
-        search.queries[0], "query of the first retriever", (_REWRITTEN,)
-    )
+    return FoundQuestion(run.queries[0], "query of the first retriever", (_REWRITTEN,))
 
 
-def by_a_query_no_model_wrote(search: _QuestionSearch) -> FoundQuestion | None:
+def by_a_query_no_model_wrote(run: _RunAndOverrides) -> FoundQuestion | None:
     """A query that no model wrote: one that the answering prompt shows, else the first.
 
     Seen in chziakas/Icarus, rag_openai.py: the application calls a retriever with "When
@@ -421,22 +419,22 @@ def by_a_query_no_model_wrote(search: _QuestionSearch) -> FoundQuestion | None:
     query.
     """
     # a query that a model wrote is not in the user's words
-    queries = [query for query in search.queries if not search.calls.is_written(query)]
+    queries = [query for query in run.queries if not run.calls.is_written(query)]
     if not queries:
         return None
     # "Answer from: … Question: When did it open?" shows the query "When did it open?"
-    shown = [query for query in queries if _is_shown(query, search.calls)]
-    in_own_line = [query for query in shown if _stands_apart(query, search.calls)]
+    shown = [query for query in queries if _is_shown(query, run.calls)]
+    in_own_line = [query for query in shown if _stands_apart(query, run.calls)]
     best_first = [*in_own_line, *shown, *queries]
     question = best_first[0]
-    first_query = search.queries[0]
+    first_query = run.queries[0]
     if question == first_query:
         place = "query of the first retriever"
     elif shown:
         place = "query that the answering prompt shows"
     else:
         place = "first query that no model wrote"
-    doubts = _doubts_of_query(search.tree, shown, in_own_line)
+    doubts = _doubts_of_query(run.tree, shown, in_own_line)
     return FoundQuestion(question, place, doubts)
 
 
@@ -469,14 +467,14 @@ def _has_inputs(tree: Tree) -> bool:
     return not is_search and tree.root.name != FLOW
 
 
-def by_the_words_to_a_lone_model(search: _QuestionSearch) -> FoundQuestion | None:
+def by_the_words_to_a_lone_model(run: _RunAndOverrides) -> FoundQuestion | None:
     """If the run is one call of a model, without a chain: the user's last message to it.
 
     Seen in langchain-ai/langchain, docs/docs/tutorials/chatbot.ipynb: a model is called
     with the user's message alone. A long message, or one of several lines, may hold
     more than the user's words.
     """
-    root = search.tree.root
+    root = run.tree.root
     if root.kind != "model":
         return None
     found = _last_words_to(root)
@@ -491,17 +489,17 @@ def by_the_words_to_a_lone_model(search: _QuestionSearch) -> FoundQuestion | Non
     return replace(found, doubts=(_MAY_HOLD_MORE,))
 
 
-def by_nothing(search: _QuestionSearch) -> FoundQuestion:
+def by_nothing(run: _RunAndOverrides) -> FoundQuestion:
     """No question, and nothing is exact.
 
     Seen in deepset-ai/haystack-cookbook, notebooks/information_extraction_raven.ipynb:
     data are extracted from a page unasked.
     """
-    del search
+    del run
     return FoundQuestion(None, "", (_NOT_FOUND,))
 
 
-QUESTION_RULES: tuple[Callable[[_QuestionSearch], FoundQuestion | None], ...] = (
+QUESTION_RULES: tuple[Callable[[_RunAndOverrides], FoundQuestion | None], ...] = (
     by_the_users_words,
     by_the_users_place,
     by_the_framework,
@@ -525,9 +523,9 @@ def question_without_chain(calls: Calls) -> str | None:
 
 def _find_question(calls: Calls, overrides: Overrides) -> FoundQuestion:
     """Return the question by the first rule that finds one."""
-    search = _QuestionSearch(calls, overrides)
+    run = _RunAndOverrides(calls, overrides)
     # the last rule gives a result in any case
-    results = (rule(search) for rule in QUESTION_RULES)
+    results = (rule(run) for rule in QUESTION_RULES)
     return next(found for found in results if found is not None)
 
 
@@ -563,13 +561,13 @@ def _may_be_users_words(message: str, calls: Calls) -> bool:
     """Return whether a message holds no query and no document, and no model wrote it."""
     if calls.is_written(message):
         return False
-    letters = letters_of(message)
+    normalized = normalize_text(message)
     for node in calls.nodes:
-        if node.query and is_contained_in(letters_of(node.query), letters):
+        if node.query and is_contained_in(normalize_text(node.query), normalized):
             return False
     for documents in calls.lists():
         for document in documents:
-            if share_a_passage(letters_of(document.text), letters):
+            if share_a_passage(normalize_text(document.text), normalized):
                 return False
     return True
 

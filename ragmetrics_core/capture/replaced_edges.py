@@ -4,7 +4,7 @@ A text of which the first words lack in a prompt was either cut there, or these 
 replaced: "Elias Holm opened it" may be shown as "[PERSON] opened it". What was replaced
 was not cut away, so the two must be told apart.
 
-Prompt and text are compared by their letters, as bytes (``letters``).
+Prompt and text are compared by their normalized text (``normalized_text``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ragmetrics_core.capture.byte_spans import EqualSpan
-from ragmetrics_core.capture.letters import Prompt, letters_of
+from ragmetrics_core.capture.normalized_text import Prompt, normalize_text
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # what ends the place of a text: the end of a line, dots that cut it, a tag of a template,
@@ -55,9 +55,9 @@ def replaced_edges(
 
     Args:
         spans: Where text and prompt have equal letters; at least one span.
-        text_size: The number of bytes of the text's letters.
+        text_size: The number of bytes of the normalized text.
         prompt: The prompt.
-        taken: For each byte of the prompt's letters 1 if a located text has taken it.
+        taken: For each byte of the normalized prompt 1 if a located text has taken it.
             Words that another text has taken do not count as a replacement.
     """
     first = min(spans, key=lambda span: span.text_start)
@@ -66,17 +66,17 @@ def replaced_edges(
     n_missing_before = first.text_start
     if n_missing_before:
         written_before = _written_before(first.prompt_start, prompt, taken)
-        before = _may_replace(written_before, n_letters=n_missing_before)
+        before = _may_replace(written_before, n_bytes=n_missing_before)
     n_missing_behind = text_size - last.text_end
     if n_missing_behind:
         written_behind = _written_behind(last.prompt_end, prompt, taken)
-        behind = _may_replace(written_behind, n_letters=n_missing_behind)
+        behind = _may_replace(written_behind, n_bytes=n_missing_behind)
     return ReplacedEdges(before, behind)
 
 
-def _may_replace(written: str, *, n_letters: int) -> bool:
+def _may_replace(written: str, *, n_bytes: int) -> bool:
     """Whether what a prompt has is enough to stand for so many letters of a text."""
-    is_long_enough = len(letters_of(written)) >= _LEAST_SHARE * n_letters
+    is_long_enough = len(normalize_text(written)) >= _LEAST_SHARE * n_bytes
     return is_long_enough or _MASK.search(written) is not None
 
 
@@ -87,10 +87,10 @@ def _written_before(end: int, prompt: Prompt, taken: bytearray) -> str:
     "opened".
 
     Args:
-        end: The place, an index in the prompt's letters. What stands before it in
+        end: The place, an index in the normalized prompt. What stands before it in
             another line, or outside of the quotes around it, is left out.
         prompt: The prompt.
-        taken: For each byte of the prompt's letters 1 if a located text has taken it.
+        taken: For each byte of the normalized prompt 1 if a located text has taken it.
     """
     message_start = end - prompt.index_in_message(end)
     start = max(end - _FARTHEST, message_start)
@@ -109,13 +109,13 @@ def _written_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
     "on", if "Porto lies on the Douro." is a located text.
 
     Args:
-        start: The place, an index in the prompt's letters. What stands after it in
+        start: The place, an index in the normalized prompt. What stands after it in
             another line, or outside of the quotes around it, is left out.
         prompt: The prompt.
-        taken: For each byte of the prompt's letters 1 if a located text has taken it.
+        taken: For each byte of the normalized prompt 1 if a located text has taken it.
     """
     message_start = start - prompt.index_in_message(start)
-    message_end = message_start + len(prompt.message_at(start).letters)
+    message_end = message_start + len(prompt.message_at(start).normalized)
     end = min(start + _FARTHEST, message_end)
     first_taken = taken.find(1, start, end)
     if first_taken >= 0:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import names_of
-from ragmetrics_core.capture.context_rules import Contexts, ContextSearch
+from ragmetrics_core.capture.context_rules import AnsweredTurn, Contexts
 from ragmetrics_core.capture.origins import MatchedContexts, match_contexts
 from ragmetrics_core.capture.passage_notes import (
     DocumentRecord,
@@ -54,7 +54,7 @@ class Retrieved:
     warnings: tuple[str, ...]
 
 
-def retrieved_of(search: ContextSearch, contexts: Contexts) -> Retrieved:
+def retrieved_of(answered_turn: AnsweredTurn, contexts: Contexts) -> Retrieved:
     """Find the documents retrieved for an answer, and what became of each.
 
     Example: a search found A, B and C, a reranker dropped C, and the prompt holds A.
@@ -62,19 +62,19 @@ def retrieved_of(search: ContextSearch, contexts: Contexts) -> Retrieved:
     but not shown, and that the reranker dropped C.
 
     Args:
-        search: The turn, its answer, and what its searches and tools returned.
+        answered_turn: The turn, its answer, and what its searches and tools returned.
         contexts: The contexts of the sample.
     """
-    call_results = search.call_results
+    call_results = answered_turn.call_results
     # a plain function of a graph may search: nobody recorded it as a retriever
     by_step = call_results.documents_of_steps(
-        contexts.by_key, search.found_answer.writing_call
+        contexts.by_key, answered_turn.found_answer.writing_call
     )
-    documents_by_search = {**search.calls.retrievals, **by_step}
+    documents_by_search = {**answered_turn.calls.retrievals, **by_step}
     # A, B and C; None if no call retrieved anything
     documents = call_results.documents_retrieved(_document_keys(contexts), by_step)
     # which context shows A, what the reranker did to A, B and C, and the like
-    record = _record_of(documents or (), documents_by_search, search, contexts)
+    record = _record_of(documents or (), documents_by_search, answered_turn, contexts)
     passages = passages_of(documents, record)
     if documents is not None:
         # Of "It fell." a step may have made "It opened in 1874. It fell.". The document
@@ -102,7 +102,7 @@ def retrieved_of(search: ContextSearch, contexts: Contexts) -> Retrieved:
 def _record_of(
     documents: Sequence[Document],
     documents_by_search: Mapping[Node, tuple[Document, ...]],
-    search: ContextSearch,
+    answered_turn: AnsweredTurn,
     contexts: Contexts,
 ) -> DocumentRecord:
     """Put together what a run tells of its retrieved documents.
@@ -113,24 +113,26 @@ def _record_of(
     matched_contexts = match_contexts(documents, contexts.by_key)
     # what the prompt of the answering call shows; None if that is unknown, or if the
     # user named the contexts, whatever the prompt shows
-    shown = search.shown_unless_named(contexts)
+    shown = answered_turn.shown_unless_named(contexts)
     # what rerankers, filters and other steps dropped, added and rewrote
     texts_shown = [context.text for context in contexts.items] if shown else []
-    changes = changes_of(search.calls.nodes, texts_shown)
-    answering_call = search.found_answer.writing_call
+    changes = changes_of(answered_turn.calls.nodes, texts_shown)
+    answering_call = answered_turn.found_answer.writing_call
     texts_rewritten = _texts_rewritten(contexts, matched_contexts)
     return DocumentRecord(
         documents_by_search=documents_by_search,
-        effects=effects_of(changes, search.calls, documents, answering_call),
+        effects=effects_of(changes, answered_turn.calls, documents, answering_call),
         matched_contexts=matched_contexts,
         rewriting_steps=rewriting_step_by_key(texts_rewritten, changes),
         contexts=contexts,
         shown=shown,
-        shown_to_other_calls=_shown_to_others(search, contexts),
+        shown_to_other_calls=_shown_to_others(answered_turn, contexts),
     )
 
 
-def _shown_to_others(search: ContextSearch, contexts: Contexts) -> ShownToOtherCalls:
+def _shown_to_others(
+    answered_turn: AnsweredTurn, contexts: Contexts
+) -> ShownToOtherCalls:
     """Return what other calls than the answering call were shown.
 
     It matters only where prompts tell the contexts: else nothing is returned.
@@ -138,7 +140,7 @@ def _shown_to_others(search: ContextSearch, contexts: Contexts) -> ShownToOtherC
     if contexts.evidence_from != "prompt":
         return ShownToOtherCalls()
     return shown_to_other_calls(
-        search.found_answer, search.calls, search.prompt_contents
+        answered_turn.found_answer, answered_turn.calls, answered_turn.prompt_contents
     )
 
 

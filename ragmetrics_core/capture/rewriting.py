@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 
 from ragmetrics_core.capture.calls import end_of
-from ragmetrics_core.capture.letters import Text
+from ragmetrics_core.capture.normalized_text import Text
 from ragmetrics_core.capture.passages import shares_a_passage_with_any
 from ragmetrics_core.capture.tree import SCORE_KEYS, Document, DocumentKey, Node
 from ragmetrics_core.capture.word_edges import is_contained_as_words
@@ -477,7 +477,7 @@ def _sharing_no_text(
     unrelated = []
     for document in documents:
         is_related = any(
-            form.letters == other_form.letters
+            form.normalized == other_form.normalized
             or is_contained_as_words(form, other_form)
             or is_contained_as_words(other_form, form)
             for form in _forms_of(document)

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ragmetrics_core.capture.byte_spans import EqualSpan
-from ragmetrics_core.capture.letters import Prompt, Text, letters_of
+from ragmetrics_core.capture.normalized_text import Prompt, Text, normalize_text
 from ragmetrics_core.capture.occurrences import (
     MOST_OCCURRENCES,
     MOST_TRIES,
@@ -92,8 +92,8 @@ def occurrences_of_short_text(
     all of them are yielded, and its ``n_tries_left`` is set to 0.
     """
     find_in = _occurrences_by_characters
-    if sought_text.text.letters:
-        find_in = _occurrences_by_letters
+    if sought_text.text.normalized:
+        find_in = _occurrences_in_normalized
     starts = prompt.message_starts
     for message, message_start in zip(prompt.messages, starts, strict=True):
         yield from find_in(sought_text, message, message_start)
@@ -111,21 +111,21 @@ def borders_of(occurrence: Occurrence, prompt: Prompt) -> Borders:
     """
     span = occurrence.spans[0]
     message = prompt.message_at(span.prompt_start)
-    # how many letters of the message stand before the text, and before its end: 3 and 6
-    # for "art" in 'the "art" of', the same for "..."
-    n_letters_before = prompt.index_in_message(span.prompt_start)
-    n_letters_to_end = prompt.index_in_message(span.prompt_end)
+    # how many normalized bytes of the message stand before the text, and before its
+    # end: 3 and 6 for "art" in 'the "art" of', the same for "..."
+    n_bytes_before = prompt.index_in_message(span.prompt_start)
+    n_bytes_to_end = prompt.index_in_message(span.prompt_end)
     if occurrence.literal_offsets is not None:  # "...", which has no letters
         start, end = occurrence.literal_offsets
-        left = _left_border(message, n_letters_before, start)
-        right = _right_border(message, n_letters_to_end, end)
+        left = _left_border(message, n_bytes_before, start)
+        right = _right_border(message, n_bytes_to_end, end)
         # a letter beside the dots is none of a longer word
         return Borders(_gap_if_letter(left), _gap_if_letter(right))
-    start = message.start_of_letter(n_letters_before)
-    end = message.end_of_letter_before(n_letters_to_end)
+    start = message.raw_start_at(n_bytes_before)
+    end = message.raw_end_before(n_bytes_to_end)
     return Borders(
-        _left_border(message, n_letters_before, start),
-        _right_border(message, n_letters_to_end, end),
+        _left_border(message, n_bytes_before, start),
+        _right_border(message, n_bytes_to_end, end),
     )
 
 
@@ -134,61 +134,62 @@ def _gap_if_letter(border: Border) -> Border:
     return Border.GAP if border is Border.LETTER else border
 
 
-def _left_border(message: Text, n_letters_before: int, start: int) -> Border:
+def _left_border(message: Text, n_bytes_before: int, start: int) -> Border:
     """Return what stands on the left of a text in a message.
 
     Args:
         message: The message.
-        n_letters_before: How many letters of the message stand before the text.
+        n_bytes_before: How many normalized bytes of the message stand before the text.
         start: Where the text begins in the message as written.
     """
     # "50" in "12.50", which is one number
     if divides_word(message.raw, start):
         return Border.LETTER
     # nothing stands before it, or only the number of a line, as in "3. art"
-    if n_letters_before == 0 or _ends_with_numbering(message.raw, start):
+    if n_bytes_before == 0 or _ends_with_numbering(message.raw, start):
         return Border.MARK
-    end_of_letter_before = message.end_of_letter_before(n_letters_before)
-    return _border(message.raw[end_of_letter_before:start])
+    raw_end_before = message.raw_end_before(n_bytes_before)
+    return _border(message.raw[raw_end_before:start])
 
 
-def _right_border(message: Text, n_letters_to_end: int, end: int) -> Border:
+def _right_border(message: Text, n_bytes_to_end: int, end: int) -> Border:
     """Return what stands on the right of a text in a message.
 
     Args:
         message: The message.
-        n_letters_to_end: How many letters of the message stand before the text's end.
+        n_bytes_to_end: How many normalized bytes of the message stand before the text's
+            end.
         end: Where the text ends in the message as written.
     """
     # "12" in "12.50", which is one number
     if divides_word(message.raw, end):
         return Border.LETTER
-    if n_letters_to_end == len(message.letters):
+    if n_bytes_to_end == len(message.normalized):
         return Border.MARK
-    start_of_next_letter = message.start_of_letter(n_letters_to_end)
+    start_of_next_letter = message.raw_start_at(n_bytes_to_end)
     return _border(message.raw[end:start_of_next_letter])
 
 
-def _occurrences_by_letters(
+def _occurrences_in_normalized(
     sought_text: SoughtText, message: Text, message_start: int
 ) -> Iterator[Occurrence]:
-    """Yield where the letters of a short text stand in a message.
+    """Yield where a short text stands in a message.
 
-    Example: "art" stands in "Art of party" at the letters 0 and 6. After 500
+    Example: "art" stands in "Art of party" at the bytes 0 and 6. After 500
     occurrences the search ends, and ``n_tries_left`` of the text is set to 0.
 
     Args:
         sought_text: The text.
         message: The message.
-        message_start: Where the message begins in the prompt's letters.
+        message_start: Where the message begins in the normalized prompt.
     """
-    letters = sought_text.text.letters
+    normalized = sought_text.text.normalized
     start = -1
     for _ in range(MOST_OCCURRENCES):
-        start = message.letters.find(letters, start + 1)
+        start = message.normalized.find(normalized, start + 1)
         if start < 0:
             return
-        span = EqualSpan(message_start + start, text_start=0, size=len(letters))
+        span = EqualSpan(message_start + start, text_start=0, size=len(normalized))
         yield Occurrence(sought_text, [span])
     sought_text.n_tries_left = 0
 
@@ -198,7 +199,7 @@ def _occurrences_by_characters(
 ) -> Iterator[Occurrence]:
     """Yield where a text without letters, such as "...", stands in a message.
 
-    Places in a prompt are counted in its letters and digits. Example: in "Yes, ...",
+    Places in a prompt are counted in its normalized bytes. Example: in "Yes, ...",
     "..." stands after 3 of them, and its literal offsets are 5 and 8.
 
     After 64 occurrences the search ends, and ``n_tries_left`` of the text is set to 0.
@@ -206,7 +207,7 @@ def _occurrences_by_characters(
     Args:
         sought_text: The text.
         message: The message of the prompt in which it is sought.
-        message_start: How many letters and digits the prompt has before the message.
+        message_start: How many normalized bytes the prompt has before the message.
     """
     characters = sought_text.text.raw.strip()
     offset = -1
@@ -214,8 +215,8 @@ def _occurrences_by_characters(
         offset = message.raw.find(characters, offset + 1)
         if offset < 0:
             return
-        n_letters_before = len(letters_of(message.raw[:offset]))
-        empty_span = EqualSpan(message_start + n_letters_before, text_start=0, size=0)
+        n_bytes_before = len(normalize_text(message.raw[:offset]))
+        empty_span = EqualSpan(message_start + n_bytes_before, text_start=0, size=0)
         literal_offsets = (offset, offset + len(characters))
         yield Occurrence(sought_text, [empty_span], literal_offsets)
     sought_text.n_tries_left = 0

@@ -15,8 +15,8 @@ from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls
 from ragmetrics_core.capture.document_versions import unite_shown_documents
 from ragmetrics_core.capture.findings import Finding
-from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.memory_summaries import keys_summed_up
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.plain_values import as_one_line, texts_in
 from ragmetrics_core.capture.prompt_contents import PromptContents
 from ragmetrics_core.capture.prompt_search import ShownDocument
@@ -163,26 +163,26 @@ def _have_same_template(
         for each in (call, other)
         for document, _ in prompt_contents.shown_to(each).shown_documents.values()
     ]
-    names = _letters_of_names(documents)
+    names = _normalized_names(documents)
     return _template(
-        prompt_contents.letters_around_documents(call), names
-    ) == _template(prompt_contents.letters_around_documents(other), names)
+        prompt_contents.normalized_text_around_documents(call), names
+    ) == _template(prompt_contents.normalized_text_around_documents(other), names)
 
 
-def _template(letters: bytes, names: Iterable[bytes]) -> bytes:
-    """Return the letters of a prompt without digits, and without names of documents."""
-    template = _DIGITS.sub(b"", letters)
+def _template(normalized: bytes, names: Iterable[bytes]) -> bytes:
+    """Return a prompt, normalized, without digits and names of documents."""
+    template = _DIGITS.sub(b"", normalized)
     for name in names:
         template = template.replace(name, b"")
     return template
 
 
-def _letters_of_names(documents: Iterable[Document]) -> list[bytes]:
-    """Return the letters of ids and metadata of documents, without digits; longest first."""
+def _normalized_names(documents: Iterable[Document]) -> list[bytes]:
+    """Return ids and metadata, normalized, without digits; longest first."""
     names = set()
     for document in documents:
         for value in (document.id or "", *document.metadata.values()):
-            name = _DIGITS.sub(b"", letters_of(str(value)))
+            name = _DIGITS.sub(b"", normalize_text(str(value)))
             if len(name) >= _FEWEST_LETTERS:
                 names.add(name)
     return sorted(names, key=len, reverse=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.letters import Text, letters_of
+from ragmetrics_core.capture.normalized_text import Text, normalize_text
 from ragmetrics_core.capture.origins import match_documents
 from ragmetrics_core.capture.passages import share_held
 from ragmetrics_core.capture.rewriting import DocumentChange
@@ -276,7 +276,7 @@ def _index_of_copy(text: str, index_by_kept_text: Mapping[str, int]) -> int | No
     duplicate = Text(text)
     kept_texts = [(Text(kept), index) for kept, index in index_by_kept_text.items()]
     for kept_text, index in kept_texts:
-        if duplicate.letters == kept_text.letters:
+        if duplicate.normalized == kept_text.normalized:
             return index
     for kept_text, index in kept_texts:
         if is_contained_as_words(duplicate, kept_text):
@@ -496,12 +496,12 @@ def _retriever_effect(
     documents = [found.document for found in found_by_inner_searches]
     parts_by_index = _parts_by_index(documents, returned)
     matched = match_documents(documents, returned)
-    letters_returned = [letters_of(document.text) for document in returned]
+    normalized_returned = [normalize_text(document.text) for document in returned]
     dropped: list[FoundByInnerSearch] = []
     cut: list[CutByRetriever] = []
     keys_rewritten: set[DocumentKey] = set()
     for index, found in enumerate(found_by_inner_searches):
-        if _is_handed_on_whole(found.document, letters_returned):
+        if _is_handed_on_whole(found.document, normalized_returned):
             continue
         keys_of_its_parts = parts_by_index.get(index)
         # the returned document that has its id or most of its words
@@ -570,12 +570,12 @@ def _parts_by_index(
 
 def _is_part(text: Text, sentences: Sequence[Text], whole: Text) -> bool:
     """Whether a text is a part of a longer one, or all its sentences stand there."""
-    if not text.letters or len(text.letters) >= len(whole.letters):
+    if not text.normalized or len(text.normalized) >= len(whole.normalized):
         return False
     if _stands_in(text, whole):
         return True
     return all(
-        _stands_in(sentence, whole) for sentence in sentences if sentence.letters
+        _stands_in(sentence, whole) for sentence in sentences if sentence.normalized
     )
 
 
@@ -594,22 +594,24 @@ def _unlikeness(document: Document, part: Document) -> int:
     return 1 if part.metadata == document.metadata else 2
 
 
-def _is_handed_on_whole(document: Document, letters_returned: Sequence[bytes]) -> bool:
+def _is_handed_on_whole(
+    document: Document, normalized_returned: Sequence[bytes]
+) -> bool:
     """Whether the returned texts hold a document: one of them, or all together."""
     return any(
-        _is_held_whole(letters_of(text), letters_returned)
+        _is_held_whole(normalize_text(text), normalized_returned)
         for text in document.own_texts
     )
 
 
-def _is_held_whole(letters: bytes, letters_returned: Sequence[bytes]) -> bool:
+def _is_held_whole(normalized: bytes, normalized_returned: Sequence[bytes]) -> bool:
     """Whether one of the returned texts holds a text, or all of them together do.
 
-    All are given as letters (``letters_of``).
+    All are given normalized (``normalize_text``).
     """
-    if any(letters in returned for returned in letters_returned):
+    if any(normalized in returned for returned in normalized_returned):
         return True
-    return share_held(letters, letters_returned) == 1
+    return share_held(normalized, normalized_returned) == 1
 
 
 def _found_inside_each_retriever(calls: Calls) -> dict[Node, list[FoundByInnerSearch]]:

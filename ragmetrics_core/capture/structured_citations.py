@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ragmetrics_core.capture.calls import texts_not_of_models
-from ragmetrics_core.capture.citation_search import CitationSearch, kind_of_number
 from ragmetrics_core.capture.cited_sources import (
     QuotedContexts,
     contexts_of_quotes,
     span_of_source,
 )
+from ragmetrics_core.capture.citing_answer import CitingAnswer, kind_of_number
 from ragmetrics_core.capture.json_places import with_places_in_json
 from ragmetrics_core.capture.label_meanings import (
     indexes_by_metadata,
@@ -44,7 +44,7 @@ _QUOTE_AND_ID_DIFFER = (
 )
 
 
-def by_marks_and_a_field(search: CitationSearch) -> tuple[Citation, ...] | None:
+def by_marks_and_a_field(answer: CitingAnswer) -> tuple[Citation, ...] | None:
     """Read a structured reply that cites twice: by marks, and in a field of its own.
 
     ``{"answer": "It fell [2].", "sources": [2]}`` cites the context that the prompt shows
@@ -57,47 +57,47 @@ def by_marks_and_a_field(search: CitationSearch) -> tuple[Citation, ...] | None:
     Raises:
         UnknownMeaning: If marks and field differ, or if it is not known what they name.
     """
-    if search.annotator is not None or search.sources is None:
+    if answer.annotator is not None or answer.sources is None:
         return None
-    search_in_text = _search_in_text_with_marks(search)
-    if search_in_text is None:
+    marked_part = _marked_part_of(answer)
+    if marked_part is None:
         return None
-    of_marks = _citations_of_marks(search_in_text)
+    of_marks = _citations_of_marks(marked_part)
     if not of_marks:
         return None
-    of_field = by_a_structured_reply(search) or ()
+    of_field = by_a_structured_reply(answer) or ()
     if not _cite_the_same(of_marks, of_field):
         raise UnknownMeaning(_MARKS_AND_FIELD_DIFFER)
-    if search_in_text is search:
+    if marked_part is answer:
         return of_marks
-    text = search_in_text.found_answer.text or ""
-    return with_places_in_json(of_marks, text, search.text)
+    text = marked_part.found_answer.text or ""
+    return with_places_in_json(of_marks, text, answer.text)
 
 
-def _search_in_text_with_marks(search: CitationSearch) -> CitationSearch | None:
-    """Return the search in the text of an answer: itself, or its field of a JSON answer.
+def _marked_part_of(answer: CitingAnswer) -> CitingAnswer | None:
+    """Return the part of an answer with marks: itself, or a text in a JSON answer.
 
     None if a JSON answer has no such field. Also None if the answer is the reply's whole
     text, and the reply calls tools: their arguments are no fields beside the answer.
     """
-    value = parse_json(search.text)
+    value = parse_json(answer.text)
     if value is None:
-        return None if _is_plain_reply_with_tools(search) else search
+        return None if _is_plain_reply_with_tools(answer) else answer
     if not isinstance(value, Mapping):
         return None
     text, _ = answer_in(value)
-    return None if text is None else search.in_text(text)
+    return None if text is None else answer.with_text(text)
 
 
-def _is_plain_reply_with_tools(search: CitationSearch) -> bool:
+def _is_plain_reply_with_tools(answer: CitingAnswer) -> bool:
     """Whether the answer is the reply's text, and the reply also calls tools."""
-    reply = search.reply
+    reply = answer.reply
     if reply is None or not reply.tool_calls:
         return False
-    return reply.text.strip() == search.text.strip()
+    return reply.text.strip() == answer.text.strip()
 
 
-def _citations_of_marks(search: CitationSearch) -> tuple[Citation, ...]:
+def _citations_of_marks(answer: CitingAnswer) -> tuple[Citation, ...]:
     """Return what the marks of an answer cite; () without marks.
 
     Raises:
@@ -105,9 +105,9 @@ def _citations_of_marks(search: CitationSearch) -> tuple[Citation, ...]:
             for which sentence it names a source, nor that a mark names none of them.
     """
     try:
-        citations = by_marks(search) or ()
+        citations = by_marks(answer) or ()
     except UnknownMeaning:
-        if marks_in(search.text):
+        if marks_in(answer.text):
             raise
         return ()
     return tuple(citation for citation in citations if citation.mark is not None)
@@ -145,24 +145,24 @@ def _dangling_labels(citations: Iterable[Citation]) -> set[str]:
     return labels
 
 
-def by_a_structured_reply(search: CitationSearch) -> tuple[Citation, ...] | None:
+def by_a_structured_reply(answer: CitingAnswer) -> tuple[Citation, ...] | None:
     """Read the sources that a structured reply names by number, id or quote.
 
     langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: ``CitedAnswer`` and
     ``QuotedAnswer``.
     """
-    sources = search.sources
+    sources = answer.sources
     if sources is None:
         return None
-    labels, prompts = search.labels, search.prompts
-    if search.annotator is not None:
-        prompts = [*prompts, *texts_not_of_models(search.annotator)]
-        labels = search.labels_of(prompts)
-    return _citations_of(search, sources, labels, prompts)
+    labels, prompts = answer.labels, answer.prompts
+    if answer.annotator is not None:
+        prompts = [*prompts, *texts_not_of_models(answer.annotator)]
+        labels = answer.labels_of(prompts)
+    return _citations_of(answer, sources, labels, prompts)
 
 
 def _citations_of(
-    search: CitationSearch,
+    answer: CitingAnswer,
     sources: Sequence[CitedSource],
     labels: Labels,
     prompts: Sequence[str],
@@ -173,7 +173,7 @@ def _citations_of(
     prompt shows as "[2]"; "z", shown nowhere, dangles: it cites no context.
 
     Args:
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
         sources: The sources.
         labels: The labels of the contexts in the prompts.
         prompts: What the model was shown.
@@ -183,16 +183,16 @@ def _citations_of(
             that the model was shown.
     """
     quotes = [source.quote for source in sources]
-    quoted_contexts = contexts_of_quotes(quotes, search.contexts)
+    quoted_contexts = contexts_of_quotes(quotes, answer.contexts)
     citations = []
     for source, quoted in zip(sources, quoted_contexts, strict=True):
-        indexes = _indexes_of_source(source, quoted, search, labels)
+        indexes = _indexes_of_source(source, quoted, answer, labels)
         dangling: tuple[str, ...] = ()
         if not indexes:
             name = str(source.id) if source.id is not None else source.quote or ""
-            refuse_if_perhaps_shown(plain_label(name), search, labels, prompts)
+            refuse_if_perhaps_shown(plain_label(name), answer, labels, prompts)
             dangling = (name[:LONGEST_LABEL],)
-        start, end = span_of_source(source, search.text)
+        start, end = span_of_source(source, answer.text)
         citations.append(
             Citation(start=start, end=end, contexts=indexes, dangling=dangling)
         )
@@ -202,7 +202,7 @@ def _citations_of(
 def _indexes_of_source(
     source: CitedSource,
     quoted: QuotedContexts,
-    search: CitationSearch,
+    answer: CitingAnswer,
     labels: Labels,
 ) -> tuple[int, ...]:
     """Find the contexts that a source names; () if it names none that was shown.
@@ -213,7 +213,7 @@ def _indexes_of_source(
     Args:
         source: The source.
         quoted: The contexts that its quote comes from.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
         labels: The labels of the contexts in the prompts.
 
     Raises:
@@ -222,20 +222,20 @@ def _indexes_of_source(
     """
     if source.id is None:
         return quoted.cited
-    indexes = _indexes_by_id(str(source.id), search, labels)
-    _refuse_quote_of_another(source, quoted, indexes, search)
+    indexes = _indexes_by_id(str(source.id), answer, labels)
+    _refuse_quote_of_another(source, quoted, indexes, answer)
     if not indexes:
         return quoted.cited
     if len(indexes) == 1:
         if source.page is not None and source.page.isdecimal():
-            refuse_other_page(indexes[0], source.page, search)
+            refuse_other_page(indexes[0], source.page, answer)
         return indexes
     # several contexts have the id, as chunks of one file: quote or page tell which
     quoted_of_id = quoted.among(indexes).cited
     if quoted_of_id:
         return quoted_of_id
     if source.page is not None:
-        return indexes_of_page(indexes, source.page, search)
+        return indexes_of_page(indexes, source.page, answer)
     return indexes
 
 
@@ -243,7 +243,7 @@ def _refuse_quote_of_another(
     source: CitedSource,
     quoted: QuotedContexts,
     indexes: Sequence[int],
-    search: CitationSearch,
+    answer: CitingAnswer,
 ) -> None:
     """Raise if a source quotes another context than the one that its id means.
 
@@ -255,7 +255,7 @@ def _refuse_quote_of_another(
         source: The source.
         quoted: The contexts that its quote comes from.
         indexes: The contexts that its id means.
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If it does.
@@ -266,14 +266,14 @@ def _refuse_quote_of_another(
     if not indexes or not set(indexes).isdisjoint(quoted.cited):
         return
     # of texts that are nearly alike, the quote may be found in one alone
-    contexts_meant = [search.contexts[index] for index in indexes]
+    contexts_meant = [answer.contexts[index] for index in indexes]
     (quoted_in_meant,) = contexts_of_quotes([source.quote], contexts_meant)
     if not quoted_in_meant.cited:
         raise UnknownMeaning(_QUOTE_AND_ID_DIFFER)
 
 
 def _indexes_by_id(
-    source_id: str, search: CitationSearch, labels: Labels
+    source_id: str, answer: CitingAnswer, labels: Labels
 ) -> tuple[int, ...]:
     """Find the contexts that a source's id means; () if it means none.
 
@@ -291,10 +291,10 @@ def _indexes_by_id(
     """
     name = source_id.strip()
     plain_name = plain_label(source_id)  # "[2]" and "Source 2" are 2
-    numbered = indexes_by_own_list(plain_name, search)  # 1 of the order above
+    numbered = indexes_by_own_list(plain_name, answer)  # 1 of the order above
     if not numbered:
         # 2; an id that may number another list of the prompt raises before
-        refuse_numbers_of_other_lists([plain_name], kind_of_number(name), search)
+        refuse_numbers_of_other_lists([plain_name], kind_of_number(name), answer)
         numbered = indexes_of_number(plain_name, kind_of_number(name), labels)
     if numbered:
         return numbered
@@ -304,4 +304,4 @@ def _indexes_by_id(
             return indexes
     if plain_name.isdigit():
         return ()  # a number without a label may count anything
-    return indexes_by_metadata(name, search)  # 4
+    return indexes_by_metadata(name, answer)  # 4

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ragmetrics_core.capture.calls import end_of, text_of
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.passages import SHORTEST, share_a_passage
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.tree import Node
@@ -29,28 +29,28 @@ def steps_with_shown_texts(turn: Turn, answering_call: Node | None) -> list[str]
     """
     if answering_call is None:
         return []
-    messages = [letters_of(message.text) for message in answering_call.prompt]
+    messages = [normalize_text(message.text) for message in answering_call.prompt]
     shown_texts = [
         text
         for text in _texts_of_steps_before(answering_call, turn)
-        if _is_part_of_any(text.letters, messages)
+        if _is_part_of_any(text.normalized, messages)
     ]
     if not shown_texts:  # most runs
         return []
-    known_texts = list(_letters_of_known_texts(turn))
+    known_texts = list(_normalized_known_texts(turn))
     names = [
         text.step_name
         for text in shown_texts
-        if not any(_is_known_by(text.letters, known) for known in known_texts)
+        if not any(_is_known_by(text.normalized, known) for known in known_texts)
     ]
     return list(dict.fromkeys(names))
 
 
 class _TextOfStep(NamedTuple):
-    """The letters of a text that a step returned, and the step's name."""
+    """The normalized text of a text that a step returned, and the step's name."""
 
     step_name: str
-    letters: bytes
+    normalized: bytes
 
 
 def _texts_of_steps_before(call: Node, turn: Turn) -> Iterator[_TextOfStep]:
@@ -58,7 +58,7 @@ def _texts_of_steps_before(call: Node, turn: Turn) -> Iterator[_TextOfStep]:
     for step in turn.calls.nodes:
         if step.kind == "step" and end_of(step) <= call.began:
             for text in _own_new_texts(step):
-                yield _TextOfStep(step.name, letters_of(text))
+                yield _TextOfStep(step.name, normalize_text(text))
 
 
 def _own_new_texts(step: Node) -> list[str]:
@@ -84,8 +84,8 @@ def _is_known_by(text: bytes, known: bytes) -> bool:
     return known in text or share_a_passage(text, known)
 
 
-def _letters_of_known_texts(turn: Turn) -> Iterator[bytes]:
-    """Yield the letters of what a prompt may show although no plain step returned it.
+def _normalized_known_texts(turn: Turn) -> Iterator[bytes]:
+    """Yield what a prompt may show although no plain step returned it, normalized.
 
     These are question and history, retrieved documents, the queries of searches, and
     what models and tools said.
@@ -99,6 +99,6 @@ def _letters_of_known_texts(turn: Turn) -> Iterator[bytes]:
     for earlier_call in turn.tree.earlier_calls:
         texts += [item.text for item in earlier_call.items]
     for text in dict.fromkeys(texts):
-        letters = letters_of(text)
-        if len(letters) >= SHORTEST:
-            yield letters
+        normalized = normalize_text(text)
+        if len(normalized) >= SHORTEST:
+            yield normalized

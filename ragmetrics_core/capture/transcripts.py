@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, get_args
 
-from ragmetrics_core.capture.letters import Text, letters_of
+from ragmetrics_core.capture.normalized_text import Text, normalize_text
 from ragmetrics_core.data import Turn
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
@@ -350,8 +350,8 @@ def _is_right_behind(text: str, start: int, question_ends: Collection[int]) -> b
     for question_end in question_ends:
         if question_end > start:
             continue
-        letters_between = letters_of(text[question_end:start])
-        if len(letters_between) <= _MOST_LETTERS_BETWEEN:
+        normalized_between = normalize_text(text[question_end:start])
+        if len(normalized_between) <= _MOST_LETTERS_BETWEEN:
             return True
     return False
 
@@ -374,13 +374,13 @@ def _occurrences(text: str, host: Text) -> Iterator[tuple[int, int]]:
 
     Only letters and digits are compared, so that white space and escapes may differ.
     """
-    letters = letters_of(text)
-    if not letters:
+    normalized = normalize_text(text)
+    if not normalized:
         return
     end = 0
     for _ in range(_MOST_OCCURRENCES):
-        start = host.letters.find(letters, end)
+        start = host.normalized.find(normalized, end)
         if start < 0:
             return
-        end = start + len(letters)
+        end = start + len(normalized)
         yield host.offsets_of(start, end)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ragmetrics_core.capture.citation_search import CitationSearch
+from ragmetrics_core.capture.citing_answer import CitingAnswer
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.prompt_labels import Labels
 from ragmetrics_core.capture.prompt_numbers import (
@@ -77,7 +77,7 @@ class UnknownByItself(UnknownMeaning):
 
 
 def refuse_if_perhaps_shown(
-    name: str, search: CitationSearch, labels: Labels, prompts: Sequence[str]
+    name: str, answer: CitingAnswer, labels: Labels, prompts: Sequence[str]
 ) -> None:
     """Raise unless a name of no context was certainly shown nowhere else either.
 
@@ -85,26 +85,26 @@ def refuse_if_perhaps_shown(
 
     Args:
         name: What the answer names, without words such as "Source".
-        search: What the rules look at.
+        answer: The answer, with its prompts, contexts and labels.
         labels: The labels of the contexts in the prompts.
         prompts: What the model was shown.
 
     Raises:
         UnknownMeaning: If the name may stand for something that the model was shown.
     """
-    if search.may_provider_have_shown_more:
+    if answer.may_provider_have_shown_more:
         raise UnknownMeaning(SEARCHED_UNSEEN)
-    if not search.knows_what_was_shown:
-        raise UnknownMeaning(_why_not_known_what_was_shown(search))
+    if not answer.knows_what_was_shown:
+        raise UnknownMeaning(_why_not_known_what_was_shown(answer))
     if name.isdigit():
-        _refuse_number_if_perhaps_shown(name, search, labels, prompts)
+        _refuse_number_if_perhaps_shown(name, answer, labels, prompts)
     else:
         _refuse_words_if_perhaps_shown(name, prompts)
 
 
-def _why_not_known_what_was_shown(search: CitationSearch) -> str:
+def _why_not_known_what_was_shown(answer: CitingAnswer) -> str:
     """Say in words why nobody knows what a name means, without all contexts known."""
-    evidence = search.answer_evidence
+    evidence = answer.answer_evidence
     if evidence.contexts.evidence_from == "undivided":
         return UNDIVIDED
     shows_earlier_texts = any(call.shown for call in evidence.earlier_calls)
@@ -132,7 +132,7 @@ def _refuse_words_if_perhaps_shown(label: str, prompts: Sequence[str]) -> None:
 
 
 def _refuse_number_if_perhaps_shown(
-    number: str, search: CitationSearch, labels: Labels, prompts: Sequence[str]
+    number: str, answer: CitingAnswer, labels: Labels, prompts: Sequence[str]
 ) -> None:
     """Raise if a number that labels no context may stand for something in the prompts.
 
@@ -147,7 +147,7 @@ def _refuse_number_if_perhaps_shown(
     if number in labels.ambiguous_numbers:
         raise UnknownMeaning(_why_number_is_ambiguous(number, prompts))
     if not labels.numbers:
-        _refuse_number_beside_unnumbered_contexts(number, search, prompts)
+        _refuse_number_beside_unnumbered_contexts(number, answer, prompts)
     # "[7] Our office opens at nine" beside the contexts "[1]" and "[2]"
     if _is_shown_like_contexts(number, labels, prompts):
         raise UnknownMeaning(SHOWN_ELSEWHERE.format(as_mark(number)))
@@ -165,7 +165,7 @@ def _why_number_is_ambiguous(number: str, prompts: Sequence[str]) -> str:
 
 
 def _refuse_number_beside_unnumbered_contexts(
-    number: str, search: CitationSearch, prompts: Sequence[str]
+    number: str, answer: CitingAnswer, prompts: Sequence[str]
 ) -> None:
     """Raise if a number may mean something where the prompts number no context.
 
@@ -176,7 +176,7 @@ def _refuse_number_beside_unnumbered_contexts(
         UnknownMeaning: If it may be the model's own count of the contexts, or a line of
             the prompts begins with it: "[2] Our office opens at nine".
     """
-    if search.context_texts and not search.known_labels.framework_numbering:
+    if answer.context_texts and not answer.known_labels.framework_numbering:
         raise UnknownMeaning(_why_number_is_unclear(number, prompts))
     if _begins_a_line(number, prompts):
         raise UnknownMeaning(SHOWN_ELSEWHERE.format(as_mark(number)))

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ragmetrics_core.capture.auxiliary_runs import writes_query
 from ragmetrics_core.capture.calls import FREE_TEXT, Calls, end_of
-from ragmetrics_core.capture.letters import Text
+from ragmetrics_core.capture.normalized_text import Text
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.run_group import (
     Prompts,

@@ -10,8 +10,8 @@ An example: the family ``portoliesonthenorthbank``,
 prompt goes on with ``portoliesonthenorthbankofthedouroand…``, the second text stands
 there, and with it the first.
 
-Prompt and texts are compared by their letters, as bytes (``letters``): "Porto lies on
-the north bank." becomes ``portoliesonthenorthbank``.
+Prompt and texts are compared by their normalized text (``normalized_text``): "Porto
+lies on the north bank." becomes ``portoliesonthenorthbank``.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class WholeTexts:
     anchor of a family, the caller asks which texts of the family stand there whole.
 
     Args:
-        prompt: The letters of the prompt.
-        texts: The letters of the texts. A text's index is its index here.
+        prompt: The normalized prompt.
+        texts: The normalized texts. A text's index is its index here.
         stride: 3 if only every third place of the prompt is looked at, 1 if every
             place. With 3, the pieces at the offsets 0, 1 and 2 of a text are anchors,
             so that one of them is met.
@@ -61,8 +61,8 @@ class WholeTexts:
         with the same 16 bytes: they are one family, under ``portoliesontheno``.
 
         Args:
-            prompt: The letters and digits of the prompt.
-            texts: The letters and digits of each text.
+            prompt: The normalized prompt.
+            texts: The normalized texts.
             stride: In which steps the prompt is looked at: 3 for every third byte. Then
                 each text gets 3 anchors, at its offsets 0, 1 and 2: wherever the text
                 stands, one of these anchors stands at a step.
@@ -132,8 +132,8 @@ class TextFamily:
     """Texts that begin with the same 16 bytes, sorted.
 
     Args:
-        texts_and_indexes: The letters of each text, with the text's index outside of
-            the family. All texts begin with the same 16 bytes.
+        texts_and_indexes: The normalized text of each text, with the text's index
+            outside of the family. All texts begin with the same 16 bytes.
 
     Attributes:
         beginning: The 16 bytes with which all of them begin.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.origins import match_documents
 from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.tree import Document, DocumentKey
@@ -104,9 +104,9 @@ def _is_wider(text: str, documents: Sequence[Document]) -> bool:
     It must have ``SHORTEST`` letters more at least. It may hold the document without its
     heading: "file: a.md, It opened in 1870. It fell." holds "file: a.md, It fell.".
     """
-    letters = letters_of(text)
-    n_letters = sum(len(letters_of(document.text)) for document in documents)
-    is_longer = len(letters) - n_letters >= SHORTEST
+    normalized = normalize_text(text)
+    n_bytes = sum(len(normalize_text(document.text)) for document in documents)
+    is_longer = len(normalized) - n_bytes >= SHORTEST
     return is_longer and any(
-        letters_of(own_text) in letters for own_text in documents[0].own_texts
+        normalize_text(own_text) in normalized for own_text in documents[0].own_texts
     )

@@ -5,7 +5,7 @@ change no word of the text: the number of a line, a tag, a citation mark. Others
 as a date that the application replaced, or a "not" that it put in. A text with such a
 **difference** is not shown whole.
 
-Prompt and text are compared by their letters, as bytes (``letters``).
+Prompt and text are compared by their normalized text (``normalized_text``).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ragmetrics_core.capture.byte_spans import LONGEST_STEP, EqualSpan
-from ragmetrics_core.capture.letters import (
+from ragmetrics_core.capture.matching import RESUMED_LENGTH
+from ragmetrics_core.capture.normalized_text import (
     BEGINNING_OF_LINE,
     Prompt,
     Text,
-    letters_of,
+    normalize_text,
 )
-from ragmetrics_core.capture.matching import RESUMED_LENGTH
 from ragmetrics_core.capture.occurrences import MOST_APART
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
@@ -45,9 +45,9 @@ class IntactRange(NamedTuple):
     """A range of a text that a prompt shows without other words in it.
 
     Attributes:
-        start: Where it begins in the letters of the text.
+        start: Where it begins in the normalized text.
         end: Where it ends there.
-        end_in_prompt: Where its last equal letter ends in the prompt's letters.
+        end_in_prompt: Where its last equal byte ends in the normalized prompt.
     """
 
     start: int
@@ -88,8 +88,8 @@ def intact_ranges(
     last = in_order[-1]
     end = last.text_end
     # after the last equal letters the text has only tags and marks
-    if not _words_of_text(text, _LetterRange(end, len(text.letters))):
-        end = len(text.letters)
+    if not _words_of_text(text, _LetterRange(end, len(text.normalized))):
+        end = len(text.normalized)
     return [*ranges, IntactRange(start, end, last.prompt_end)]
 
 
@@ -99,17 +99,17 @@ def is_rest_of_last_word(text: Text, start: int) -> bool:
     Prompts of several calls that divide a text may cut it there. A digit counts: "18"
     is not "1874".
     """
-    n_letters = len(text.letters)
-    n_missing = n_letters - start
-    if n_missing > min(_MOST_OF_LAST_WORD, _SHARE_OF_LAST_WORD * n_letters):
+    n_bytes = len(text.normalized)
+    n_missing = n_bytes - start
+    if n_missing > min(_MOST_OF_LAST_WORD, _SHARE_OF_LAST_WORD * n_bytes):
         return False
-    raw_start = text.end_of_letter_before(start)
+    raw_start = text.raw_end_before(start)
     rest = re.match(r"[^\W\d]+", text.raw[raw_start:])
-    return rest is not None and len(letters_of(rest[0])) == n_missing
+    return rest is not None and len(normalize_text(rest[0])) == n_missing
 
 
 class _LetterRange(NamedTuple):
-    """A range of the letters of a text or a prompt.
+    """A range of bytes of a normalized text or prompt.
 
     Attributes:
         start: Where they begin.
@@ -177,7 +177,7 @@ def _has_other_words(text: Text, prompt: Prompt, gap: _Gap) -> bool:
         return bool(_words_of_text(text, gap.in_text))
     if gap.in_prompt.size == 0 and gap.in_text.size > 0:
         return _leaves_words_out(text, gap)
-    put_in = _letters_put_in(text, prompt, gap)
+    put_in = _normalized_put_in(text, prompt, gap)
     if put_in is not None:
         return _puts_words_in(text, prompt, put_in, gap.n_equal_before)
     words_of_text = _words_of_text(text, gap.in_text)
@@ -190,7 +190,7 @@ def _leaves_words_out(text: Text, gap: _Gap) -> bool:
     Of "<p>port" the prompt leaves out one "p". The first one is a tag: False.
     """
     # the letters may also be equal ones further back
-    readings = _shifted(text.letters, gap.in_text, most_back=gap.n_equal_before)
+    readings = _shifted(text.normalized, gap.in_text, most_back=gap.n_equal_before)
     return all(_words_of_text(text, reading) for reading in readings)
 
 
@@ -201,7 +201,7 @@ class _PutIn(NamedTuple):
     holds the letters "never", and ``text_offset`` 2 is the letter "f" of the text.
 
     Attributes:
-        in_prompt: Where they stand in the letters of the prompt.
+        in_prompt: Where they stand in the normalized prompt.
         text_offset: The letter of the text before which they are put in.
     """
 
@@ -209,15 +209,15 @@ class _PutIn(NamedTuple):
     text_offset: int
 
 
-def _letters_put_in(text: Text, prompt: Prompt, gap: _Gap) -> _PutIn | None:
+def _normalized_put_in(text: Text, prompt: Prompt, gap: _Gap) -> _PutIn | None:
     """Return what a prompt puts into a text; None if it replaces letters of the text.
 
     The text may have the end of a letter there: each Cyrillic letter has two bytes, and
     the first one may be equal by chance. The prompt's letters then end with this end.
     """
-    letters_of_text = text.letters[gap.in_text.start : gap.in_text.end]
-    letters_of_prompt = prompt.letters[gap.in_prompt.start : gap.in_prompt.end]
-    if not letters_of_prompt.endswith(letters_of_text):
+    normalized_text = text.normalized[gap.in_text.start : gap.in_text.end]
+    normalized_prompt = prompt.normalized[gap.in_prompt.start : gap.in_prompt.end]
+    if not normalized_prompt.endswith(normalized_text):
         return None
     end = gap.in_prompt.end - gap.in_text.size
     return _PutIn(_LetterRange(gap.in_prompt.start, end), gap.in_text.start)
@@ -260,9 +260,11 @@ def _readings(prompt: Prompt, put_in: _PutIn, n_equal_before: int) -> list[_PutI
         n_equal_before: How many letters before them are equal in text and prompt.
     """
     readings = []
-    for letters in _shifted(prompt.letters, put_in.in_prompt, most_back=n_equal_before):
-        n_back = put_in.in_prompt.start - letters.start
-        readings.append(_PutIn(letters, put_in.text_offset - n_back))
+    for normalized in _shifted(
+        prompt.normalized, put_in.in_prompt, most_back=n_equal_before
+    ):
+        n_back = put_in.in_prompt.start - normalized.start
+        readings.append(_PutIn(normalized, put_in.text_offset - n_back))
     return readings
 
 
@@ -283,8 +285,8 @@ def _repeats_words(
     """
     words = _words_of_prompt(prompt, first.in_prompt)
     # The first "1874" stands before its equal in the text, the second one behind it.
-    first_is_repeated = text.letters.startswith(words, first.text_offset)
-    second_repeats = text.letters.endswith(words, 0, second.text_offset)
+    first_is_repeated = text.normalized.startswith(words, first.text_offset)
+    second_repeats = text.normalized.endswith(words, 0, second.text_offset)
     if not first_is_repeated and not second_repeats:
         return False
     is_long = len(words) >= RESUMED_LENGTH
@@ -298,7 +300,7 @@ def _is_between_sentences(text: Text, text_offset: int) -> bool:
 
 
 def _shifted(
-    letters: bytes, span: _LetterRange, *, most_back: int
+    normalized: bytes, span: _LetterRange, *, most_back: int
 ) -> Iterator[_LetterRange]:
     """Yield a range of letters, and the same range further back where the letters allow it.
 
@@ -307,31 +309,31 @@ def _shifted(
     the prompt, and (3, 4) the first one.
 
     Args:
-        letters: The letters of prompt or text.
+        normalized: The normalized prompt or text.
         span: The range.
         most_back: How many letters further back it may begin.
     """
     start, end = span
     for _ in range(min(most_back, LONGEST_STEP) + 1):
-        if not _is_inside_of_letter(letters, start):
+        if not _is_inside_of_letter(normalized, start):
             yield _LetterRange(start, end)
         # other letters would be left in the text
-        if start == 0 or letters[start - 1] != letters[end - 1]:
+        if start == 0 or normalized[start - 1] != normalized[end - 1]:
             return
         start -= 1
         end -= 1
 
 
-def _is_inside_of_letter(letters: bytes, index: int) -> bool:
+def _is_inside_of_letter(normalized: bytes, index: int) -> bool:
     """Whether an index of the bytes lies inside of a letter of several bytes."""
-    return index < len(letters) and letters[index] in _NOT_FIRST_OF_LETTER
+    return index < len(normalized) and normalized[index] in _NOT_FIRST_OF_LETTER
 
 
 def _words_of_text(text: Text, span: _LetterRange) -> bytes:
     """Return the letters of a range in a text that are no tags, links or marks."""
     if span.size <= 0:
         return b""
-    return letters_of(MARKUP.sub(" ", text.written_around(span.start, span.end)))
+    return normalize_text(MARKUP.sub(" ", text.written_around(span.start, span.end)))
 
 
 def _words_of_prompt(prompt: Prompt, span: _LetterRange) -> bytes:
@@ -341,7 +343,7 @@ def _words_of_prompt(prompt: Prompt, span: _LetterRange) -> bytes:
     marks such as "[2]", and the number of a line are left out.
     """
     written = MARKUP.sub(" ", prompt.written_around(span.start, span.end))
-    return letters_of(_without_line_number(written, prompt.message_at(span.start)))
+    return normalize_text(_without_line_number(written, prompt.message_at(span.start)))
 
 
 def _are_last_words_of_line(prompt: Prompt, span: _LetterRange) -> bool:

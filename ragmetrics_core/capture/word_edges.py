@@ -4,13 +4,18 @@ A prompt with "The fare is 125." has all letters of the text "The fare is 12." a
 not show it: the text would end inside of a number of the prompt. Words that another
 text has beside it are no such case, as where two pieces of one page are joined.
 
-Places are counted in letters and digits, as bytes (``letters``).
+Places are counted in bytes of the normalized texts (``normalized_text``).
 """
 
 from __future__ import annotations
 
 from ragmetrics_core.capture.byte_spans import clip_spans
-from ragmetrics_core.capture.letters import Prompt, Text, decode_escapes, letters_of
+from ragmetrics_core.capture.normalized_text import (
+    Prompt,
+    Text,
+    decode_escapes,
+    normalize_text,
+)
 from ragmetrics_core.capture.occurrences import LongerWords, Occurrence
 from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.data.word_borders import divides_word, holds_as_words
@@ -26,18 +31,18 @@ def is_contained_as_words(text: Text, host: Text) -> bool:
     It must be too long for mere chance: 16 letters and digits. A piece of the other
     text, as it is written there, may begin or end within a word (``holds_as_words``).
     """
-    letters = text.letters
-    if len(letters) < SHORTEST:
+    normalized = text.normalized
+    if len(normalized) < SHORTEST:
         return False
-    start = host.letters.find(letters)
+    start = host.normalized.find(normalized)
     while start >= 0:
-        end = start + len(letters)
+        end = start + len(normalized)
         cuts_word = _begins_inside_of_word(host, start) or _ends_inside_of_word(
             host, end
         )
         if not cuts_word:
             return True
-        start = host.letters.find(letters, end)
+        start = host.normalized.find(normalized, end)
     return holds_as_words(host.raw, text.raw)
 
 
@@ -53,11 +58,11 @@ def cut_longer_words(
         occurrence: Where the text stands. Its spans are changed; none is left of a text
             that is one word.
         prompt: The prompt.
-        is_of_text: For each byte of the prompt's letters 1 if it is of a sought text.
+        is_of_text: For each byte of the normalized prompt 1 if it is of a sought text.
             Words of another sought text are no longer words of this one.
     """
     text = occurrence.sought_text.text
-    n_letters = len(text.letters)
+    n_bytes = len(text.normalized)
     first = min(occurrence.spans, key=lambda span: span.text_start)
     last = max(occurrence.spans, key=lambda span: span.text_end)
     if first.size == 0:  # a text without letters, such as "..."
@@ -65,13 +70,13 @@ def cut_longer_words(
     is_longer_before = first.text_start == 0 and _has_longer_word_before(
         first.prompt_start, prompt, is_of_text
     )
-    is_longer_behind = last.text_end == n_letters and _has_longer_word_behind(
+    is_longer_behind = last.text_end == n_bytes and _has_longer_word_behind(
         last.prompt_end, prompt, is_of_text
     )
     if not is_longer_before and not is_longer_behind:
         return
     text_start = _size_of_first_word(text) if is_longer_before else 0
-    text_end = n_letters
+    text_end = n_bytes
     if is_longer_behind:
         text_end -= _size_of_last_word(text)
     occurrence.spans = clip_spans(
@@ -92,13 +97,13 @@ def _has_longer_word_behind(place: int, prompt: Prompt, is_of_text: bytearray) -
     """Whether a word goes on that ends behind a letter, and no sought text has its end.
 
     Args:
-        place: Where the letter ends, an index in the prompt's letters.
+        place: Where the letter ends, an index in the normalized prompt.
         prompt: The prompt.
-        is_of_text: For each byte of the prompt's letters 1 if it is of a sought text.
+        is_of_text: For each byte of the normalized prompt 1 if it is of a sought text.
     """
     message = prompt.message_at(place)
     index = prompt.index_in_message(place)
-    if index == len(message.letters) or is_of_text[place]:
+    if index == len(message.normalized) or is_of_text[place]:
         return False
     return _may_be_of_one_word(prompt, place) and _ends_inside_of_word(message, index)
 
@@ -108,18 +113,18 @@ def _may_be_of_one_word(prompt: Prompt, place: int) -> bool:
 
     This is fast, and spares most texts a look at the prompt as it is written.
     """
-    is_digit_before = prompt.letters[place - 1] in _DIGITS
-    return is_digit_before == (prompt.letters[place] in _DIGITS)
+    is_digit_before = prompt.normalized[place - 1] in _DIGITS
+    return is_digit_before == (prompt.normalized[place] in _DIGITS)
 
 
 def _begins_inside_of_word(message: Text, index: int) -> bool:
     """Whether a word of a message begins before a letter and goes on with it."""
-    return _is_inside_of_word(message, index, message.start_of_letter(index))
+    return _is_inside_of_word(message, index, message.raw_start_at(index))
 
 
 def _ends_inside_of_word(message: Text, index: int) -> bool:
     """Whether a word of a message goes on behind the letter that ends at an index."""
-    return _is_inside_of_word(message, index, message.end_of_letter_before(index))
+    return _is_inside_of_word(message, index, message.raw_end_before(index))
 
 
 def _is_inside_of_word(message: Text, index: int, offset: int) -> bool:
@@ -130,12 +135,12 @@ def _is_inside_of_word(message: Text, index: int, offset: int) -> bool:
 
     Args:
         message: The message.
-        index: How many of the message's letters and digits stand before the place.
+        index: How many normalized bytes of the message stand before the place.
         offset: The place in the message as it is written.
     """
     # a few letters on both sides of the place, with the signs between them
-    start = message.end_of_letter_before(max(index - _BESIDE, 0))
-    end = message.start_of_letter(min(index + _BESIDE, len(message.letters)))
+    start = message.raw_end_before(max(index - _BESIDE, 0))
+    end = message.raw_start_at(min(index + _BESIDE, len(message.normalized)))
     before = decode_escapes(message.raw[start:offset])
     behind = decode_escapes(message.raw[offset:end])
     return divides_word(before + behind, len(before))
@@ -147,14 +152,14 @@ def _size_of_first_word(text: Text) -> int:
     longest_end = min(start + _LONGEST_WORD, len(text.raw))
     while end < longest_end and divides_word(text.raw, end):
         end += 1
-    return len(letters_of(text.raw[start:end]))
+    return len(normalize_text(text.raw[start:end]))
 
 
 def _size_of_last_word(text: Text) -> int:
     """Count the letters of a text's last word or number, in bytes."""
-    n_letters = len(text.letters)
-    start, end = text.offsets_of(n_letters - 1, n_letters)
+    n_bytes = len(text.normalized)
+    start, end = text.offsets_of(n_bytes - 1, n_bytes)
     first_start = max(end - _LONGEST_WORD, 0)
     while start > first_start and divides_word(text.raw, start):
         start -= 1
-    return len(letters_of(text.raw[start:end]))
+    return len(normalize_text(text.raw[start:end]))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
@@ -107,8 +107,8 @@ class _KnownTexts:
     """
 
     def __init__(self, root: Node, documents: Sequence[Document]) -> None:
-        """Collect the texts, as letters, and the first words of the documents."""
-        self._texts = [letters_of(text) for text in _texts_of(root, documents)]
+        """Collect the texts, normalized, and the first words of the documents."""
+        self._texts = [normalize_text(text) for text in _texts_of(root, documents)]
         beginnings = [_first_words(document.text) for document in documents]
         self._beginnings = [beginning for beginning in beginnings if beginning]
 
@@ -124,8 +124,8 @@ class _KnownTexts:
         """
         if any(_first_words(words, n_words) in text for text in self._texts):
             return True
-        letters = letters_of(words)
-        return any(beginning in letters for beginning in self._beginnings)
+        normalized = normalize_text(words)
+        return any(beginning in normalized for beginning in self._beginnings)
 
 
 def _texts_of(root: Node, documents: Sequence[Document]) -> Iterator[str]:
@@ -143,8 +143,8 @@ def _texts_of(root: Node, documents: Sequence[Document]) -> Iterator[str]:
 
 
 def _first_words(text: str, n_words: int = _N_FIRST_WORDS) -> bytes:
-    """The letters of the first words of a text, which tell it from other texts."""
-    return letters_of(" ".join(_WORD.findall(text)[:n_words]))
+    """The first words of a text, normalized, which tell it from other texts."""
+    return normalize_text(" ".join(_WORD.findall(text)[:n_words]))
 
 
 def _first_word(text: str) -> str:

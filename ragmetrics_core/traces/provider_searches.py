@@ -19,7 +19,7 @@ from ragmetrics_core.capture import (
     add_provider_evidence,
     evidence_in_reply,
 )
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.provider_calls import ProviderCall
 from ragmetrics_core.capture.provider_replies import may_tell_evidence
 from ragmetrics_core.capture.tree import Node
@@ -107,9 +107,9 @@ class _Replies:
         reply = self.of_models.get((model.name, model.began, model.ended))
         if reply is not None:
             return reply
-        letters = letters_of(model.reply.text)
+        normalized = normalize_text(model.reply.text)
         for reply in self.of_steps:
-            if letters and letters_of(reply.text) == letters:
+            if normalized and normalize_text(reply.text) == normalized:
                 return reply
         return None
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.passages import share_a_passage
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.traces.dialects import session_of
@@ -155,12 +155,12 @@ def _with_those_inside(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def _streams_of_prompts(nodes: Sequence[Node]) -> list[bytes]:
-    """The letters of the messages that models were shown, without their own words."""
+    """The messages that models were shown, normalized, without their own words."""
     streams = []
     for node in nodes:
         for message in node.prompt:
             if message.role != "assistant":
-                streams.append(letters_of(message.text))
+                streams.append(normalize_text(message.text))
     return streams
 
 
@@ -168,7 +168,7 @@ def _shows_a_document_of(retrieval: TraceOfCalls, prompts: Sequence[bytes]) -> b
     """Whether a passage of a document that was found stands in a prompt."""
     for node in retrieval.nodes:
         for document in node.documents or ():
-            letters = letters_of(document.text)
-            if any(share_a_passage(letters, prompt) for prompt in prompts):
+            normalized = normalize_text(document.text)
+            if any(share_a_passage(normalized, prompt) for prompt in prompts):
                 return True
     return False

@@ -10,7 +10,7 @@ from ragmetrics_core.capture import answer_in, as_one_line
 from ragmetrics_core.capture.authors import name_authors
 from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.joining import join_trees
-from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.passages import is_contained_in
 from ragmetrics_core.capture.plain_values import question_in
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
@@ -186,9 +186,11 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
     """
     # ``is_contained_in`` compares letters and digits alone. An empty answer is contained
     # in nothing, and a run's own answer not in its prompt, which is older.
-    letters_of_answers = []
+    normalized_answers = []
     for tree in trees:
-        letters_of_answers += [letters_of(answer.text or "") for answer in tree.answers]
+        normalized_answers += [
+            normalize_text(answer.text or "") for answer in tree.answers
+        ]
     for tree in trees:
         nodes = list(tree.root.walk())
         has_searched = any(node.kind == "retriever" for node in nodes)
@@ -197,9 +199,9 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
         for message in chain.from_iterable(node.prompt for node in nodes):
             if message.role == "assistant":
                 continue
-            letters_shown = letters_of(message.text)
-            for letters in letters_of_answers:
-                if is_contained_in(letters, letters_shown):
+            normalized_shown = normalize_text(message.text)
+            for normalized in normalized_answers:
+                if is_contained_in(normalized, normalized_shown):
                     return True
     return False
 

@@ -1,4 +1,4 @@
-"""What the rules of the citations look at: an answer, its prompts and its contexts. Pure.
+"""An answer with what its citations are read from: its prompts and its contexts. Pure.
 
 A **label** is what a prompt shows above a text: "[1]", "Source 2:", "report.pdf". A
 **mark** is where an answer names a label, as in "It fell in 1874 [1]." An **index** is
@@ -27,13 +27,13 @@ from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.files_like_numbers import FilesByName, files_with_numbers
 from ragmetrics_core.capture.known_labels import KnownLabels
 from ragmetrics_core.capture.label_lines import IN_BRACKETS
-from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.model_words import (
     only_spans,
     spans_of_the_model,
     without_spans,
 )
 from ragmetrics_core.capture.names_in_words import with_file_marks
+from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.other_lists import OtherLists
 from ragmetrics_core.capture.own_sources import OwnLists
 from ragmetrics_core.capture.plain_values import answer_in, as_one_line
@@ -83,8 +83,8 @@ _WORD_AND_NUMBER = lazy_pattern(r"\[[^\W\d_]{2,24} \d{1,3}\]")  # "[Kilde 2]"
 
 
 @dataclass(frozen=True, eq=False)
-class CitationSearch:
-    """What the rules of the citations look at.
+class CitingAnswer:
+    """An answer, with the prompts, contexts and labels that tell what it cites.
 
     Attributes:
         turn: The question, and the calls that were made for it.
@@ -114,9 +114,9 @@ class CitationSearch:
         return [context.text for context in self.contexts]
 
     @cached_property
-    def context_letters(self) -> list[bytes]:
-        """The letters of these texts: in lower case, without blanks and signs."""
-        return list(map(letters_of, self.context_texts))
+    def normalized_contexts(self) -> list[bytes]:
+        """The texts of the contexts, normalized: letters and digits in lower case."""
+        return list(map(normalize_text, self.context_texts))
 
     @cached_property
     def question_and_passages(self) -> str:
@@ -194,8 +194,8 @@ class CitationSearch:
             return _sources_of(self.calls.replies[self.annotator])
         return None if self.reply is None else _sources_of(self.reply)
 
-    def in_text(self, text: str) -> CitationSearch:
-        """Return the search in another text of the same reply, such as a field of it."""
+    def with_text(self, text: str) -> CitingAnswer:
+        """Return the answer with another text of its reply, such as a field of it."""
         answer = replace(self.found_answer.answer, text=text)
         return replace(self, found_answer=replace(self.found_answer, answer=answer))
 

@@ -1,10 +1,10 @@
-r"""The letters of a text, the same in every form in which a prompt may hold it.
+r"""Texts normalized: the same bytes in every form in which a prompt may hold a text.
 
-The **letters** of a text are its letters and digits in lower case, without accents, as
+A text is **normalized** to its letters and digits in lower case, without accents, as
 UTF-8 bytes. Everything else is dropped, and escapes and entities are decoded first. So
-the letters of ``Caf&eacute; No. 7``, of ``"Café\nNo. 7"`` and of ``**café no 7**`` are
-the same bytes, ``cafeno7``. A text that itself holds ``\n`` or ``&lt;`` is
-decoded as well, so its letters are the same plain and escaped.
+``Caf&eacute; No. 7``, ``"Café\nNo. 7"`` and ``**café no 7**`` are normalized to the
+same bytes, ``cafeno7``. A text that itself holds ``\n`` or ``&lt;`` is decoded as well,
+so it is the same plain and escaped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BEGINNING_OF_LINE = lazy_pattern(
 )
 # a tag, such as "<em>" or '<span class="hit">'
 _TAG = lazy_pattern(r"</?[A-Za-z][^<>]{0,300}>")
-# stands between the letters of two messages; it is wider than any gap that locating
+# stands between two normalized messages; it is wider than any gap that locating
 # steps over or joins
 _BETWEEN_MESSAGES = b"\0" * 128
 # the most different characters that are replaced one after the other; for more of them
@@ -59,10 +59,10 @@ _LAST_OF_HANGUL = "\u11ff"
 _NO_LETTERS = bytes(set(_ASCII).difference(_LETTERS_AND_DIGITS))
 
 
-def letters_of(text: str) -> bytes:
-    """Return the letters and digits of a text in lower case, as UTF-8.
+def normalize_text(text: str) -> bytes:
+    """Return the letters and digits of a text in lower case, as UTF-8 bytes.
 
-    Escapes and entities are decoded.
+    Escapes and entities are decoded. Example: "Caf&eacute; No. 7" gives ``b"cafeno7"``.
     """
     if "\\" in text:
         text = _CONTROL.sub(" ", text)  # by far the most frequent
@@ -177,19 +177,20 @@ _FOLDED_BY_CODE = _FoldedByCode()
 
 
 class Text:
-    """A text and its letters, with the way back from a letter to the text.
+    """A text and its normalized form, with the way back from a byte of it to the text.
 
     Args:
         raw: The text as it is written.
 
     Attributes:
         raw: The text as it is written.
-        letters: Its letters and digits in lower case, as bytes; see ``letters_of``.
+        normalized: Its letters and digits in lower case, as bytes; see
+            ``normalize_text``.
     """
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
-        self.letters = letters_of(raw)
+        self.normalized = normalize_text(raw)
 
     @cached_property
     def line_numbers(self) -> frozenset[int]:
@@ -198,11 +199,11 @@ class Text:
         return frozenset(int(match["number"]) for match in numbers)
 
     def offsets_of(self, start: int, end: int) -> tuple[int, int]:
-        """Return where some of the letters stand in the text as it is written.
+        """Return where some normalized bytes stand in the text as it is written.
 
         Args:
-            start: The first byte in ``letters``.
-            end: The end in ``letters``; after ``start``.
+            start: The first byte in ``normalized``.
+            end: The end in ``normalized``; after ``start``.
 
         Returns:
             The offsets in ``raw`` where they begin and end.
@@ -211,45 +212,48 @@ class Text:
         _, end_offset = self._offsets_of_character(end - 1)
         return first_offset, end_offset
 
-    def end_of_letter_before(self, index: int) -> int:
-        """Return where the letter before a letter ends in the text as it is written.
+    def raw_end_before(self, byte_index: int) -> int:
+        """Return where the character before a byte ends in the text as written.
 
-        Example: in "It fell." the letter 2 is "f", and the "t" before it ends at 2. The
-        first letter has none before it: 0.
+        Example: "It fell." is normalized to ``itfell``. Its byte 2 is "f", and the "t"
+        before it ends at 2 in the text. The first byte has none before it: 0.
 
         Args:
-            index: The index of the letter in ``letters``; ``len(letters)`` for the end.
+            byte_index: The index of the byte in ``normalized``; ``len(normalized)`` for
+                the end.
         """
-        if index == 0:
+        if byte_index == 0:
             return 0
-        _, end = self._offsets_of_character(index - 1)
+        _, end = self._offsets_of_character(byte_index - 1)
         return end
 
-    def start_of_letter(self, index: int) -> int:
-        """Return where a letter begins in the text as it is written.
+    def raw_start_at(self, byte_index: int) -> int:
+        """Return where the character of a byte begins in the text as written.
 
-        Example: in "It fell." the letter 2 is "f", and begins at 3.
+        Example: "It fell." is normalized to ``itfell``. Its byte 2 is "f", which begins
+        at 3 in the text.
 
         Args:
-            index: The index of the letter in ``letters``. For ``len(letters)`` the end
-                of the text is returned.
+            byte_index: The index of the byte in ``normalized``. For ``len(normalized)``
+                the end of the text is returned.
         """
-        if index == len(self.letters):
+        if byte_index == len(self.normalized):
             return len(self.raw)
-        start, _ = self._offsets_of_character(index)
+        start, _ = self._offsets_of_character(byte_index)
         return start
 
     def written_around(self, start: int, end: int) -> str:
-        """Return some letters as they are written, with the signs on both sides of them.
+        """Return some bytes as they are written, with the signs on both sides.
 
-        Escapes are decoded. Example: the letters 2 to 5 of "It [2] is." are " [2] is.".
+        Escapes are decoded. Example: the bytes 2 to 5 of "It [2] is." are written " [2]
+        is.".
 
         Args:
-            start: The first byte in ``letters``.
-            end: The end in ``letters``.
+            start: The first byte in ``normalized``.
+            end: The end in ``normalized``.
         """
-        raw_start = self.end_of_letter_before(start)
-        raw_end = self.start_of_letter(end)
+        raw_start = self.raw_end_before(start)
+        raw_end = self.raw_start_at(end)
         return decode_escapes(self.raw[raw_start:raw_end])
 
     @cached_property
@@ -264,7 +268,7 @@ class Text:
             # a bare "&" and the escape of a line's end; many, so this must be fast
             if match.lastgroup is None and match[0][0] in "\\&":
                 continue
-            n_bytes = len(letters_of(match[0]))
+            n_bytes = len(normalize_text(match[0]))
             if n_bytes:
                 pieces.append(_Piece(first_byte, *match.span()))
             first_byte += n_bytes
@@ -272,12 +276,12 @@ class Text:
 
     @cached_property
     def _first_bytes_of_pieces(self) -> list[int]:
-        """Where in ``letters`` each piece begins, to look pieces up."""
+        """Where in ``normalized`` each piece begins, to look pieces up."""
         return [piece.first_byte for piece in self._pieces]
 
     @cached_property
     def _byte_ends_by_piece(self) -> dict[int, list[int]]:
-        """By the index of a piece: where in ``letters`` each of its characters ends.
+        """By the index of a piece: where in ``normalized`` each of its characters ends.
 
         It is filled when a piece is first looked into.
         """
@@ -286,11 +290,11 @@ class Text:
     def _offsets_of_character(self, byte_index: int) -> tuple[int, int]:
         """Return where the character to which a byte belongs stands in the text.
 
-        Example: the letters of "Le caf&eacute;" are ``lecafe``. The "f" is byte 4, and
+        Example: "Le caf&eacute;" is normalized to ``lecafe``. The "f" is byte 4, and
         stands at the offsets (5, 6); the last "e" is byte 5, and stands at (6, 14).
 
         Args:
-            byte_index: The index of the byte in ``letters``.
+            byte_index: The index of the byte in ``normalized``.
 
         Returns:
             The offsets in ``raw`` where the character begins and ends. If it is written
@@ -307,7 +311,7 @@ class Text:
         return offset, offset + 1
 
     def _byte_ends(self, piece_index: int) -> list[int]:
-        """Return where in ``letters`` each character of a plain piece ends.
+        """Return where in ``normalized`` each character of a plain piece ends.
 
         A character that is no letter adds no bytes. Example: in the piece "It is", the
         characters end at 1, 2, 2, 3 and 4, if the piece is the first one.
@@ -316,15 +320,17 @@ class Text:
             piece = self._pieces[piece_index]
             characters = self.raw[piece.start : piece.end]
             # an ASCII letter is one byte, and True counts as 1
-            count_bytes = str.isalnum if characters.isascii() else _count_letter_bytes
+            count_bytes = (
+                str.isalnum if characters.isascii() else _count_normalized_bytes
+            )
             ends_in_piece = accumulate(map(count_bytes, characters))
             byte_ends = [piece.first_byte + end for end in ends_in_piece]
             self._byte_ends_by_piece[piece_index] = byte_ends
         return self._byte_ends_by_piece[piece_index]
 
 
-def _count_letter_bytes(character: str) -> int:
-    """Count the bytes of a character's letters; 0 if it is no letter."""
+def _count_normalized_bytes(character: str) -> int:
+    """Count the bytes of a normalized character; 0 if it is no letter or digit."""
     return len(_FOLDED_BY_CODE[ord(character)].encode())
 
 
@@ -332,7 +338,7 @@ class _Piece(NamedTuple):
     """A piece of a text as it is written.
 
     Attributes:
-        first_byte: Where its letters begin in the letters of the text.
+        first_byte: Where it begins in the normalized text.
         start: Where it begins in the text as it is written.
         end: Where it ends there.
     """
@@ -342,18 +348,18 @@ class _Piece(NamedTuple):
     end: int
 
 
-def _tags_in_letters(raw: str) -> Iterator[tuple[int, int]]:
-    """Yield where the letters of each tag begin and end in the letters of a message."""
+def _tags_in_normalized(raw: str) -> Iterator[tuple[int, int]]:
+    """Yield where each tag begins and ends in a normalized message."""
     raw_end = end = 0  # of the tag before
     for tag in _TAG.finditer(raw):
-        start = end + len(letters_of(raw[raw_end : tag.start()]))
-        end = start + len(letters_of(tag[0]))
+        start = end + len(normalize_text(raw[raw_end : tag.start()]))
+        end = start + len(normalize_text(tag[0]))
         raw_end = tag.end()
         yield start, end
 
 
 class Prompt:
-    """The letters of a prompt's messages, one message after the other.
+    """A prompt's messages, normalized and joined.
 
     NUL bytes stand between two messages, so many that no match reaches from one message
     into the next.
@@ -363,27 +369,27 @@ class Prompt:
 
     Attributes:
         messages: The messages.
-        letters: The letters of all messages, with NUL bytes between the messages.
-        message_starts: Where each message begins in ``letters``.
+        normalized: All messages normalized, with NUL bytes between them.
+        message_starts: Where each message begins in ``normalized``.
     """
 
     def __init__(self, messages: Sequence[str]) -> None:
         self.messages = [Text(message) for message in messages]
-        self.letters = _BETWEEN_MESSAGES.join(
-            message.letters for message in self.messages
+        self.normalized = _BETWEEN_MESSAGES.join(
+            message.normalized for message in self.messages
         )
         self.message_starts: list[int] = []
         start = 0
         for message in self.messages:
             self.message_starts.append(start)
-            start += len(message.letters) + len(_BETWEEN_MESSAGES)
+            start += len(message.normalized) + len(_BETWEEN_MESSAGES)
 
     @cached_property
     def tag_ends(self) -> dict[int, int]:
-        """Where each tag ends in the letters, by the offset at which it begins.
+        """Where each tag ends in ``normalized``, by the offset at which it begins.
 
-        Example: "The <em>port</em>" has the letters "theemportem". Their first "em" is a
-        tag from 3 to 5, and their second one from 9 to 11: ``{3: 5, 9: 11}``. Tags
+        Example: "The <em>port</em>" is normalized to "theemportem". Its first "em" is a
+        tag from 3 to 5, and its second one from 9 to 11: ``{3: 5, 9: 11}``. Tags
         without letters between them are one: ``{3: 6}`` for "The <b><em>port".
         """
         ends: dict[int, int] = {}
@@ -391,7 +397,7 @@ class Prompt:
             self.messages, self.message_starts, strict=True
         ):
             first_start = end_before = 0
-            for start, end in _tags_in_letters(message.raw):
+            for start, end in _tags_in_normalized(message.raw):
                 if start != end_before:
                     first_start = start
                 ends[message_start + first_start] = message_start + end
@@ -404,26 +410,26 @@ class Prompt:
         return not any(message.raw.strip() for message in self.messages)
 
     def message_index_at(self, prompt_offset: int) -> int:
-        """Return the index of the message that holds a byte of the prompt's letters."""
+        """Return the index of the message that holds a byte of ``normalized``."""
         return bisect_right(self.message_starts, prompt_offset) - 1
 
     def message_at(self, prompt_offset: int) -> Text:
-        """Return the message that holds a byte of the prompt's letters."""
+        """Return the message that holds a byte of ``normalized``."""
         return self.messages[self.message_index_at(prompt_offset)]
 
     def index_in_message(self, prompt_offset: int) -> int:
-        """Return the index that a byte of the prompt's letters has in its message's."""
+        """Return the index of a byte of ``normalized`` in its normalized message."""
         message_index = self.message_index_at(prompt_offset)
         return prompt_offset - self.message_starts[message_index]
 
     def offsets_in_message(self, start: int, end: int) -> tuple[int, int]:
-        """Return where the letters ``[start, end)`` stand in their message as written."""
+        """Return where the bytes ``[start, end)`` stand in their message as written."""
         return self.message_at(start).offsets_of(
             self.index_in_message(start), self.index_in_message(end)
         )
 
     def written_around(self, start: int, end: int) -> str:
-        """Return the letters ``[start, end)`` of one message as they are written.
+        """Return the bytes ``[start, end)`` of one message as they are written.
 
         The signs on both sides of them are included; see ``Text.written_around``.
         """
