@@ -470,6 +470,15 @@ def test_the_calibration_error_by_hand() -> None:
     assert calibration.calibration_error(right) == 0.0
 
 
+def test_a_bin_of_one_row_adds_nothing_to_the_calibration_error() -> None:
+    # The noise of one row cannot be estimated. 199 rows of one score stay in one bin.
+    pairs = [(0.5, n < 150) for n in range(199)] + [(0.9, False)]
+    share = 150 / 199
+    of_the_large_bin = (0.5 - share) ** 2 - share * (1 - share) / 198
+    expected = (199 / 200 * of_the_large_bin) ** 0.5
+    assert calibration.calibration_error(pairs) == pytest.approx(expected)
+
+
 # Means as people would count them.
 
 

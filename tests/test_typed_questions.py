@@ -9,12 +9,16 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from citing import citing_sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragmetrics_core import (
+    AnswerRelevance,
+    CitationQuality,
     ContextAdherence,
     ContextRecall,
+    ContextSufficiency,
     ContextUtilization,
     LLMJudge,
     Metric,
@@ -29,6 +33,7 @@ from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
+from ragmetrics_core.metrics.citation_support import MakesClaim
 from ragmetrics_core.metrics.polls import Poll
 from ragmetrics_core.models.decision_forms import (
     characters_of_question,
@@ -226,6 +231,83 @@ def test_an_answer_that_declines_and_claims_is_asked_about(
         [row], [ContextAdherence()], judge=judge, store=False, progress=False
     )
     assert report.results[0].results["context_adherence"].value == 0.9
+
+
+# One half is no
+
+
+METRICS_OF_PREDICATES: list[Metric] = [
+    AnswerRelevance(),
+    CitationQuality(),
+    ContextAdherence(),
+    ContextSufficiency(),
+    ContextUtilization(),
+    RetrievalAccuracy(),
+]
+OF_ALL_METRICS = citing_sample(
+    "Anna lit it [1][2]. It was in May.",
+    ["Anna lit the lamp.", "Peter sold boats."],
+    question="Who lit the lamp, and when?",
+    facts=["Anna lit the lamp."],
+)
+
+
+def reply_at(
+    question: Question[Any], chance: float, *, of_a_claim: float | None = None
+) -> Asked[Any]:
+    """The reply to a question if each of its predicates has this probability.
+
+    ``of_a_claim`` is the probability that a sentence claims anything; None for the same.
+    """
+    assert question.typed_form is not None
+    typed_questions = question.typed_form.typed_questions(question)
+    assert {typed.kind for typed in typed_questions} == {"predicate"}
+    chances = [
+        (of_a_claim if of_a_claim and "makes a claim" in typed.wording else chance,)
+        for typed in typed_questions
+    ]
+    return question.typed_form.read_reply(question, chances)
+
+
+def questions_of(metric: Metric, chance: float) -> list[Question[Any]]:
+    """What a metric asks if each predicate has this probability, and all is a claim."""
+    plan = metric.plan(OF_ALL_METRICS)
+    questions: list[Question[Any]] = []
+    try:
+        batch = next(plan)
+        while True:
+            questions += batch
+            batch = plan.send(
+                tuple(reply_at(question, chance, of_a_claim=0.9) for question in batch)
+            )
+    except StopIteration:
+        return questions
+
+
+def verdicts_at(
+    question: Question[Any], chance: float, of_a_claim: float | None
+) -> dict[str, Any]:
+    """All that a reply says but the probability itself."""
+    asked = reply_at(question, chance, of_a_claim=of_a_claim)
+    reply: dict[str, Any] = asked.reply.model_dump()
+    reply.pop("encoder_claims", None)
+    for judgement in (reply, *reply.get("contexts", ()), *reply.get("facts", ())):
+        judgement.pop("reason", None)
+    return reply
+
+
+@pytest.mark.parametrize("of_a_claim", [None, 0.9])
+@pytest.mark.parametrize("metric", METRICS_OF_PREDICATES, ids=lambda one: one.name)
+def test_law_one_half_is_no_in_every_predicate(
+    metric: Metric, of_a_claim: float | None
+) -> None:
+    for question in questions_of(metric, 0.3) + questions_of(metric, 0.8):
+        at_one_half = verdicts_at(question, 0.5, of_a_claim)
+        assert at_one_half == verdicts_at(question, 0.4, of_a_claim)
+        is_on_claims_alone = isinstance(question, MakesClaim)
+        if of_a_claim is None or not is_on_claims_alone:
+            just_above = math.nextafter(0.5, 1)
+            assert at_one_half != verdicts_at(question, just_above, of_a_claim)
 
 
 # Labels of the ledger: a forced choice

@@ -229,6 +229,16 @@ def test_too_few_answers_make_no_correction() -> None:
     assert shares_rejected([], None) == (None, None)
 
 
+@pytest.mark.parametrize("rarer_label", [True, False])
+def test_five_answers_of_either_label_make_a_correction(rarer_label: bool) -> None:
+    def answers(n_rarer: int) -> list[WeakestClaim]:
+        labels = [rarer_label] * n_rarer + [not rarer_label] * 20
+        return [WeakestClaim(0.5, 1, label, "source") for label in labels]
+
+    assert fit_correction(answers(4)) is None
+    assert fit_correction(answers(5)) is not None
+
+
 def test_the_correction_by_hand() -> None:
     assert ClaimCorrection(0.0, 1.0, 0.0).score(0.3, 7) == pytest.approx(0.3)
     assert ClaimCorrection(0.0, 1.0, 1.0).score(0.5, 3) == pytest.approx(0.75)
