@@ -298,9 +298,12 @@ class Question(PrivateRepr, Generic[R]):
     )
 
     def __post_init__(self) -> None:
-        """Refuse, by ``SettingError``, what no judge can ask with, e.g. ``polls=0``."""
-        _check_parts(self)
-        for name, (kind, example) in _KIND_OF_FIELD.items():
+        """Refuse, by ``SettingError``, what no judge can ask with, e.g. ``polls=0``.
+
+        Sets the usual temperature where none is given.
+        """
+        _check_parts(self)  # each is a ``Part``
+        for name, (kind, example) in _KIND_OF_FIELD.items():  # fields of a question
             value = getattr(self, name)
             may_be_none = name != "instructions"
             is_left_out = value is None and may_be_none

@@ -254,7 +254,8 @@ def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
 
     Args:
         answer: The answer.
-        numbering: As in ``citations_of_marks``.
+        numbering: For each label the index of the context that it names, ``{"1": 0}``;
+            see ``citations_of_marks``.
 
     Examples:
         >>> read_citations("It is old [1].", {"1": 0}).why_unknown
@@ -269,7 +270,8 @@ def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
     for mark, citation in marks_with_citations(text, numbering):
         if may_link_another_source(text, mark, numbering):
             return CitationsRead(None, OTHER_TARGET)
-        for label in citation.dangling:
+        labels_of_no_context = citation.dangling
+        for label in labels_of_no_context:
             # "9" of contexts 1 to 3 is a wrong number; "Smith" may be another name
             if not is_like_labels(label, numbering):
                 return CitationsRead(None, _OTHER_NAMES)
@@ -304,7 +306,7 @@ def cites_in_unread_form(answer: str, numbering: Numbering) -> bool:
     marks = marks_in(answer, numbering)
     if not marks:
         return may_cite(answer)
-    return has_unread_marks(answer, numbering, _spans_with_wrappers(answer, marks))
+    return has_unread_marks(answer, numbering, _spans_with_markup(answer, marks))
 
 
 def may_cite_more(answer: str | None, citations: Sequence[Citation]) -> bool:
@@ -338,13 +340,20 @@ def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
     marks = _marks_of(text, citations)
     if marks and _lists_other_sources(text, marks):
         return True
+    return _has_numbers_beside_marks(text, marks)
+
+
+def _has_numbers_beside_marks(answer: str, marks: Sequence[Mark]) -> bool:
+    """Tell whether words such as "Document 2" may cite a source that no mark names.
+
+    "Document 2 [2] says so" names only the source of its mark: False.
+    """
     numbers_in_marks: set[str] = set()
     for mark in marks:
-        numbers_in_marks.update(_NUMBER.findall(text[mark.start : mark.end]))
-    # words such as "Document 2", which may cite, outside of the marks
-    for start, end in doubtful_forms_in(text, _spans_with_wrappers(text, marks)):
-        numbers = set(_NUMBER.findall(text[start:end]))
-        # "Document 2 [2] says so" names no source beside that of the mark
+        numbers_in_marks.update(_NUMBER.findall(answer[mark.start : mark.end]))
+    spans_of_marks = _spans_with_markup(answer, marks)  # "**[1]**" with its asterisks
+    for start, end in doubtful_forms_in(answer, spans_of_marks):
+        numbers = set(_NUMBER.findall(answer[start:end]))
         repeats_a_mark = numbers and numbers <= numbers_in_marks
         if not repeats_a_mark:
             return True
@@ -457,7 +466,7 @@ def _sentences_with_doubtful_forms(
     (2) It fell." the form "(2)" may belong to either sentence: {0, 1}.
     """
     starts = [sentence.start for sentence in sentences]
-    mark_spans = _spans_with_wrappers(answer, marks)
+    mark_spans = _spans_with_markup(answer, marks)
     indices: set[int] = set()
     for start, end in doubtful_forms_in(answer, mark_spans):
         index = bisect_right(starts, start) - 1
@@ -676,11 +685,11 @@ def _skip_blanks(text: str, index: int) -> int:
 def _cuts(answer: str, marks: Sequence[Mark]) -> list[Span]:
     """Return the spans to cut out of an answer, in order and without overlap.
 
-    These are its marks with their wrappers, its lists of sources, and the lines that
+    These are its marks with the markup around them, its lists of sources, and the lines that
     open and close a fence around a text.
     """
     spans = [
-        *_spans_with_wrappers(answer, marks),
+        *_spans_with_markup(answer, marks),
         *reference_lines_in(answer),
         *fences_around(answer),
     ]
@@ -692,7 +701,7 @@ def _cuts(answer: str, marks: Sequence[Mark]) -> list[Span]:
     return cuts
 
 
-def _spans_with_wrappers(answer: str, marks: Sequence[Mark]) -> list[Span]:
+def _spans_with_markup(answer: str, marks: Sequence[Mark]) -> list[Span]:
     """Return the spans of marks, each widened by the markup around the mark.
 
     So no markup remains when a span is cut out of the answer: no asterisks of
@@ -708,10 +717,10 @@ def _spans_with_wrappers(answer: str, marks: Sequence[Mark]) -> list[Span]:
             spans[-1] = spans[-1][0], end
         else:
             spans.append((mark.start, end))
-    return [_widen_to_wrappers(answer, span) for span in spans]
+    return [_widen_to_markup(answer, span) for span in spans]
 
 
-def _widen_to_wrappers(answer: str, span: Span) -> Span:
+def _widen_to_markup(answer: str, span: Span) -> Span:
     """Widen a span by a label such as "Source:" before it, and by brackets around it."""
     start, end = span
     start = label_before(answer, start)

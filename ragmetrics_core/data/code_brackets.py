@@ -72,7 +72,7 @@ def is_in_formula(bracket: re.Match[str], text: str) -> bool:
 def may_be_of_code(
     bracket: re.Match[str], text: str, indexed_names: frozenset[str]
 ) -> bool:
-    """Tell whether a bracket may be an index or an array of code.
+    r"""Tell whether a bracket may be an index or an array of code.
 
     True for the index of ``sys.argv[1]`` or ``user_rows[1]``, and for the array of
     ``"sizes": [1, 2]``. True for ``a.test[1]`` as well: it looks like code, though it may
@@ -80,21 +80,23 @@ def may_be_of_code(
     ``town["name"]`` or the like elsewhere.
 
     Args:
-        bracket: The bracket, as ``MARK`` matches it.
+        bracket: The bracket, as ``MARK`` matches it. Its group "escaped" is set for
+            ``\[1\]``, its group "listed" for ``[1]``, none of both for ``[[1]]`` or
+            ``(source 1)``.
         text: The text with it.
-        indexed_names: What the text has before an index that is no mark; see
-            ``indexed_names_in``.
+        indexed_names: The names that the text has before an index which cannot be a
+            mark: "town" if ``town["name"]`` stands in it; see ``indexed_names_in``.
     """
-    if _key_before(bracket, text) is not None:
+    if _key_before(bracket, text) is not None:  # the array of ``"sizes": [1, 2]``
         return True
-    is_escaped = bracket["escaped"] is not None  # ``\[1\]``: Markdown, or a TeX formula
-    if is_escaped:
+    is_escaped = bracket["escaped"] is not None
+    if is_escaped:  # alone in its line ``\[1\]`` is a TeX formula, else Markdown
         return _is_alone_in_its_line(bracket, text)
-    is_plain = bracket["listed"] is not None  # ``[1]``; not ``[[1]]`` or ``(source 1)``
+    is_plain = bracket["listed"] is not None
     if not is_plain:
         return False
     start = max(0, bracket.start() - LOOKBACK)
-    if _LIKE_CODE_BEFORE.search(text, start, bracket.start()):
+    if _LIKE_CODE_BEFORE.search(text, start, bracket.start()):  # "sys.argv[1]"
         return True
     if _CALL_BEHIND.match(text, bracket.end()):  # "row[1].strip()"
         return True
@@ -156,15 +158,28 @@ def _is_in_line_of_code(bracket: re.Match[str], text: str) -> bool:
     Such a line begins like a statement, or has a sign of code, and no two words stand
     side by side in it, as they do in a sentence.
     """
+    line = _line_around(bracket, text)
+    if line is None:
+        return False
+    statement = _STATEMENT_BEGINS.match(line)
+    if statement is None and _SIGN_OF_CODE.search(line) is None:
+        return False
+    # in "return row[1]" the word "return" may stand beside a name, as in no sentence
+    words = line if statement is None else _FIRST_WORD.sub("", line, count=1)
+    words_without_marks = MARK.sub("", words)
+    return _WORDS_SIDE_BY_SIDE.search(words_without_marks) is None
+
+
+def _line_around(bracket: re.Match[str], text: str) -> str | None:
+    """Return the line that a bracket stands in, cut off some way behind the bracket.
+
+    None if the line begins too far before the bracket for a line of code.
+    """
     line_start = (
         text.rfind("\n", max(0, bracket.start() - _LONGEST), bracket.start()) + 1
     )
     if bracket.start() - line_start > _LONGEST:
-        return False
-    end = text.find("\n", bracket.end(), bracket.end() + _LONGEST)
-    line = text[line_start : end if end >= 0 else bracket.end() + _LONGEST]
-    statement = _STATEMENT_BEGINS.match(line)
-    if statement is None and _SIGN_OF_CODE.search(line) is None:
-        return False
-    words = MARK.sub("", line if statement is None else _FIRST_WORD.sub("", line, 1))
-    return _WORDS_SIDE_BY_SIDE.search(words) is None
+        return None
+    farthest_end = bracket.end() + _LONGEST
+    line_end = text.find("\n", bracket.end(), farthest_end)
+    return text[line_start : line_end if line_end >= 0 else farthest_end]

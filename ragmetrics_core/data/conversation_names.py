@@ -110,9 +110,10 @@ def _conversations_in(
     """
     for key, value in data.items():
         inner_path = f"{path}{key}"
+        # "thread_id" if the key is a name of a conversation, such as "threadId"
         usual_name = conversation_name(inner_path)
         if usual_name is None:
-            # the text '{"session_id": "s1"}' under another key, such as "metadata"
+            # another key, such as "metadata", may hold the text '{"session_id": "s1"}'
             value = _read_json_with_name(value)
         inner = []
         if isinstance(value, Mapping) and depth + 1 < _DEEPEST:

@@ -296,6 +296,7 @@ class AtomicFile:
         """
         self.path = Path(path)
         self._what = what
+        # refuses a link out of its folder; one to a file beside it is followed
         check_leads_nowhere_else(self.path, shown=str(self.path))
         self._target = _target_of_link(self.path)
         # Nothing can be renamed to a pipe or a terminal, such as "/dev/stdout": the

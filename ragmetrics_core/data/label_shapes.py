@@ -41,22 +41,23 @@ def shape_of_label(label: str) -> str | None:
     context has the label "S1", an answer's ``[S9]`` of the same shape is read as a mark,
     although no context has this label.
     """
+    # the shapes that are told exactly come first, so that the last is for all others
     if re.fullmatch(r"[A-Z]", label):
         return "a letter"
     if re.fullmatch(r"\S+\.[A-Za-z]{2,5}", label):
         return SHAPE_OF_FILES
-    if _FILE_AND_PAGE.fullmatch(label):
+    if _FILE_AND_PAGE.fullmatch(label):  # "a.pdf#page=3"
         return SHAPE_OF_FILE_AND_PAGE
-    if is_key_with_pages(label):
+    if is_key_with_pages(label):  # "Dubey2024 pages 3-4"
         return SHAPE_OF_KEY_WITH_PAGES
-    if _FILE_AND_PLACE.fullmatch(label):
+    if _FILE_AND_PLACE.fullmatch(label):  # "a.md#setup"
         return "a file and a place"
     if _TIME.fullmatch(label):  # "0:40" may be another form of "00:40"
         return re.sub(r"\d", "0", label)
     has_letter = re.search(r"[^\W\d_]", label) is not None
     if not has_letter or not re.search(r"[0-9]", label):
         return None
-    if len(label.split()) > 1 and NUMBER_AND_NAME.match(label):
+    if len(label.split()) > 1 and NUMBER_AND_NAME.match(label):  # "2: Travel Rules"
         return _SHAPE_OF_NUMBER_AND_NAME
     if "|" in label:  # "2140021 | Berg et al. | 2021"
         return f"{label.count('|') + 1} parts"
@@ -83,22 +84,37 @@ def is_key_with_pages(label: str) -> bool:
 def frames_of_ids_in(text: str) -> set[str]:
     """Return the frames of the ids that stand in brackets where marks stand.
 
-    The frame is what is left of an id with "a" for its letters and digits: "a-a" of
-    "[cost-guide]" and "[heat-pump-basics]", "a/a" of "[docs/law/subsidy]", "a" of
-    "[chen2023]". Beside a mark of the same frame "[lifetime-study]" may cite a source
-    that nobody was shown. "[optional]", a word alone, has no frame.
+    "[cost-guide]" has the frame "a-a", and so has "[heat-pump-basics]": beside a mark
+    of the same frame an id may cite a source that nobody was shown. "[optional]", a word
+    alone, has no frame.
     """
     frames: set[str] = set()
     for match in _ID_IN_BRACKETS.finditer(text):
-        if "://" in match["id"]:  # an address is no id
-            continue
-        frame = re.sub(r"[^\W_]+", "a", match["id"])
-        has_letter = re.search(r"[^\W\d_]", match["id"]) is not None
-        if frame == "a":
-            has_digit = re.search(r"\d", match["id"]) is not None
-            is_id = has_letter and has_digit and len(match["id"]) >= _SHORTEST_PLAIN_ID
-        else:
-            is_id = has_letter or ":" in frame  # "[0:40]" beside the label "[00:15]"
-        if is_id:
-            frames.add(re.sub(r"(\Wa|_a)\1+", r"\1", frame))
+        words_in_brackets = match["id"]
+        is_address = "://" in words_in_brackets
+        if not is_address and _may_be_id(words_in_brackets):
+            frames.add(_frame_of_id(words_in_brackets))
     return frames
+
+
+def _frame_of_id(text: str) -> str:
+    """Return an id with "a" for its letters and digits: "a/a" of "docs/subsidy".
+
+    What repeats stands once: "docs/law/subsidy", first "a/a/a", gives "a/a" as well, since
+    ids of one kind have more or fewer parts.
+    """
+    frame = re.sub(r"[^\W_]+", "a", text)
+    return re.sub(r"(\Wa|_a)\1+", r"\1", frame)
+
+
+def _may_be_id(text: str) -> bool:
+    """Tell whether a text without blanks may be an id: "cost-guide", "chen2023", "0:40".
+
+    "optional" is a word, and "CO2" too short for an id.
+    """
+    has_letter = re.search(r"[^\W\d_]", text) is not None
+    is_of_letters_and_digits = re.fullmatch(r"[^\W_]+", text) is not None
+    if not is_of_letters_and_digits:
+        return has_letter or ":" in text  # "0:40" beside the label "00:15"
+    has_digit = re.search(r"\d", text) is not None
+    return has_letter and has_digit and len(text) >= _SHORTEST_PLAIN_ID

@@ -74,7 +74,7 @@ _LABEL_IN_SIGNS = lazy_pattern(
     r"|\$?\{(?P<curly>[^{}]+)\}"
 )
 # "chunk_id: 7"
-_FIELD = lazy_pattern(
+_KEY_AND_NUMBER = lazy_pattern(
     r"(?P<key>[A-Za-z][\w -]{0,40}?)[ \t]*[:=][ \t]*#?(?P<number>[0-9]{1,9})"
 )
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]")
@@ -172,7 +172,7 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     marks: list[Mark] = []
     for bracket in _brackets_that_may_be_marks(answer, known):
         mark = _mark_of(bracket, footnotes, known)
-        marked_link = _link_to_a_label(mark, answer, known)
+        marked_link = _mark_named_by_address(mark, answer, known)
         if marked_link is not None:  # "[the report](a.pdf)": one mark with its address
             marks.append(marked_link)
         elif mark.labels:
@@ -262,7 +262,7 @@ def may_cite(answer: str) -> bool:
     answer = without_reasoning(answer)
     if marks_in(answer) or source_lists_in(answer):
         return True
-    text = _without_content(answer, {})
+    text = _blank_what_cites_nothing(answer, {})
     if UNREAD.search(text) or MAY_BE_A_MARK.search(text):
         return True
     if _has_column_of_numbers(text):
@@ -286,22 +286,30 @@ def has_unread_marks(
     answer = without_reasoning(answer)
     if _has_column_of_numbers(answer) or _has_marks_in_fenced_text(answer):
         return True
-    text = _without_content(answer, numbering)
-    # What may be code, "sys.argv[1]", leaves only its own sentence in doubt.
+    text = _blank_what_cites_nothing(answer, numbering)
+    # "sys.argv[1]" may be code, or a citation after a name. It makes its own sentence
+    # doubtful, which is told elsewhere, and must not make the whole answer so.
     text = blank(text, [*spans_read, *_spans_of_possible_indices(text)])
-    # "[Colour Guide]" may be a remark; beside a mark that is a title itself it may cite
-    is_title_read = any(
-        _has_title_in_brackets(answer[start:end]) for start, end in spans_read
-    )
-    if is_title_read and _has_title_in_brackets(text):
+    if UNREAD.search(text):
         return True
-    # "[cost-guide]" beside the mark "[heat-pump]": an id that is built like it
-    frames_read: set[str] = set()
-    for start, end in spans_read:
-        frames_read |= frames_of_ids_in(answer[start:end])
-    if not frames_read.isdisjoint(frames_of_ids_in(text)):
+    marks_read = [answer[start:end] for start, end in spans_read]
+    return _has_brackets_like_marks(text, marks_read)
+
+
+def _has_brackets_like_marks(text: str, marks: Iterable[str]) -> bool:
+    """Tell whether a text has brackets of the same look as one of some marks.
+
+    "[Colour Guide]" is a title like the mark "[Manual]", and "[cost-guide]" an id that is
+    built like the mark "[heat-pump]". Without such a mark they may be a remark.
+    """
+    frames_of_marks: set[str] = set()
+    is_a_mark_a_title = False
+    for mark in marks:
+        frames_of_marks |= frames_of_ids_in(mark)
+        is_a_mark_a_title = is_a_mark_a_title or _has_title_in_brackets(mark)
+    if is_a_mark_a_title and _has_title_in_brackets(text):
         return True
-    return UNREAD.search(text) is not None
+    return not frames_of_marks.isdisjoint(frames_of_ids_in(text))
 
 
 def _has_title_in_brackets(text: str) -> bool:
@@ -379,7 +387,7 @@ def doubtful_forms_in(answer: str, read: Sequence[Span]) -> list[Span]:
         answer: The answer.
         read: The spans of the marks that are read; they are left out.
     """
-    text = blank(_without_content(answer, PLAIN_NUMBERS), read)
+    text = blank(_blank_what_cites_nothing(answer, PLAIN_NUMBERS), read)
     return [match.span() for match in MAY_BE_A_MARK.finditer(text)]
 
 
@@ -404,7 +412,7 @@ def has_word_outside_marks(text: str) -> bool:
     return re.search(r"\w", MARK.sub("", text)) is not None
 
 
-def _without_content(answer: str, numbering: Numbering) -> str:
+def _blank_what_cites_nothing(answer: str, numbering: Numbering) -> str:
     """Blank out code, lists of sources, and brackets that are a part of the text."""
     code = spans_of_code(answer)
     names_in_code = names_of_code(answer, code)
@@ -474,42 +482,50 @@ def _inside_of(match: re.Match[str]) -> str:
     return inside.translate(_WITHOUT_BRACKETS) if match["spread"] else inside
 
 
-def _link_to_a_label(
+def _mark_named_by_address(
     mark: Mark, answer: str, known: Mapping[str, object]
 ) -> Mark | None:
-    """Turn the mark ``[words]`` of a link ``[words](address)`` into a mark of the link.
+    """Return a mark for a whole link ``[words](address)`` if the address names its source.
 
-    Its label is the address: "[a.test](https://a.test/b)" names this page, whatever
-    else is called "a.test".
+    "[the report](a.pdf)" is one mark with the label "a.pdf", if a context has this label.
+    None if there is no link, or if its words name the source: "[1](https://a.test)".
 
     Args:
-        mark: The mark; its labels are the words, where they may name a source.
+        mark: The mark ``[words]``; its labels are () where the words are no label.
         answer: The answer.
         known: The labels of the contexts.
-
-    Returns:
-        The mark. None if there is no link, if its address is neither a known label nor
-        a web address, or if the words name the source: "[1](https://a.test)".
     """
     link = _LINK.match(answer, mark.end)
     if link is None:
         return None
     address = link[1]
-    are_words_known = any(label in known for label in mark.labels)
-    are_words_numbers = any(map(_is_like_a_number, mark.labels))
-    marked_link = Mark(
-        mark.start, link.end(), (address,), written=answer[mark.start : link.end()]
-    )
-    # The first of these names that there is names the source.
-    if are_words_known and are_words_numbers:  # "[2](a.pdf)": the number of a context
+    if not _does_address_name_source(address, mark.labels, known):
         return None
-    if address in known:  # "[the report](a.pdf)", "[7](a.pdf)"
-        return marked_link
-    if are_words_known or are_words_numbers:  # "[a.pdf](https://a.test)"
-        return None
-    if mark.labels and _WEB_ADDRESS.match(address):  # "[b.test](https://b.test/c)"
-        return marked_link
-    return None
+    whole_link = answer[mark.start : link.end()]
+    return Mark(mark.start, link.end(), labels=(address,), written=whole_link)
+
+
+def _does_address_name_source(
+    address: str, labels_of_words: Sequence[str], known: Mapping[str, object]
+) -> bool:
+    """Tell whether the source of a link ``[words](address)`` is what its address names.
+
+    Args:
+        address: The address.
+        labels_of_words: The labels that the words are; () where they are none.
+        known: The labels of the contexts.
+    """
+    are_words_known = any(label in known for label in labels_of_words)
+    are_words_numbers = any(map(_is_like_a_number, labels_of_words))
+    if are_words_known and are_words_numbers:
+        return False  # "[2](a.pdf)": 2 is the number of a context
+    if address in known:
+        return True  # "[the report](a.pdf)", "[7](a.pdf)": a.pdf is a context
+    if are_words_known or are_words_numbers:
+        return False  # "[a.pdf](https://a.test)": only the words name a context
+    # "[b.test](https://b.test/c)": a page that nobody was shown. Words that are no label,
+    # "[see here](https://b.test)", may link anything.
+    return bool(labels_of_words) and _WEB_ADDRESS.match(address) is not None
 
 
 def _is_like_a_number(label: str) -> bool:
@@ -534,10 +550,11 @@ def address_behind(answer: str, bracket_end: int) -> str | None:
 
 
 def may_link_another_source(answer: str, mark: Mark, numbering: Numbering) -> bool:
-    """Tell whether a mark is a link whose target may be another source than the mark names.
+    """Tell whether a mark is a link that may lead to another source than the mark names.
 
-    "[1](#3)", "[1](id=3)" and "[1](/docs/travel)" may be. "[1](#source-1)" names the
-    same source, and "[1](#sources)" none. A web address is left to ``address_behind``.
+    "[1](#3)", "[1](id=3)" and "[1](/docs/travel)" may. "[1](#source-1)" leads to the same
+    source, and "[1](#sources)" to the list of all. A web address is left to
+    ``address_behind``.
 
     Args:
         answer: The answer.
@@ -548,27 +565,28 @@ def may_link_another_source(answer: str, mark: Mark, numbering: Numbering) -> bo
     if link is None or _WEB_ADDRESS.match(link[1]) is not None:
         return False
     target = link[1]
-    if _TARGET_OF_NO_SOURCE.fullmatch(target):
+    if _TARGET_OF_NO_SOURCE.fullmatch(target):  # "#sources"
         return False
-    names_of_source = _with_other_labels_of_contexts(mark.labels, numbering)
-    if _name_in_a_target(target) in map(_name_in_a_target, names_of_source):
-        return (
-            False  # "[1](#travel-rules)", where "Travel Rules" is a label of context 1
-        )
-    if "/" in target or "." in target:
-        return True  # another file or page
+    # "[1](#travel-rules)", where context 1 is also called "Travel Rules"
+    labels_of_source = _all_labels_of_their_contexts(mark.labels, numbering)
+    if _name_in_a_target(target) in map(_name_in_a_target, labels_of_source):
+        return False
+    is_another_file_or_page = "/" in target or "." in target
+    if is_another_file_or_page:
+        return True
+    # "#source-1" of the mark "[1]" has its number, "#3" another, and "#intro" none
     numbers = {_plain_number(number) for number in re.findall(r"\d{1,9}", target)}
-    repeats_numbers_of_mark = bool(numbers) and numbers.issubset(mark.labels)
-    return not repeats_numbers_of_mark
+    has_only_numbers_of_mark = bool(numbers) and numbers.issubset(mark.labels)
+    return not has_only_numbers_of_mark
 
 
-def _with_other_labels_of_contexts(
+def _all_labels_of_their_contexts(
     labels: Sequence[str], numbering: Numbering
 ) -> set[str]:
-    """Return labels, and all others that name some of the same contexts and no further.
+    """Return some labels, and the other labels of the contexts that they name.
 
     With ``{"1": 0, "Travel Rules": 0, "2": 1}`` the label "1" gives "1" and "Travel
-    Rules".
+    Rules". A label that names a further context, too, is left out.
     """
     contexts: set[int] = set()
     for label in labels:
@@ -675,12 +693,13 @@ def _labels_of_part(
     Args:
         part: The part, such as "3-5" of "[1, 3-5]".
         known: The labels of the contexts.
-        shapes: The shapes of these labels, as of ``shape_of_label``.
+        shapes: The shapes of these labels, as of ``shape_of_label``: "S#" for "S1".
     """
     name = part.strip(_AROUND_LABEL)
-    label_of_field = _label_of_field(name, known, shapes)
-    if label_of_field is not None:
-        return [label_of_field]
+    # "Chunk_ID: 7", where labels such as "chunk_id: 1" are known
+    label_of_key_and_number = _label_of_key_and_number(name, known, shapes)
+    if label_of_key_and_number is not None:
+        return [label_of_key_and_number]
     if name in known or shape_of_label(name) in shapes:
         label = name  # "doc-1", where labels such as "doc-1" or "doc-2" are known
     else:
@@ -694,7 +713,7 @@ def _labels_of_part(
     return [label] if is_unknown_label else []
 
 
-def _label_of_field(
+def _label_of_key_and_number(
     name: str, known: Mapping[str, object], shapes: Container[str | None]
 ) -> str | None:
     """Return the label that a key with a number is; None for any other words.
@@ -708,7 +727,7 @@ def _label_of_field(
         known: The labels of the contexts.
         shapes: The shapes of these labels, as of ``shape_of_label``.
     """
-    field = _FIELD.fullmatch(name)
+    field = _KEY_AND_NUMBER.fullmatch(name)
     if field is None:
         return None
     label = field_label(field["key"], field["number"])
@@ -843,21 +862,23 @@ def _labels_of_range(part: str, known: Iterable[str]) -> list[str]:
     """List the labels of a range; [] for anything else.
 
     "1-3" and "Source 1 - Source 3" give 1, 2 and 3. "S08-S10" gives S08, S09 and S10
-    where such labels are known. A range that is too wide or runs backwards is one label
-    as a whole: "3-1".
+    where labels such as "S01" are known. A range that is too wide or runs backwards is
+    one label as a whole: "3-1".
     """
     numbers = _RANGE.fullmatch(plain_label(part))
-    if numbers is not None:
+    if numbers is not None:  # "1-3"
         return _between(numbers["first"], numbers["last"]) or [numbers[0]]
     ends = _RANGE_OF_LABELS.fullmatch(part)
     if ends is None:
         return []
+    # "S08-S10" has the letters "S", the first number "08" and the last "10"
     letters, first, last = ends["letters"], ends["first"], ends["last"]
     first_label = letters + first
-    # "S08-S10" beside the known label "S01"
-    if shape_of_label(first_label) in shapes_of_labels(known):
+    # "S08" has the same shape as the known label "S01": letters, and two digits from 0
+    is_like_known_labels = shape_of_label(first_label) in shapes_of_labels(known)
+    if is_like_known_labels:
         return _between(first, last, letters=letters) or [part]
-    # "Source 1 - Source 3": without the source word the first label is the number 1
+    # "Source 1 - Source 3": the letters are only a word before the number
     if is_number(plain_label(first_label)):
         return _between(first, last) or [f"{first}-{last}"]
     return []

@@ -166,10 +166,10 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
             f"{name!r} means several metrics {place}: {', '.join(candidates)}; write"
             " the full name"
         )
-    # both spellings of each metric, for a hint on a slip: {"tone": "my_tone", …}
-    full_names = {_last_word(metric): metric for metric in metrics}
-    full_names |= {metric: metric for metric in metrics}
-    hint = did_you_mean(name, full_names, stands_for=full_names)
+    # "tome" is near the last word of "my_tone": (did you mean 'my_tone'?)
+    full_name_of = {_last_word(metric): metric for metric in metrics}
+    full_name_of |= {metric: metric for metric in metrics}
+    hint = did_you_mean(name, full_name_of.keys(), stands_for=full_name_of)
     metrics_in_words = ", ".join(metrics) or "none"
     raise SettingError(
         f"no metric {name!r} {place}{hint}; there are: {metrics_in_words}"

@@ -177,23 +177,25 @@ def closing_marks_in(answer: str) -> list[Span]:
     lines = [line for line in LINE.finditer(answer) if line[0].strip()]
     heading_index = len(lines) - 1
     while heading_index > 0 and _MARKS_ALONE.fullmatch(lines[heading_index][0]):
-        heading_index -= 1
+        heading_index -= 1  # "- [2]" and "- [1]": the heading stands above
     if heading_index < 1:
         return []
     heading = lines[heading_index][0]
-    has_marks_below = heading_index < len(lines) - 1
-    if has_marks_below:
+    has_marks_in_lines_below = heading_index < len(lines) - 1
+    if has_marks_in_lines_below:
         is_heading = _HEADING_IN_WORDS.fullmatch(heading) is not None  # "Источники:"
-    else:  # "Источники: [1], [2]", all in the last line
-        is_heading = _HEADING_AND_MARKS.fullmatch(heading) is not None
+    else:
+        is_heading = _is_heading_with_marks(heading)  # "Источники: [1], [2]"
     if not is_heading:
         return []
-    is_another_alike = any(
-        _HEADING_AND_MARKS.fullmatch(line[0]) for line in lines[:heading_index]
-    )
-    if is_another_alike:  # "Price: [1]", and below it "Size: [2]"
-        return []
+    if any(_is_heading_with_marks(line[0]) for line in lines[:heading_index]):
+        return []  # "Price: [1]", and below it "Size: [2]"
     return [line.span() for line in lines[heading_index:]]
+
+
+def _is_heading_with_marks(line: str) -> bool:
+    """Tell whether a line is some words and marks: "Sources: [1], [2]", "Price: [1]"."""
+    return _HEADING_AND_MARKS.fullmatch(line) is not None
 
 
 def reference_lines_in(answer: str) -> list[Span]:

@@ -328,16 +328,17 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
     Raises:
         InputError: If nothing has a known form.
     """
-    # a temporary file, once it is larger than its cache
+    # In which lines of the files each trace has spans. The empty name keeps the database
+    # in memory, and in a temporary file once it is large.
     with closing(sqlite3.connect("")) as index, lines.open_files():
         _write_index(index, lines)
-        for trace, _, size in index.execute(_TRACES_AS_THEY_ENDED):
+        for trace, _ended, n_bytes in index.execute(_TRACES_AS_THEY_ENDED):
             is_linked = index.execute(_IS_LINKED, (trace,)).fetchone() is not None
-            if size > lines.max_bytes:
+            if n_bytes > lines.max_bytes:
                 yield trace, None, is_linked
             else:
                 rows = index.execute(_LINES_OF_TRACE, (trace,)).fetchall()
-                places = [Place(*row) for row in rows]
+                places = [Place(*row) for row in rows]  # file, position, length
                 yield trace, _spans_of_trace(trace, lines, places), is_linked
 
 

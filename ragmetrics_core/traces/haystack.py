@@ -95,15 +95,15 @@ class _Trace:
         calls: Sequence[Call],
         calls_with_readings: Sequence[tuple[Call, Reading]],
     ) -> None:
-        """Collect from all readings of the trace what the reading of a run needs.
+        """Collect from the whole trace what tells the question and answer of a run.
 
         Example: a pipeline of retriever and generator: one model, the answers of an
         ``AnswerBuilder``, and the retrieved documents by their ids.
 
         Args:
             calls: The outermost calls of the trace.
-            calls_with_readings: Each call with its reading: what its span says of its
-                kind, input and output.
+            calls_with_readings: Each call with its reading, an object that holds what
+                its span says: its kind, input and output.
         """
         self._outermost = calls
         readings = [reading for _, reading in calls_with_readings]
@@ -123,15 +123,15 @@ class _Trace:
 
         Example: the outermost pipeline with the inputs {"query": "Who?"} gets the
         question "Who?". A run that only filled a document store becomes "ignored". The
-        calls inside this one have been read already. A tool keeps its reading as it is.
+        calls inside this one have been read already. A tool inside a run keeps its
+        reading as it is, and so does an outermost agent whose output is a bare text.
         """
         # sockets: the named inputs and outputs of a component, such as "query"
         inputs = dict(_sockets(reading.input))
         outputs = dict(_sockets(reading.output))
         is_outermost = call in self._outermost
         only_builds_index = self._builds_index and not self._models
-        # An agent's output may be a bare text, "In 1874.", and no mapping. This text is
-        # the answer already: such a run skips ``_read_run``.
+        # an agent's output may be its answer already, "In 1874.", and no mapping
         has_named_outputs = not isinstance(reading.output, str)
         if reading.kind == "model":
             self._read_model(reading, inputs, outputs)
@@ -186,10 +186,9 @@ class _Trace:
         reading.history = turns_before_question(
             self._messages_of_memory or handed_in, reading.input, documents=()
         )
-        if self._ends_without_documents:
-            reading.documents = ()  # whatever was found before, nothing reached the answer
-        else:
-            reading.documents = None  # the readings of the components have them
+        # (): the last component that returns documents had none left for the answer;
+        # None: the readings of the components say which there were
+        reading.documents = () if self._ends_without_documents else None
         if not self._models:
             reading.output = self._documents(reading.output) or None
             return
@@ -198,10 +197,14 @@ class _Trace:
             # makes a sample even if it retrieved nothing.
             reading.kind = "agent"
         reading.output = self._answer(outputs)
-        # Where a run has no answer, the core takes the reply of a model for it.
-        if reading.output is None and not self._may_a_reply_be_answer(outputs):
-            for model in self._models:
-                model.replies = ()
+        has_answer = reading.output is not None
+        if not has_answer and not self._may_a_reply_be_answer(outputs):
+            self._forget_replies()
+
+    def _forget_replies(self) -> None:
+        """Forget what the models said: the core takes a reply for a run's missing answer."""
+        for model in self._models:
+            model.replies = ()
 
     def _read_step(
         self,

@@ -109,7 +109,13 @@ class SampleProcessor(BackgroundEvaluator[int]):
         limits: Limits | None = None,
         redact: Redact | None = None,
     ) -> None:
-        """Check the settings and begin to watch; see the class for the arguments."""
+        """Check the settings and begin to watch.
+
+        The class describes all arguments. A trace is judged ``linger_s`` seconds after
+        its root span has ended, since some spans end later. Spans of at most
+        ``max_open`` unfinished traces are held. ``resolve`` gives the texts of documents
+        whose ids alone were recorded, and ``dialect`` names the instrumentation.
+        """
         if linger_s < 0 or max_open < 1:
             raise SettingError(
                 f"linger_s must be at least 0 and max_open 1, got {linger_s} and"

@@ -88,8 +88,7 @@ class _Trace:
 
         Args:
             call: The call.
-            around: The calls around it, the outermost first, without those that are
-                looked through, such as steps of workflows.
+            around: The calls around it, the outermost first, without those of no kind.
             sources: The nodes that the innermost engine around it named as its sources.
         """
         reading = call.reading
@@ -97,12 +96,9 @@ class _Trace:
             kind = self._kind(call, reading, around)
             source_nodes = mapping(self._records.outputs[call]).get("source_nodes")
             sources = self._nodes.nodes_in(source_nodes) or sources
-            # As recorded they are objects of LlamaIndex, written out. Whoever reads the
-            # reading would take these for a question and an answer. So they are erased;
-            # ``self._records`` has them still, and what is meant by them is set below.
-            reading.input = None
-            reading.output = None
-            if kind is None:  # looked through: it is not around the calls inside it
+            _erase_written_objects(reading)
+            # None for a step of a workflow, say: only the calls inside it have a kind
+            if kind is None:
                 self._read_step_of_workflow(call, reading)
             else:
                 self._read_as(kind, call, reading, sources)
@@ -128,12 +124,14 @@ class _Trace:
             self._read_tool(call, reading)
         elif kind in ("retriever", "reranker"):
             self._read_retriever(call, reading)
-        elif kind == "step":
+        elif kind == "step":  # of LlamaIndex's methods only a synthesizer's are steps
             self._read_synthesizer(call, reading, sources)
-        elif kind == "agent" and self._records.methods[call] == "run":
-            self._read_workflow(call, reading)
         elif kind == "agent":
-            self._read_engine(call, reading)
+            # a workflow is started by ``run()``, an engine by ``query()`` or ``chat()``
+            if self._records.methods[call] == "run":
+                self._read_workflow(call, reading)
+            else:
+                self._read_engine(call, reading)
 
     def _kind(
         self, call: Call, reading: Reading, around: tuple[Call, ...]
@@ -268,17 +266,17 @@ class _Trace:
         of tools, which that span may lack. Example: the step returned a reply and the
         call ``search("Rome")``: the model gets the reply with this call.
         """
-        output = mapping(self._records.outputs[call])
-        reply = output.get("response")
+        output_of_step = mapping(self._records.outputs[call])
+        reply = output_of_step.get("response")
         model = self._model_of_step(call)
         if model is None or model.reading is None or not isinstance(reply, Message):
             return
-        tool_calls = tuple(map(_tool_call, output.get("tool_calls") or ()))
+        tool_calls = tuple(map(_tool_call, output_of_step.get("tool_calls") or ()))
         lacks_reply = not model.reading.replies
         if tool_calls or lacks_reply:
             model.reading.replies = (replace(reply, tool_calls=tool_calls),)
-            # The model is read after its step, and a reply in its own recorded output
-            # would then replace this one.
+            # ``_read_model`` comes to this model later, and prefers a reply in the output
+            # that the model's span recorded. Without this output it keeps the step's reply.
             self._records.outputs[model] = None
 
     def _model_of_step(self, step: Call) -> Call | None:
@@ -413,6 +411,16 @@ def _prompt_in(inputs: Any) -> tuple[Message, ...]:
     arguments = [*unnamed, *named.values()]
     first_argument = tuple(arguments[:1])  # empty if there is none
     return messages_in(first_argument)
+
+
+def _erase_written_objects(reading: Reading) -> None:
+    """Erase input and output of a reading: LlamaIndex's are objects written out.
+
+    Example: the input '{"query_bundle": {"query_str": "Who?"}}' would be taken for the
+    question. ``Records`` has both still: the rules of each kind read "Who?" from it.
+    """
+    reading.input = None
+    reading.output = None
 
 
 def _kind_of_callable(inputs: Any) -> Kind | None:

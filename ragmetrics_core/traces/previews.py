@@ -46,24 +46,26 @@ def count_previews(root: Node) -> int:
     shown_texts = _shown_texts(root)
     known_texts = _KnownTexts(root, documents)
     n_surely_cut = 0
-    words_behind_others = []  # what prompts show behind each document not surely cut
+    unclear_rests = []  # the rests of lines behind documents that are not surely cut
     for document in documents:
-        words_behind = _words_behind(document.text, shown_texts)
-        if known_texts.hold_beginning_of(words_behind):
-            words_behind = ""  # they are not of this document, but of the next one, say
+        # "aly" behind the document "Rome has been the capital of It"
+        rest_of_line = _rest_of_line(document.text, shown_texts)
+        # In a line with several documents the rest may be the next document.
+        if known_texts.hold_beginning_of(rest_of_line):
+            rest_of_line = ""
         lacks_beginning = _lacks_beginning(document.text, shown_texts)
-        if lacks_beginning or _lacks_end(document.text, words_behind):
+        if lacks_beginning or _lacks_end(document.text, rest_of_line):
             n_surely_cut += 1
         else:
-            words_behind_others.append(words_behind)
+            unclear_rests.append(rest_of_line)
     # The words behind one document may be the rest of its sentence, or words of the
     # prompt's template. Only those behind all documents together tell which.
-    n_cut = n_surely_cut + _n_rests_of_sentences(words_behind_others)
+    n_cut = n_surely_cut + _n_rests_of_sentences(unclear_rests)
     # further sentences in labelled blocks are a weaker sign: they count if no other does
     return n_cut or _n_cut_in_blocks(documents, shown_texts, known_texts)
 
 
-def _n_rests_of_sentences(words_behind: Sequence[str]) -> int:
+def _n_rests_of_sentences(rests_of_lines: Sequence[str]) -> int:
     """Count the documents behind which a prompt shows the rest of their sentence.
 
     Behind "Anna founded the company" it may be ", which made clocks in Rome". Words of
@@ -71,9 +73,9 @@ def _n_rests_of_sentences(words_behind: Sequence[str]) -> int:
     returned if all begin with the same word.
 
     Args:
-        words_behind: What a prompt shows behind each document.
+        rests_of_lines: What a prompt shows behind each document, in the same line.
     """
-    first_words = [_first_word(words) for words in words_behind if _goes_on(words)]
+    first_words = [_first_word(rest) for rest in rests_of_lines if _goes_on(rest)]
     are_unlike = len(set(first_words)) > 1
     return len(first_words) if are_unlike else 0
 
@@ -158,27 +160,27 @@ def _pattern_of(words: Sequence[str]) -> re.Pattern[str]:
     return re.compile(r"\s+".join(map(re.escape, words)))
 
 
-def _words_behind(text: str, shown_texts: Sequence[str]) -> str:
+def _rest_of_line(text: str, shown_texts: Sequence[str]) -> str:
     """Return what stands behind a document in its line of a prompt.
 
     Example: a retriever's span holds "Anna founded the company in ...", and a prompt
     shows "Anna founded the company in 1874.": " 1874." was cut off. Returns "" if the
-    document stands in no prompt, or if a prompt shows it with no word behind it: then
-    nothing was cut off.
+    document stands in no prompt, or if some prompt shows no word behind it: then it was
+    recorded whole.
     """
-    stem = _CUT_MARK.sub("", text).rstrip()
-    if len(stem) < _FEWEST_LETTERS:
+    text_without_dots = _CUT_MARK.sub("", text).rstrip()
+    if len(text_without_dots) < _FEWEST_LETTERS:
         return ""
-    last_words = _pattern_of(stem.split()[-_N_WORDS_SEARCHED:])
+    last_words = text_without_dots.split()[-_N_WORDS_SEARCHED:]
+    pattern_of_last_words = _pattern_of(last_words)
     rests = []
     for shown_text in shown_texts:
-        for match in last_words.finditer(shown_text):
-            line, _, _ = shown_text[match.end() :].partition("\n")
-            rests.append(line)
-    is_shown_as_recorded = any(not _WORD.search(rest) for rest in rests)
-    if not rests or is_shown_as_recorded:
-        return ""
-    return rests[0]
+        for found in pattern_of_last_words.finditer(shown_text):
+            rest, _, _ = shown_text[found.end() :].partition("\n")
+            if not _WORD.search(rest):
+                return ""
+            rests.append(rest)
+    return rests[0] if rests else ""
 
 
 def _n_cut_in_blocks(
@@ -192,17 +194,15 @@ def _n_cut_in_blocks(
     new.": 1, the town's.
     """
     blocks = [block for text in shown_texts for block in _labelled_blocks(text)]
-    parts_behind = list(_parts_behind(documents, blocks, known_texts))
-    if len(parts_behind) < 2:
-        return 0  # one document alone tells nothing of the template
-    n_by_first_word = Counter(_first_word(part.text) for part in parts_behind)
-    # With "Source" of "Source: a.txt" a block goes on behind each document.
-    words_of_template = {word for word, n in n_by_first_word.items() if n > 1}
+    rests = list(_rests_of_blocks(documents, blocks, known_texts))
+    if len(rests) < 2:
+        return 0  # nothing to compare with: the rest may be words of the template
+    words_of_template = _words_that_begin_several(rests)
     n_cut = 0
-    for part in parts_behind:
-        is_of_template = _first_word(part.text) in words_of_template
-        # before the next label only the passage stands, and perhaps its metadata
-        if part.ends_at_label and _is_prose(part.text) and not is_of_template:
+    for rest in rests:
+        # Behind the last block, which no label ends, the question may stand.
+        goes_on = rest.ends_at_label and _is_prose(rest.text)
+        if goes_on and _first_word(rest.text) not in words_of_template:
             n_cut += 1
     return n_cut
 
@@ -237,55 +237,65 @@ def _labelled_blocks(text: str) -> Iterator[_Block]:
             yield _Block(block, ends_at_label=False)
 
 
+def _words_that_begin_several(rests: Sequence[_Block]) -> set[str]:
+    """Return the first words that several rests of blocks have in common.
+
+    A prompt's template put them there: "Source" if "Source: a.txt" stands behind one
+    document, and "Source: b.txt" behind another.
+    """
+    n_by_first_word = Counter(_first_word(rest.text) for rest in rests)
+    return {word for word, n in n_by_first_word.items() if n > 1}
+
+
 def _form(label: re.Match[str]) -> str:
     """Return a label with 0 for its number: "[0]" for "[1]" and "[12]"."""
     return _DIGITS.sub("0", label[0])
 
 
-def _parts_behind(
+def _rests_of_blocks(
     documents: Sequence[Document], blocks: Sequence[_Block], known_texts: _KnownTexts
 ) -> Iterator[_Block]:
-    """Yield for each document that stands in a block the part of the block behind it.
+    """Yield for each document that stands in a block the rest of the block behind it.
 
     Its text is "" if nothing stands there, or only what is known from elsewhere, such
     as the next document.
     """
     for document in documents:
-        part = _part_behind(document.text, blocks)
-        if part is None:
+        rest = _rest_of_block(document.text, blocks)
+        if rest is None:
             continue
-        if known_texts.hold_beginning_of(part.text, _N_WORDS_OF_SENTENCE):
-            part = part._replace(text="")
-        yield part
+        if known_texts.hold_beginning_of(rest.text, _N_WORDS_OF_SENTENCE):
+            rest = rest._replace(text="")
+        yield rest
 
 
-def _part_behind(text: str, blocks: Sequence[_Block]) -> _Block | None:
-    """Return the part of a block that follows the last words of a document.
+def _rest_of_block(text: str, blocks: Sequence[_Block]) -> _Block | None:
+    """Return the rest of a block behind the last words of a document.
 
     Example: the document "Rome has been the capital of It", and the block "Rome has been
-    the capital of Italy since 1871.": the part "aly since 1871.".
+    the capital of Italy since 1871.": the rest "aly since 1871.".
 
     Args:
         text: The document, as it was recorded.
         blocks: The blocks of the prompts.
 
     Returns:
-        The part; with the text "" if no word follows in some block. None if the
-        document stands in no block, or is too short to be found.
+        The rest. Its text is "" if some block ends with the document: then the document
+        was recorded whole, whatever follows it elsewhere. None if the document stands in
+        no block, or is too short to be found.
     """
     words = text.split()
     if len(text) < _FEWEST_LETTERS or not words:
         return None
-    last_words = _pattern_of(words[-_N_WORDS_SEARCHED:])
-    first_part = None
+    pattern_of_last_words = _pattern_of(words[-_N_WORDS_SEARCHED:])
+    first_rest = None
     for block in blocks:
-        for match in last_words.finditer(block.text):
-            part = block._replace(text=block.text[match.end() :])
-            if not _WORD.search(part.text):
-                return part._replace(text="")
-            if first_part is None:
-                first_part = part
-    return first_part
+        for found in pattern_of_last_words.finditer(block.text):
+            rest = block._replace(text=block.text[found.end() :])
+            if not _WORD.search(rest.text):
+                return rest._replace(text="")
+            first_rest = first_rest or rest
+    return first_rest
 
 
 def _is_prose(rest: str) -> bool:

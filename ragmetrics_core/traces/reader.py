@@ -128,8 +128,8 @@ class TraceReader:
         self._resolve = resolve
         # what evaluators ask looks like a user's question: it makes no sample
         self._evaluator_questions = EvaluatorQuestions()
-        # The user's choice of context tools. It also notes which traces each sample is
-        # made of: whoever makes a sample asks it, and names the sample's traces.
+        # Says which tools' texts are contexts. ``Turns`` asks it for each sample that it
+        # makes, and thereby tells it the sample's traces: it notes them.
         self._overrides = _OverridesThatNoteTraces(context_tools=context_tools)
         # Makes the samples: one for each turn (question and answer) of a conversation.
         # ``trees_of`` tells which turns a call holds.
@@ -217,8 +217,9 @@ class TraceReader:
         if calls is None:
             return []
         whole_trace = TraceOfCalls.of(trace, calls)
-        # by a link in either direction, or by the name of a conversation
-        may_be_joined = is_linked or whole_trace.names_others
+        # a later trace is known to go on with this one if a link joins them, or if both
+        # name the same conversation
+        may_be_joined = is_linked or whole_trace.has_link_or_conversation
         if may_be_joined and only_retrieves(whole_trace):
             # it waits; the oldest traces are returned if too many wait, usually none
             oldest_retrievals = self._retrievals.add(whole_trace)
@@ -243,8 +244,8 @@ class TraceReader:
 
         Each call has a **reading**: what its span says, by the names of its dialect.
         Example: the spans "answer" and, inside it, "retrieve" make one outermost call.
-        ``reason_by_trace_without_sample`` gets a reason already here; it is reported only
-        if the trace gives no sample.
+        A reason why the trace gives no sample is noted already here; if it gives one
+        after all, the reason is removed.
 
         Returns:
             The calls. None for a trace of Haystack whose instrumentation does not
@@ -254,13 +255,14 @@ class TraceReader:
         all_calls = chain.from_iterable(call.walk() for call in calls)
         readings = [call.reading for call in all_calls if call.reading is not None]
         self._note_dialects(spans, readings)
-        # such as "no_retrieval"; the user is told a sentence for each reason
+        is_haystack = _is_haystack(spans)
+        if is_haystack and not any(map(_holds_inputs_and_outputs, spans)):
+            # the user is told: "Traceloop's spans of Haystack are not read; …"
+            self.reason_by_trace_without_sample[trace] = "framework"
+            return None
         self.reason_by_trace_without_sample[trace] = _why_no_sample(readings)
-        if _is_haystack(spans):
-            if not any(_holds_inputs_and_outputs(span) for span in spans):
-                # the sentence: "Traceloop's spans of Haystack are not read; …"
-                self.reason_by_trace_without_sample[trace] = "framework"
-                return None
+        # the rules of a framework tell in the readings what is question, document, answer
+        if is_haystack:
             haystack.read(calls)
         if _is_llamaindex(spans):
             llamaindex.read(calls)

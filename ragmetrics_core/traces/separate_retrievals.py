@@ -40,8 +40,8 @@ class TraceOfCalls:
     links: frozenset[str]
 
     @property
-    def names_others(self) -> bool:
-        """Whether a trace can be told to belong to it: by a link, or a conversation."""
+    def has_link_or_conversation(self) -> bool:
+        """Whether another trace can be known to belong to it: by either of these."""
         return bool(self.links) or self.conversation is not None
 
     @staticmethod

@@ -230,9 +230,7 @@ def _are_scores_alone(node: Node, documents: Sequence[Document] | None) -> bool:
 def _fill_tool(node: Node, reading: Reading) -> None:
     """Write into a tool's node its name, what it was asked and what it returned.
 
-    Example: ``search("Rome")`` that returned a text and two documents. Without a
-    document in its result its documents are None, which means that nothing is known of
-    a search: a tool's text may come from anywhere.
+    Example: ``search("Rome")`` that returned a text and two documents.
     """
     node.name = reading.tool or node.name
     node.query = _argument(reading.input)
@@ -249,6 +247,8 @@ def _fill_tool(node: Node, reading: Reading) -> None:
         # answers, and documents may stand beside its text.
         node.tool_call_id = reading.call_id or message.id_of_answered_call
         documents = find_instances(message.artifact, Document)
+    # Without documents it is None, "not known": the tool may have put what it found
+    # into its text. () would say that it searched, and found nothing.
     node.documents = tuple(documents) or None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 from ragmetrics_core.capture import answer_in, as_one_line
@@ -177,33 +177,36 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
     """Whether one run was shown the answers of others, to make one answer of them.
 
     Example: two runs answer "Anna founded it." and "It opened in 1874.", and the prompt
-    of a third shows both. The third run searches nothing itself. An answer that stands
-    in its prompt as a message of the assistant does not count: it belongs to the
-    conversation before.
+    of a third shows both. The third run searches nothing itself.
 
     Args:
         trees: The trees of the runs.
     """
-    # ``is_contained_in`` compares letters and digits alone. An empty answer is contained
-    # in nothing, and a run's own answer not in its prompt, which is older.
-    normalized_answers = []
+    normalized_answers = []  # without blanks and signs
     for tree in trees:
         normalized_answers += [
             normalize_text(answer.text or "") for answer in tree.answers
         ]
     for tree in trees:
-        nodes = list(tree.root.walk())
-        has_searched = any(node.kind == "retriever" for node in nodes)
+        has_searched = any(node.kind == "retriever" for node in tree.root.walk())
         if has_searched:
             continue
-        for message in chain.from_iterable(node.prompt for node in nodes):
-            if message.role == "assistant":
-                continue
-            normalized_shown = normalize_text(message.text)
-            for normalized in normalized_answers:
-                if is_contained_in(normalized, normalized_shown):
-                    return True
+        # The run's own answer is among all answers. It is not found in the run's
+        # prompts: it was written after them.
+        normalized_prompts = _normalized_new_messages(tree.root)
+        for answer, prompt in product(normalized_answers, normalized_prompts):
+            if is_contained_in(answer, prompt):
+                return True
     return False
+
+
+def _normalized_new_messages(root: Node) -> list[bytes]:
+    """The messages that models of a run were shown, without blanks and signs.
+
+    Messages of the assistant are left out: they belong to the conversation before.
+    """
+    messages = chain.from_iterable(node.prompt for node in root.walk())
+    return [normalize_text(one.text) for one in messages if one.role != "assistant"]
 
 
 def _is_only_around_turns(call: Call) -> bool:
@@ -247,20 +250,21 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     synthesizers = [node for node in root.walk() if _is_synthesizer(node)]
     tree = _tree_of_calls(root, call, session)
     tree.output = reading.output
-    # The order of the next steps matters: each changes calls that later steps read.
+    # First the calls are completed, since the steps that fill the tree read them.
     # a model's streamed reply may not be recorded: the run's output is its reply
     _restore_reply_of_stream(call, models, reading.output)
     # what a model's provider searched on its own becomes a call inside the model's call
     add_provider_searches(root, call)
     add_question(tree, reading)
-    _tell_answers_from_documents(root, synthesizers)
+    # documents that are answers of inner engines get these engines as authors
+    _mark_documents_that_are_answers(root, synthesizers)
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)  # its error, and whether it came to its end
     _add_answers(tree, reading, models, synthesizers)
     return tree
 
 
-def _tell_answers_from_documents(root: Node, synthesizers: Sequence[Node]) -> None:
+def _mark_documents_that_are_answers(root: Node, synthesizers: Sequence[Node]) -> None:
     """Mark what an engine inside another one wrote, since it is no retrieved text.
 
     Example: an engine asked two others, and wrote its answer from theirs. Their answers,

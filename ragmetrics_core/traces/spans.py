@@ -230,7 +230,8 @@ def _span(value: Any, **further_fields: Any) -> Span:
     """
     trace = ""
     try:
-        fields = _with_context({**value, **further_fields})
+        # the ids may stand deeper: {"context": {"trace_id": "0af7…", "span_id": "b7ad…"}}
+        fields = _with_fields_of_context({**value, **further_fields})
         span_id = _hex_id(_first(fields, _ID))
         trace = _hex_id(_first(fields, _TRACE))
         start = _nanoseconds(_first(fields, _START))
@@ -292,7 +293,7 @@ def _linked_traces(fields: Mapping[str, Any], trace: str) -> tuple[str, ...]:
     linked_traces: dict[str, None] = {}
     for link in links:
         if isinstance(link, Mapping):
-            linked_trace = _first(_with_context(dict(link)), _TRACE)
+            linked_trace = _first(_with_fields_of_context(dict(link)), _TRACE)
             if isinstance(linked_trace, str):
                 linked_traces[_hex_id(linked_trace)] = None
     return tuple(
@@ -302,8 +303,8 @@ def _linked_traces(fields: Mapping[str, Any], trace: str) -> tuple[str, ...]:
     )
 
 
-def _with_context(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields, together with the fields inside ``context``."""
+def _with_fields_of_context(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields, and those inside "context" under a path: "context.trace_id"."""
     context = fields.get("context")
     if isinstance(context, Mapping):
         for key, entry in context.items():

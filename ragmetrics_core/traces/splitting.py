@@ -40,9 +40,11 @@ def elements(
     """
     file.seek(offset)
     n_bytes_of_opening = min(length, 256)
+    # ``[`` of a list, or ``{"data": [`` of an object
     opening = _LISTED.match(file.read(n_bytes_of_opening))
     if opening is None:
         return None
+    is_in_object = opening[0].strip() != b"["
     end = offset + length
     places: list[tuple[int, int]] = []
     start = offset + opening.end()  # of the next element
@@ -52,9 +54,9 @@ def elements(
         if len(places) > most:
             return None
         if is_last:
-            # whether the rest of the value, behind the list, holds no more spans
-            can_be_split = _holds_no_spans(file, opening[0], start, end)
-            return places if can_be_split else None
+            # an object may have fields behind its list: ``], "resourceLogs": […]}``
+            has_no_further_spans = _ends_without_spans(file, start, end, is_in_object)
+            return places if has_no_further_spans else None
     return None
 
 
@@ -129,13 +131,22 @@ def _marks_outside_texts(
         position += len(chunk)
 
 
-def _holds_no_spans(file: BufferedReader, opening: bytes, begin: int, end: int) -> bool:
-    """Whether what stands behind the list ends the value and holds no spans."""
+def _ends_without_spans(
+    file: BufferedReader, begin: int, end: int, is_in_object: bool
+) -> bool:
+    """Whether a value holds no spans behind its list.
+
+    Args:
+        file: The file.
+        begin: Where the list has ended.
+        end: Where the value ends.
+        is_in_object: Whether the list is a field of an object, which ends with it.
+    """
     if end - begin > _LONGEST_REST:
         return False
     file.seek(begin)
     rest = file.read(end - begin).strip()
-    if opening.strip() == b"[":
+    if not is_in_object:
         return not rest
     other_fields = b"{" + rest.removeprefix(b",")
     try:

@@ -299,19 +299,17 @@ def _message(value: Mapping[str, Any]) -> Message | None:
     ``{"role": "user"}`` is an empty message. None for a value that is no message: it
     has no known role, or it has other fields but neither a content nor calls of tools.
     """
-    class_name, bare_fields = unwrap_message(value)
+    # LangChain may write its class around the fields: {"id": [..., "HumanMessage"],
+    # "kwargs": {"content": "Hi"}}. A bare message has the class "".
+    class_name, own_fields = unwrap_message(value)
     role = _ROLES.get(
-        str(bare_fields.get("role") or class_name or bare_fields.get("type"))
+        str(own_fields.get("role") or class_name or own_fields.get("type"))
     )
     if role is None:
         return None
-    content = _first_of(bare_fields, _CONTENT_FIELDS)
-    result = _only_tool_result(content)
-    if result is not None:
-        # some providers write the result of a tool into a message of the user
-        role = "tool"
-        bare_fields = {"tool_call_id": result.get("id"), **bare_fields}
-    fields = {**mapping(bare_fields.get("additional_kwargs")), **bare_fields}
+    content = _first_of(own_fields, _CONTENT_FIELDS)
+    # LangChain keeps what only some providers have, such as "tool_calls", in a field
+    fields = {**mapping(own_fields.get("additional_kwargs")), **own_fields}
     calls = [*(fields.get("tool_calls") or ()), *_calls_in_content(content)]
     # some conventions leave an empty content out: {"role": "assistant"}
     is_empty_message = set(fields) == {"role"}
@@ -319,6 +317,12 @@ def _message(value: Mapping[str, Any]) -> Message | None:
         return None
     tool_calls = tuple(_tool_call(call) for call in calls if isinstance(call, Mapping))
     text = text_of_content(content)
+    # some providers write the result of a tool into a message of the user
+    result = _only_tool_result(content)
+    if result is not None:
+        return _tool_message(
+            text, tool_calls, {"tool_call_id": result.get("id"), **fields}
+        )
     if role == "tool":
         return _tool_message(text, tool_calls, fields)
     return Message(role, text, tool_calls)

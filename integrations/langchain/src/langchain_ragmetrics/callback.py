@@ -103,11 +103,11 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             build,
             every_turn=every_turn,
         )
-        # Gets each finished run, and makes samples of it. It knows the earlier turns of
-        # each conversation, which become the history of a sample.
+        # Gets each finished run, and makes samples of it. It remembers the turns of each
+        # conversation, which become the history of a later sample.
         sample_maker = ADAPTER.turns(sources, Problems())
-        # A conversation that began in a ``capture()`` block may go on here, if the block
-        # hides texts by the same function.
+        # A conversation that began in a ``capture()`` block may go on here: both remember
+        # its turns in one place, if they hide texts by the same function.
         sample_maker.share_with_conversation(redact=redact)
         settings = WatchSettings(
             sample_rate=sample_rate,
@@ -125,11 +125,12 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             metrics,
             as_judge(judge),
             settings,
+            # of runs that it keeps, since a further run may be of the same turn
             make_waiting_samples=sample_maker.finish,
             problems=sample_maker.problems,
         )
-        # Each finished run is handed to the evaluator, which is this object. (A recorder
-        # asks at the start of a run who will get it, since ``capture()`` blocks change.)
+        # The recorder of LangChain's callbacks asks this function at the start of each
+        # run who gets it once it has ended: always the evaluator, which is this object.
         Recorder.__init__(
             self, sample_maker.problems, get_receivers=lambda: (self.record,)
         )

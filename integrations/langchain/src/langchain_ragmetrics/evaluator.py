@@ -239,9 +239,9 @@ def _reference(example: Example | None, source: Source | None) -> tuple[list[str
         return [], "no example was given"
     outputs = example.outputs or {}
     if source is not None:
-        # looked up in the example's outputs as ``answer_from`` is in a run's outputs
-        overrides = Overrides(answer_from=source)
-        is_found, value = overrides.find("answer", example, outputs)
+        # ``reference_from`` is read by the rules of ``answer_from``: "a.b" is a path, …
+        as_answer_from = Overrides(answer_from=source)
+        is_found, value = as_answer_from.find("answer", example, outputs)
         if is_found:
             return _texts(value), ""
         return [], "reference_from leads to nothing in the example's outputs"

@@ -517,7 +517,8 @@ def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
             n=False, logprobs=None, json_schema=False, temperature=False
         )
     model_class = type(model)
-    # the base class has both methods, but cannot do it by itself
+    # LangChain hands a schema over as a tool, or in the provider's own way. A model that
+    # can do neither has both methods from the base class, where they raise an error.
     has_own_tools = model_class.bind_tools is not BaseChatModel.bind_tools
     has_own_schemas = (
         model_class.with_structured_output is not BaseChatModel.with_structured_output

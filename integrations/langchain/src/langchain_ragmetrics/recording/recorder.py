@@ -167,15 +167,7 @@ class Recorder(BaseCallbackHandler):
                 _parameters_sent(serialized, all_messages, details),
                 [message.content for message in all_messages if _is_sent(message)],
             )
-            # blocks of the user's message that are documents
-            run.extra[HANDED_IN] = list(
-                chain.from_iterable(map(documents_handed_in, all_messages))
-            )
-            # blocks in which the application handed over evidence, such as a
-            # "search_result"
-            run.extra[EVIDENCE_BLOCKS] = []
-            for message in all_messages:
-                run.extra[EVIDENCE_BLOCKS] += evidence_blocks(message.content)
+            _keep_evidence_handed_over(run, all_messages)
 
     @guard_hook
     def on_llm_start(
@@ -311,7 +303,7 @@ class Recorder(BaseCallbackHandler):
 
         Example: a chain begins as a root, and the retriever inside it as its child.
         Returns None if the run is recorded already, because the handler was attached
-        twice, or if nobody is to get the root, such as the root of a judge.
+        twice, or if nobody is to get the root.
 
         Args:
             kind: What runs, such as "tool".
@@ -325,6 +317,8 @@ class Recorder(BaseCallbackHandler):
         # the second model of ``model.with_fallbacks(…)`` names no parent
         parent = parent or self._wrapper_of_fallbacks()
         tags = details.get("tags") or []
+        # Who gets the run once it has ended, such as a ``capture()`` block: nobody, if it
+        # is the work of a judge, which is no part of what is evaluated.
         receivers = () if parent is not None else self._receivers_of_root(tags)
         if parent is None and not receivers:
             return None
@@ -436,6 +430,20 @@ def _are_texts_alone(
     return True
 
 
+def _keep_evidence_handed_over(run: Run, messages: Sequence[BaseMessage]) -> None:
+    """Keep the blocks of messages by which the application hands evidence to a model.
+
+    Example: ``{"type": "search_result", "content": "Rome is old"}`` in the user's message
+    is a document, and the first of the blocks that a provider counts when it cites. In a
+    tool's message it is only such a block: the tool's call has the document.
+    """
+    documents = chain.from_iterable(map(documents_handed_in, messages))
+    run.extra[HANDED_IN] = list(documents)
+    run.extra[EVIDENCE_BLOCKS] = []
+    for message in messages:
+        run.extra[EVIDENCE_BLOCKS] += evidence_blocks(message.content)
+
+
 def _parameters_sent(
     serialized: Mapping[str, Any] | None,
     messages: Sequence[BaseMessage],
@@ -445,9 +453,7 @@ def _parameters_sent(
 
     A ``ChatOpenAI`` with ``use_previous_response_id`` names the last response among its
     messages, and sends only the messages behind it. Example: an answer with the id
-    "resp_7" before the last question adds ``{"previous_response_id": "resp_7"}``. A
-    response behind the last question does not count: it was made in this run, of
-    messages that are recorded.
+    "resp_7" before the last question adds ``{"previous_response_id": "resp_7"}``.
     """
     parameters = details.get("invocation_params")
     settings = (serialized or {}).get("kwargs")
@@ -455,18 +461,23 @@ def _parameters_sent(
         return parameters
     if not settings.get("use_previous_response_id"):
         return parameters
-    places_of_questions = [
-        index
-        for index, message in enumerate(messages)
-        if isinstance(message, HumanMessage)
-    ]
-    # how many messages stand before the last question
-    n_earlier = places_of_questions[-1] if places_of_questions else len(messages)
-    for message in reversed(messages[:n_earlier]):
+    # A response behind the last question, such as one that called a tool, is one of this
+    # run: what its model was shown is recorded. So only earlier ones hide something.
+    for message in reversed(_messages_before_last_question(messages)):
         response_id = message.response_metadata.get("id")
         if isinstance(message, AIMessage) and str(response_id).startswith("resp_"):
             return {**parameters, "previous_response_id": response_id}
     return parameters
+
+
+def _messages_before_last_question(
+    messages: Sequence[BaseMessage],
+) -> Sequence[BaseMessage]:
+    """The messages before the user's last one; all if the user said nothing."""
+    for index in reversed(range(len(messages))):
+        if isinstance(messages[index], HumanMessage):
+            return messages[:index]
+    return messages
 
 
 def _is_sent(message: BaseMessage) -> bool:

@@ -114,9 +114,10 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     )
     _add_history(tree, run, inputs)
     tree.answers = _answers(outermost_call, output)
-    # Else the run makes a sample only if it retrieved something.
-    makes_sample = every_turn or _has_used_tools_or_web(tree)
-    tree.is_always_a_sample = calls_models and makes_sample
+    # A run that only called models is no sample, since it retrieved nothing; it is one
+    # if the user wants every turn, or if a tool or web search may have retrieved.
+    is_wanted = every_turn or _has_used_tools_or_web(tree)
+    tree.is_always_a_sample = calls_models and is_wanted
     tree.gives_only_documents = _gives_documents(
         outermost_call, output, calls_models=calls_models
     )
@@ -602,12 +603,12 @@ def _fill_tool(node: Node, run: AnyRun) -> None:
     node.is_control = hands_over or _ended_by_steering(run)
     if run.error:
         return
-    node.text = _text_of_tool(output)
-    # the tool failed, and the model was told so
+    node.documents = _documents_of_tool(output)
+    # a tool that failed may still return a message, which tells the model so
     if isinstance(output, ToolMessage) and output.status == "error":
-        node.error = node.text or "error"
-        node.text = None
-    node.documents = _documents_beside(output)
+        node.error = _text_of_tool(output) or "error"
+    else:
+        node.text = _text_of_tool(output)
 
 
 def _ended_by_steering(run: AnyRun) -> bool:
@@ -628,7 +629,7 @@ def _text_of_tool(output: object) -> str | None:
     return text
 
 
-def _documents_beside(output: object) -> tuple[Document, ...] | None:
+def _documents_of_tool(output: object) -> tuple[Document, ...] | None:
     """The documents that a tool returned beside its text, or that its text is made of.
 
     Example: a tool that searches returned a text and, as its artifact, two documents.

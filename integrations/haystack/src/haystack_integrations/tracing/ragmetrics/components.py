@@ -98,16 +98,16 @@ class Calls:
         for value in node.input.values():
             documents_taken += self._documents_in_input(value)
         call.input_documents = tuple(documents_taken)
-        is_whole_run = node is self.run.root
-        if not is_whole_run:  # what the whole run returned stands in the tree
-            self._fill_documents_and_error(call, node)
+        if node is self.run.root:
+            return  # question and answer of the whole run stand in its tree
+        self._fill_documents_and_error(call, node)
         if call.kind == "model":
             _fill_model(call, node)
         elif node.operation == AGENT_TOOL:
             self._fill_tool_call(call, node)
-        elif not is_whole_run:
+        else:
             call.query = self._query_of(node)
-            # the answer of an agent inside the component
+            # a component that runs an agent returns the agent's "last_message"
             call.text = next(texts_in(node.output_by_socket.get("last_message")), None)
 
     def _fill_documents_and_error(self, call: Call, node: Node) -> None:
@@ -657,9 +657,7 @@ def _index_of_request(
 def prompt(node: Node) -> tuple[Message, ...]:
     """The messages that a model was shown; blank ones that call no tool are left out.
 
-    Example: ``run(prompt="Who?")`` gives one message of the user, "Who?". Behind an
-    earlier reply stands what the model's provider found for it, such as by a web
-    search.
+    Example: ``run(prompt="Who?")`` gives one message of the user, "Who?".
     """
     values: list[Any] = []
     for name in ("messages", "prompt"):
@@ -671,9 +669,10 @@ def prompt(node: Node) -> tuple[Message, ...]:
             continue
         message = value if isinstance(value, Message) else Message("user", value)
         messages.append(message)
-        found_with_it = _found_with(message)
-        if found_with_it is not None:
-            messages.append(found_with_it)
+        # an earlier reply of a model is shown with what its provider searched for it
+        provider_results = _provider_results_behind(message)
+        if provider_results is not None:
+            messages.append(provider_results)
     return tuple(
         message for message in messages if message.text.strip() or message.tool_calls
     )
@@ -729,8 +728,11 @@ def _unread_request(node: Node) -> UnreadRequest:
     return unread_request(parameters, blocks)
 
 
-def _found_with(message: Message) -> Message | None:
-    """What a model's provider found while the model wrote a message, as a message."""
+def _provider_results_behind(message: Message) -> Message | None:
+    """What a model's provider found, as by a web search, while the model wrote a message.
+
+    It is a message of its own, which stands behind that message in a prompt.
+    """
     return message.found.message if isinstance(message, CopiedMessage) else None
 
 

@@ -6,7 +6,7 @@ earlier turns of the question "Who?".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,26 +139,38 @@ def _message_lists_of_components(
         question: What is asked now; None if that is not known.
     """
     all_documents = _documents_of(calls)
-    # What models and prompt builders of this run wrote is no earlier turn, also where a
-    # memory returns it.
-    written_in_run: list[Message] = []
     message_lists: list[_MessageList] = []
+    for node, messages in _messages_not_of_this_run(calls, answer_began):
+        up_to_question = _messages_up_to_question(
+            node, messages, question, all_documents
+        )
+        # A component of the application that composes a prompt may put examples of
+        # question and answer into it, which look like earlier turns.
+        took_documents = bool(calls.call_by_span[node].input_documents)
+        may_be_examples = _is_composed_as_prompt(node, up_to_question, took_documents)
+        message_lists.append(_MessageList(up_to_question, may_be_examples))
+    return message_lists
+
+
+def _messages_not_of_this_run(
+    calls: Calls, answer_began: int | None
+) -> Iterator[tuple[Node, list[Message]]]:
+    """Yield each output of a component before the answer, with its messages of before.
+
+    What models and prompt builders of this run wrote is left out: it is no earlier
+    turn, also where a memory returns it.
+
+    Args:
+        calls: The calls of the run.
+        answer_began: When the answering call began; None if no call is known.
+    """
+    written_in_run: list[Message] = []
     for node in sorted(calls.run.components(), key=lambda node: node.closed):
         if _writes_messages(node, calls):
             written_in_run += _messages_among(node.output_by_socket)
         elif _ended_before(node, answer_began):
-            took_documents = bool(calls.call_by_span[node].input_documents)
             for value in node.output_by_socket.values():
-                messages = _drop_written(messages_in(value), written_in_run)
-                up_to_question = _messages_up_to_question(
-                    node, messages, question, all_documents
-                )
-                # A prompt may show few-shot examples that look like earlier turns.
-                may_be_examples = _is_composed_as_prompt(
-                    node, up_to_question, took_documents
-                )
-                message_lists.append(_MessageList(up_to_question, may_be_examples))
-    return message_lists
+                yield node, _drop_written(messages_in(value), written_in_run)
 
 
 def _writes_messages(node: Node, calls: Calls) -> bool:

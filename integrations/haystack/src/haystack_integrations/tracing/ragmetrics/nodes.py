@@ -243,14 +243,13 @@ def _copy_generated_answer(answer: GeneratedAnswer) -> Answer:
             replies.append(text)
     model = meta.get("model")
     documents = answer.documents or ()
-    # the number of each document, and whether the reply cites it
-    numbered_sources = _numbered_sources(documents)
     return Answer(
         answer.data,
         replies=tuple(replies),
         documents=tuple(copied(document) for document in documents),
         question=answer.query,
-        cited_sources=numbered_sources,
+        # all of them with their numbers; each notes whether the reply cites it
+        cited_sources=_numbered_sources(documents),
         model=model if isinstance(model, str) else None,
     )
 

@@ -185,11 +185,10 @@ class Tee(Tracer):
         tags: dict[str, Any] | None = None,
         parent_span: Span | None = None,
     ) -> Iterator[Span]:
-        """Trace a block of code with the tracer around which this tracer was put.
+        """Trace a block of code with the tracer ``inner``, and record it as well.
 
-        The block is recorded as well. Example: ``inner`` is OpenTelemetry's tracer: a
-        component gets a span there, and a node in our run. What a judge does is neither
-        traced nor recorded.
+        Example: ``inner`` is OpenTelemetry's tracer: a component gets a span there, and
+        a node in our run. What a judge does is neither traced nor recorded.
 
         Args:
             operation_name: What the block does, by Haystack's name.
@@ -197,8 +196,8 @@ class Tee(Tracer):
             parent_span: The span around it; None if it is not known.
 
         Yields:
-            A span that records and traces. For a block that is not recorded, only the
-            other tracer's span.
+            A span that records and traces; for a block that is not recorded the span of
+            ``inner``; for a judge's work one that does nothing.
         """
         if is_judge_work():
             yield NullSpan()
@@ -209,19 +208,17 @@ class Tee(Tracer):
         with self.inner.trace(
             operation_name, tags=tags, parent_span=inner_parent
         ) as inner_span:
-            span = None
-            # False once the application enabled another tracer instead of this one
-            is_enabled = _tracer_slot.tee is self
-            if is_enabled:
-                span = self._begin_span(
-                    operation_name, tags or {}, parent_span, inner_span
-                )
+            span = self._begin_span(operation_name, tags or {}, parent_span, inner_span)
             if span is None:
-                # not enabled, or nobody listens, or the block is our own evaluator
                 yield inner_span
                 return
             with self._recorded_block(span):
                 yield span
+
+    @property
+    def _is_enabled(self) -> bool:
+        """Whether Haystack's tracer is this one; False if the application enabled another."""
+        return _tracer_slot.tee is self
 
     @contextlib.contextmanager
     def _recorded_block(self, span: TeeSpan) -> Iterator[None]:
@@ -251,11 +248,11 @@ class Tee(Tracer):
         parent_span: Span | None,
         inner_span: Span,
     ) -> TeeSpan | None:
-        """Begin to record a span as a node of a run; None if it belongs to no run.
+        """Begin to record a span as a node of a run; None if it is not recorded.
 
-        Examples: a pipeline's span begins a run if somebody listens. A component's span
-        inside it becomes a node of this run. A component that runs alone belongs to no
-        run, and neither does our own evaluator: it is no part of what is evaluated.
+        Examples: a component's span inside a pipeline becomes a node of the pipeline's
+        run. A component that runs alone belongs to no run, and neither does our own
+        evaluator: it is no part of what is evaluated.
 
         Args:
             operation: What the span does, by Haystack's name.
@@ -265,22 +262,31 @@ class Tee(Tracer):
                 OpenTelemetry's, has begun for it. The returned span hands on to it.
         """
         class_name = str(tags.get("haystack.component.fully_qualified_type", ""))
-        if class_name.startswith(_OWN_EVALUATORS):
+        if not self._is_enabled or class_name.startswith(_OWN_EVALUATORS):
             return None
         current_span = _open_span()
+        # a parent that we did not record tells nothing: what is open here is around
         span_around = parent_span if isinstance(parent_span, TeeSpan) else current_span
-        run: Run | None = None
-        node_around: Node | None = None
-        if span_around is not None:
-            run = span_around.run
-            node_around = span_around.node
-        elif operation in (PIPELINE, AGENT):
-            run, node_around = self._run_of_outermost(tags)
-        if run is None:  # a component that runs alone, or nobody listens
+        run, node_around = self._place_in_run(operation, tags, span_around)
+        if run is None:
             return None
         node = _node(operation, tags, node_around)
         run.nodes.append(node)
         return TeeSpan(inner_span, run, node, current_before=current_span)
+
+    def _place_in_run(
+        self, operation: str, tags: dict[str, Any], span_around: TeeSpan | None
+    ) -> tuple[Run | None, Node | None]:
+        """Return the run that a span belongs to, and the node around it there.
+
+        A pipeline or agent without a span around it begins a run, if somebody listens:
+        it has no node around it. Both are None for a span that belongs to no run.
+        """
+        if span_around is not None:
+            return span_around.run, span_around.node
+        if operation in (PIPELINE, AGENT):
+            return self._run_of_outermost(tags)
+        return None, None  # a component that runs alone
 
     def _run_of_outermost(self, tags: dict[str, Any]) -> tuple[Run | None, Node | None]:
         """Return the run of a pipeline that no open span surrounds, and the node around it.

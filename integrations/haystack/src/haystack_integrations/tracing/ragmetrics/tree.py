@@ -103,12 +103,13 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     answer_trees: list[Tree] = []
     if isinstance(where.answer_from, str):
         answer_trees = _trees_of_named_component(calls, where, where.answer_from)
-    if not answer_trees and not run.error:  # else its texts are no answers
+    # What a run returned before it failed is no answer, unless the user named it as such.
+    if not answer_trees and not run.error:
         answer_trees = [_tree(calls, answer, where) for answer in answers(calls)]
     if not answer_trees:
         answer_trees = [_tree(calls, None, where)]
     if where.build is not None:
-        return answer_trees[:1]
+        return answer_trees[:1]  # the user's function gets the run once
     return answer_trees
 
 
@@ -165,11 +166,12 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     else:
         tree.answers = (answer,)
         _add_documents_of_answer(tree, answer, calls)
-    # Without a question there was nothing that a router could send elsewhere.
-    tree.was_routed_away = user_text is not None and _skipped_a_branch(calls.run)
-    # Such a run makes a sample even if it retrieved nothing.
-    is_question_to_model = bool(calls.models) and user_text is not None
-    tree.is_always_a_sample = answer is not None or is_question_to_model
+    is_asked = user_text is not None
+    # A router may have sent the question, such as "Hi", past the retriever.
+    tree.was_routed_away = is_asked and _skipped_a_branch(calls.run)
+    # A run that answers, or that asks a model, is a sample even if it retrieved nothing.
+    asks_a_model = is_asked and bool(calls.models)
+    tree.is_always_a_sample = answer is not None or asks_a_model
     return tree
 
 

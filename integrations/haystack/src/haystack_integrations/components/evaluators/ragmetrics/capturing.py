@@ -114,7 +114,7 @@ def evaluate_pipeline(
             context_tools=context_tools,
             build=build,
         ) as captured:
-            error = _error_of_run(pipeline, pipeline_input)
+            error = _run_and_return_error(pipeline, pipeline_input)
         samples += captured.samples or [_sample_of_nothing(reference, error)]
     return evaluate(
         samples, metrics, judge=as_judge(judge), progress=progress, **settings
@@ -147,7 +147,9 @@ def _sample_of_nothing(reference: Any, error: str | None) -> Sample:
     return Sample(reference=reference, error=error, capture=notes)
 
 
-def _error_of_run(pipeline: Pipeline, pipeline_input: Mapping[str, Any]) -> str | None:
+def _run_and_return_error(
+    pipeline: Pipeline, pipeline_input: Mapping[str, Any]
+) -> str | None:
     """Run a pipeline on a copy of an input; the error in words, which is part of the result."""
     copied_input = {
         name: dict(value) if isinstance(value, Mapping) else value

@@ -226,16 +226,18 @@ class Recorder:
         method = id_[:-_UUID_SIZE].rpartition(".")[2]
         kind = self._kind_of_span(id_, method, arguments, instance)
         span = BeginningSpan(kind, method, arguments, instance)
+        # None if no span is around, or one that began before anybody listened
         outer = self._record_around(parent_id)
-        if outer is IGNORED:  # inside the work of a judge, for example
+        if outer is IGNORED:
+            # Inside the work of a judge, for example, nothing begins a run either.
             self._records[id_] = IGNORED
             return
         new_listeners = self._listeners_of_new_run(parent_id, outer)
-        stands_in_run = outer is not None and bool(outer.calls_of_runs)
         may_begin_run = bool(new_listeners)
+        outer = outer or NOT_RECORDED  # stands for "in no run"
+        stands_in_run = bool(outer.calls_of_runs)
         if stands_in_run or may_begin_run:
-            record_around = NOT_RECORDED if outer is None else outer
-            record = self._record_unless_ignored(span, record_around, new_listeners)
+            record = self._record_unless_ignored(span, outer, new_listeners)
             self._keep_record(id_, record)
 
     def _record_around(self, parent_id: str | None) -> SpanRecord | None:
@@ -342,16 +344,17 @@ class Recorder:
             outer: The record of the span around it; empty if it stands in no run.
             new_listeners: Who gets a run that this span begins; () if it begins none.
         """
-        call_reported_before = None
         if span.kind == "model":
             prompt = snapshot.prompt_of(span.arguments)
             call_reported_before = call_of_same_model(outer, prompt)
-        if call_reported_before is not None or is_no_call_of_its_own(span.kind, outer):
-            # a model's template may hold the earlier turns of a chat without memory
+            if call_reported_before is not None:
+                return record_inside_call(outer, call_reported_before)
+        if is_no_call_of_its_own(span.kind, outer):
             self._take_history_from_template(outer, span.arguments)
-            return record_inside_call(outer, call_reported_before)
+            return record_inside_call(outer, None)
         listeners = new_listeners if span.kind in ROOTS else ()
-        if span.kind is None or not (outer.calls_of_runs or listeners):
+        is_in_run = bool(outer.calls_of_runs)
+        if span.kind is None or not (is_in_run or listeners):
             return SpanRecord(kind=span.kind)
         return self._record_new_call(span.kind, span, outer, listeners)
 
@@ -364,8 +367,9 @@ class Recorder:
     ) -> SpanRecord:
         """Record a span as a new call in each run around it, and begin a run with it.
 
-        Usually one run is around it. Example of two: an application is captured, and
-        one of its functions opens a capture of its own, which has a run of its own.
+        A **span** is the framework's report of one method, a call its entry (a ``Node``)
+        in the tree of a run. Usually one run is around it. Example of two: an
+        application is captured, and one of its functions opens a capture of its own.
 
         Args:
             kind: What the call does.
@@ -380,11 +384,13 @@ class Recorder:
         if listeners:
             new_run = self._begin_run(kind, node, span, listeners)
             calls_of_runs.append(CallOfRun(new_run, node))
+        # what a workflow's step was sent: a ``ToolCall`` event of an agent, for example
+        events_of_step = events_among(span.arguments) if kind == "step" else ()
         return SpanRecord(
             tuple(calls_of_runs),
             kind,
             kinds_around_and_own=outer.kinds_around_and_own | {kind},
-            events_of_step=events_among(span.arguments) if kind == "step" else (),
+            events_of_step=events_of_step,
             node=node,
             chunks_of_reply=capture.StreamedReply() if kind == "model" else None,
         )
@@ -521,6 +527,13 @@ class Recorder:
 
         Example: the end of ``engine.query`` writes the answer, and ends the run, since
         no call is around it. The end of the retriever inside writes its documents.
+
+        Args:
+            record: What is recorded of the span: its call (the ``node`` of the run's
+                tree), and the runs that the call belongs to.
+            instance: The object whose method ran.
+            result: What the method returned; None if it raised.
+            error: What it raised; None if it returned.
         """
         node = record.node
         # a span without a call of its own, such as a helper method inside a retriever
@@ -533,13 +546,11 @@ class Recorder:
                 snapshot.copy_result, record.kind, node, result, instance
             )
         note_end(node, error)
-        if self._found_only_test_data(node):
-            # LlamaIndex's ``DatasetGenerator``, which writes questions for tests, has
-            # searched nodes of its own making: no user has asked.
-            for open_run in record.open_runs:
-                _ignore_search(open_run.run)
+        is_of_test_data = self._found_only_test_data(node)
         # usually one run; a call inside two recorded runs belongs to both
         for open_run in record.open_runs:
+            if is_of_test_data:
+                _ignore_search(open_run.run)  # it is no user's
             if node is open_run.run.root:
                 self._end_outermost_call(open_run, result, error)
 
@@ -577,7 +588,11 @@ class Recorder:
             }
 
     def _found_only_test_data(self, node: Node) -> bool:
-        """Whether a call is a search that found only nodes of a generator of test data."""
+        """Whether a call is a search that found only nodes of a generator of test data.
+
+        LlamaIndex's ``DatasetGenerator`` searches nodes of its own making in order to
+        write questions for tests: no user has asked.
+        """
         found_ids = {document.id for document in node.documents or ()}
         is_search = node.kind == "retriever" and bool(found_ids)
         return is_search and found_ids <= self._test_data
@@ -656,16 +671,20 @@ class Recorder:
             reply: The reply.
         """
         record = self._records.get(id_ or "", NOT_RECORDED)
-        node = record.node
-        if node is None or node.kind != "model" or node.reply is not None:
+        call = record.node
+        if call is None or call.kind != "model" or call.reply is not None:
             return
-        note_reply = partial(snapshot.note_reply, chunks_before=record.chunks_of_reply)
-        self._copy_guarded(note_reply, node, reply)
-        node.ended = tick()
+        # the chunks that came one by one tell what the provider searched
+        note_reply = partial(
+            snapshot.note_reply, chunks_of_reply=record.chunks_of_reply
+        )
+        self._copy_guarded(note_reply, call, reply)
+        call.ended = tick()
         for open_run in record.open_runs:
-            # A model that the application called alone is the whole run. If it streams,
-            # its call has returned long ago: the run ends here.
-            is_whole_run = node is open_run.run.root
+            # The application may have called the model alone: then this call is the
+            # whole run. A streaming call has returned before its reply was read, so that
+            # the run waits, and ends here.
+            is_whole_run = call is open_run.run.root
             if is_whole_run and open_run.run.is_streamed:
                 self._end(open_run)
 
@@ -680,13 +699,21 @@ class Recorder:
 
     @guard_hook
     def _take_history_from_template(
-        self, record: SpanRecord, llm_arguments: Mapping[str, Any]
+        self, outer: SpanRecord, arguments: Mapping[str, Any]
     ) -> None:
-        """Take a chat's history from a model's template, where no memory could be read."""
-        for open_run in record.open_runs:
+        """Take a chat's history from a model's template, where no memory could be read.
+
+        Example: a chat engine calls ``llm.predict(template, chat_history="user: Hi…")``
+        to condense a question. Of other methods the arguments hold no template.
+
+        Args:
+            outer: The record of the span around the method's, such as the engine's.
+            arguments: What the method was given.
+        """
+        for open_run in outer.open_runs:
             run = open_run.run
             if run.kind == "chat" and not run.history:
-                run.history = snapshot.prompted_turns(llm_arguments)
+                run.history = snapshot.prompted_turns(arguments)
 
     @guard_hook
     def _note_reply_of_agent(self, record: SpanRecord, output: AgentOutput) -> None:
@@ -717,14 +744,16 @@ class Recorder:
             result, (Generator, AsyncGenerator)
         )
         run.is_streamed = is_models_stream or isinstance(response, snapshot.Streamed)
-        # a stream that was read inside the run has left its text there
-        is_read = run.root.text is not None
+        # If the engine itself has read its stream, the call has the text already.
+        has_text = run.root.text is not None
         if is_models_stream:
-            # A stream that is read ends the run earlier: by ``on_model_reply``.
+            # ``llm.stream_chat()``, called alone: once the stream is read,
+            # ``on_model_reply`` ends the run; if it is dropped, the run ends here
             call_when_gone(result, self._end, open_run)
         elif snapshot.is_being_written(response):
+            # ``chat_engine.stream_chat()``: a thread of the engine writes the answer
             self._follow_chat(open_run, response)
-        elif isinstance(response, snapshot.Streamed) and not is_read:
+        elif isinstance(response, snapshot.Streamed) and not has_text:
             # a query engine's stream; calls while it is read belong to this run
             observe(
                 response,

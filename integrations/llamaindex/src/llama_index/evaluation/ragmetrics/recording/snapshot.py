@@ -119,22 +119,36 @@ def copy_arguments(
     if kind == "tool" and isinstance(instance, BaseTool):
         node.name = instance.metadata.name or ""
         node.query = argument_of(arguments)
+        # such a tool only steers the run, and brings no evidence
         node.is_control = _hands_over_to_agent(instance)
     elif kind == "model" and isinstance(instance, BaseLLM):
-        node.prompt = prompt_of(arguments)
-        node.is_prompt_text_alone = _are_texts_alone(arguments)
-        blocks = list(_blocks_sent(_prompt_among(arguments)))
-        node.request_blocks = tuple(_evidence_blocks(_prompt_among(arguments)))
-        # note what the model was shown and cannot be read, such as a PDF
-        parameters = _parameters_sent(arguments, instance)
-        unread_request(parameters, blocks).add_to(node)
-        model_name = instance.metadata.model_name
-        # the framework's word for no name
-        node.model = None if model_name == "unknown" else model_name
+        _copy_request(node, arguments, instance)
     elif kind not in ("workflow", "program"):
         node.query = question_of(_query_among(arguments))
         nodes = documents_of(arguments.get("nodes"))
         node.input_documents = nodes or _chunks_among(arguments)
+
+
+def _copy_request(node: Node, arguments: Mapping[str, Any], llm: BaseLLM) -> None:
+    """Copy what a model was given: its prompt, and what of it cannot be read.
+
+    Args:
+        node: The recorded call of the model.
+        arguments: What the model's method was given.
+        llm: The model.
+    """
+    prompt = _prompt_among(arguments)
+    node.prompt = prompt_of(arguments)
+    node.is_prompt_text_alone = _are_texts_alone(arguments)
+    # the texts whose numbers a provider's citations name
+    node.request_blocks = tuple(_evidence_blocks(prompt))
+    # a PDF or an image: the model was shown it, and its text is not known here
+    parameters = _parameters_sent(arguments, llm)
+    unread_parts = unread_request(parameters, list(_blocks_sent(prompt)))
+    unread_parts.add_to(node)
+    model_name = llm.metadata.model_name
+    # the framework's word for no name
+    node.model = None if model_name == "unknown" else model_name
 
 
 def _hands_over_to_agent(tool: BaseTool) -> bool:
@@ -196,7 +210,8 @@ def copy_start(
             ``question_from="user_msg"``.
         context: The context that a workflow's run goes on with; None if it has none.
     """
-    fields = start_fields(arguments)  # of a workflow; empty for an engine
+    # ``workflow.run(user_msg="Who?")``: the fields of its start event; {} for an engine
+    fields = start_fields(arguments)
     if needs_data:
         run.inputs = plain({**arguments, **fields})
     if run.kind == "chat":
@@ -210,8 +225,8 @@ def copy_start(
     handed_history = {**arguments, **fields}.get("chat_history")
     _copy_history(run, handed_history, keeper_of_messages, instance)
     if not run.history:
-        # earlier turns may stand in a field of another name, such as "memory_notes"
-        run.conversation_fields = _talk_handed_in(fields)
+        # ``run(memory_notes="They spoke of Rome.")``: from these the core reads the turns
+        run.conversation_fields = _fields_with_conversation(fields)
     _copy_texts_and_documents(run, fields)
 
 
@@ -260,16 +275,16 @@ def _copy_history(
         run.history = spoken(_messages(messages_kept_by(keeper_of_messages)))
 
 
-def _talk_handed_in(fields: Mapping[str, object]) -> dict[str, Any]:
+def _fields_with_conversation(fields: Mapping[str, object]) -> dict[str, Any]:
     """Pick the fields of a start event that hold an earlier conversation, by their names.
 
     Returns their values as messages, else as plain data.
     """
-    talk: dict[str, Any] = {}
+    picked: dict[str, Any] = {}
     for name, value in fields.items():
         if names_a_history(name):
-            talk[name] = _messages(value) or plain(value)
-    return talk
+            picked[name] = _messages(value) or plain(value)
+    return picked
 
 
 def copy_result(kind: Kind, node: Node, result: object, instance: object) -> None:
@@ -364,22 +379,30 @@ def _are_texts_alone(arguments: Mapping[str, Any]) -> bool:
 
     Example: True for ``llm.complete("Who?")``. False for a message with an image, and
     for ``llm.chat(messages, documents=[…])``, which hands over more than messages.
+
+    Args:
+        arguments: What the model's method was given, by name. A method that takes
+            ``*args`` and ``**kwargs`` has these two names as well.
     """
-    named = {**arguments, **arguments.get("kwargs", {})}
-    usual_names = {"messages", "prompt", "formatted", "args", "kwargs"}
-    if not usual_names.issuperset(named) or len(arguments.get("args", ())) > 1:
+    names = {*arguments, *arguments.get("kwargs", {})}
+    # the arguments of ``chat`` and ``complete``; "formatted" adds no text
+    names_of_prompt = {"messages", "prompt", "formatted", "args", "kwargs"}
+    n_positional = len(arguments.get("args", ()))  # the first of these is the prompt
+    if not names_of_prompt.issuperset(names) or n_positional > 1:
         return False
     prompt = _prompt_among(arguments)
     if isinstance(prompt, str):
         return True
     if not isinstance(prompt, (list, tuple)):
         return False
-    for message in prompt:
-        if not isinstance(message, ChatMessage):
-            return False
-        if any(block.block_type != "text" for block in message.blocks):
-            return False
-    return True
+    return all(map(_is_message_of_texts, prompt))
+
+
+def _is_message_of_texts(message: object) -> bool:
+    """Whether it is a message that holds texts alone, and no image, for example."""
+    if not isinstance(message, ChatMessage):
+        return False
+    return all(block.block_type == "text" for block in message.blocks)
 
 
 def _parameters_sent(arguments: Mapping[str, Any], model: BaseLLM) -> dict[str, Any]:
@@ -526,7 +549,7 @@ def note_reply(
     response: object,
     llm: object = None,
     *,
-    chunks_before: StreamedReply | None = None,
+    chunks_of_reply: StreamedReply | None = None,
 ) -> None:
     """Write into the call of a model what it said, and what its provider found.
 
@@ -535,15 +558,19 @@ def note_reply(
         response: What the model or the step of an agent returned; of a stream the last
             chunk.
         llm: The LLM, which can read tool calls in the provider's own format.
-        chunks_before: The chunks of the reply; None if it was not streamed.
+        chunks_of_reply: The chunks of the reply; None if it was not streamed.
     """
     node.reply = reply_of(response, llm)
     if node.reply is not None:
-        told_by_chunks = _told_by_chunks(chunks_before, node.reply)
-        add_provider_evidence(node, provider_evidence_of(response, told_by_chunks))
+        fields_of_all_chunks = _fields_of_all_chunks(chunks_of_reply, node.reply)
+        add_provider_evidence(
+            node, provider_evidence_of(response, fields_of_all_chunks)
+        )
 
 
-def _told_by_chunks(streamed: StreamedReply | None, reply: Message) -> dict[str, Any]:
+def _fields_of_all_chunks(
+    streamed: StreamedReply | None, reply: Message
+) -> dict[str, Any]:
     """What the chunks of a reply tell beside the last one; empty if it was not streamed."""
     if streamed is None:
         return {}
@@ -666,29 +693,33 @@ def question_of(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def prompted_turns(llm_arguments: Mapping[str, Any]) -> tuple[Turn, ...]:
+def prompted_turns(arguments: Mapping[str, Any]) -> tuple[Turn, ...]:
     """Read the earlier turns of a conversation from what a model's template was given.
 
-    Example: to condense a question, the framework hands over one text, "user: Hi" and
-    "assistant: Hello" in two lines: two turns. Else the turns stand in a template of
-    messages.
+    They stand in a text that fills the template, or in the messages of the template
+    itself.
 
     Args:
-        llm_arguments: What the model's method was given.
+        arguments: What the model's method was given: "prompt", the template, and
+            "prompt_args", what fills it.
 
     Returns:
         The turns; empty if there are none.
     """
-    prompt = llm_arguments.get("prompt")
-    prompt_arguments = llm_arguments.get("prompt_args")
-    history = None
-    if isinstance(prompt_arguments, dict):
-        history = prompt_arguments.get("chat_history")
-    if not isinstance(history, str):
-        templates = None
-        if isinstance(prompt, ChatPromptTemplate):
-            templates = prompt.message_templates
-        return history_in(prompt_of({"messages": templates}))
+    filled_in = arguments.get("prompt_args")
+    if isinstance(filled_in, dict) and isinstance(filled_in.get("chat_history"), str):
+        return _turns_in_text(filled_in["chat_history"])
+    template = arguments.get("prompt")
+    if isinstance(template, ChatPromptTemplate):
+        return history_in(prompt_of({"messages": template.message_templates}))
+    return ()
+
+
+def _turns_in_text(history: str) -> tuple[Turn, ...]:
+    """Read the turns that the framework has written as one text, to condense a question.
+
+    "user: Hi" and "assistant: Hello" in two lines are two turns.
+    """
     parts = re.split(r"^(user|assistant|system|tool): ", history, flags=re.MULTILINE)
     # The first part stands before the first role; then role and text take turns.
     roles = parts[1::2]

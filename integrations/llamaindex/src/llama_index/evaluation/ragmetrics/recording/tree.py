@@ -380,20 +380,20 @@ def _drop_pointers_and_blank_documents(calls: Sequence[Node]) -> tuple[Document,
     # ids of the documents that postprocessors and synthesizers were given
     ids_taken: set[str | None] = set()
     prompts: list[str] = []
+    blank_documents: dict[str | None, Document] = {}  # by id
     for call in calls:
         ids_taken.update(document.id for document in call.input_documents)
         prompts += [message.text for message in call.prompt]
-    document_without_text: dict[str | None, Document] = {}
+        for document in _documents_of(call):
+            if not document.text.strip():
+                blank_documents[document.id] = document
 
     def is_evidence(document: Document) -> bool:
         if not document.text.strip():
-            document_without_text[document.id] = document
             return False
-        # A retriever that finds a pointer, such as "ask the index of 2023", searches
-        # there. Its text is evidence only if a step or a prompt got the pointer itself.
-        if not isinstance(document, Pointer) or document.id in ids_taken:
-            return True
-        return any(document.text in prompt for prompt in prompts)
+        return not isinstance(document, Pointer) or _is_pointer_used(
+            document, ids_taken, prompts
+        )
 
     for call in calls:
         call.input_documents = tuple(filter(is_evidence, call.input_documents))
@@ -403,7 +403,34 @@ def _drop_pointers_and_blank_documents(calls: Sequence[Node]) -> tuple[Document,
         call.documents_passed_on = tuple(filter(is_evidence, call.documents_passed_on))
         if call.documents is not None:
             call.documents = tuple(filter(is_evidence, call.documents))
-    return tuple(document_without_text.values())
+    return tuple(blank_documents.values())
+
+
+def _documents_of(call: Node) -> tuple[Document, ...]:
+    """All documents that a call was given, passed on or returned."""
+    return (
+        *call.input_documents,
+        *call.documents_among_inputs,
+        *call.documents_passed_on,
+        *(call.documents or ()),
+    )
+
+
+def _is_pointer_used(
+    pointer: Pointer, ids_taken: Collection[str | None], prompts: Sequence[str]
+) -> bool:
+    """Whether a step or a prompt got a pointer's own text, such as "ask the index of 2023".
+
+    Usually a retriever that finds a pointer only searches in the index that it names.
+
+    Args:
+        pointer: The pointer.
+        ids_taken: The ids of the documents that steps were given.
+        prompts: The texts that models were shown.
+    """
+    if pointer.id in ids_taken:
+        return True
+    return any(pointer.text in prompt for prompt in prompts)
 
 
 def _summaries(calls: Iterable[Node]) -> set[str]:
@@ -497,7 +524,7 @@ def _question_of_workflow(run: Run) -> tuple[str | None, str]:
     if fields.get("user_msg"):  # the framework's own name for the question
         return fields["user_msg"], "user_msg"
     # ``run(query="And when?", chat_history=[…])``
-    field_beside_history = _question_field(run)
+    field_beside_history = _question_field_beside_history(run)
     if field_beside_history is not None:
         return fields[field_beside_history], f"start event: {field_beside_history}"
     user_messages = [turn.content for turn in run.history if turn.role == "user"]
@@ -533,7 +560,7 @@ def _likely_question_field(
     return None
 
 
-def _question_field(run: Run) -> str | None:
+def _question_field_beside_history(run: Run) -> str | None:
     """The field of a start event that holds the question beside a ``chat_history``.
 
     The last message of the user in the history is an earlier one then. None without a
@@ -557,7 +584,10 @@ def _turns_given_or_remembered(run: Run) -> tuple[Turn, ...]:
     user_places = [
         index for index, turn in enumerate(run.history) if turn.role == "user"
     ]
-    has_field = bool(run.fields.get("user_msg")) or _question_field(run) is not None
+    has_field = (
+        bool(run.fields.get("user_msg"))
+        or _question_field_beside_history(run) is not None
+    )
     if run.kind == "workflow" and not has_field and user_places:
         return run.history[: user_places[-1]]
     return run.history
