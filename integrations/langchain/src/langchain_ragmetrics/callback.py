@@ -125,7 +125,8 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             metrics,
             as_judge(judge),
             settings,
-            # of runs that it keeps, since a further run may be of the same turn
+            # of the runs that ``add`` has kept back, since a later run might have been a
+            # further step of the same turn
             make_waiting_samples=sample_maker.finish,
             problems=sample_maker.problems,
         )

@@ -228,15 +228,13 @@ def listeners_without_run(
     )
 
 
-def is_no_call_of_its_own(kind: Kind | None, outer: SpanRecord) -> bool:
+def is_no_call_of_its_own(kind: Kind, outer: SpanRecord) -> bool:
     """Whether a span belongs to the call around it, so that no call is recorded of it.
 
     Args:
-        kind: What the span does; None if no call is ever recorded of such a span.
+        kind: What the span does.
         outer: The record of the span around it.
     """
-    if kind is None:
-        return True
     if kind == "tool":  # a tool that calls itself
         return outer.kind == "tool"
     if kind == "respond":  # a method that a synthesizer calls on itself

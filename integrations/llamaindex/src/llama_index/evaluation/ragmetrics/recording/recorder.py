@@ -344,19 +344,21 @@ class Recorder:
             outer: The record of the span around it; empty if it stands in no run.
             new_listeners: Who gets a run that this span begins; () if it begins none.
         """
-        if span.kind == "model":
+        kind = span.kind
+        if kind == "model":
             prompt = snapshot.prompt_of(span.arguments)
             call_reported_before = call_of_same_model(outer, prompt)
             if call_reported_before is not None:
                 return record_inside_call(outer, call_reported_before)
-        if is_no_call_of_its_own(span.kind, outer):
+        # no kind: a helper method of the call around, such as ``llm.predict``
+        if kind is None or is_no_call_of_its_own(kind, outer):
             self._take_history_from_template(outer, span.arguments)
             return record_inside_call(outer, None)
-        listeners = new_listeners if span.kind in ROOTS else ()
+        listeners = new_listeners if kind in ROOTS else ()
         is_in_run = bool(outer.calls_of_runs)
-        if span.kind is None or not (is_in_run or listeners):
-            return SpanRecord(kind=span.kind)
-        return self._record_new_call(span.kind, span, outer, listeners)
+        if not is_in_run and not listeners:
+            return SpanRecord(kind=kind)
+        return self._record_new_call(kind, span, outer, listeners)
 
     def _record_new_call(
         self,
@@ -529,29 +531,28 @@ class Recorder:
         no call is around it. The end of the retriever inside writes its documents.
 
         Args:
-            record: What is recorded of the span: its call (the ``node`` of the run's
-                tree), and the runs that the call belongs to.
+            record: What is recorded of the span: its call, and the runs in whose trees
+                this call stands. Usually that is one run.
             instance: The object whose method ran.
             result: What the method returned; None if it raised.
             error: What it raised; None if it returned.
         """
-        node = record.node
+        call = record.node
         # a span without a call of its own, such as a helper method inside a retriever
-        if record.kind is None or node is None:
+        if record.kind is None or call is None:
             return
-        if error is None and isinstance(node, StepOfWorkflow):
-            self._copy_guarded(copy_nodes_returned, node, record.events_of_step, result)
+        if error is None and isinstance(call, StepOfWorkflow):
+            self._copy_guarded(copy_nodes_returned, call, record.events_of_step, result)
         elif error is None:
             self._copy_guarded(
-                snapshot.copy_result, record.kind, node, result, instance
+                snapshot.copy_result, record.kind, call, result, instance
             )
-        note_end(node, error)
-        is_of_test_data = self._found_only_test_data(node)
-        # usually one run; a call inside two recorded runs belongs to both
+        note_end(call, error)
+        is_search_of_test_data = self._found_only_test_data(call)
         for open_run in record.open_runs:
-            if is_of_test_data:
-                _ignore_search(open_run.run)  # it is no user's
-            if node is open_run.run.root:
+            if is_search_of_test_data:
+                _ignore_search(open_run.run)  # no user has asked
+            if call is open_run.run.root:
                 self._end_outermost_call(open_run, result, error)
 
     def _end_outermost_call(

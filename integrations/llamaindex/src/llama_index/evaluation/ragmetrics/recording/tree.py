@@ -377,23 +377,13 @@ def _drop_pointers_and_blank_documents(calls: Sequence[Node]) -> tuple[Document,
     Returns:
         The documents without a text, each id once.
     """
-    # ids of the documents that postprocessors and synthesizers were given
-    ids_taken: set[str | None] = set()
-    prompts: list[str] = []
-    blank_documents: dict[str | None, Document] = {}  # by id
-    for call in calls:
-        ids_taken.update(document.id for document in call.input_documents)
-        prompts += [message.text for message in call.prompt]
-        for document in _documents_of(call):
-            if not document.text.strip():
-                blank_documents[document.id] = document
+    blank_documents = _blank_documents_of(calls)
+    is_pointer_used = _PointerUse(calls)
 
     def is_evidence(document: Document) -> bool:
         if not document.text.strip():
             return False
-        return not isinstance(document, Pointer) or _is_pointer_used(
-            document, ids_taken, prompts
-        )
+        return not isinstance(document, Pointer) or is_pointer_used(document)
 
     for call in calls:
         call.input_documents = tuple(filter(is_evidence, call.input_documents))
@@ -403,34 +393,44 @@ def _drop_pointers_and_blank_documents(calls: Sequence[Node]) -> tuple[Document,
         call.documents_passed_on = tuple(filter(is_evidence, call.documents_passed_on))
         if call.documents is not None:
             call.documents = tuple(filter(is_evidence, call.documents))
-    return tuple(blank_documents.values())
+    return blank_documents
 
 
-def _documents_of(call: Node) -> tuple[Document, ...]:
-    """All documents that a call was given, passed on or returned."""
-    return (
-        *call.input_documents,
-        *call.documents_among_inputs,
-        *call.documents_passed_on,
-        *(call.documents or ()),
-    )
+def _blank_documents_of(calls: Iterable[Node]) -> tuple[Document, ...]:
+    """The documents without a text that calls were given or returned, each id once."""
+    document_by_id: dict[str | None, Document] = {}
+    for call in calls:
+        for document in (
+            *call.input_documents,
+            *call.documents_among_inputs,
+            *call.documents_passed_on,
+            *(call.documents or ()),
+        ):
+            if not document.text.strip():
+                document_by_id[document.id] = document
+    return tuple(document_by_id.values())
 
 
-def _is_pointer_used(
-    pointer: Pointer, ids_taken: Collection[str | None], prompts: Sequence[str]
-) -> bool:
-    """Whether a step or a prompt got a pointer's own text, such as "ask the index of 2023".
+class _PointerUse:
+    """Tells whether a step or a model of a run was given a pointer's own text.
 
-    Usually a retriever that finds a pointer only searches in the index that it names.
-
-    Args:
-        pointer: The pointer.
-        ids_taken: The ids of the documents that steps were given.
-        prompts: The texts that models were shown.
+    Usually it was not: a retriever that finds the pointer "ask the index of 2023" only
+    searches in that index, and returns what it finds there.
     """
-    if pointer.id in ids_taken:
-        return True
-    return any(pointer.text in prompt for prompt in prompts)
+
+    def __init__(self, calls: Iterable[Node]) -> None:
+        """Collect what the calls were given, before anything is taken out of them."""
+        # ids of the documents that postprocessors and synthesizers were given
+        self._ids_taken: set[str | None] = set()
+        self._prompts: list[str] = []
+        for call in calls:
+            self._ids_taken.update(document.id for document in call.input_documents)
+            self._prompts += [message.text for message in call.prompt]
+
+    def __call__(self, pointer: Pointer) -> bool:
+        if pointer.id in self._ids_taken:
+            return True
+        return any(pointer.text in prompt for prompt in self._prompts)
 
 
 def _summaries(calls: Iterable[Node]) -> set[str]:
