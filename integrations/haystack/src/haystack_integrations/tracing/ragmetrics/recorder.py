@@ -203,7 +203,7 @@ class Tee(Tracer):
             yield NullSpan()
             return
         inner_parent = parent_span
-        if isinstance(parent_span, TeeSpan):
+        if isinstance(parent_span, TeeSpan):  # ``inner`` knows only its own spans
             inner_parent = parent_span.inner
         with self.inner.trace(
             operation_name, tags=tags, parent_span=inner_parent
