@@ -218,12 +218,12 @@ PROMPTS: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
 @pytest.mark.parametrize("name", PROMPTS)
 def test_every_context_needs_a_number_of_its_own(name: str) -> None:
     prompt, expected = PROMPTS[name]
-    assert labels_in([prompt], ["A a", "B b"]).indexes_by_label == expected
+    assert labels_in([prompt], ["A a", "B b"]).context_indexes_by_label == expected
 
 
 def test_a_blank_documents_place_is_no_number() -> None:
-    assert labels_in(["[1] "], [" "]).indexes_by_label == {}
-    assert labels_in(["[1] "], []).indexes_by_label == {}
+    assert labels_in(["[1] "], [" "]).context_indexes_by_label == {}
+    assert labels_in(["[1] "], []).context_indexes_by_label == {}
 
 
 ANSWERING: dict[str, Callable[[str], Sample]] = {

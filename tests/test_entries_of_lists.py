@@ -9,7 +9,7 @@ from test_numbers_beside_names import prompt_of
 from test_tree_rules import PORTO
 from test_two_numberings import sample_of
 
-from ragmetrics_core.capture.own_lists import with_plain_lists
+from ragmetrics_core.capture.answer_lists import with_plain_lists
 
 FILES = ("f1.txt", "f2.txt", "f3.txt")
 TITLES = ("Rivers and hills", "The Bridge Book", "Opening day")

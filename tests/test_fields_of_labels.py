@@ -37,31 +37,31 @@ def test_numbers_that_a_field_gives_to_other_texts_are_ambiguous(
     found = labels(form, values, "Cite with the doc_id, id or number in brackets.")
     for number, value in enumerate(values, start=1):
         if number == value:
-            assert found.indexes_by_label[str(number)] == (number - 1,)
+            assert found.context_indexes_by_label[str(number)] == (number - 1,)
         else:
             assert str(number) in found.ambiguous_numbers
-            assert str(number) not in found.indexes_by_label
+            assert str(number) not in found.context_indexes_by_label
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_number_of_a_field_alone_may_mean_its_text(form: str) -> None:
     found = labels(form, [7, 8, 9])
     assert found.ambiguous_numbers == {"7", "8", "9"}
-    assert found.indexes_by_label["1"] == (0,)
+    assert found.context_indexes_by_label["1"] == (0,)
 
 
 def test_a_field_that_the_instructions_name_makes_shared_numbers_ambiguous() -> None:
     form = FORMS[0]
     named = labels(form, [2, 3, 4], "Cite with the id in brackets.")
     assert named.ambiguous_numbers == {"2", "3", "4"}
-    assert named.indexes_by_label["1"] == (0,)
+    assert named.context_indexes_by_label["1"] == (0,)
     assert labels(form, [2, 3, 4]).ambiguous_numbers == {"4"}
 
 
 def test_chunks_in_any_order_leave_the_labels_their_numbers() -> None:
     found = labels("[{n}]\nchunk_id: {value}\n{text}", [3, 1, 2])
     assert found.ambiguous_numbers == frozenset()
-    assert found.indexes_by_label["1"] == (0,)
+    assert found.context_indexes_by_label["1"] == (0,)
 
 
 # A form, and an instruction that names its field.
@@ -93,7 +93,7 @@ def test_a_field_that_may_be_cited_makes_its_other_numbers_ambiguous(
     for number, value in enumerate(values, start=1):
         is_ambiguous = str(number) in found.ambiguous_numbers
         assert is_ambiguous is (number != value)
-        assert (str(number) in found.indexes_by_label) is not is_ambiguous
+        assert (str(number) in found.context_indexes_by_label) is not is_ambiguous
 
 
 @given(
@@ -115,7 +115,11 @@ def test_a_field_that_nobody_asks_to_cite_leaves_the_labels_their_numbers(
         form = form.replace("ref", "score")  # a "ref" is cited in any case
     found = labels(form, values, instruction)
     assert found.ambiguous_numbers == frozenset()
-    assert [found.indexes_by_label[number] for number in "123"] == [(0,), (1,), (2,)]
+    assert [found.context_indexes_by_label[number] for number in "123"] == [
+        (0,),
+        (1,),
+        (2,),
+    ]
 
 
 def test_a_number_of_a_page_that_is_no_label_means_nothing() -> None:

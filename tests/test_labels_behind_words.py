@@ -84,7 +84,9 @@ def test_a_number_means_the_passage_that_was_shown_under_it(
     }
     labels = labels_in([prompt], contexts)
     numbers = {
-        name: at for name, at in labels.indexes_by_label.items() if name.isdigit()
+        name: at
+        for name, at in labels.context_indexes_by_label.items()
+        if name.isdigit()
     }
     assert numbers == expected
     assert not labels.ambiguous_numbers
@@ -95,7 +97,7 @@ def test_words_that_look_like_two_labels_leave_the_numbers_unknown() -> None:
     for number, other in ((3, 1), (1, 3)):
         lead = f"In document {number}: gone. Document {other}: "
         prompt = f"{lead}{first}\nDocument 2: {second}\n"
-        assert not labels_in([prompt], [first, second]).indexes_by_label
+        assert not labels_in([prompt], [first, second]).context_indexes_by_label
 
 
 def test_a_number_of_the_instructions_is_none_of_the_first_passage() -> None:
@@ -103,22 +105,24 @@ def test_a_number_of_the_instructions_is_none_of_the_first_passage() -> None:
     first, second, third = PASSAGES[:3]
     prompt = f"Cite like this: [7]. {first} [1]\n{second} [2]\n{third}\n"
     labels = labels_in([prompt], [first, second, third])
-    assert not [name for name in labels.indexes_by_label if name.isdigit()]
+    assert not [name for name in labels.context_indexes_by_label if name.isdigit()]
 
 
 def test_a_prompt_that_begins_with_its_first_passage_shows_it_under_no_number() -> None:
     """Nobody can tell whether the first number is of the passage above it or below it."""
     first, second, third = PASSAGES[:3]
     prompt = f"{first}\n[2]\n{second}\n[3]\n{third}\nAnswer the question."
-    assert not labels_in([prompt], [first, second, third]).indexes_by_label
+    assert not labels_in([prompt], [first, second, third]).context_indexes_by_label
 
 
 def test_the_only_passage_has_a_number_behind_any_words() -> None:
     for lead in ("What was found, as of May: ", "Context: ", "<context>", ""):
         prompt = f"{lead}[1] {PASSAGES[0]}\nAnswer the question."
-        assert labels_in([prompt], PASSAGES[:1]).indexes_by_label.get("1") == (0,)
+        assert labels_in([prompt], PASSAGES[:1]).context_indexes_by_label.get("1") == (
+            0,
+        )
     unlabelled = f"What was found in part 3: {PASSAGES[0]}\nAnswer."
-    assert not labels_in([unlabelled], PASSAGES[:1]).indexes_by_label
+    assert not labels_in([unlabelled], PASSAGES[:1]).context_indexes_by_label
 
 
 def of_langchain(template: str, answer: str) -> Sample:

@@ -65,8 +65,8 @@ def test_a_field_alone_numbers_its_text(line: str) -> None:
         for number, text in zip([3, 1, 2], TEXTS, strict=True)
     )
     labels = labels_in([prompt], list(TEXTS))
-    assert labels.indexes_by_label["3"] == (0,)
-    assert labels.indexes_by_label["1"] == (1,)
+    assert labels.context_indexes_by_label["3"] == (0,)
+    assert labels.context_indexes_by_label["1"] == (1,)
 
 
 @pytest.mark.parametrize("line", ["(page {})", "Page {}:", "score: {}"])

@@ -75,4 +75,4 @@ def test_a_text_that_begins_with_a_file_has_no_number() -> None:
         f"source{number}.txt is the file. {text}" for number, text in enumerate(TEXTS)
     ]
     assert numbering_of(texts) is None
-    assert labels_in(texts, texts).indexes_by_label == {}
+    assert labels_in(texts, texts).context_indexes_by_label == {}

@@ -11,11 +11,11 @@ from test_two_numberings import TEXTS, sample_of
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capture import Answer, Document, Tree, samples_of
+from ragmetrics_core.capture.answer_lists import with_plain_lists
 from ragmetrics_core.capture.numbers_beside_names import (
     numbers_beside_names,
     numbers_in_short_lines,
 )
-from ragmetrics_core.capture.own_lists import with_plain_lists
 from ragmetrics_core.capture.source_names import SourceNames
 
 FILES = ("f1.txt", "f2.txt", "f3.txt")
@@ -524,7 +524,7 @@ def test_four_times_the_marks_take_four_times_the_steps(
     (sample,) = samples_of(small)
     assert sample.citations is not None, sample.citations_unknown
     assert len(sample.citations) == 20
-    modules = ["citing_answer", "marked_citations", "label_meanings", "own_"]
+    modules = ["citing_answer", "marked_citations", "label_meanings", "answer_"]
     if not listed:  # a list of the answer's own says what the numbers mean
         modules.append("other_lists")
     for room in ["ragmetrics_core", *(f"capture/{module}" for module in modules)]:

@@ -60,7 +60,9 @@ LABELS: dict[str, tuple[str, dict[str, tuple[int, ...] | None]]] = {
 def test_a_label_means_the_text_that_it_stands_with(name: str) -> None:
     label, expected = LABELS[name]
     labels = labels_in([prompt(label)], TEXTS)
-    assert {key: labels.indexes_by_label.get(key) for key in expected} == expected
+    assert {
+        key: labels.context_indexes_by_label.get(key) for key in expected
+    } == expected
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_a_label_means_the_text_that_it_stands_with(name: str) -> None:
     ],
 )
 def test_numbers_behind_the_texts_belong_to_these(shown: str) -> None:
-    assert labels_in([shown], ["AA aa", "BB bb"]).indexes_by_label == {
+    assert labels_in([shown], ["AA aa", "BB bb"]).context_indexes_by_label == {
         "1": (0,),
         "2": (1,),
     }
@@ -83,7 +85,7 @@ def test_numbers_behind_the_texts_belong_to_these(shown: str) -> None:
     ["2. Cite it.\n\nContext:\nAA aa", "2. Cite each source that you use.\nAA aa"],
 )
 def test_an_instruction_gives_a_single_text_no_number(shown: str) -> None:
-    assert labels_in([shown], ["AA aa"]).indexes_by_label == {}
+    assert labels_in([shown], ["AA aa"]).context_indexes_by_label == {}
 
 
 def test_a_number_of_several_texts_is_ambiguous() -> None:
@@ -91,15 +93,18 @@ def test_a_number_of_several_texts_is_ambiguous() -> None:
         ["[1] AA aa\n\n[2] BB bb", "[1] CC cc"], ["AA aa", "BB bb", "CC cc"]
     )
     assert "1" in labels.ambiguous_numbers
-    assert "1" not in labels.indexes_by_label
+    assert "1" not in labels.context_indexes_by_label
 
 
 def test_a_text_that_stands_there_twice_has_two_numbers() -> None:
     shown = "[1] AA aa\n\n[2] BB bb\n\n[3] AA aa"
     expected = {"1": (0,), "2": (1,), "3": (0,)}
-    assert labels_in([shown], ["AA aa", "BB bb"]).indexes_by_label == expected
+    assert labels_in([shown], ["AA aa", "BB bb"]).context_indexes_by_label == expected
     twice = {"1": (0,), "2": (1,), "3": (2,)}
-    assert labels_in([shown], ["AA aa", "BB bb", "AA aa"]).indexes_by_label == twice
+    assert (
+        labels_in([shown], ["AA aa", "BB bb", "AA aa"]).context_indexes_by_label
+        == twice
+    )
 
 
 def test_texts_that_bring_their_own_labels() -> None:
@@ -108,7 +113,7 @@ def test_texts_that_bring_their_own_labels() -> None:
         for n, file in ((4, "a.pdf"), (7, "b.pdf"))
     ]
     labels = labels_in(["Cite.\n\n" + "\n\n".join(texts)], texts)
-    assert labels.indexes_by_label == {
+    assert labels.context_indexes_by_label == {
         "4": (0,),
         "7": (1,),
         "a.pdf": (0,),
@@ -118,26 +123,28 @@ def test_texts_that_bring_their_own_labels() -> None:
 
 @pytest.mark.parametrize("text", ["----", "[1]", "Source 1:", "id: 7", "|"])
 def test_a_text_without_words_has_no_label_inside(text: str) -> None:
-    assert labels_in([f"Cite.\n\n{text}\n\nWhen?"], [text]).indexes_by_label == {}
+    assert (
+        labels_in([f"Cite.\n\n{text}\n\nWhen?"], [text]).context_indexes_by_label == {}
+    )
 
 
 def test_a_number_counts_only_where_every_text_has_one() -> None:
     texts = ["Source 4:\nIt is old and grey.", "It fell in the war."]
     labels = labels_in(["\n\n".join(texts)], texts)
     assert labels.ambiguous_numbers == {"4"}
-    assert "4" not in labels.indexes_by_label
+    assert "4" not in labels.context_indexes_by_label
 
 
 def test_the_applications_number_goes_before_one_inside_of_the_text() -> None:
     texts = ["Source 9:\nIt is old and grey.", "Source 1:\nIt fell in the war."]
     labels = labels_in([f"[1] {texts[0]}\n\n[2] {texts[1]}"], texts)
-    assert labels.indexes_by_label == {"1": (0,), "2": (1,)}
+    assert labels.context_indexes_by_label == {"1": (0,), "2": (1,)}
 
 
 def test_a_text_of_fields_alone_has_no_labels_inside() -> None:
     texts = ["Name: Ann\nTown: Velm", "Name: Bob\nTown: Ost"]
     labels = labels_in([f"[1] {texts[0]}\n\n[2] {texts[1]}"], texts)
-    assert labels.indexes_by_label == {"1": (0,), "2": (1,)}
+    assert labels.context_indexes_by_label == {"1": (0,), "2": (1,)}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +155,9 @@ def test_a_text_of_fields_alone_has_no_labels_inside() -> None:
     ],
 )
 def test_lines_that_may_belong_to_either_neighbour_label_none(shown: str) -> None:
-    assert labels_in([shown], ["AA aa", "BB bb", "CC cc"]).indexes_by_label == {}
+    assert (
+        labels_in([shown], ["AA aa", "BB bb", "CC cc"]).context_indexes_by_label == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +172,7 @@ def test_a_label_in_the_line_of_a_text_is_its_own_whatever_stands_between(
     shown: str,
 ) -> None:
     labels = labels_in([f"Cite.\n{shown}\n\nWhen?"], ["AA aa", "BB bb"])
-    assert labels.indexes_by_label == {"1": (0,), "2": (1,)}
+    assert labels.context_indexes_by_label == {"1": (0,), "2": (1,)}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +184,7 @@ def test_a_label_in_the_line_of_a_text_is_its_own_whatever_stands_between(
 )
 def test_labels_in_the_lines_of_texts_count_only_in_one_shape(shown: str) -> None:
     labels = labels_in([f"Cite.\n{shown}\n\nWhen?"], ["AA aa", "BB bb"])
-    assert labels.indexes_by_label == {}
+    assert labels.context_indexes_by_label == {}
 
 
 FORMS: tuple[Callable[[str, str], str], ...] = (
@@ -217,7 +226,9 @@ def test_numbers_are_found_in_whatever_order_the_texts_stand(
     labels = labels_in([f"Answer and cite.\n\n{shown}\n\nWhen was it?"], texts)
     expected = {str(first + rank): (place,) for rank, place in enumerate(order)}
     assert {
-        key: named for key, named in labels.indexes_by_label.items() if key.isdigit()
+        key: named
+        for key, named in labels.context_indexes_by_label.items()
+        if key.isdigit()
     } == expected
 
 
@@ -267,8 +278,8 @@ def test_a_label_means_its_text_whether_prompt_or_text_carries_it(
     prompt = "\n\n".join(["Answer and cite.", *labelled, "When was it?"])
     labels = labels_in([prompt], labelled if are_carried else texts)
     expected = {name.format(first + rank): (rank,) for rank in range(len(texts))}
-    assert labels.indexes_by_label.items() >= expected.items()
-    numbers = {key for key in labels.indexes_by_label if key.isdigit()}
+    assert labels.context_indexes_by_label.items() >= expected.items()
+    numbers = {key for key in labels.context_indexes_by_label if key.isdigit()}
     assert numbers <= expected.keys()
     assert not labels.ambiguous_numbers & expected.keys()
 
@@ -282,7 +293,7 @@ def test_a_label_that_a_text_of_one_line_carries(label: str, words: str) -> None
     texts = [label.format(number) + words for number in (1, 2)]
     labels = labels_in(["\n\n".join(["Cite.", *texts])], texts)
     name = "S1" if "S" in label and "Source" not in label else "1"
-    assert labels.indexes_by_label[name] == (0,)
+    assert labels.context_indexes_by_label[name] == (0,)
 
 
 @given(
@@ -293,9 +304,11 @@ def test_whatever_a_prompt_holds_places_are_those_of_contexts(
     prompts: list[str], texts: list[str]
 ) -> None:
     labels = labels_in(prompts, texts)
-    places = {place for named in labels.indexes_by_label.values() for place in named}
+    places = {
+        place for named in labels.context_indexes_by_label.values() for place in named
+    }
     assert places <= set(range(len(texts)))
-    assert not labels.ambiguous_numbers & labels.indexes_by_label.keys()
+    assert not labels.ambiguous_numbers & labels.context_indexes_by_label.keys()
 
 
 def test_a_bare_branch_of_a_tree_before_a_context_is_no_label() -> None:

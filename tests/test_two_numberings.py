@@ -235,13 +235,13 @@ def test_words_of_a_text_are_no_second_numbering(
 ) -> None:
     shown = [label.format(number) + text for number, text in enumerate(texts, 1)]
     labels = labels_in(["\n\n".join(["Answer.", *shown])], texts)
-    assert not labels.indexes_by_kind
-    assert [labels.indexes_by_label[number] for number in "12"] == [(0,), (1,)]
+    assert not labels.context_indexes_by_numbering
+    assert [labels.context_indexes_by_label[number] for number in "12"] == [(0,), (1,)]
 
 
 def test_a_number_of_several_turns_has_no_kind_that_tells_its_meaning() -> None:
     labels = Labels({}, frozenset({"1"}), {"source": {"1": (0,)}})
-    assert labels.indexes_of_number("1", "source") == ()
+    assert labels.context_indexes_of_number("1", "source") == ()
 
 
 @pytest.mark.parametrize("mark", ["[Document 2]", "[Source 2]", "(Document 2)", "[2]"])

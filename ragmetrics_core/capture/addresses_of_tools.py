@@ -110,6 +110,6 @@ def _texts_known_as(page: str, answer: CitingAnswer) -> set[str]:
     """Return the contexts that metadata or labels call by the address of a page."""
     return {
         answer.context_texts[index]
-        for index, pages in answer.known_labels.web_pages_by_index.items()
+        for index, pages in answer.known_labels.web_pages_by_context.items()
         if page in pages
     }

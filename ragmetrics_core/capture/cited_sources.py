@@ -32,10 +32,12 @@ class QuotedContexts:
         """The contexts that the quote may come from: all that hold it, else its parts."""
         return self.holding_all or self.making_up
 
-    def among(self, indexes: Collection[int]) -> "QuotedContexts":
+    def among(self, context_indexes: Collection[int]) -> "QuotedContexts":
         """Return the contexts that the quote comes from, out of the given ones."""
-        holding_all = tuple(index for index in self.holding_all if index in indexes)
-        is_made_up_of_them = set(self.making_up).issubset(indexes)
+        holding_all = tuple(
+            index for index in self.holding_all if index in context_indexes
+        )
+        is_made_up_of_them = set(self.making_up).issubset(context_indexes)
         making_up = self.making_up if is_made_up_of_them else ()
         return QuotedContexts(holding_all, making_up)
 
@@ -89,7 +91,7 @@ def _texts_making_up(quote: str, texts: Sequence[str]) -> tuple[int, ...]:
     """
     normalized_texts = [normalize_text(text) for text in texts]
     normalized_rest = normalize_text(quote)  # in lower case, without blanks and signs
-    indexes: list[int] = []
+    context_indexes: list[int] = []
     while normalized_rest:
         sizes = [
             _size_begun(normalized_rest, normalized) for normalized in normalized_texts
@@ -97,9 +99,9 @@ def _texts_making_up(quote: str, texts: Sequence[str]) -> tuple[int, ...]:
         longest = max(sizes)
         if longest < _FEWEST_LETTERS_OF_A_PART:
             return ()  # so few letters stand in any text by chance
-        indexes.append(sizes.index(longest))
+        context_indexes.append(sizes.index(longest))
         normalized_rest = normalized_rest[longest:]
-    return tuple(dict.fromkeys(indexes))
+    return tuple(dict.fromkeys(context_indexes))
 
 
 def _size_begun(normalized_quote: bytes, normalized_text: bytes) -> int:

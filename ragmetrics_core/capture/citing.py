@@ -212,7 +212,7 @@ def _why_words_may_cite(answer: CitingAnswer) -> str:
     """
     is_source_named = names_a_source(
         answer.text,
-        answer.known_labels.indexes_by_shown_name,
+        answer.known_labels.context_indexes_by_shown_name,
         question_and_passages=answer.question_and_passages,
     )
     if is_source_named:

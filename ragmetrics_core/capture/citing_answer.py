@@ -7,8 +7,8 @@ fell.", the mark "[2]" cites the context with the index 1.
 
 Each value is worked out when it is first asked for. Four of them have a module of their
 own: the labels that the answer may name (``known_labels``), the lists in which it says
-what its numbers mean (``own_sources``), the lists in the prompts beside the labels of
-contexts (``other_lists``), and the marks that the answer may have copied
+what its numbers mean (``answer_sources``), the lists in the prompts beside the labels
+of contexts (``other_lists``), and the marks that the answer may have copied
 (``copied_marks``).
 """
 
@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.answer import FoundAnswer
+from ragmetrics_core.capture.answer_sources import ListsInAnswer
 from ragmetrics_core.capture.calls import Calls, Reply, end_of, texts_not_of_models
 from ragmetrics_core.capture.closing_sources import closing_sources_in
 from ragmetrics_core.capture.copied_marks import MarksShown, earlier_answers_shown_to
@@ -34,8 +35,7 @@ from ragmetrics_core.capture.model_words import (
 )
 from ragmetrics_core.capture.names_in_words import with_file_marks
 from ragmetrics_core.capture.normalized_text import normalize_text
-from ragmetrics_core.capture.other_lists import OtherLists
-from ragmetrics_core.capture.own_sources import OwnLists
+from ragmetrics_core.capture.other_lists import OtherListsInPrompts
 from ragmetrics_core.capture.plain_values import answer_in, as_one_line
 from ragmetrics_core.capture.prompt_labels import Labels
 from ragmetrics_core.capture.prompt_numbering import (
@@ -45,8 +45,8 @@ from ragmetrics_core.capture.prompt_numbering import (
 from ragmetrics_core.capture.prompt_numbers import (
     BEHIND_A_WORD,
     IN_BRACKETS_FIRST,
-    numbers_by_kind_in,
     numbers_in_form,
+    numbers_with_numbering_in,
 )
 from ragmetrics_core.capture.prompt_turns import messages_of_earlier_turns
 from ragmetrics_core.capture.question import Turn
@@ -240,7 +240,7 @@ class CitingAnswer:
     @cached_property
     def text_with_file_marks(self) -> str:
         """The answer, with "(report.pdf)" written as "[report.pdf]", which is a mark."""
-        return with_file_marks(self.text, self.known_labels.indexes_by_label)
+        return with_file_marks(self.text, self.known_labels.context_indexes_by_label)
 
     @cached_property
     def model_text_with_file_marks(self) -> str:
@@ -251,7 +251,7 @@ class CitingAnswer:
     def sentences(self) -> str:
         """What the model wrote, with blanks for its lists of sources."""
         # "References:" with the entries below it
-        spans = [*source_lists_in(self.model_text), *self.own_lists.spans]
+        spans = [*source_lists_in(self.model_text), *self.lists_in_answer.spans]
         closing = closing_sources_in(self.model_text)  # "SOURCES: a.txt, [2]"
         if closing is not None:
             spans.append((closing.start, closing.end))
@@ -307,18 +307,20 @@ class CitingAnswer:
             self.found_answer.answer.cited_sources or (),
         )
 
-    def kind_of_mark(self, mark: Mark, labels: Labels) -> str:
-        """Return the kind of the numbers of a mark; see ``kind_of_number``.
+    def numbering_of_mark(self, mark: Mark, labels: Labels) -> str:
+        """Return the numbering that a mark names; see ``numbering_of_name``.
 
         "" for "document [1]" where the prompt's ``labels`` number documents, too: the
         mark may mean the number in brackets, or the number of a document.
         """
         before = self.text[max(0, mark.start - LOOKBACK) : mark.start]
         if _WORD_BEFORE_A_MARK.search(before):
-            kinds_before = {kind for kind, _ in numbers_by_kind_in(f"{before}1")}
-            if kinds_before & labels.indexes_by_kind.keys():
+            numberings_before = {
+                numbering for numbering, _ in numbers_with_numbering_in(f"{before}1")
+            }
+            if numberings_before & labels.context_indexes_by_numbering.keys():
                 return ""
-        return kind_of_number(mark.written)
+        return numbering_of_name(mark.written)
 
     @cached_property
     def labels_the_writer_never_saw(self) -> frozenset[str]:
@@ -334,13 +336,13 @@ class CitingAnswer:
             return frozenset()
         if _have_numbered_lines(texts_not_of_models(writer)):
             return frozenset()
-        labels = filter(is_mark_label, self.labels.indexes_by_label)
+        labels = filter(is_mark_label, self.labels.context_indexes_by_label)
         return frozenset(labels) - self._labels_seen_by(writer)
 
     def _labels_seen_by(self, writer: Node) -> set[str]:
         """Return the labels in the prompt of the answer's writer, and in replies shown to it."""
         own_labels = self.labels_of(texts_not_of_models(writer))
-        labels_seen = set(own_labels.indexes_by_label)
+        labels_seen = set(own_labels.context_indexes_by_label)
         for call in self.answer_evidence.contributing_calls:
             labels_seen |= self._labels_cited_in(self.calls.replies[call])
         return labels_seen
@@ -349,7 +351,7 @@ class CitingAnswer:
         """Return the labels that a reply cites, by marks or in a field: "3" of "[3]"."""
         sources = _sources_of(reply) or ()
         labels = {plain_label(str(source.id)) for source in sources}
-        for mark in marks_in(reply.text, self.known_labels.indexes_by_label):
+        for mark in marks_in(reply.text, self.known_labels.context_indexes_by_label):
             labels.update(mark.labels)
         return labels
 
@@ -385,36 +387,36 @@ class CitingAnswer:
         return files_with_numbers(self.prompts)
 
     @cached_property
-    def other_lists(self) -> OtherLists:
+    def other_lists_in_prompts(self) -> OtherListsInPrompts:
         """The lists in the prompts that number something else than the labels do."""
-        return OtherLists(self.prompts, self.context_texts, self.known_labels)
+        return OtherListsInPrompts(self.prompts, self.context_texts, self.known_labels)
 
     @cached_property
-    def own_lists(self) -> OwnLists:
+    def lists_in_answer(self) -> ListsInAnswer:
         """The lists in which the answer itself says what its numbers mean."""
-        return OwnLists(
+        return ListsInAnswer(
             self.model_text,
             self.sources or (),
             self.contexts,
             self.known_labels,
-            prompt_lists=self.other_lists,
+            prompt_lists=self.other_lists_in_prompts,
             may_count_sources=(
                 self.annotator is None and not _have_numbered_lines(self.prompts)
             ),
         )
 
 
-def kind_of_number(name: str) -> str:
-    """Return the kind of the numbers in an answer's name of a source.
+def numbering_of_name(name: str) -> str:
+    """Return the numbering that an answer's name of a source names.
 
     Returns:
         The word before them, such as ``source``; ``IN_BRACKETS`` for a bracket without
         such a word; "" if there are several words, or neither word nor bracket.
     """
-    kinds = {kind for kind, _ in numbers_by_kind_in(name)}
-    if len(kinds) == 1:
-        return kinds.pop()
-    is_bare = not kinds and name.lstrip().startswith(("[", "［", "〔", "【"))
+    numberings = {numbering for numbering, _ in numbers_with_numbering_in(name)}
+    if len(numberings) == 1:
+        return numberings.pop()
+    is_bare = not numberings and name.lstrip().startswith(("[", "［", "〔", "【"))
     return IN_BRACKETS if is_bare else ""
 
 

@@ -25,7 +25,7 @@ _WORDS_BEFORE_A_KEY = (
 
 def numbers_that_fields_may_mean(
     lines_by_context: Mapping[int, Iterable[LabelLine]],
-    indexes_by_number: Mapping[str, tuple[int, ...]],
+    context_indexes_by_number: Mapping[str, tuple[int, ...]],
     instructions: str,
 ) -> frozenset[str]:
     """Find the numbers of fields, as in "doc_id: 7", that an answer may cite.
@@ -41,37 +41,39 @@ def numbers_that_fields_may_mean(
 
     Args:
         lines_by_context: The lines that label each context.
-        indexes_by_number: The context indexes by the number of each label.
+        context_indexes_by_number: The context indexes by the number of each label.
         instructions: What the prompts say around the contexts.
     """
     numbers: set[str] = set()
-    for key, indexes_by_value in _indexes_by_field(lines_by_context).items():
+    for key, context_indexes_by_value in _context_indexes_by_field(
+        lines_by_context
+    ).items():
         is_cited = _is_named(key, instructions) or _KEY_OF_CITING.fullmatch(key)
         # whether the key counts texts: "doc_id" does, "page" does not
         counts_texts = KEY_OF_NUMBER.fullmatch(key) is not None
-        for number, indexes in indexes_by_value.items():
-            labelled = set(indexes_by_number.get(number, ()))
-            if indexes == labelled:  # label and field mean the same
+        for number, context_indexes in context_indexes_by_value.items():
+            labelled = set(context_indexes_by_number.get(number, ()))
+            if context_indexes == labelled:  # label and field mean the same
                 continue
             if is_cited or (counts_texts and not labelled):
                 numbers.add(number)
     return frozenset(numbers)
 
 
-def _indexes_by_field(
+def _context_indexes_by_field(
     lines_by_context: Mapping[int, Iterable[LabelLine]],
 ) -> dict[str, dict[str, set[int]]]:
     """Group the indexes of the contexts by the key of a field, then by its number.
 
     "doc_id: 7" of the first context gives ``{"doc_id": {"7": {0}}}``.
     """
-    indexes_by_field: dict[str, dict[str, set[int]]] = {}
+    context_indexes_by_field: dict[str, dict[str, set[int]]] = {}
     for context_index, lines in lines_by_context.items():
         for line in lines:
             for key, number in line.fields:
-                indexes_by_value = indexes_by_field.setdefault(key, {})
-                indexes_by_value.setdefault(number, set()).add(context_index)
-    return indexes_by_field
+                context_indexes_by_value = context_indexes_by_field.setdefault(key, {})
+                context_indexes_by_value.setdefault(number, set()).add(context_index)
+    return context_indexes_by_field
 
 
 def _is_named(key: str, instructions: str) -> bool:

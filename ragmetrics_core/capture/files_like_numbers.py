@@ -32,7 +32,9 @@ def files_with_numbers(prompts: Sequence[str]) -> FilesByName:
 
 
 def files_that_a_mark_may_name(
-    mark: str, files: FilesByName, indexes_by_label: Mapping[str, tuple[int, ...]]
+    mark: str,
+    files: FilesByName,
+    context_indexes_by_label: Mapping[str, tuple[int, ...]],
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield the names in a mark that are read as numbers, and may be those of a file.
 
@@ -41,7 +43,7 @@ def files_that_a_mark_may_name(
     Args:
         mark: The mark as it is written.
         files: The files that the prompts show.
-        indexes_by_label: The labels of the contexts.
+        context_indexes_by_label: The labels of the contexts.
 
     Yields:
         The name, and the indexes of the contexts of a file that is called so; () if no
@@ -54,8 +56,9 @@ def files_that_a_mark_may_name(
             continue
         for file in files.get((words[1].lower(), int(words[2])), ()):
             # the label of "Document 3.docx" may leave out the word: "3.docx"
-            indexes = contexts_of_label(file, indexes_by_label)
+            context_indexes = contexts_of_label(file, context_indexes_by_label)
             yield (
                 name,
-                indexes or contexts_of_label(plain_label(file), indexes_by_label),
+                context_indexes
+                or contexts_of_label(plain_label(file), context_indexes_by_label),
             )

@@ -57,7 +57,7 @@ def invented_addresses(marks: Sequence[Mark], answer: CitingAnswer) -> set[str]:
         UnknownMeaning: If an address may be another form of one that was shown.
     """
     pages_of_contexts: set[str] = set().union(
-        *answer.known_labels.web_pages_by_index.values()
+        *answer.known_labels.web_pages_by_context.values()
     )
     cited_pages: set[str] = set()
     for mark in marks:
@@ -81,7 +81,7 @@ def _unknown_addresses(marks: Iterable[Mark], answer: CitingAnswer) -> list[str]
         marks: The marks of the answer.
         answer: The answer, with its prompts, contexts and labels.
     """
-    known_labels = answer.known_labels.indexes_by_label
+    known_labels = answer.known_labels.context_indexes_by_label
     spans_of_known_marks = [
         _span_with_address(mark, answer.text)
         for mark in marks
@@ -168,7 +168,7 @@ def _addresses_of(mark: Mark, answer: CitingAnswer) -> list[str]:
     addresses = [
         label
         for label in mark.labels
-        if label in answer.known_labels.indexes_by_label
+        if label in answer.known_labels.context_indexes_by_label
         and WEB_ADDRESS.fullmatch(label)
     ]
     linked = address_behind(answer.text, mark.end)

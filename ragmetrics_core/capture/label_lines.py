@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ragmetrics_core.capture.prompt_numbers import numbers_by_kind_in
+from ragmetrics_core.capture.prompt_numbers import numbers_with_numbering_in
 from ragmetrics_core.data.label_shapes import is_key_with_pages
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import PAGE_WORD, SOURCE_WORD
 from ragmetrics_core.data.marks import plain_label
 
 IN_BRACKETS = "[]"
-"""The kind of a number that stands in brackets, as a kind beside "source" or "chunk"."""
+"""The numbering of the numbers in brackets, beside those of "source" or "chunk"."""
 
 OF_FIELD = " id"
-"""What ends the kind of a number in a field: "document id" for ``document: 7``."""
+"""What ends the numbering of a number in a field: "document id" for ``document: 7``."""
 
 _LONGEST_LINE = 300
 _BRANCHES = "├└│"  # of a tree
@@ -102,8 +102,8 @@ class LabelLine:
         is_field: Whether it is a key and its value, as in ``doc_id: 7``.
         fields: Its numbers that have a key, as ("doc_id", "7") of ``doc_id: 7`` and
             ("page", "3") of ``(p. 3)``.
-        numbers_by_kind: All its numbers that stand after a word or in brackets, each
-            with its kind (see ``Labels``).
+        numbers_with_numbering: All its numbers that stand after a word or in brackets,
+            each with its numbering (see ``Labels``).
     """
 
     shape: str
@@ -112,7 +112,7 @@ class LabelLine:
     is_heading: bool = False
     is_field: bool = False
     fields: tuple[tuple[str, str], ...] = ()
-    numbers_by_kind: tuple[tuple[str, str], ...] = ()
+    numbers_with_numbering: tuple[tuple[str, str], ...] = ()
 
 
 def label_line_of(raw: str) -> LabelLine | None:
@@ -121,7 +121,7 @@ def label_line_of(raw: str) -> LabelLine | None:
     Example: "[Source 2] a.pdf" gives the number 2 and the name "a.pdf"; "It fell." None.
 
     The line is tried as each kind of label, and the first kind that fits counts. Its
-    ``numbers_by_kind`` are pairs such as ("source", "2").
+    ``numbers_with_numbering`` are pairs such as ("source", "2").
     """
     line = raw.strip()
     if line.startswith(tuple(_BRANCHES)):
@@ -143,7 +143,10 @@ def label_line_of(raw: str) -> LabelLine | None:
             further_numbers = _numbers_behind_words(label_line, line)
             return replace(
                 label_line,
-                numbers_by_kind=(*label_line.numbers_by_kind, *further_numbers),
+                numbers_with_numbering=(
+                    *label_line.numbers_with_numbering,
+                    *further_numbers,
+                ),
                 fields=_fields_of(line),
             )
     return None
@@ -160,14 +163,17 @@ def _line_of_branch(line: str) -> LabelLine | None:
 
 
 def _numbers_behind_words(label_line: LabelLine, line: str) -> list[tuple[str, str]]:
-    """Return the numbers of a line that stand behind words, each with its kind.
+    """Return the numbers of a line that stand behind words, each with its numbering.
 
     "Document 7" has ("document", "7"). The field "document: 7" is another numbering: it
     has ("document id", "7"). In "file: doc-3" the 3 is part of a name: ("doc", "3").
     """
     is_number_of_field = label_line.is_field and label_line.number is not None
     suffix = OF_FIELD if is_number_of_field else ""
-    return [(kind + suffix, number) for kind, number in numbers_by_kind_in(line)]
+    return [
+        (numbering + suffix, number)
+        for numbering, number in numbers_with_numbering_in(line)
+    ]
 
 
 def _fields_of(line: str) -> tuple[tuple[str, str], ...]:
@@ -245,7 +251,7 @@ def _line_of_brackets(line: str) -> LabelLine | None:
         # the name of a file stands in brackets or beside them
         names=_names([*texts_in_brackets, text_beside_brackets]),
         number=number,
-        numbers_by_kind=() if number is None else ((IN_BRACKETS, number),),
+        numbers_with_numbering=() if number is None else ((IN_BRACKETS, number),),
     )
 
 

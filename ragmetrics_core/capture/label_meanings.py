@@ -29,7 +29,7 @@ _NUMBERED_ANEW = (
 )
 
 
-def by_kinds_of_numbers(
+def by_its_numbering(
     mark: Mark, citation: Citation, labels: Labels, answer: CitingAnswer
 ) -> Citation:
     """Return a mark's citation where prompt or answer number the contexts in two ways.
@@ -46,35 +46,41 @@ def by_kinds_of_numbers(
     Raises:
         UnknownMeaning: If a number may mean one context or another.
     """
-    # are_new: the answer's list gives a number another meaning than the prompt does
-    if not labels.indexes_by_kind and not answer.own_lists.numbers.are_new:
+    # differ_from_prompt: the answer's list gives a number another meaning than the
+    # prompt does
+    if (
+        not labels.context_indexes_by_numbering
+        and not answer.lists_in_answer.numbers.differ_from_prompt
+    ):
         return citation
-    # the kind of a number is the word before it: "source" of "[Source 1]"
-    kind = answer.kind_of_mark(mark, labels)
-    indexes: list[int] = []
+    # a numbering is named by the word before its numbers: "source" of "[Source 1]"
+    numbering = answer.numbering_of_mark(mark, labels)
+    context_indexes: list[int] = []
     dangling: list[str] = []
     for label in mark.labels:
-        indexes_of_label = _indexes_of_label(label, kind, labels, answer)
-        indexes += indexes_of_label
+        context_indexes_of_label = _context_indexes_of_label(
+            label, numbering, labels, answer
+        )
+        context_indexes += context_indexes_of_label
         # "[9]", which the prompt does not show; a label that it shows never dangles
-        if not indexes_of_label and label in citation.dangling:
+        if not context_indexes_of_label and label in citation.dangling:
             dangling.append(label)
     return citation.model_copy(
         update={
-            "contexts": tuple(dict.fromkeys(indexes)),
+            "contexts": tuple(dict.fromkeys(context_indexes)),
             "dangling": tuple(dangling),
         }
     )
 
 
-def _indexes_of_label(
-    label: str, kind: str, labels: Labels, answer: CitingAnswer
+def _context_indexes_of_label(
+    label: str, numbering: str, labels: Labels, answer: CitingAnswer
 ) -> tuple[int, ...]:
     """Find the contexts that a label means; () if it means none.
 
     Args:
         label: The label, such as "1".
-        kind: The word before it in the answer, such as ``source``.
+        numbering: The word before it in the answer, such as ``source``.
         labels: The labels of the prompt.
         answer: The answer, with its prompts, contexts and labels.
 
@@ -83,15 +89,17 @@ def _indexes_of_label(
     """
     return (
         # "Sources: [1] b.pdf" below the answer gives 1 another meaning than the prompt
-        indexes_by_own_list(label, answer)
-        # the number of this kind, as in "Source 1:"
-        or indexes_of_number(label, kind, labels)
+        context_indexes_by_list_in_answer(label, answer)
+        # the number in this numbering, as in "Source 1:"
+        or context_indexes_of_number(label, numbering, labels)
         # any other label of the prompt
-        or contexts_of_label(label, answer.known_labels.indexes_by_label)
+        or contexts_of_label(label, answer.known_labels.context_indexes_by_label)
     )
 
 
-def indexes_by_own_list(label: str, answer: CitingAnswer) -> tuple[int, ...]:
+def context_indexes_by_list_in_answer(
+    label: str, answer: CitingAnswer
+) -> tuple[int, ...]:
     """Find the contexts that a number means by the answer's own list of sources.
 
     Example: the prompt shows "[1] a.pdf [2] b.pdf", and the answer ends in "Sources:
@@ -102,60 +110,70 @@ def indexes_by_own_list(label: str, answer: CitingAnswer) -> tuple[int, ...]:
         UnknownMeaning: If the answer numbers its sources anew, and does not say
             clearly which context the number means.
     """
-    own_numbers = answer.own_lists.numbers
-    indexes_by_number = own_numbers.indexes_by_number or {}
-    is_as_in_prompt = not own_numbers.are_new or label in own_numbers.as_in_prompt
+    numbers_listed_in_answer = answer.lists_in_answer.numbers
+    context_indexes_by_number = numbers_listed_in_answer.context_indexes_by_number or {}
+    is_as_in_prompt = (
+        not numbers_listed_in_answer.differ_from_prompt
+        or label in numbers_listed_in_answer.as_in_prompt
+    )
     if is_as_in_prompt or not is_mark_label(label):
         return ()
-    if label in own_numbers.unclear or label not in indexes_by_number:
+    if (
+        label in numbers_listed_in_answer.unclear
+        or label not in context_indexes_by_number
+    ):
         raise UnknownMeaning(_NUMBERED_ANEW.format(as_mark(label)))
-    return indexes_by_number[label]
+    return context_indexes_by_number[label]
 
 
-def indexes_of_number(label: str, kind: str, labels: Labels) -> tuple[int, ...]:
+def context_indexes_of_number(
+    label: str, numbering: str, labels: Labels
+) -> tuple[int, ...]:
     """Find the contexts that a number means under a prompt's two numberings.
 
     Args:
         label: The label; () is returned unless it is a number.
-        kind: Its kind, such as ``source``.
+        numbering: The numbering it belongs to, such as ``source``.
         labels: The labels of the prompt; () is returned if they have one numbering.
 
     Raises:
         UnknownMeaning: If it may mean one context or another.
     """
-    if not label.isdigit() or not labels.indexes_by_kind:
+    if not label.isdigit() or not labels.context_indexes_by_numbering:
         return ()
-    indexes = labels.indexes_of_number(label, kind)
-    if indexes is None:
+    context_indexes = labels.context_indexes_of_number(label, numbering)
+    if context_indexes is None:
         raise UnknownMeaning(_TWO_NUMBERINGS.format(as_mark(label)))
-    return indexes
+    return context_indexes
 
 
-def refuse_numbers_of_other_lists(
-    labels: Iterable[str], kind: str, answer: CitingAnswer
+def refuse_numbers_of_other_lists_in_prompts(
+    labels: Iterable[str], numbering: str, answer: CitingAnswer
 ) -> None:
     """Raise if a number may belong to another list in the prompt.
 
     Args:
         labels: What the answer names, such as "2".
-        kind: The kind of the numbers, such as ``source``.
+        numbering: The numbering they belong to, such as ``source``.
         answer: The answer, with its prompts, contexts and labels.
 
     Raises:
         UnknownMeaning: If it may.
     """
     for label in labels:
-        if label in answer.own_lists.numbers.as_in_prompt or not is_mark_label(label):
+        if label in answer.lists_in_answer.numbers.as_in_prompt or not is_mark_label(
+            label
+        ):
             continue  # the answer itself says what it means
-        if indexes_by_own_list(label, answer):
+        if context_indexes_by_list_in_answer(label, answer):
             continue
-        if answer.other_lists.give_to_another_context(label, kind):
+        if answer.other_lists_in_prompts.give_to_another_context(label, numbering):
             raise UnknownMeaning(_TWO_NUMBERINGS.format(as_mark(label)))
-        if answer.other_lists.give_to_no_context(label, kind):
+        if answer.other_lists_in_prompts.give_to_no_context(label, numbering):
             raise UnknownMeaning(SHOWN_ELSEWHERE.format(as_mark(label)))
 
 
-def indexes_by_metadata(name: str, answer: CitingAnswer) -> tuple[int, ...]:
+def context_indexes_by_metadata(name: str, answer: CitingAnswer) -> tuple[int, ...]:
     """Find the contexts that have a name as id, or as a value of their metadata.
 
     "b.pdf" finds the contexts with the id "b.pdf" or ``{"source": "docs/b.pdf"}``.
@@ -163,17 +181,17 @@ def indexes_by_metadata(name: str, answer: CitingAnswer) -> tuple[int, ...]:
     Raises:
         UnknownMeaning: If several texts have the id, as where two stores count from 0.
     """
-    indexes = []
+    context_indexes = []
     texts_of_id = set()
     for index, context in enumerate(answer.contexts):
         has_id = context.id == name
         if has_id:
             texts_of_id.add(context.text)
         if has_id or any(_is_name(value, name) for value in context.metadata.values()):
-            indexes.append(index)
+            context_indexes.append(index)
     if len(texts_of_id) > 1:  # nobody knows which of these texts the id means
         raise UnknownMeaning(SEVERAL.format("an id that it names"))
-    return tuple(indexes)
+    return tuple(context_indexes)
 
 
 def _is_name(value: object, name: str) -> bool:
@@ -183,15 +201,15 @@ def _is_name(value: object, name: str) -> bool:
     return name in (value, file_name_of(value))
 
 
-def indexes_of_page(
-    indexes: Sequence[int], page: str, answer: CitingAnswer
+def context_indexes_of_page(
+    context_indexes: Sequence[int], page: str, answer: CitingAnswer
 ) -> tuple[int, ...]:
     """Choose from some contexts the contexts of a page, by their metadata.
 
     The page "2" chooses the contexts with ``{"page": 2}`` or ``{"page_label": "2"}``.
 
     Args:
-        indexes: The indexes of the contexts to choose from.
+        context_indexes: The indexes of the contexts to choose from.
         page: The page that the answer names.
         answer: The answer, with its prompts, contexts and labels.
 
@@ -200,12 +218,12 @@ def indexes_of_page(
             if two fields choose different contexts, as where ``page`` counts from 0 and
             ``page_label`` from 1.
     """
-    indexes_by_field: dict[str, list[int]] = {}
-    for index in indexes:
+    context_indexes_by_field: dict[str, list[int]] = {}
+    for index in context_indexes:
         for field, value in pages_in_metadata(answer.contexts[index]).items():
             if value == page:
-                indexes_by_field.setdefault(field, []).append(index)
-    choices = {tuple(chosen) for chosen in indexes_by_field.values()}
+                context_indexes_by_field.setdefault(field, []).append(index)
+    choices = {tuple(chosen) for chosen in context_indexes_by_field.values()}
     if len(choices) != 1:
         raise UnknownByItself(NO_MEANING.format(f"page {page}"))
     return choices.pop()
@@ -217,6 +235,6 @@ def refuse_other_page(index: int, page: str, answer: CitingAnswer) -> None:
     Raises:
         UnknownByItself: If it has pages, and none of them may be the page.
     """
-    pages = answer.known_labels.page_numbers_by_index[index]
+    pages = answer.known_labels.page_numbers_by_context[index]
     if pages and page not in pages:
         raise UnknownByItself(NO_MEANING.format(f"page {page}"))

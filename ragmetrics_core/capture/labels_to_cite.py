@@ -41,10 +41,10 @@ def each_context_has_label_to_cite(
     asks_in_words = _ASKS_TO_CITE.search(instructions) is not None  # "Cite sources."
     asks_to_cite = asks_in_words or _show_a_model_citation(labels_in_brackets, labels)
     contexts_to_cite: set[int] = set()
-    for label, indexes in labels.indexes_by_label.items():
+    for label, context_indexes in labels.context_indexes_by_label.items():
         is_name_to_cite = asks_to_cite and is_distinctive(label)  # "a.pdf", no "notes"
         if label in labels_in_brackets or is_name_to_cite:
-            contexts_to_cite.update(indexes)
+            contexts_to_cite.update(context_indexes)
     return bool(contexts_to_cite) and len(contexts_to_cite) == len(context_texts)
 
 
@@ -52,7 +52,7 @@ def _are_numbered_as_sources(labels: Labels, prompts: Sequence[str]) -> bool:
     """Whether the contexts have numbers such as "[1]" or "Source 1:", and not just "1."."""
     numbers_behind_words = numbers_in_form(BEHIND_A_WORD, "\n".join(prompts))
     all_stand_behind_words = numbers_behind_words.issuperset(labels.numbers)
-    all_stand_in_brackets = IN_BRACKETS in labels.kinds_that_number_all
+    all_stand_in_brackets = IN_BRACKETS in labels.numberings_of_all_contexts
     return bool(labels.numbers) and (all_stand_in_brackets or all_stand_behind_words)
 
 
@@ -62,7 +62,7 @@ def _show_a_model_citation(labels_in_brackets: Collection[str], labels: Labels) 
     Its label labels no context, but looks like the labels of the contexts:
     "report.pdf" beside "a.pdf" and "b.pdf". A number may be anything, as a year.
     """
-    labels_of_contexts = labels.indexes_by_label
+    labels_of_contexts = labels.context_indexes_by_label
     return any(
         is_like_labels(label, labels_of_contexts) and not label[0].isdigit()
         for label in labels_in_brackets

@@ -309,11 +309,13 @@ def _as_own_line(line: LabelLine) -> LabelLine:
     without word or sign, as in "12 eggs" or "1. Opening", is what the text says.
     """
     has_sign = line.shape.startswith("<") or line.shape.rstrip(" :.)") == "##"  # "#1:"
-    is_bare = not (line.numbers_by_kind or line.is_field or has_sign)
+    is_bare = not (line.numbers_with_numbering or line.is_field or has_sign)
     return replace(
         line,
         number=None if is_bare else line.number,
-        numbers_by_kind=line.numbers_by_kind[:1] if line.number is not None else (),
+        numbers_with_numbering=line.numbers_with_numbering[:1]
+        if line.number is not None
+        else (),
     )
 
 

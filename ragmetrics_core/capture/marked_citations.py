@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
+from ragmetrics_core.capture.answer_numbers import lists_other_sources
 from ragmetrics_core.capture.citing_answer import CitingAnswer
 from ragmetrics_core.capture.closing_sources import (
     ClosingSources,
@@ -22,11 +23,11 @@ from ragmetrics_core.capture.invented_sources import (
     refuse_addresses_in_words,
 )
 from ragmetrics_core.capture.label_meanings import (
-    by_kinds_of_numbers,
-    indexes_by_own_list,
-    indexes_of_number,
-    indexes_of_page,
-    refuse_numbers_of_other_lists,
+    by_its_numbering,
+    context_indexes_by_list_in_answer,
+    context_indexes_of_number,
+    context_indexes_of_page,
+    refuse_numbers_of_other_lists_in_prompts,
     refuse_other_page,
 )
 from ragmetrics_core.capture.model_words import has_the_numbers_of
@@ -34,7 +35,6 @@ from ragmetrics_core.capture.names_in_words import (
     cites_in_words,
     names_unknown_file,
 )
-from ragmetrics_core.capture.own_numbers import lists_other_sources
 from ragmetrics_core.capture.page_numbers import PAGE
 from ragmetrics_core.capture.plain_values import parse_json
 from ragmetrics_core.capture.source_names import (
@@ -134,7 +134,7 @@ def by_marks(answer: CitingAnswer) -> tuple[Citation, ...] | None:
     if parse_json(answer.text) is not None:
         return None  # "[1, 2]" of JSON is a list
     marks_and_citations = marks_with_citations(
-        answer.text_with_file_marks, answer.known_labels.indexes_by_label
+        answer.text_with_file_marks, answer.known_labels.context_indexes_by_label
     )
     if not marks_and_citations:
         return _by_the_framework(answer)
@@ -245,7 +245,7 @@ def _may_cite(mark: Mark, answer: CitingAnswer) -> bool:
     is_of_model = any(
         start <= mark.start < end for start, end in answer.spans_of_the_model or ()
     )
-    return is_of_model and not answer.own_lists.hold(mark.start)
+    return is_of_model and not answer.lists_in_answer.hold(mark.start)
 
 
 def _marks_and_links_to(
@@ -262,7 +262,7 @@ def _marks_and_links_to(
     labels_of_no_context: Numbering = dict.fromkeys(addresses, ())
     marks_and_citations = marks_with_citations(
         answer.text_with_file_marks,
-        {**answer.known_labels.indexes_by_label, **labels_of_no_context},
+        {**answer.known_labels.context_indexes_by_label, **labels_of_no_context},
     )
     marks = [mark for mark, _ in marks_and_citations]
     refuse_addresses_in_words(addresses, marks, answer)
@@ -285,12 +285,14 @@ def _refuse_sources_beside_marks(named: set[int], answer: CitingAnswer) -> None:
         raise UnknownMeaning(SEARCHED_UNSEEN)
     # here "(report.pdf)" is written as a mark, which is read
     text_with_file_marks = answer.model_text_with_file_marks
-    if cites_in_unread_form(text_with_file_marks, answer.known_labels.indexes_by_label):
+    if cites_in_unread_form(
+        text_with_file_marks, answer.known_labels.context_indexes_by_label
+    ):
         raise UnknownMeaning(UNREAD_FORM)
     if _names_uncited_source_in_words(named, answer):
         raise UnknownMeaning(SOURCE_IN_WORDS)
     if lists_other_sources(
-        answer.model_text, answer.known_labels.indexes_by_name, named
+        answer.model_text, answer.known_labels.context_indexes_by_name, named
     ):
         raise UnknownMeaning(_LISTS_OTHERS)
 
@@ -306,11 +308,11 @@ def _names_uncited_source_in_words(cited: set[int], answer: CitingAnswer) -> boo
         answer: The answer, with its prompts, contexts and labels.
     """
     sentences = answer.sentences
-    if names_unknown_file(sentences, answer.known_labels.indexes_by_name):
+    if names_unknown_file(sentences, answer.known_labels.context_indexes_by_name):
         return True
     return cites_in_words(
         sentences,
-        answer.known_labels.indexes_by_name,
+        answer.known_labels.context_indexes_by_name,
         cited=cited,
         question_and_passages=answer.question_and_passages,
     )
@@ -319,7 +321,7 @@ def _names_uncited_source_in_words(cited: set[int], answer: CitingAnswer) -> boo
 def _names_another_page(answer: CitingAnswer) -> bool:
     """Whether the answer holds a web address that is that of no context."""
     pages: set[str] = set()
-    pages.update(*answer.known_labels.web_pages_by_index.values())
+    pages.update(*answer.known_labels.web_pages_by_context.values())
     return any(
         page_of(address[0]) not in pages
         for address in WEB_ADDRESS.finditer(answer.model_text)
@@ -337,7 +339,7 @@ def _refuse_other_page(mark: Mark, citation: Citation, answer: CitingAnswer) -> 
             the model wrote a target that may be another source.
     """
     # in the words of the model alone, since the application may make "[1](#3)" of "[1]"
-    known_labels = answer.known_labels.indexes_by_label
+    known_labels = answer.known_labels.context_indexes_by_label
     if may_link_another_source(answer.model_text, mark, known_labels):
         raise UnknownMeaning(OTHER_TARGET)
     address = address_behind(answer.text, mark.end)
@@ -347,7 +349,7 @@ def _refuse_other_page(mark: Mark, citation: Citation, answer: CitingAnswer) -> 
         return
     pages: set[str] = set()
     for index in citation.contexts:
-        pages |= answer.known_labels.web_pages_by_index.get(index, set())
+        pages |= answer.known_labels.web_pages_by_context.get(index, set())
     if pages and page_of(address) not in pages:
         raise UnknownMeaning(_OTHER_PAGE)
 
@@ -397,14 +399,14 @@ def _citation_of_mark(
     _refuse_numbers_of_other_calls(mark, answer)
     _refuse_other_page(mark, by_first_numbers, answer)
     # "[Source 3]" by the 3 of "Source 3:"
-    citation = by_kinds_of_numbers(mark, by_first_numbers, answer.labels, answer)
+    citation = by_its_numbering(mark, by_first_numbers, answer.labels, answer)
     # "[doc1]" is read as the number 1, and the prompt shows a file "doc1.pdf"
     _refuse_other_files(mark, citation, answer)
     _refuse_other_names(mark, citation, answer)
     _refuse_numbers_of_texts(mark, answer)
     # "[Document 2]" may mean an upload, "Document 2: scan.pdf" in the prompt
-    kind = answer.kind_of_mark(mark, answer.labels)
-    refuse_numbers_of_other_lists(mark.labels, kind, answer)
+    numbering = answer.numbering_of_mark(mark, answer.labels)
+    refuse_numbers_of_other_lists_in_prompts(mark.labels, numbering, answer)
     return _narrowed_to_page(mark, citation, answer)
 
 
@@ -414,14 +416,14 @@ def _refuse_unknown_labels(mark: Mark, answer: CitingAnswer) -> None:
     Raises:
         UnknownMeaning: If it is not known what a label means.
     """
-    known_labels = answer.known_labels.indexes_by_label
-    kind = answer.kind_of_mark(mark, answer.labels)
+    known_labels = answer.known_labels.context_indexes_by_label
+    numbering = answer.numbering_of_mark(mark, answer.labels)
     for label in mark.labels:
-        if indexes_by_own_list(label, answer) or label in known_labels:
+        if context_indexes_by_list_in_answer(label, answer) or label in known_labels:
             continue
         if label == "0" and "1" in known_labels:  # an index, or all marks count from 0
             raise UnknownMeaning(_COUNTS_FROM_ZERO)
-        if not indexes_of_number(label, kind, answer.labels):
+        if not context_indexes_of_number(label, numbering, answer.labels):
             _refuse_unless_made_up(label, mark, answer)
 
 
@@ -437,7 +439,9 @@ def _refuse_unless_made_up(label: str, mark: Mark, answer: CitingAnswer) -> None
             form of a known label.
     """
     refuse_if_perhaps_shown(label, answer, answer.labels, answer.prompts)
-    has_form_of_labels = is_like_labels(label, answer.known_labels.indexes_by_label)
+    has_form_of_labels = is_like_labels(
+        label, answer.known_labels.context_indexes_by_label
+    )
     if not has_form_of_labels and not is_written_like_known(mark, label, answer):
         raise UnknownMeaning(NO_MEANING.format("a source that it names"))
 
@@ -479,8 +483,10 @@ def _refuse_marks_of_earlier_answers(
     """
     clause = clause_of(mark, citation, answer.text)
     for label in mark.labels:
-        indexes = contexts_of_label(label, answer.known_labels.indexes_by_label)
-        texts_cited = [answer.context_texts[index] for index in indexes]
+        context_indexes = contexts_of_label(
+            label, answer.known_labels.context_indexes_by_label
+        )
+        texts_cited = [answer.context_texts[index] for index in context_indexes]
         if answer.marks_shown.may_be_of_an_earlier_answer(
             label, clause, texts_cited, answer.turn.question or ""
         ):
@@ -497,7 +503,7 @@ def _refuse_numbers_of_other_calls(mark: Mark, answer: CitingAnswer) -> None:
     for label in mark.labels:
         if label not in answer.labels_the_writer_never_saw:
             continue
-        if not indexes_by_own_list(label, answer):
+        if not context_indexes_by_list_in_answer(label, answer):
             raise UnknownMeaning(_OF_OTHER_CALL.format(as_mark(label)))
 
 
@@ -512,12 +518,12 @@ def _refuse_other_files(mark: Mark, citation: Citation, answer: CitingAnswer) ->
     Raises:
         UnknownMeaning: If the file is another context, or none that is known.
     """
-    for name, indexes in files_that_a_mark_may_name(
+    for name, context_indexes in files_that_a_mark_may_name(
         mark.written,
         answer.files_with_numbers,
-        answer.labels.indexes_by_label,
+        answer.labels.context_indexes_by_label,
     ):
-        if not indexes or not set(indexes).issubset(citation.contexts):
+        if not context_indexes or not set(context_indexes).issubset(citation.contexts):
             raise UnknownMeaning(_FILE_OR_NUMBER.format(as_mark(name)))
 
 
@@ -532,7 +538,7 @@ def _refuse_other_names(mark: Mark, citation: Citation, answer: CitingAnswer) ->
         return
     words = PAGE.sub("", behind_number[0])  # "page 20" may be a label of another one
     for _, name in answer.known_labels.source_names.found_in(words):
-        if name.indexes.isdisjoint(citation.contexts):
+        if name.context_indexes.isdisjoint(citation.contexts):
             raise UnknownMeaning(_OTHER_NAME.format(as_mark(mark.labels[0])))
 
 
@@ -567,8 +573,8 @@ def _narrowed_to_page(mark: Mark, citation: Citation, answer: CitingAnswer) -> C
     if not has_shared_label:
         _refuse_page_of_another(mark, citation, page[1], answer)
         return citation
-    indexes = indexes_of_page(citation.contexts, page[1], answer)
-    return citation.model_copy(update={"contexts": indexes})
+    context_indexes = context_indexes_of_page(citation.contexts, page[1], answer)
+    return citation.model_copy(update={"contexts": context_indexes})
 
 
 def _refuse_page_of_another(
@@ -620,12 +626,14 @@ def _by_the_framework(answer: CitingAnswer) -> tuple[Citation, ...] | None:
         raise UnknownMeaning(_READ_IN_REASONING)
     citations = []
     for label in labels:
-        indexes = _indexes_of_label_read_by_framework(label, answer)
-        citations.append(Citation(start=0, end=len(answer.text), contexts=indexes))
+        context_indexes = _context_indexes_of_label_read_by_framework(label, answer)
+        citations.append(
+            Citation(start=0, end=len(answer.text), contexts=context_indexes)
+        )
     return tuple(citations)
 
 
-def _indexes_of_label_read_by_framework(
+def _context_indexes_of_label_read_by_framework(
     label: str, answer: CitingAnswer
 ) -> tuple[int, ...]:
     """Find the contexts that a label means: by the prompt, else by the framework's count.
@@ -635,15 +643,15 @@ def _indexes_of_label_read_by_framework(
             contexts twice, and "2" may be the 2 of "[2]" or of "Source 2".
     """
     # the framework does not say whether it read "[2]" or "Source 2"
-    kind_not_known = ""
-    indexes = (
-        indexes_of_number(label, kind_not_known, answer.labels)
-        or contexts_of_label(label, answer.labels.indexes_by_label)
+    numbering_not_known = ""
+    context_indexes = (
+        context_indexes_of_number(label, numbering_not_known, answer.labels)
+        or contexts_of_label(label, answer.labels.context_indexes_by_label)
         or contexts_of_label(label, answer.known_labels.framework_numbering)
     )
-    if not indexes:
+    if not context_indexes:
         raise UnknownMeaning(NO_MEANING.format(f"[{label}]"))
-    return indexes
+    return context_indexes
 
 
 def by_a_closing_line(answer: CitingAnswer) -> tuple[Citation, ...] | None:
@@ -667,7 +675,7 @@ def by_a_closing_line(answer: CitingAnswer) -> tuple[Citation, ...] | None:
         return _by_a_closing_line_cut_off(answer)
     body = text[: closing.start].rstrip()
     # "It fell [1].": the answer before the line may have citations of its own
-    if may_cite(body) or marks_in(body, answer.known_labels.indexes_by_label):
+    if may_cite(body) or marks_in(body, answer.known_labels.context_indexes_by_label):
         return None
     names = names_in_closing(closing, text)
     if len(names) == 1 and names[0].isdecimal():  # "Sources: 3" may be how many
@@ -709,9 +717,11 @@ def _citation_of_name(
         UnknownMeaning: If it may be something else than a label of the prompt, or than
             a name that nobody was shown.
     """
-    labels = labels_in_words(name.strip("()"), answer.known_labels.indexes_by_label)
+    labels = labels_in_words(
+        name.strip("()"), answer.known_labels.context_indexes_by_label
+    )
     mark = Mark(closing.start_of_names, closing.end, labels, name)
-    citation = citation_of(mark, (0, 0), answer.known_labels.indexes_by_label)
+    citation = citation_of(mark, (0, 0), answer.known_labels.context_indexes_by_label)
     is_other_number = name.isdecimal() and bool(citation.dangling)  # "a.pdf, 2022"
     if not labels or is_other_number:
         raise UnknownMeaning(UNREAD_FORM)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from ragmetrics_core.capture.source_names import (
     PART_OF_NAME,
     SAYS,
-    add_indexes,
+    add_context_indexes,
     is_distinctive,
     is_file,
     pattern_of_name,
@@ -93,7 +93,7 @@ def _name_in(inside: str) -> tuple[str, int]:
 
 def cites_in_words(
     answer: str,
-    indexes_by_name: Mapping[str, Collection[int]],
+    context_indexes_by_name: Mapping[str, Collection[int]],
     *,
     cited: Collection[int],
     question_and_passages: str,
@@ -105,13 +105,13 @@ def cites_in_words(
 
     Args:
         answer: The answer, without its lists of sources.
-        indexes_by_name: By each name of a context the indexes of its contexts.
+        context_indexes_by_name: By each name of a context the indexes of its contexts.
         cited: The indexes of the contexts that the marks cite.
         question_and_passages: The question and the texts of the contexts, in lower case.
             A title that stands there is what the answer speaks of.
     """
-    for name, indexes in _names_in(answer, indexes_by_name):
-        if not indexes.isdisjoint(cited):
+    for name, context_indexes in _names_in(answer, context_indexes_by_name):
+        if not context_indexes.isdisjoint(cited):
             continue
         if _stands_after_citing_words(name, answer):
             return True
@@ -125,7 +125,7 @@ def cites_in_words(
 
 def names_a_source(
     answer: str,
-    indexes_by_name: Mapping[str, Collection[int]],
+    context_indexes_by_name: Mapping[str, Collection[int]],
     *,
     question_and_passages: str,
 ) -> bool:
@@ -138,10 +138,10 @@ def names_a_source(
 
     Args:
         answer: The answer.
-        indexes_by_name: By each name of a context the indexes of its contexts.
+        context_indexes_by_name: By each name of a context the indexes of its contexts.
         question_and_passages: The question and the texts of the contexts, in lower case.
     """
-    for name, _ in _names_in(answer, indexes_by_name):
+    for name, _ in _names_in(answer, context_indexes_by_name):
         if _stands_after_citing_words(name, answer):
             return True
         if _stands_like_a_source(name, answer):
@@ -156,14 +156,14 @@ def names_a_source(
 
 
 def _names_in(
-    answer: str, indexes_by_name: Mapping[str, Collection[int]]
+    answer: str, context_indexes_by_name: Mapping[str, Collection[int]]
 ) -> Iterator[tuple[str, frozenset[int]]]:
     """Yield the names that an answer holds, "report" of "report.pdf" too, each with its contexts."""
     names: dict[str, frozenset[int]] = {}
-    for name, indexes in indexes_by_name.items():
+    for name, context_indexes in context_indexes_by_name.items():
         for form in {name, stem_of(name)} if is_file(name) else {name}:
             if form and form in answer:
-                add_indexes(names, form, indexes)
+                add_context_indexes(names, form, context_indexes)
     yield from names.items()
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ragmetrics_core.capture.prompt_numbers import CHUNK, numbers_by_kind_in
+from ragmetrics_core.capture.prompt_numbers import CHUNK, numbers_with_numbering_in
 from ragmetrics_core.capture.source_names import (
     LABEL_IN_BRACKETS,
     LETTERED_NUMBER,
@@ -120,16 +120,16 @@ class NamedNumber:
 
     Args:
         number: The number.
-        indexes: The indexes of the contexts that the name means.
+        context_indexes: The indexes of the contexts that the name means.
         start: Where the number begins in the text.
-        kind: The word before the number, such as "source", if the name tells of numbers
-            behind this word alone; "" if it tells of any such number.
+        numbering: The word before the number, such as "source", if the name tells of
+            numbers behind this word alone; "" if it tells of any such number.
     """
 
     number: str
-    indexes: frozenset[int]
+    context_indexes: frozenset[int]
     start: int
-    kind: str = ""
+    numbering: str = ""
 
 
 def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]:
@@ -151,7 +151,7 @@ def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]
         if alone is not None and line_index + 1 < len(lines):
             name = _name_of_entry(lines[line_index + 1][0], 0, names)
             if name is not None:
-                yield NamedNumber(_label(alone), name.indexes, line.start())
+                yield NamedNumber(_label(alone), name.context_indexes, line.start())
 
 
 def _numbers_in_line(
@@ -169,7 +169,7 @@ def _numbers_in_line(
     """
     # "chunk 2 (a.pdf)" counts the pieces of one document
     numbers = [
-        number for number in _NUMBER.finditer(words) if _kind_of(number) != CHUNK
+        number for number in _NUMBER.finditer(words) if _numbering_of(number) != CHUNK
     ]
     # in "a.pdf [1], b.pdf [2]" the name that follows [1] is not its name
     are_names_first = bool(numbers) and _stands_behind_a_name(numbers[0], words, names)
@@ -189,17 +189,19 @@ def _named_before(
 ) -> NamedNumber | None:
     """Return a number of a line with what a name before it means; None without a name.
 
-    "a.pdf = Source 1" explains every 1, also "[1]": the number has no kind. "### a.pdf
-    (Source 1)" explains only "Source 1": its kind is "source".
+    "a.pdf = Source 1" explains every 1, also "[1]": the number has no numbering. "###
+    a.pdf (Source 1)" explains only "Source 1": its numbering is "source".
     """
-    indexes = _named_before_a_link(number, words, names)
-    if indexes:
-        return NamedNumber(_label(number), indexes, number.start())
-    indexes = _named_by_itself_before(number, words, names)
-    if not indexes:
+    context_indexes = _named_before_a_link(number, words, names)
+    if context_indexes:
+        return NamedNumber(_label(number), context_indexes, number.start())
+    context_indexes = _named_by_itself_before(number, words, names)
+    if not context_indexes:
         return None
-    kind = _kind_of(number)
-    return NamedNumber(_label(number), indexes, number.start(), kind=kind)
+    numbering = _numbering_of(number)
+    return NamedNumber(
+        _label(number), context_indexes, number.start(), numbering=numbering
+    )
 
 
 def _named_behind(
@@ -207,8 +209,8 @@ def _named_behind(
 ) -> NamedNumber | None:
     """Return a number of a line with what a name behind it means; None without a name.
 
-    "Source 1 = a.pdf" explains every 1, also "[1]": the number has no kind. "Source 1:
-    a.pdf" explains only "Source 1": its kind is "source".
+    "Source 1 = a.pdf" explains every 1, also "[1]": the number has no numbering.
+    "Source 1: a.pdf" explains only "Source 1": its numbering is "source".
 
     Args:
         number: The number.
@@ -220,14 +222,16 @@ def _named_behind(
     # whatever follows the name in "[1] = Opening day, which …"
     name = _name_behind(_EQUALS, words, number.end(), names, must_end_clause=False)
     if name is not None:
-        return NamedNumber(_label(number), name.indexes, number.start())
+        return NamedNumber(_label(number), name.context_indexes, number.start())
     if are_names_first:
         return None
     name = _name_directly_after(number, words, names)
     if name is None:
         return None
-    kind = _kind_of(number)
-    return NamedNumber(_label(number), name.indexes, number.start(), kind=kind)
+    numbering = _numbering_of(number)
+    return NamedNumber(
+        _label(number), name.context_indexes, number.start(), numbering=numbering
+    )
 
 
 def _label(found: re.Match[str]) -> str:
@@ -239,10 +243,10 @@ def _label(found: re.Match[str]) -> str:
     return mark_label_of(next(filter(None, groups.values())))
 
 
-def _kind_of(number: re.Match[str]) -> str:
+def _numbering_of(number: re.Match[str]) -> str:
     """Return the word before a number, such as "source"; "" for "[1]"."""
-    kinds = [kind for kind, _ in numbers_by_kind_in(number[0])]
-    return kinds[0] if kinds else ""
+    numberings = [numbering for numbering, _ in numbers_with_numbering_in(number[0])]
+    return numberings[0] if numberings else ""
 
 
 def _stands_behind_a_name(
@@ -269,7 +273,7 @@ def _named_before_a_link(
     if link is None or _NUMBER_ENDS.match(words, number.end()) is None:
         return frozenset()
     found = names.longest_before(words[nearest:], link.start())
-    return frozenset() if found is None else found.indexes
+    return frozenset() if found is None else found.context_indexes
 
 
 def _named_by_itself_before(
@@ -293,7 +297,7 @@ def _named_by_itself_before(
     name = _name_directly_before(number, words, names)
     if name is None or not is_distinctive(name.name) or not _is_set_off(name, words):
         return frozenset()
-    return name.indexes
+    return name.context_indexes
 
 
 def _name_directly_before(
@@ -336,9 +340,9 @@ def _file_that_a_row_is_about(row: str, names: SourceNames) -> frozenset[int]:
     """
     cells = (cell.strip(" \t*_`") for cell in row.split("|"))
     meanings = {
-        names.indexes_by_name[cell.lower()]
+        names.context_indexes_by_name[cell.lower()]
         for cell in cells
-        if cell.lower() in names.indexes_by_name
+        if cell.lower() in names.context_indexes_by_name
         and is_distinctive(cell)
         and not any(map(str.isspace, cell))
     }
@@ -447,18 +451,22 @@ def _numbers_of_entry(
     """
     if not is_reference(entry):
         return
-    indexes: set[int] = set()
+    context_indexes: set[int] = set()
     words_left = entry  # without the names, which may hold numbers
     for start, found in names.found_in(entry):
-        indexes.update(found.indexes)
+        context_indexes.update(found.context_indexes)
         blanks = " " * (found.end - start)
         words_left = words_left[:start] + blanks + words_left[found.end :]
     # "a.pdf, p. 1" and "a.pdf (3 pages)" have no number of an entry
     words_left = _MEASURE.sub(" ", _PLACE_IN_SOURCE.sub(" ", words_left))
-    if not indexes:
+    if not context_indexes:
         return
-    kinds = {number: kind for kind, number in numbers_by_kind_in(words_left)}
+    numberings = {
+        number: numbering for numbering, number in numbers_with_numbering_in(words_left)
+    }
     for found_number in _NUMBER_OF_ENTRY.finditer(words_left):
         number = _label(found_number)
-        kind = kinds.get(number, "")  # "source" in "Source 1: a.pdf"
-        yield NamedNumber(number, frozenset(indexes), line_start, kind=kind)
+        numbering = numberings.get(number, "")  # "source" in "Source 1: a.pdf"
+        yield NamedNumber(
+            number, frozenset(context_indexes), line_start, numbering=numbering
+        )

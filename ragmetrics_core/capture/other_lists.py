@@ -11,6 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ragmetrics_core.capture.answer_lists import (
+    AROUND_NAME,
+    ListEntry,
+    entries_of_lines,
+)
 from ragmetrics_core.capture.known_labels import KnownLabels
 from ragmetrics_core.capture.label_lines import IN_BRACKETS, OF_FIELD
 from ragmetrics_core.capture.numbers_beside_names import (
@@ -18,15 +23,10 @@ from ragmetrics_core.capture.numbers_beside_names import (
     numbers_beside_names,
     numbers_in_short_lines,
 )
-from ragmetrics_core.capture.own_lists import (
-    AROUND_NAME,
-    ListEntry,
-    entries_of_lines,
-)
 from ragmetrics_core.capture.prompt_labels import without_texts
 from ragmetrics_core.capture.prompt_numbers import (
     lines_by_number_in_brackets,
-    numbers_by_kind_in,
+    numbers_with_numbering_in,
 )
 from ragmetrics_core.capture.source_names import SourceNames
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -38,7 +38,7 @@ _WORD_AND_NUMBER = lazy_pattern(r"[\s#>*<\[(\"'-]*[^\W\d_]+[^\w\n]*(?:id)?[^\w\n
 
 
 @dataclass(frozen=True, eq=False)
-class OtherLists:
+class OtherListsInPrompts:
     """The lists in prompts that number something else than the labels of contexts do.
 
     Attributes:
@@ -51,23 +51,24 @@ class OtherLists:
     context_texts: Sequence[str]
     known_labels: KnownLabels
 
-    def give_to_another_context(self, number: str, kind: str) -> bool:
+    def give_to_another_context(self, number: str, numbering: str) -> bool:
         """Whether another list gives a number to another context.
 
         Args:
             number: The number.
-            kind: The word before the number, such as ``document``, or ``IN_BRACKETS``.
+            numbering: The word before the number, such as ``document``, or
+                ``IN_BRACKETS``.
         """
         # "Document 1: b.pdf" may be an upload, which "[1]" does not mean
-        is_kind_of_labels = (
-            kind == IN_BRACKETS
-            and kind in self.known_labels.in_prompts.kinds_that_number_all
+        is_numbering_of_labels = (
+            numbering == IN_BRACKETS
+            and numbering in self.known_labels.in_prompts.numberings_of_all_contexts
         )
         return self._listed_numbers.contradict(
-            number, frozenset({"", kind}) if is_kind_of_labels else None
+            number, frozenset({"", numbering}) if is_numbering_of_labels else None
         )
 
-    def give_to_no_context(self, number: str, kind: str) -> bool:
+    def give_to_no_context(self, number: str, numbering: str) -> bool:
         """Whether "Document 2" or "[2]" in the prompts names what is no context.
 
         A prompt lists uploads, "Document 2: scan.pdf", beside contexts with the labels
@@ -76,17 +77,19 @@ class OtherLists:
 
         Args:
             number: The number, such as "2".
-            kind: The word before the number, such as ``document``, or ``IN_BRACKETS``;
-                for "" False is returned.
+            numbering: The word before the number, such as ``document``, or
+                ``IN_BRACKETS``; for "" False is returned.
         """
-        # by words of these kinds the prompts number the contexts themselves, "Source 2:"
+        # by these words the prompts number the contexts themselves, "Source 2:"
         # or in a field, "source: 2"
-        kinds_of_labels = self.known_labels.in_prompts.kinds_that_number_all
-        if not kind or not kinds_of_labels.isdisjoint({kind, kind + OF_FIELD}):
+        numberings_of_labels = self.known_labels.in_prompts.numberings_of_all_contexts
+        if not numbering or not numberings_of_labels.isdisjoint(
+            {numbering, numbering + OF_FIELD}
+        ):
             return False
-        if kind == IN_BRACKETS:
+        if numbering == IN_BRACKETS:
             return self._is_in_brackets_before_another_source(number)
-        return (kind, number) in self._words_with_numbers
+        return (numbering, number) in self._words_with_numbers
 
     def _is_in_brackets_before_another_source(self, number: str) -> bool:
         """Whether a line such as "[2] Title: URL" names a source that is not context 2.
@@ -107,11 +110,14 @@ class OtherLists:
 
     def _names_of_contexts_under(self, number: str) -> list[str]:
         """List the names of the contexts that a number may mean; numbers are no names."""
-        indexes_of_number = self.known_labels.indexes_by_number.get(number, frozenset())
+        context_indexes_of_number = self.known_labels.context_indexes_by_number.get(
+            number, frozenset()
+        )
         return [
             name
-            for name, indexes in self.known_labels.indexes_by_any_name.items()
-            if not name.isdigit() and not indexes_of_number.isdisjoint(indexes)
+            for name, context_indexes in self.known_labels.context_indexes_by_any_name.items()
+            if not name.isdigit()
+            and not context_indexes_of_number.isdisjoint(context_indexes)
         ]
 
     def _is_about_context(self, line: str, number: str, names: Iterable[str]) -> bool:
@@ -123,7 +129,7 @@ class OtherLists:
             names: The names of the context 2.
         """
         is_line_of_a_context = any(line in text for text in self.context_texts)
-        numbers_behind_words = {other for _, other in numbers_by_kind_in(line)}
+        numbers_behind_words = {other for _, other in numbers_with_numbering_in(line)}
         holds_a_name = any(name in line for name in names)
         return is_line_of_a_context or number in numbers_behind_words or holds_a_name
 
@@ -148,15 +154,17 @@ class OtherLists:
         # a label means what stands under it, whatever document has the same name
         names_of_documents = SourceNames.of(
             {
-                name: indexes
-                for name, indexes in self.known_labels.indexes_by_document_name.items()
-                if name.lower() not in names_of_labels.indexes_by_name
+                name: context_indexes
+                for name, context_indexes in self.known_labels.context_indexes_by_document_name.items()
+                if name.lower() not in names_of_labels.context_indexes_by_name
             }
         )
         named_numbers = _numbers_beside_names_of_contexts(
             self.prompts, self.context_texts, names_of_labels, names_of_documents
         )
-        return _compared_with_labels(named_numbers, self.known_labels.indexes_by_number)
+        return _compared_with_labels(
+            named_numbers, self.known_labels.context_indexes_by_number
+        )
 
     @cached_property
     def names_with_numbers(self) -> SourceNames:
@@ -188,8 +196,8 @@ class OtherLists:
     def _labels_without_letters(self) -> dict[str, tuple[int, ...]]:
         """The labels of the prompts, and their contexts, without labels such as "S1"."""
         return {
-            label: indexes
-            for label, indexes in self.known_labels.in_prompts.indexes_by_label.items()
+            label: context_indexes
+            for label, context_indexes in self.known_labels.in_prompts.context_indexes_by_label.items()
             if label not in self.known_labels.lettered_labels
         }
 
@@ -203,16 +211,17 @@ class _ListedNumbers:
 
     Args:
         agreeing: The numbers that agree with a label: ``{"1", "2", "3"}``.
-        kinds_by_differing_number: The numbers that differ from the labels, with the
-            words before them: ``{"1": {"source"}}``; the word is "" for "[1] b.pdf".
+        numberings_by_differing_number: The numbers that differ from the labels, with
+            the words before them: ``{"1": {"source"}}``; the word is "" for "[1]
+            b.pdf".
     """
 
     agreeing: Collection[str] = frozenset()
-    kinds_by_differing_number: Mapping[str, Collection[str]] = field(
+    numberings_by_differing_number: Mapping[str, Collection[str]] = field(
         default_factory=dict
     )
 
-    def contradict(self, number: str, kinds: frozenset[str] | None) -> bool:
+    def contradict(self, number: str, numberings: frozenset[str] | None) -> bool:
         """Whether another list gives a number to another context, or may do so.
 
         Where a list gives some number to another context, a number that it may have as
@@ -220,36 +229,39 @@ class _ListedNumbers:
 
         Args:
             number: The number that an answer names.
-            kinds: Only lists whose numbers stand after one of these words count. None:
-                all lists.
+            numberings: Only lists whose numbers stand after one of these words count.
+                None: all lists.
         """
         differing = {
             number
-            for number, kinds_there in self.kinds_by_differing_number.items()
-            if kinds is None or not kinds.isdisjoint(kinds_there)
+            for number, numberings_there in self.numberings_by_differing_number.items()
+            if numberings is None or not numberings.isdisjoint(numberings_there)
         }
         return bool(differing) and (number in differing or number not in self.agreeing)
 
 
 def _compared_with_labels(
     named_numbers: Iterable[NamedNumber],
-    indexes_by_number: Mapping[str, frozenset[int]],
+    context_indexes_by_number: Mapping[str, frozenset[int]],
 ) -> _ListedNumbers:
     """Compare the numbers beside names in a prompt with the labels of its contexts.
 
     Args:
         named_numbers: Each with the contexts that have the name beside it.
-        indexes_by_number: By each number that labels contexts the indexes of these.
+        context_indexes_by_number: By each number that labels contexts the indexes of
+            these.
     """
     agreeing: set[str] = set()
-    kinds_by_differing_number: dict[str, set[str]] = {}
+    numberings_by_differing_number: dict[str, set[str]] = {}
     for named in named_numbers:
-        labelled = indexes_by_number.get(named.number, frozenset())
-        if not labelled.isdisjoint(named.indexes):
+        labelled = context_indexes_by_number.get(named.number, frozenset())
+        if not labelled.isdisjoint(named.context_indexes):
             agreeing.add(named.number)
         elif labelled:  # a number that labels no context is left out
-            kinds_by_differing_number.setdefault(named.number, set()).add(named.kind)
-    return _ListedNumbers(agreeing, kinds_by_differing_number)
+            numberings_by_differing_number.setdefault(named.number, set()).add(
+                named.numbering
+            )
+    return _ListedNumbers(agreeing, numberings_by_differing_number)
 
 
 def _numbers_beside_names_of_contexts(
@@ -274,7 +286,7 @@ def _numbers_beside_names_of_contexts(
         words = without_texts([prompt], context_texts, _NO_WORD)
         yield from numbers_beside_names(words, labels)
         for named in numbers_beside_names(words, other_names):
-            if not named.kind:
+            if not named.numbering:
                 yield named
         for paragraph in PARAGRAPH_BREAK.split(words):
             if _NO_WORD not in paragraph:  # lines beside a context are its labels
@@ -285,7 +297,7 @@ def _numbers_of_list(paragraph: str, names: SourceNames) -> list[NamedNumber]:
     """List the numbers of a list such as "b.pdf: 1, a.pdf: 2"; none with one entry."""
     listed = list(numbers_in_short_lines(paragraph, names))
     numbers = {named.number for named in listed}
-    meanings = {named.indexes for named in listed}
+    meanings = {named.context_indexes for named in listed}
     return listed if len(numbers) > 1 and len(meanings) > 1 else []
 
 
@@ -304,5 +316,5 @@ def _words_with_numbers(
     for line in LINE.finditer(without_texts(prompts, context_texts, "\n")):
         if _WORD_AND_NUMBER.match(line[0]):
             # [("document", "2"), ("page", "7")] of "Document 2: scan.pdf, page 7"
-            pairs.update(numbers_by_kind_in(line[0])[:1])
+            pairs.update(numbers_with_numbering_in(line[0])[:1])
     return pairs

@@ -14,7 +14,7 @@ PAGE = lazy_pattern(rf"\b{PAGE_WORD}\s*[:=]?\s*([0-9]{{1,5}})\b", re.IGNORECASE)
 """The page that a mark or a label names beside the source: "p. 3", "#page=3"."""
 
 
-def page_numbers_by_index(
+def page_numbers_by_context(
     contexts: Sequence[Context], labels: Labels
 ) -> dict[int, frozenset[str]]:
     """Return the pages that each context may be of, by its index; none if nobody tells.
@@ -27,19 +27,19 @@ def page_numbers_by_index(
         contexts: The contexts.
         labels: What the prompt tells of their labels.
     """
-    pages_by_index: dict[int, set[str]] = {}
-    for label, indexes in labels.indexes_by_label.items():
+    pages_by_context: dict[int, set[str]] = {}
+    for label, context_indexes in labels.context_indexes_by_label.items():
         page = PAGE.search(label)
         if page is not None:
-            for index in indexes:
-                pages_by_index.setdefault(index, set()).add(page[1])
+            for index in context_indexes:
+                pages_by_context.setdefault(index, set()).add(page[1])
     for index, context in enumerate(contexts):
-        if index not in pages_by_index:
+        if index not in pages_by_context:
             pages = set(pages_in_metadata(context).values())
             next_pages = {str(int(page) + 1) for page in pages}
-            in_lines = labels.pages_by_index.get(index, frozenset())
-            pages_by_index[index] = pages | next_pages | in_lines
-    return {index: frozenset(pages) for index, pages in pages_by_index.items()}
+            in_lines = labels.pages_by_context.get(index, frozenset())
+            pages_by_context[index] = pages | next_pages | in_lines
+    return {index: frozenset(pages) for index, pages in pages_by_context.items()}
 
 
 def pages_in_metadata(context: Context) -> dict[str, str]:

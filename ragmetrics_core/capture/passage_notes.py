@@ -117,8 +117,8 @@ class DocumentRecord:
         key = self.matched_contexts.context_keys[index]
         if key is None or self.shown is None or key not in self.shown.reader_by_key:
             return None
-        if index in self.effects.replacing_step_by_index:
-            return self.effects.replacing_step_by_index[index]
+        if index in self.effects.replacing_step_by_document_index:
+            return self.effects.replacing_step_by_document_index[index]
         reader = self.shown.reader_by_key[key]
         return reader.name if reader in self.shown.summarisers else None
 
@@ -281,14 +281,14 @@ class _ShownInNewContexts(NamedTuple):
     """What contexts that a step made of documents show of retrieved documents.
 
     Attributes:
-        share_by_index: Which share of each document stands there, 0 to 1; None where
-            that is unknown. The keys are indexes of documents.
-        context_key_by_index: The key of such a context that shows the document.
-            Documents that none shows are left out.
+        share_by_document_index: Which share of each document stands there, 0 to 1; None
+            where that is unknown. The keys are indexes of documents.
+        context_key_by_document_index: The key of such a context that shows the
+            document. Documents that none shows are left out.
     """
 
-    share_by_index: dict[int, float | None]
-    context_key_by_index: dict[int, DocumentKey]
+    share_by_document_index: dict[int, float | None]
+    context_key_by_document_index: dict[int, DocumentKey]
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,7 +350,7 @@ class _NoteWriter:
     def _fates_in_steps(self) -> _FatesInSteps:
         """What rerankers and filters did to the documents."""
         effects = self.record.effects
-        return _FatesInSteps(effects.steps, effects.copy_by_index)
+        return _FatesInSteps(effects.steps, effects.copy_by_document_index)
 
     def _add_rewriting_retriever(self, note: PassageNote, index: int) -> PassageNote:
         """Name the retriever that rewrote a document, if one did."""
@@ -418,7 +418,7 @@ class _NoteWriter:
         """Return the index of the context that shows a document; None if none does."""
         key = self.record.matched_contexts.context_keys[index]
         if key is None:
-            key = self._shown_in_new_contexts.context_key_by_index.get(index)
+            key = self._shown_in_new_contexts.context_key_by_document_index.get(index)
         return None if key is None else self._context_index_by_key[key]
 
     @cached_property
@@ -439,7 +439,7 @@ class _NoteWriter:
         document = self.retrieved[index]
         context_key = self.record.matched_contexts.context_keys[index]
         if context_key is None:
-            return self._shown_in_new_contexts.share_by_index[index]
+            return self._shown_in_new_contexts.share_by_document_index[index]
         shown = self.record.shown
         if shown is not None and context_key not in shown.shown_documents:
             # it is a context although no prompt shows it: how much was shown is unknown
@@ -449,8 +449,8 @@ class _NoteWriter:
             return _share_shown(finding)
         # the context is another text, made of the document, or no prompt is known
         share_in_one = _share_in_context(document, self._context_by_key[context_key])
-        share_by_index = self._shown_in_new_contexts.share_by_index
-        share_in_others = share_by_index.get(index, 0.0)
+        share_by_document_index = self._shown_in_new_contexts.share_by_document_index
+        share_in_others = share_by_document_index.get(index, 0.0)
         if 1.0 in (share_in_one, share_in_others):
             return 1.0
         if share_in_one is None or share_in_others is None:
@@ -479,15 +479,19 @@ class _NoteWriter:
             pieces += map(normalize_text, new_text.split(BETWEEN_PIECES))
         texts = [self.retrieved[index].text_without_metadata for index in indexes]
         findings = locate(texts, new_texts).findings
-        share_by_index: dict[int, float | None] = {}
-        context_key_by_index: dict[int, DocumentKey] = {}
+        share_by_document_index: dict[int, float | None] = {}
+        context_key_by_document_index: dict[int, DocumentKey] = {}
         for index, finding in zip(indexes, findings, strict=True):
             normalized = self._normalized_documents[index]
-            share_by_index[index] = _share_in_pieces(normalized, pieces, finding)
+            share_by_document_index[index] = _share_in_pieces(
+                normalized, pieces, finding
+            )
             index_of_text = finding.message_index
             if finding.outcome == "shown" and index_of_text is not None:
-                context_key_by_index[index] = new_keys[index_of_text]
-        return _ShownInNewContexts(share_by_index, context_key_by_index)
+                context_key_by_document_index[index] = new_keys[index_of_text]
+        return _ShownInNewContexts(
+            share_by_document_index, context_key_by_document_index
+        )
 
     @cached_property
     def _new_text_by_key(self) -> dict[DocumentKey, str]:
@@ -592,10 +596,10 @@ class _NoteWriter:
         """
         effects = self.record.effects
         if self.record.rewriting_steps:
-            return effects.replacing_step_by_index.get(index)
+            return effects.replacing_step_by_document_index.get(index)
         if effects.keys_of_unknown_origin.isdisjoint(self.record.contexts.keys):
             return None
-        return effects.perhaps_searching_step_by_index.get(index)
+        return effects.perhaps_searching_step_by_document_index.get(index)
 
     def _may_be_shown_in_other_words(self, index: int) -> bool:
         """Whether words of the prompt may come from a document that no context shows.
@@ -682,12 +686,12 @@ class _FatesInSteps:
 
     Attributes:
         steps: The rerankers and filters, in their order.
-        copy_by_index: For a duplicate that a step left out, the index of the document
-            of the same text that it kept.
+        copy_by_document_index: For a duplicate that a step left out, the index of the
+            document of the same text that it kept.
     """
 
     steps: Sequence[StepEffect]
-    copy_by_index: Mapping[int, int]
+    copy_by_document_index: Mapping[int, int]
 
     def fate_of(self, index: int) -> _Fate:
         """Tell whether the steps kept the document with an index.
@@ -699,8 +703,8 @@ class _FatesInSteps:
     def _index_of_last_copy(self, index: int) -> int:
         """Return the index of the document that stands for a duplicate at the end."""
         indexes = [index]
-        while indexes[-1] in self.copy_by_index:
-            copy_index = self.copy_by_index[indexes[-1]]
+        while indexes[-1] in self.copy_by_document_index:
+            copy_index = self.copy_by_document_index[indexes[-1]]
             if copy_index in indexes:
                 break
             indexes.append(copy_index)

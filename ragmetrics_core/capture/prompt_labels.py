@@ -22,72 +22,85 @@ class Labels:
     """What prompts tell of the labels of contexts.
 
     Args:
-        indexes_by_label: By a label: the indexes of the contexts under it.
+        context_indexes_by_label: By a label: the indexes of the contexts under it.
         ambiguous_numbers: Numbers that stand above several contexts: nobody can tell
             which of them an answer means.
-        indexes_by_kind: The meanings of numbers where lines number the contexts in two
-            ways, as ``[1] Source 3:`` does. By a kind, such as ``source``: the indexes
-            of the contexts by the numbers of this kind. The kind of a number in
-            brackets is ``IN_BRACKETS``. Empty where there is one numbering.
-        kinds_that_number_all: The kinds of numbers that each context has, such as
-            ``source`` where each stands under "Source 1:" or the like.
-        pages_by_index: By the index of a context the pages that its lines name, as 3
+        context_indexes_by_numbering: The meanings of numbers where lines number the
+            contexts in two ways, as ``[1] Source 3:`` does. By a numbering, such as
+            ``source``: the indexes of the contexts by the numbers of it. The numbering
+            of a number in brackets is ``IN_BRACKETS``. Empty where there is one
+            numbering.
+        numberings_of_all_contexts: The numberings in which each context has a number,
+            such as ``source`` where each stands under "Source 1:" or the like.
+        pages_by_context: By the index of a context the pages that its lines name, as 3
             of "Page: 3".
     """
 
-    indexes_by_label: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    ambiguous_numbers: frozenset[str] = frozenset()
-    indexes_by_kind: Mapping[str, Mapping[str, tuple[int, ...]]] = field(
+    context_indexes_by_label: Mapping[str, tuple[int, ...]] = field(
         default_factory=dict
     )
-    kinds_that_number_all: frozenset[str] = frozenset()
-    pages_by_index: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    ambiguous_numbers: frozenset[str] = frozenset()
+    context_indexes_by_numbering: Mapping[str, Mapping[str, tuple[int, ...]]] = field(
+        default_factory=dict
+    )
+    numberings_of_all_contexts: frozenset[str] = frozenset()
+    pages_by_context: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """The labels that are numbers: "2", but not "b.pdf"."""
-        return tuple(label for label in self.indexes_by_label if label.isdigit())
+        return tuple(
+            label for label in self.context_indexes_by_label if label.isdigit()
+        )
 
     @property
-    def numbers_of_any_kind(self) -> frozenset[str]:
+    def numbers_of_any_numbering(self) -> frozenset[str]:
         """All numbers that label texts, as 7 and 2 of "[7] Source 2:"; ambiguous ones, too."""
-        of_kinds = itertools.chain(*self.indexes_by_kind.values())
-        return self.ambiguous_numbers.union(self.numbers, of_kinds)
+        of_numberings = itertools.chain(*self.context_indexes_by_numbering.values())
+        return self.ambiguous_numbers.union(self.numbers, of_numberings)
 
     def with_ambiguous(self, numbers: Collection[str]) -> "Labels":
         """Return the labels with some numbers that no longer mean any context."""
-        indexes_by_label = {
-            label: indexes
-            for label, indexes in self.indexes_by_label.items()
+        context_indexes_by_label = {
+            label: context_indexes
+            for label, context_indexes in self.context_indexes_by_label.items()
             if label not in numbers
         }
         return replace(
             self,
-            indexes_by_label=indexes_by_label,
+            context_indexes_by_label=context_indexes_by_label,
             ambiguous_numbers=self.ambiguous_numbers.union(numbers),
         )
 
-    def with_indexes(self, new_indexes: Sequence[int]) -> "Labels":
+    def with_context_indexes(self, new_context_indexes: Sequence[int]) -> "Labels":
         """Return the labels with other indexes of the same contexts.
 
         Args:
-            new_indexes: For each index in these labels, the one to put in its place.
+            new_context_indexes: For each index in these labels, the one to put in its
+                place.
         """
-        indexes_by_kind = {
-            kind: _with_indexes(indexes_by_number, new_indexes)
-            for kind, indexes_by_number in self.indexes_by_kind.items()
+        context_indexes_by_numbering = {
+            numbering: _with_context_indexes(
+                context_indexes_by_number, new_context_indexes
+            )
+            for numbering, context_indexes_by_number in self.context_indexes_by_numbering.items()
         }
-        pages_by_index = {
-            new_indexes[index]: pages for index, pages in self.pages_by_index.items()
+        pages_by_context = {
+            new_context_indexes[index]: pages
+            for index, pages in self.pages_by_context.items()
         }
         return replace(
             self,
-            indexes_by_label=_with_indexes(self.indexes_by_label, new_indexes),
-            indexes_by_kind=indexes_by_kind,
-            pages_by_index=pages_by_index,
+            context_indexes_by_label=_with_context_indexes(
+                self.context_indexes_by_label, new_context_indexes
+            ),
+            context_indexes_by_numbering=context_indexes_by_numbering,
+            pages_by_context=pages_by_context,
         )
 
-    def indexes_of_number(self, number: str, kind: str) -> tuple[int, ...] | None:
+    def context_indexes_of_number(
+        self, number: str, numbering: str
+    ) -> tuple[int, ...] | None:
         """Return the contexts that an answer means by "[1]", "[Source 1]" or the like.
 
         Example: a prompt shows A below "Source 1:" and B after "[1]". Then "[Source 1]"
@@ -95,50 +108,61 @@ class Labels:
 
         Args:
             number: The number.
-            kind: ``IN_BRACKETS``, or a word such as ``source``; "" if nobody can tell.
+            numbering: ``IN_BRACKETS``, or a word such as ``source``; "" if nobody can
+                tell.
 
         Returns:
             The indexes. () if no line has the number, or if it is one of
             ``ambiguous_numbers``. None if nobody can tell which context is meant: with
-            A and B as above "1" alone, without a kind, may mean A or B.
+            A and B as above "1" alone, without a word, may mean A or B.
         """
         # the indexes by each numbering that has the number: {(0,), (1,)} for A and B
-        meanings = self._meanings_of_number(number, kind)
+        meanings = self._meanings_of_number(number, numbering)
         if number in self.ambiguous_numbers or not meanings:
             return ()
-        if kind in self.indexes_by_kind:
-            indexes = self.indexes_by_kind[kind].get(number, ())
+        if numbering in self.context_indexes_by_numbering:
+            context_indexes = self.context_indexes_by_numbering[numbering].get(
+                number, ()
+            )
             # "[Source 7]" where no source, or more than one, has the number 7: None
-            return indexes if len(indexes) == 1 else None
-        # no line has numbers of this kind: all numberings must mean the same context
-        indexes_of_label = self.indexes_by_label.get(number, ())
-        return indexes_of_label if meanings == {indexes_of_label} else None
+            return context_indexes if len(context_indexes) == 1 else None
+        # no line has numbers of this numbering: all numberings must mean the same
+        # context
+        context_indexes_of_label = self.context_indexes_by_label.get(number, ())
+        return (
+            context_indexes_of_label if meanings == {context_indexes_of_label} else None
+        )
 
-    def _meanings_of_number(self, number: str, kind: str) -> set[tuple[int, ...]]:
+    def _meanings_of_number(self, number: str, numbering: str) -> set[tuple[int, ...]]:
         """Return the contexts that a number means in each numbering that has it.
 
         Two numberings are left out, because nobody cites by a mere 3 of them:
 
         - chunks, as of ``[1] report.pdf (chunk 3)``
-        - fields of another kind, as ``doc_id: 3`` below a label; but "[Document 3]" may
+        - fields of another numbering, as ``doc_id: 3`` below a label; but "[Document
+        3]" may
           mean this field
         """
-        meanings = {self.indexes_by_label.get(number, ())}
-        for other_kind, indexes_by_number in self.indexes_by_kind.items():
-            is_field = other_kind.endswith(OF_FIELD)
-            is_other_field = is_field and other_kind != kind + OF_FIELD
-            if other_kind != CHUNK and not is_other_field:
-                meanings.add(indexes_by_number.get(number, ()))
+        meanings = {self.context_indexes_by_label.get(number, ())}
+        for (
+            other_numbering,
+            context_indexes_by_number,
+        ) in self.context_indexes_by_numbering.items():
+            is_field = other_numbering.endswith(OF_FIELD)
+            is_other_field = is_field and other_numbering != numbering + OF_FIELD
+            if other_numbering != CHUNK and not is_other_field:
+                meanings.add(context_indexes_by_number.get(number, ()))
         return meanings - {()}
 
 
-def _with_indexes(
-    indexes_by_label: Mapping[str, tuple[int, ...]], new_indexes: Sequence[int]
+def _with_context_indexes(
+    context_indexes_by_label: Mapping[str, tuple[int, ...]],
+    new_context_indexes: Sequence[int],
 ) -> dict[str, tuple[int, ...]]:
     """Return labels with other indexes of the same contexts."""
     return {
-        label: tuple(new_indexes[index] for index in indexes)
-        for label, indexes in indexes_by_label.items()
+        label: tuple(new_context_indexes[index] for index in context_indexes)
+        for label, context_indexes in context_indexes_by_label.items()
     }
 
 
@@ -163,13 +187,15 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         {}
     """
     lines_by_context = _lines_by_context(prompts, contexts)
-    indexes_by_number = _numbering_of(lines_by_context, prompts, contexts)
-    if indexes_by_number is None:
+    context_indexes_by_number = _numbering_of(lines_by_context, prompts, contexts)
+    if context_indexes_by_number is None:
         return _labels_without_numbering(lines_by_context)
-    labels = _labels_with_numbering(lines_by_context, indexes_by_number)
+    labels = _labels_with_numbering(lines_by_context, context_indexes_by_number)
     # "Cite the doc_id", and "[1]" above "doc_id: 3": nobody can tell what 3 means
     numbers_of_fields = numbers_that_fields_may_mean(
-        lines_by_context, indexes_by_number, without_texts(prompts, contexts, "\n")
+        lines_by_context,
+        context_indexes_by_number,
+        without_texts(prompts, contexts, "\n"),
     )
     return labels.with_ambiguous(numbers_of_fields)
 
@@ -181,41 +207,45 @@ def _labels_without_numbering(
     all_numbers = set().union(*map(numbers_of, lines_by_context.values()))
     return Labels(
         {
-            **_indexes_by_field(lines_by_context),
-            **_indexes_by_name(lines_by_context),
+            **_context_indexes_by_field(lines_by_context),
+            **_context_indexes_by_name(lines_by_context),
         },
         ambiguous_numbers=frozenset(all_numbers),
-        pages_by_index=_pages_by_index(lines_by_context),
+        pages_by_context=_pages_by_context(lines_by_context),
     )
 
 
 def _labels_with_numbering(
     lines_by_context: Mapping[int, Sequence[LabelLine]],
-    indexes_by_number: Mapping[str, tuple[int, ...]],
+    context_indexes_by_number: Mapping[str, tuple[int, ...]],
 ) -> Labels:
     """Return the labels of lines that give each context a number.
 
     "[1] Source 7:" above each context has two numberings: those in brackets, which come
-    first, and those of the kind "source". "[1] Source 1:" has one.
+    first, and those of the numbering "source". "[1] Source 1:" has one.
 
     Args:
         lines_by_context: The lines that label each context.
-        indexes_by_number: The context indexes by the first number of each line.
+        context_indexes_by_number: The context indexes by the first number of each line.
     """
-    indexes_by_kind = _indexes_by_kind(lines_by_context, indexes_by_number)
+    context_indexes_by_numbering = _context_indexes_by_numbering(
+        lines_by_context, context_indexes_by_number
+    )
     has_second_numbering = any(
-        _differs(indexes_of_kind, indexes_by_number)
-        for indexes_of_kind in indexes_by_kind.values()
+        _differs(context_indexes_by_its_number, context_indexes_by_number)
+        for context_indexes_by_its_number in context_indexes_by_numbering.values()
     )
     return Labels(
         {
-            **_indexes_by_field(lines_by_context),
-            **_indexes_by_name(lines_by_context),
-            **indexes_by_number,
+            **_context_indexes_by_field(lines_by_context),
+            **_context_indexes_by_name(lines_by_context),
+            **context_indexes_by_number,
         },
-        indexes_by_kind=indexes_by_kind if has_second_numbering else {},
-        kinds_that_number_all=frozenset(indexes_by_kind),
-        pages_by_index=_pages_by_index(lines_by_context),
+        context_indexes_by_numbering=context_indexes_by_numbering
+        if has_second_numbering
+        else {},
+        numberings_of_all_contexts=frozenset(context_indexes_by_numbering),
+        pages_by_context=_pages_by_context(lines_by_context),
     )
 
 
@@ -232,17 +262,19 @@ def _numbering_of(
     numbers_by_context = {
         index: numbers_of(lines) for index, lines in lines_by_context.items()
     }
-    indexes_by_number = _indexes_by_number(numbers_by_context, {})
-    if indexes_by_number is not None or not _are_in_one_prompt(prompts, contexts):
-        return indexes_by_number
+    context_indexes_by_number = _context_indexes_by_number(numbers_by_context, {})
+    if context_indexes_by_number is not None or not _are_in_one_prompt(
+        prompts, contexts
+    ):
+        return context_indexes_by_number
     names_by_context = {
         index: {name for line in lines for name in line.names}
         for index, lines in lines_by_context.items()
     }
-    return _indexes_by_number(numbers_by_context, names_by_context)
+    return _context_indexes_by_number(numbers_by_context, names_by_context)
 
 
-def _pages_by_index(
+def _pages_by_context(
     lines_by_context: Mapping[int, Iterable[LabelLine]],
 ) -> dict[int, frozenset[str]]:
     """Return the pages that the lines of each context name: 3 of "Page: 3" or "p. 3"."""
@@ -294,24 +326,26 @@ def _with_one_number(lines: Sequence[LabelLine]) -> list[LabelLine]:
     """Return the label lines of one text, changed so that they give it one number.
 
     The lines "Source 1:" and "Source 7: see chunk 2" both have a ``number``: the second
-    line loses its 7. Its ``numbers_by_kind`` are ("source", "7") and ("chunk", "2"): only
-    the chunk is left, since the first line has a number of a source, too.
+    line loses its 7. Its ``numbers_with_numbering`` are ("source", "7") and ("chunk",
+    "2"): only the chunk is left, since the first line has a number of a source, too.
     """
     numbered_line = _line_with_the_number(lines)
     changed_lines: list[LabelLine] = []
-    kinds_above: set[str] = set()
+    numberings_above: set[str] = set()
     for line in lines:
-        numbers_of_new_kinds = [
-            (kind, number)
-            for kind, number in line.numbers_by_kind
-            if kind not in kinds_above
+        numbers_of_new_numberings = [
+            (numbering, number)
+            for numbering, number in line.numbers_with_numbering
+            if numbering not in numberings_above
         ]
-        kinds_above.update(kind for kind, _ in line.numbers_by_kind)
+        numberings_above.update(
+            numbering for numbering, _ in line.numbers_with_numbering
+        )
         changed_lines.append(
             replace(
                 line,
                 number=line.number if line == numbered_line else None,
-                numbers_by_kind=tuple(numbers_of_new_kinds),
+                numbers_with_numbering=tuple(numbers_of_new_numberings),
             )
         )
     return changed_lines
@@ -327,11 +361,11 @@ def _line_with_the_number(lines: Iterable[LabelLine]) -> LabelLine | None:
     return next(iter([*lines_without_fields, *numbered_lines]), None)
 
 
-def _indexes_by_kind(
+def _context_indexes_by_numbering(
     lines_by_context: Mapping[int, Iterable[LabelLine]],
-    indexes_by_number: Mapping[str, tuple[int, ...]],
+    context_indexes_by_number: Mapping[str, tuple[int, ...]],
 ) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return the numberings of the kinds that number each context.
+    """Return the numberings in which each context has a number.
 
     The labels "[1] Source 7:" and "[2] Source 8:" number the contexts after "[", and
     after "Source":
@@ -339,24 +373,27 @@ def _indexes_by_kind(
 
     Args:
         lines_by_context: The lines that label each context.
-        indexes_by_number: The context indexes by the first number of each line.
+        context_indexes_by_number: The context indexes by the first number of each line.
     """
-    numbered_contexts = set(itertools.chain(*indexes_by_number.values()))
+    numbered_contexts = set(itertools.chain(*context_indexes_by_number.values()))
     return {
-        kind: indexes_of_kind
-        for kind, indexes_of_kind in _all_indexes_by_kind(lines_by_context).items()
-        if _numbers_each(numbered_contexts, indexes_of_kind)
+        numbering: context_indexes_by_its_number
+        for numbering, context_indexes_by_its_number in _all_context_indexes_by_numbering(
+            lines_by_context
+        ).items()
+        if _numbers_each(numbered_contexts, context_indexes_by_its_number)
     }
 
 
 def _numbers_each(
-    context_indexes: Collection[int], indexes_by_number: Mapping[str, Iterable[int]]
+    context_indexes: Collection[int],
+    context_indexes_by_number: Mapping[str, Iterable[int]],
 ) -> bool:
     """Whether each of some contexts has a number.
 
     If not, the numbers belong to titles: the 2 in "[1] Comments on Document 2" does.
     """
-    numbered = set(itertools.chain(*indexes_by_number.values()))
+    numbered = set(itertools.chain(*context_indexes_by_number.values()))
     return numbered.issuperset(context_indexes)
 
 
@@ -364,39 +401,45 @@ def _differs(
     numbering: Mapping[str, tuple[int, ...]], other: Mapping[str, tuple[int, ...]]
 ) -> bool:
     """Whether a number of one numbering means other contexts in another numbering."""
-    return any(other.get(number) != indexes for number, indexes in numbering.items())
+    return any(
+        other.get(number) != context_indexes
+        for number, context_indexes in numbering.items()
+    )
 
 
-def _all_indexes_by_kind(
+def _all_context_indexes_by_numbering(
     lines_by_context: Mapping[int, Iterable[LabelLine]],
 ) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Group the indexes of the contexts by the kind of a number, then by the number.
+    """Group the indexes of the contexts by numbering, and then by number.
 
     The label "[1] Source 7:" of the first context gives
     ``{"[]": {"1": (0,)}, "source": {"7": (0,)}}``.
     """
-    indexes_by_kind: dict[str, dict[str, set[int]]] = {}
+    context_indexes_by_numbering: dict[str, dict[str, set[int]]] = {}
     for context_index, lines in lines_by_context.items():
         for line in lines:
-            for kind, number in line.numbers_by_kind:
-                indexes_by_number = indexes_by_kind.setdefault(kind, {})
-                indexes_by_number.setdefault(number, set()).add(context_index)
+            for numbering, number in line.numbers_with_numbering:
+                context_indexes_by_number = context_indexes_by_numbering.setdefault(
+                    numbering, {}
+                )
+                context_indexes_by_number.setdefault(number, set()).add(context_index)
     return {
-        kind: _sorted_values(indexes_by_number)
-        for kind, indexes_by_number in indexes_by_kind.items()
+        numbering: _sorted_values(context_indexes_by_number)
+        for numbering, context_indexes_by_number in context_indexes_by_numbering.items()
     }
 
 
 def _sorted_values(
-    indexes_by_label: Mapping[str, Iterable[int]],
+    context_indexes_by_label: Mapping[str, Iterable[int]],
 ) -> dict[str, tuple[int, ...]]:
     """Return the indexes under each label in order."""
     return {
-        label: tuple(sorted(indexes)) for label, indexes in indexes_by_label.items()
+        label: tuple(sorted(context_indexes))
+        for label, context_indexes in context_indexes_by_label.items()
     }
 
 
-def _indexes_by_name(
+def _context_indexes_by_name(
     lines_by_context: Mapping[int, Iterable[LabelLine]],
 ) -> dict[str, tuple[int, ...]]:
     """Return the indexes of the contexts by the names that lines give them.
@@ -404,15 +447,15 @@ def _indexes_by_name(
     Example: ``{"a.pdf": (0, 2), "b.pdf": (1,)}`` for three contexts, two of them of one
     file.
     """
-    indexes_by_name: dict[str, set[int]] = {}
+    context_indexes_by_name: dict[str, set[int]] = {}
     for index, lines in lines_by_context.items():
         for line in lines:
             for name in line.names:
-                indexes_by_name.setdefault(name, set()).add(index)
-    return _sorted_values(indexes_by_name)
+                context_indexes_by_name.setdefault(name, set()).add(index)
+    return _sorted_values(context_indexes_by_name)
 
 
-def _indexes_by_field(
+def _context_indexes_by_field(
     lines_by_context: Mapping[int, Iterable[LabelLine]],
 ) -> dict[str, tuple[int, ...]]:
     """Return the indexes of the contexts by fields that tell them apart: "chunk_id: 7".
@@ -421,27 +464,31 @@ def _indexes_by_field(
     of several files, and "id: 7" or "document: 7" gives a number to any source.
     """
     # {"chunk_id": {"7": {0}, "8": {1}}}
-    indexes_by_field: dict[str, dict[str, set[int]]] = {}
+    context_indexes_by_field: dict[str, dict[str, set[int]]] = {}
     for index, lines in lines_by_context.items():
         for key, number in itertools.chain(*(line.fields for line in lines)):
-            indexes_by_number = indexes_by_field.setdefault(key, {})
-            indexes_by_number.setdefault(number, set()).add(index)
-    indexes_by_label: dict[str, tuple[int, ...]] = {}
-    for key, indexes_by_number in indexes_by_field.items():
+            context_indexes_by_number = context_indexes_by_field.setdefault(key, {})
+            context_indexes_by_number.setdefault(number, set()).add(index)
+    context_indexes_by_label: dict[str, tuple[int, ...]] = {}
+    for key, context_indexes_by_number in context_indexes_by_field.items():
         # "document" is a word for a source: "document: 1" is read as the label 1
         is_word_for_source = is_number(plain_label(f"{key}: 1"))
         if key in _PAGE_KEYS or is_word_for_source:
             continue
-        indexes = list(itertools.chain(*indexes_by_number.values()))
-        is_each_number_of_one_context = len(indexes) == len(indexes_by_number)
-        has_each_context_one_number = sorted(indexes) == sorted(lines_by_context)
+        context_indexes = list(itertools.chain(*context_indexes_by_number.values()))
+        is_each_number_of_one_context = len(context_indexes) == len(
+            context_indexes_by_number
+        )
+        has_each_context_one_number = sorted(context_indexes) == sorted(
+            lines_by_context
+        )
         if is_each_number_of_one_context and has_each_context_one_number:
-            for number, (index,) in indexes_by_number.items():
-                indexes_by_label[field_label(key, number)] = (index,)
-    return indexes_by_label
+            for number, (index,) in context_indexes_by_number.items():
+                context_indexes_by_label[field_label(key, number)] = (index,)
+    return context_indexes_by_label
 
 
-def _indexes_by_number(
+def _context_indexes_by_number(
     numbers_by_context: Mapping[int, set[str]],
     names_by_context: Mapping[int, set[str]],
 ) -> dict[str, tuple[int, ...]] | None:
@@ -458,17 +505,17 @@ def _indexes_by_number(
         numbers_by_context: The numbers in the label lines of each context.
         names_by_context: The names in these lines; empty if no number may be shared.
     """
-    indexes_by_number: dict[str, tuple[int, ...]] = {}
+    context_indexes_by_number: dict[str, tuple[int, ...]] = {}
     for index, numbers in numbers_by_context.items():
         if not numbers:
             return None
         for number in sorted(numbers):
-            others = indexes_by_number.get(number, ())
+            others = context_indexes_by_number.get(number, ())
             names = names_by_context.get(index)
             if others and (not names or names != names_by_context[others[0]]):
                 return None
-            indexes_by_number[number] = (*others, index)
-    return indexes_by_number
+            context_indexes_by_number[number] = (*others, index)
+    return context_indexes_by_number
 
 
 def _are_in_one_prompt(prompts: Iterable[str], contexts: Sequence[str]) -> bool:

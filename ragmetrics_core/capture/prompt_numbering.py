@@ -50,10 +50,10 @@ def labels_of_turn(
         prompts, context_texts, cites_by_numbers=cites_by_numbers
     )
     labels_of_earlier = labels_in(prompts, earlier_texts)
-    earlier_numbers = labels_of_earlier.numbers_of_any_kind.union(
+    earlier_numbers = labels_of_earlier.numbers_of_any_numbering.union(
         _numbers_of_other_texts(earlier_messages, context_texts)
     )
-    return labels.with_ambiguous(labels.numbers_of_any_kind & earlier_numbers)
+    return labels.with_ambiguous(labels.numbers_of_any_numbering & earlier_numbers)
 
 
 def _numbers_of_other_texts(
@@ -93,16 +93,20 @@ def _labels_of_contexts(
     labels = labels_in(prompts, context_texts)
     if labels.numbers or labels.ambiguous_numbers:
         return labels
-    indexes_by_label: dict[str, tuple[int, ...]] = {
+    context_indexes_by_label: dict[str, tuple[int, ...]] = {
         label: (index,)
         for label, index in labels_differing_in_a_token(prompts, context_texts).items()
     }
-    if not indexes_by_label:
-        indexes_by_label = _ranks(labels, len(context_texts))
-    if "1" in indexes_by_label and not cites_by_numbers:
+    if not context_indexes_by_label:
+        context_indexes_by_label = _ranks(labels, len(context_texts))
+    if "1" in context_indexes_by_label and not cites_by_numbers:
         return labels
     return replace(
-        labels, indexes_by_label={**labels.indexes_by_label, **indexes_by_label}
+        labels,
+        context_indexes_by_label={
+            **labels.context_indexes_by_label,
+            **context_indexes_by_label,
+        },
     )
 
 
@@ -112,45 +116,53 @@ def _ranks(labels: Labels, n_contexts: int) -> dict[str, tuple[int, ...]]:
     They are in the order of the contexts, so that a mere count of them means the same.
     Empty without such a field.
     """
-    indexes_by_rank: dict[str, tuple[int, ...]] = {}
-    for label, indexes in labels.indexes_by_label.items():
+    context_indexes_by_rank: dict[str, tuple[int, ...]] = {}
+    for label, context_indexes in labels.context_indexes_by_label.items():
         rank = _RANK.fullmatch(label)
         if rank is not None:
-            indexes_by_rank[rank["number"]] = indexes
+            context_indexes_by_rank[rank["number"]] = context_indexes
     in_order: dict[str, tuple[int, ...]] = {
         str(index + 1): (index,) for index in range(n_contexts)
     }
-    return in_order if indexes_by_rank == in_order else {}
+    return in_order if context_indexes_by_rank == in_order else {}
 
 
-def indexes_by_document_name(contexts: Sequence[Context]) -> dict[str, tuple[int, ...]]:
+def context_indexes_by_document_name(
+    contexts: Sequence[Context],
+) -> dict[str, tuple[int, ...]]:
     """Return the telling names in the contexts' metadata, each with its contexts' indexes.
 
     Example: the first and the third context have ``{"source": "docs/b.pdf"}``:
     ``{"docs/b.pdf": (0, 2), "b.pdf": (0, 2)}``. A name that may be a common word is left
     out.
     """
-    indexes_by_name: dict[str, dict[int, None]] = {}
+    context_indexes_by_name: dict[str, dict[int, None]] = {}
     for index, context in enumerate(contexts):
         for key, value in context.metadata.items():
             if not isinstance(value, str) or not KEY_OF_NAME.fullmatch(str(key)):
                 continue
             for name in (value.strip(), file_name_of(value.strip())):
                 if is_telling(name):
-                    indexes_by_name.setdefault(name, {})[index] = None
-    return {name: tuple(indexes) for name, indexes in indexes_by_name.items()}
+                    context_indexes_by_name.setdefault(name, {})[index] = None
+    return {
+        name: tuple(context_indexes)
+        for name, context_indexes in context_indexes_by_name.items()
+    }
 
 
-def indexes_by_word_of_metadata(
+def context_indexes_by_word_of_metadata(
     contexts: Sequence[Context],
 ) -> dict[str, tuple[int, ...]]:
     """Return the words in the contexts' metadata, under any key, with their indexes."""
-    indexes_by_word: dict[str, dict[int, None]] = {}
+    context_indexes_by_word: dict[str, dict[int, None]] = {}
     for index, context in enumerate(contexts):
         for value in context.metadata.values():
             if isinstance(value, str):
-                indexes_by_word.setdefault(value.strip(), {})[index] = None
-    return {word: tuple(indexes) for word, indexes in indexes_by_word.items()}
+                context_indexes_by_word.setdefault(value.strip(), {})[index] = None
+    return {
+        word: tuple(context_indexes)
+        for word, context_indexes in context_indexes_by_word.items()
+    }
 
 
 def text_without_metadata(context: Context) -> str:

@@ -10,7 +10,7 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import SOURCE_WORD
 
 CHUNK = "chunk"
-"""The kind of a number that counts the pieces of one document."""
+"""The numbering that counts the pieces of one document."""
 
 _LONGEST_LABEL = 120
 # A number after a word for a source: "Chunk 1", "Source ID: 3", "document[2]".
@@ -20,8 +20,8 @@ _NUMBER_BEHIND_A_WORD = lazy_pattern(
     [\s"':=\#(\[]*(?P<number>[0-9]{{1,4}})(?![\w.]*\w)""",
     re.IGNORECASE | re.VERBOSE,
 )
-# Words that mean the same kind of source.
-_KIND_OF_WORD = {
+# Words that name the same numbering.
+_NUMBERING_OF_WORD = {
     "doc": "document",
     "ref": "reference",
     "dokumente": "dokument",
@@ -116,30 +116,36 @@ def labels_differing_in_a_token(
         The indexes; empty unless one message shows each context once.
     """
     shown_contexts = _contexts_shown_once(prompts, contexts)
-    indexes = [shown.index for shown in shown_contexts]
+    context_indexes = [shown.index for shown in shown_contexts]
     lines_before = [shown.line_before for shown in shown_contexts]
     tokens = _tokens_that_differ(lines_before)
     if tokens and all(map(str.isdigit, tokens)):
         # any number may stand in a line, as a year does: only a count labels the texts
-        return _indexes_by_count(tokens, lines_before, indexes)
+        return _context_indexes_by_count(tokens, lines_before, context_indexes)
     if tokens:
-        return _indexes_by_id(tokens, indexes)
-    labels_in_contexts = [_label_of_its_own(contexts[index]) for index in indexes]
-    return _indexes_by_id(_tokens_that_differ(labels_in_contexts), indexes)
+        return _context_indexes_by_id(tokens, context_indexes)
+    labels_in_contexts = [
+        _label_of_its_own(contexts[index]) for index in context_indexes
+    ]
+    return _context_indexes_by_id(
+        _tokens_that_differ(labels_in_contexts), context_indexes
+    )
 
 
-def _indexes_by_id(ids: Sequence[str], indexes: Sequence[int]) -> dict[str, int]:
+def _context_indexes_by_id(
+    ids: Sequence[str], context_indexes: Sequence[int]
+) -> dict[str, int]:
     """Return the index of each context by its id: {"D1": 0, "D2": 1}.
 
     Empty unless the ids have one shape: "D1" and "R-02" have not.
     """
     shapes = {shape_of_label(context_id) for context_id in ids}
     are_of_one_shape = len(shapes) == 1 and None not in shapes
-    return dict(zip(ids, indexes, strict=True)) if are_of_one_shape else {}
+    return dict(zip(ids, context_indexes, strict=True)) if are_of_one_shape else {}
 
 
-def _indexes_by_count(
-    numbers: Sequence[str], lines: Sequence[str], indexes: Sequence[int]
+def _context_indexes_by_count(
+    numbers: Sequence[str], lines: Sequence[str], context_indexes: Sequence[int]
 ) -> dict[str, int]:
     """Return the index of each context by its number, and by the line with the number.
 
@@ -149,9 +155,9 @@ def _indexes_by_count(
     if list(numbers) != [str(count) for count in range(1, len(numbers) + 1)]:
         return {}
     names = [_IN_ROUND_BRACKETS.sub("", line).strip(_SIGNS) for line in lines]
-    indexes_by_label = dict(zip(names, indexes, strict=True))
-    indexes_by_label.update(zip(numbers, indexes, strict=True))
-    return indexes_by_label
+    context_indexes_by_label = dict(zip(names, context_indexes, strict=True))
+    context_indexes_by_label.update(zip(numbers, context_indexes, strict=True))
+    return context_indexes_by_label
 
 
 def _contexts_shown_once(
@@ -169,8 +175,8 @@ def _contexts_shown_once(
         for block in blocks:
             line = line_before(prompt, block.start)
             shown_contexts.append(_ShownContext(block.context_index, line))
-    indexes = sorted(shown.index for shown in shown_contexts)
-    is_each_shown_once = indexes == list(range(len(contexts)))
+    context_indexes = sorted(shown.index for shown in shown_contexts)
+    is_each_shown_once = context_indexes == list(range(len(contexts)))
     if n_prompts_with_contexts != 1 or not is_each_shown_once:
         return []
     return shown_contexts
@@ -225,19 +231,20 @@ def _label_of_its_own(text: str) -> str:
     return "" if label is None else label["label"]
 
 
-def numbers_by_kind_in(line: str) -> list[tuple[str, str]]:
+def numbers_with_numbering_in(line: str) -> list[tuple[str, str]]:
     """List the numbers of a line that stand after words such as "Source" or "Chunk".
 
     Returns:
-        Pairs of a kind and a number. The kind is the word in lower case and singular.
+        Pairs of a numbering and a number. The numbering is the word before the number,
+        in lower case and singular.
 
     Examples:
-        >>> numbers_by_kind_in("Chunk 1 of document 3:")
+        >>> numbers_with_numbering_in("Chunk 1 of document 3:")
         [('chunk', '1'), ('document', '3')]
     """
     pairs = []
     for match in _NUMBER_BEHIND_A_WORD.finditer(line):
         word = match["word"].lower().removesuffix("s")
-        kind = _KIND_OF_WORD.get(word, word)
-        pairs.append((kind, str(int(match["number"]))))
+        numbering = _NUMBERING_OF_WORD.get(word, word)
+        pairs.append((numbering, str(int(match["number"]))))
     return pairs

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from ragmetrics_core.capture.cited_sources import QuotedContexts, contexts_of_quotes
 from ragmetrics_core.capture.citing_answer import CitingAnswer
 from ragmetrics_core.capture.label_meanings import (
-    by_kinds_of_numbers,
-    indexes_by_metadata,
+    by_its_numbering,
+    context_indexes_by_metadata,
 )
 from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
@@ -86,8 +86,10 @@ def _citations_of_sources(
     citations = []
     for source, quoted_contexts in zip(sources, contexts_by_source, strict=True):
         start, end = _span_in_answer(source, reply, sentences, answer.text)
-        indexes = _indexes_of_provided_source(source, quoted_contexts, answer)
-        citations.append(Citation(start=start, end=end, contexts=indexes))
+        context_indexes = _context_indexes_of_provided_source(
+            source, quoted_contexts, answer
+        )
+        citations.append(Citation(start=start, end=end, contexts=context_indexes))
     return list(dict.fromkeys(citations))
 
 
@@ -147,16 +149,18 @@ def _with_marks_of_the_prompt(
     """
     labels = _labels_of_applications_contexts(answer)
     # the numbers among these labels, each with the indexes of its contexts
-    numbering = {number: labels.indexes_by_label[number] for number in labels.numbers}
+    numbering = {
+        number: labels.context_indexes_by_label[number] for number in labels.numbers
+    }
     if not numbering:
         return tuple(citations)
     citations_of_numbers = []
     for mark, citation in marks_with_citations(answer.text, numbering):
-        if answer.own_lists.hold(mark.start):
+        if answer.lists_in_answer.hold(mark.start):
             continue  # "[2] b.pdf" in the answer's own list of sources
         # Under "[1] Source 3: IRON" the mark "[Source 3]" cites IRON, and "[3]" does
         # not: the word before a number decides.
-        citation = by_kinds_of_numbers(mark, citation, labels, answer)
+        citation = by_its_numbering(mark, citation, labels, answer)
         if citation.contexts:
             citations_of_numbers.append(citation)
     return tuple(dict.fromkeys([*citations, *citations_of_numbers]))
@@ -173,15 +177,17 @@ def _labels_of_applications_contexts(answer: CitingAnswer) -> Labels:
         if node.by_provider:
             provided_texts.update(document.text for document in node.documents or ())
     own_texts = []
-    own_indexes = []  # of these texts among all contexts
+    context_indexes_of_texts = []  # of these texts among all contexts
     for context_index, text in enumerate(answer.context_texts):
         if text not in provided_texts:
             own_texts.append(text)
-            own_indexes.append(context_index)
-    return labels_in(answer.prompts, own_texts).with_indexes(own_indexes)
+            context_indexes_of_texts.append(context_index)
+    return labels_in(answer.prompts, own_texts).with_context_indexes(
+        context_indexes_of_texts
+    )
 
 
-def _indexes_of_provided_source(
+def _context_indexes_of_provided_source(
     source: CitedSource, quoted: QuotedContexts, answer: CitingAnswer
 ) -> tuple[int, ...]:
     """Find the contexts that a provider means by a source.
@@ -199,49 +205,56 @@ def _indexes_of_provided_source(
     Raises:
         UnknownMeaning: If no context holds its quote or, without a quote, has its name.
     """
-    named_indexes = _indexes_by_names(source.names, answer)
+    named_context_indexes = _context_indexes_by_names(source.names, answer)
     if source.quote is None:
-        indexes = named_indexes
-        if not indexes:
+        context_indexes = named_context_indexes
+        if not context_indexes:
             raise UnknownMeaning(NOT_RETURNED)
     else:
-        indexes = quoted.among(named_indexes).cited or quoted.cited
-        if not indexes:
+        context_indexes = quoted.among(named_context_indexes).cited or quoted.cited
+        if not context_indexes:
             raise UnknownMeaning(_QUOTED_FROM_ELSEWHERE)
-        if indexes == quoted.making_up:
-            return indexes  # its parts stand in several texts
-    return _indexes_with_text(source.text, indexes, answer) or indexes
+        if context_indexes == quoted.making_up:
+            return context_indexes  # its parts stand in several texts
+    return (
+        _context_indexes_with_text(source.text, context_indexes, answer)
+        or context_indexes
+    )
 
 
-def _indexes_with_text(
-    text: str | None, indexes: Sequence[int], answer: CitingAnswer
+def _context_indexes_with_text(
+    text: str | None, context_indexes: Sequence[int], answer: CitingAnswer
 ) -> tuple[int, ...]:
     """Choose the contexts that are a text, else those that it holds or that hold it."""
     normalized = normalize_text(text or "")
-    if not normalized or len(indexes) < 2:
+    if not normalized or len(context_indexes) < 2:
         return ()
     equal = [
-        index for index in indexes if answer.normalized_contexts[index] == normalized
+        index
+        for index in context_indexes
+        if answer.normalized_contexts[index] == normalized
     ]
     if equal:
         return tuple(equal)
     return tuple(
         index
-        for index in indexes
+        for index in context_indexes
         if normalized in answer.normalized_contexts[index]
         or answer.normalized_contexts[index] in normalized
     )
 
 
-def _indexes_by_names(names: Iterable[str], answer: CitingAnswer) -> tuple[int, ...]:
+def _context_indexes_by_names(
+    names: Iterable[str], answer: CitingAnswer
+) -> tuple[int, ...]:
     """Find the contexts that have the first of some names that any context has.
 
     Empty if no context has one of the names.
     """
     for name in names:
-        indexes = indexes_by_metadata(name, answer)
-        if indexes:
-            return indexes
+        context_indexes = context_indexes_by_metadata(name, answer)
+        if context_indexes:
+            return context_indexes
     return ()
 
 

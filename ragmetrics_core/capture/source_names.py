@@ -76,12 +76,12 @@ class NameFound:
 
     Args:
         name: The name, as the text writes it.
-        indexes: The indexes of the contexts with this name.
+        context_indexes: The indexes of the contexts with this name.
         end: Where the name ends in the text.
     """
 
     name: str
-    indexes: frozenset[int]
+    context_indexes: frozenset[int]
     end: int
 
 
@@ -90,33 +90,35 @@ class SourceNames:
     """The names by which a text may name the contexts.
 
     Args:
-        indexes_by_name: By a name in lower case: the indexes of the contexts that it
-            may mean.
+        context_indexes_by_name: By a name in lower case: the indexes of the contexts
+            that it may mean.
         longest: The number of characters of the longest name.
     """
 
-    indexes_by_name: Mapping[str, frozenset[int]]
+    context_indexes_by_name: Mapping[str, frozenset[int]]
     longest: int
 
     @classmethod
-    def of(cls, indexes_by_label: Mapping[str, Iterable[int]]) -> SourceNames:
+    def of(cls, context_indexes_by_label: Mapping[str, Iterable[int]]) -> SourceNames:
         """Take the names among some labels, and the short forms of files.
 
         ``{"1": (0,), "docs/big_map.pdf": (0,)}`` gives "docs/big_map.pdf",
         "big_map.pdf", "big_map" and "big map". A short form that is a label itself
         keeps the label's meaning.
         """
-        indexes_by_name: dict[str, frozenset[int]] = {}
-        indexes_by_short_form: dict[str, frozenset[int]] = {}
-        for label, indexes in indexes_by_label.items():
+        context_indexes_by_name: dict[str, frozenset[int]] = {}
+        context_indexes_by_short_form: dict[str, frozenset[int]] = {}
+        for label, context_indexes in context_indexes_by_label.items():
             if label.isdigit() or len(label) > _LONGEST_NAME:
                 continue
-            add_indexes(indexes_by_name, label.lower(), indexes)
+            add_context_indexes(context_indexes_by_name, label.lower(), context_indexes)
             if is_file(label):
                 forms = {file_name_of(label), stem_of(label), stem_in_words(label)}
                 for form in forms - {"", label}:
-                    add_indexes(indexes_by_short_form, form.lower(), indexes)
-        all_names = {**indexes_by_short_form, **indexes_by_name}
+                    add_context_indexes(
+                        context_indexes_by_short_form, form.lower(), context_indexes
+                    )
+        all_names = {**context_indexes_by_short_form, **context_indexes_by_name}
         return cls(all_names, max(map(len, all_names), default=0))
 
     def longest_at(self, text: str, start: int) -> NameFound | None:
@@ -128,10 +130,12 @@ class SourceNames:
         for word_end in reversed(
             [match.end() for match in _WORD_ENDS.finditer(region)]
         ):
-            indexes = self.indexes_by_name.get(region[:word_end].lower())
+            context_indexes = self.context_indexes_by_name.get(
+                region[:word_end].lower()
+            )
             end = start + word_end
-            if indexes is not None and _GOES_ON.match(text, end) is None:
-                return NameFound(region[:word_end], indexes, end)
+            if context_indexes is not None and _GOES_ON.match(text, end) is None:
+                return NameFound(region[:word_end], context_indexes, end)
         return None
 
     def found_in(self, text: str) -> Iterator[tuple[int, NameFound]]:
@@ -150,31 +154,35 @@ class SourceNames:
         region = text[max(0, end - self.longest) : end]
         for word in _NAME_MAY_BEGIN.finditer(region):
             name = region[word.start() :]
-            indexes = self.indexes_by_name.get(name.lower())
-            if indexes is not None:
-                return NameFound(name, indexes, end)
+            context_indexes = self.context_indexes_by_name.get(name.lower())
+            if context_indexes is not None:
+                return NameFound(name, context_indexes, end)
         return None
 
 
-def add_indexes(
-    indexes_by_name: dict[str, frozenset[int]], name: str, indexes: Iterable[int]
+def add_context_indexes(
+    context_indexes_by_name: dict[str, frozenset[int]],
+    name: str,
+    context_indexes: Iterable[int],
 ) -> None:
     """Add indexes to those of a name: several contexts may have one name."""
-    indexes_by_name[name] = indexes_by_name.get(name, frozenset()).union(indexes)
+    context_indexes_by_name[name] = context_indexes_by_name.get(
+        name, frozenset()
+    ).union(context_indexes)
 
 
 def with_addresses(
-    indexes_by_name: Mapping[str, tuple[int, ...]],
+    context_indexes_by_name: Mapping[str, tuple[int, ...]],
 ) -> dict[str, tuple[int, ...]]:
     """Add the web addresses that stand inside of names.
 
     The name "HR Handbook (https://a.test/hr" adds "https://a.test/hr".
     """
-    names_and_addresses = dict(indexes_by_name)
-    for name, indexes in indexes_by_name.items():
+    names_and_addresses = dict(context_indexes_by_name)
+    for name, context_indexes in context_indexes_by_name.items():
         for address in WEB_ADDRESS.findall(name):
             earlier = names_and_addresses.get(address, ())
-            both = dict.fromkeys([*earlier, *indexes])
+            both = dict.fromkeys([*earlier, *context_indexes])
             names_and_addresses[address] = tuple(both)
     return names_and_addresses
 

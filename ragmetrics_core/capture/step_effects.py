@@ -100,14 +100,15 @@ class StepEffects:
     Attributes:
         steps: The rerankers and filters between the searches and the answer.
         retrievers: The retrievers that hand on what searches inside them found.
-        replacing_step_by_index: For the index of a document that a step took, and in
-            the place of which it returned others, the name of the first such step.
-        perhaps_searching_step_by_index: The same, only of those of these steps
+        replacing_step_by_document_index: For the index of a document that a step took,
+            and in the place of which it returned others, the name of the first such
+            step.
+        perhaps_searching_step_by_document_index: The same, only of those of these steps
             that perhaps replaced nothing and searched for further documents: nobody
             recorded where the documents that they added come from.
         keys_of_unknown_origin: The keys of the documents that these steps added.
-        copy_by_index: For the index of a document that a step left out as a duplicate,
-            the index of the document of the same text that it handed on.
+        copy_by_document_index: For the index of a document that a step left out as a
+            duplicate, the index of the document of the same text that it handed on.
         documents_added: What steps before the answer returned in the place of documents
             that they took, in their order; then the texts around documents that others
             returned beside these.
@@ -115,10 +116,10 @@ class StepEffects:
 
     steps: tuple[StepEffect, ...]
     retrievers: tuple[RetrieverEffect, ...]
-    replacing_step_by_index: Mapping[int, str]
-    perhaps_searching_step_by_index: Mapping[int, str]
+    replacing_step_by_document_index: Mapping[int, str]
+    perhaps_searching_step_by_document_index: Mapping[int, str]
     keys_of_unknown_origin: frozenset[DocumentKey]
-    copy_by_index: Mapping[int, int]
+    copy_by_document_index: Mapping[int, int]
     documents_added: tuple[Document, ...]
 
 
@@ -165,13 +166,15 @@ def effects_of(
     return StepEffects(
         steps=tuple(step_effects),
         retrievers=tuple(retriever_effects),
-        replacing_step_by_index=_first_step_by_index(retrieved, replacing),
-        perhaps_searching_step_by_index=_first_step_by_index(
+        replacing_step_by_document_index=_first_step_by_document_index(
+            retrieved, replacing
+        ),
+        perhaps_searching_step_by_document_index=_first_step_by_document_index(
             retrieved, perhaps_searching
         ),
         keys_of_unknown_origin=_keys_of_unknown_origin(perhaps_searching),
         # {3: 0}: a step removed document 3, a duplicate of document 0
-        copy_by_index=_copy_by_index(retrieved, changes, calls.nodes),
+        copy_by_document_index=_copy_by_document_index(retrieved, changes, calls.nodes),
         documents_added=documents_added,
     )
 
@@ -225,7 +228,7 @@ def _widened_documents_before(
                 yield replace(document, text=text)
 
 
-def _copy_by_index(
+def _copy_by_document_index(
     retrieved: Sequence[Document],
     changes: Iterable[DocumentChange],
     nodes: Iterable[Node],
@@ -244,7 +247,7 @@ def _copy_by_index(
         The index of the copy that was kept, by the index of the removed duplicate.
     """
     index_by_identity = _index_by_identity(retrieved)  # id, else text and metadata
-    copy_by_index: dict[int, int] = {}
+    copy_by_document_index: dict[int, int] = {}
     for change in changes:
         index_by_kept_text = _index_by_kept_text(change.node, retrieved)
         if not index_by_kept_text:
@@ -257,8 +260,8 @@ def _copy_by_index(
             text = retrieved[duplicate_index].text
             copy_index = _index_of_copy(text, index_by_kept_text)
             if copy_index is not None:
-                copy_by_index.setdefault(duplicate_index, copy_index)
-    return copy_by_index
+                copy_by_document_index.setdefault(duplicate_index, copy_index)
+    return copy_by_document_index
 
 
 def _index_of_copy(text: str, index_by_kept_text: Mapping[str, int]) -> int | None:
@@ -325,7 +328,7 @@ def _identities_taken_after(step: Node, nodes: Iterable[Node]) -> set[DocumentKe
     return identities
 
 
-def _first_step_by_index(
+def _first_step_by_document_index(
     retrieved: Sequence[Document], changes: Sequence[DocumentChange]
 ) -> dict[int, str]:
     """Name for each retrieved document the first of some steps that dropped it.
@@ -333,13 +336,13 @@ def _first_step_by_index(
     Example: "translator" took the document 0 and returned its translation: ``{0:
     "translator"}``. Documents that no such step dropped are left out.
     """
-    step_by_index: dict[int, str] = {}
+    step_by_document_index: dict[int, str] = {}
     for change in changes:
         dropped_keys = match_documents(retrieved, change.dropped).successor_keys
         for index, dropped_key in enumerate(dropped_keys):
             if dropped_key is not None:
-                step_by_index.setdefault(index, change.node.name)
-    return step_by_index
+                step_by_document_index.setdefault(index, change.node.name)
+    return step_by_document_index
 
 
 @dataclass(frozen=True)
@@ -494,7 +497,7 @@ def _retriever_effect(
     """
     returned = retriever.documents or ()
     documents = [found.document for found in found_by_inner_searches]
-    parts_by_index = _parts_by_index(documents, returned)
+    parts_by_document_index = _parts_by_document_index(documents, returned)
     matched = match_documents(documents, returned)
     normalized_returned = [normalize_text(document.text) for document in returned]
     dropped: list[FoundByInnerSearch] = []
@@ -503,7 +506,7 @@ def _retriever_effect(
     for index, found in enumerate(found_by_inner_searches):
         if _is_handed_on_whole(found.document, normalized_returned):
             continue
-        keys_of_its_parts = parts_by_index.get(index)
+        keys_of_its_parts = parts_by_document_index.get(index)
         # the returned document that has its id or most of its words
         rewritten_key = matched.successor_keys[index]
         if keys_of_its_parts:
@@ -513,7 +516,7 @@ def _retriever_effect(
         else:
             dropped.append(found)
     # returned texts that were made of no document found inside, as far as is known
-    keys_of_parts = frozenset[DocumentKey]().union(*parts_by_index.values())
+    keys_of_parts = frozenset[DocumentKey]().union(*parts_by_document_index.values())
     keys_of_new_texts = frozenset(matched.unmatched_keys) - keys_of_parts
     if keys_of_new_texts:
         # Each of them may be any of the found documents in other words. So nobody knows
@@ -530,7 +533,7 @@ def _retriever_effect(
     )
 
 
-def _parts_by_index(
+def _parts_by_document_index(
     documents: Sequence[Document], returned: Sequence[Document]
 ) -> dict[int, frozenset[DocumentKey]]:
     """Find the returned documents that are parts of a longer one that was found.
@@ -544,10 +547,10 @@ def _parts_by_index(
     """
     texts_found = {text for document in documents for text in document.own_texts}
     # each document with and without its metadata
-    texts_by_index = [
+    texts_by_document_index = [
         [Text(text) for text in document.own_texts] for document in documents
     ]
-    keys_by_index: dict[int, set[DocumentKey]] = {}
+    keys_by_document_index: dict[int, set[DocumentKey]] = {}
     for part in returned:
         if part.text in texts_found:
             continue  # it is a document of its own
@@ -555,7 +558,7 @@ def _parts_by_index(
         sentences = [Text(sentence) for sentence in split_sentences(part.text)]
         indexes_holding_it = [
             index
-            for index, texts in enumerate(texts_by_index)
+            for index, texts in enumerate(texts_by_document_index)
             if any(_is_part(text, sentences, whole) for whole in texts)
         ]
         if indexes_holding_it:
@@ -564,8 +567,8 @@ def _parts_by_index(
                 indexes_holding_it,
                 key=lambda index: _unlikeness(documents[index], part),
             )
-            keys_by_index.setdefault(index, set()).add(part.key)
-    return {index: frozenset(keys) for index, keys in keys_by_index.items()}
+            keys_by_document_index.setdefault(index, set()).add(part.key)
+    return {index: frozenset(keys) for index, keys in keys_by_document_index.items()}
 
 
 def _is_part(text: Text, sentences: Sequence[Text], whole: Text) -> bool:

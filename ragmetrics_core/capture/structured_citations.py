@@ -14,14 +14,14 @@ from ragmetrics_core.capture.cited_sources import (
     contexts_of_quotes,
     span_of_source,
 )
-from ragmetrics_core.capture.citing_answer import CitingAnswer, kind_of_number
+from ragmetrics_core.capture.citing_answer import CitingAnswer, numbering_of_name
 from ragmetrics_core.capture.json_places import with_places_in_json
 from ragmetrics_core.capture.label_meanings import (
-    indexes_by_metadata,
-    indexes_by_own_list,
-    indexes_of_number,
-    indexes_of_page,
-    refuse_numbers_of_other_lists,
+    context_indexes_by_list_in_answer,
+    context_indexes_by_metadata,
+    context_indexes_of_number,
+    context_indexes_of_page,
+    refuse_numbers_of_other_lists_in_prompts,
     refuse_other_page,
 )
 from ragmetrics_core.capture.marked_citations import by_marks
@@ -131,10 +131,10 @@ def _cite_the_same(of_marks: Sequence[Citation], of_field: Sequence[Citation]) -
 
 def _contexts_of(citations: Iterable[Citation]) -> set[int]:
     """Return the indexes of the contexts that any of some citations cites."""
-    indexes: set[int] = set()
+    context_indexes: set[int] = set()
     for citation in citations:
-        indexes.update(citation.contexts)
-    return indexes
+        context_indexes.update(citation.contexts)
+    return context_indexes
 
 
 def _dangling_labels(citations: Iterable[Citation]) -> set[str]:
@@ -186,20 +186,20 @@ def _citations_of(
     quoted_contexts = contexts_of_quotes(quotes, answer.contexts)
     citations = []
     for source, quoted in zip(sources, quoted_contexts, strict=True):
-        indexes = _indexes_of_source(source, quoted, answer, labels)
+        context_indexes = _context_indexes_of_source(source, quoted, answer, labels)
         dangling: tuple[str, ...] = ()
-        if not indexes:
+        if not context_indexes:
             name = str(source.id) if source.id is not None else source.quote or ""
             refuse_if_perhaps_shown(plain_label(name), answer, labels, prompts)
             dangling = (name[:LONGEST_LABEL],)
         start, end = span_of_source(source, answer.text)
         citations.append(
-            Citation(start=start, end=end, contexts=indexes, dangling=dangling)
+            Citation(start=start, end=end, contexts=context_indexes, dangling=dangling)
         )
     return tuple(citations)
 
 
-def _indexes_of_source(
+def _context_indexes_of_source(
     source: CitedSource,
     quoted: QuotedContexts,
     answer: CitingAnswer,
@@ -222,27 +222,27 @@ def _indexes_of_source(
     """
     if source.id is None:
         return quoted.cited
-    indexes = _indexes_by_id(str(source.id), answer, labels)
-    _refuse_quote_of_another(source, quoted, indexes, answer)
-    if not indexes:
+    context_indexes = _context_indexes_by_id(str(source.id), answer, labels)
+    _refuse_quote_of_another(source, quoted, context_indexes, answer)
+    if not context_indexes:
         return quoted.cited
-    if len(indexes) == 1:
+    if len(context_indexes) == 1:
         if source.page is not None and source.page.isdecimal():
-            refuse_other_page(indexes[0], source.page, answer)
-        return indexes
+            refuse_other_page(context_indexes[0], source.page, answer)
+        return context_indexes
     # several contexts have the id, as chunks of one file: quote or page tell which
-    quoted_of_id = quoted.among(indexes).cited
+    quoted_of_id = quoted.among(context_indexes).cited
     if quoted_of_id:
         return quoted_of_id
     if source.page is not None:
-        return indexes_of_page(indexes, source.page, answer)
-    return indexes
+        return context_indexes_of_page(context_indexes, source.page, answer)
+    return context_indexes
 
 
 def _refuse_quote_of_another(
     source: CitedSource,
     quoted: QuotedContexts,
-    indexes: Sequence[int],
+    context_indexes: Sequence[int],
     answer: CitingAnswer,
 ) -> None:
     """Raise if a source quotes another context than the one that its id means.
@@ -254,7 +254,7 @@ def _refuse_quote_of_another(
     Args:
         source: The source.
         quoted: The contexts that its quote comes from.
-        indexes: The contexts that its id means.
+        context_indexes: The contexts that its id means.
         answer: The answer, with its prompts, contexts and labels.
 
     Raises:
@@ -263,16 +263,16 @@ def _refuse_quote_of_another(
     # the id of a short bare text is that text itself, and is no quote
     if source.quote is None or source.quote == source.id or not quoted.cited:
         return
-    if not indexes or not set(indexes).isdisjoint(quoted.cited):
+    if not context_indexes or not set(context_indexes).isdisjoint(quoted.cited):
         return
     # of texts that are nearly alike, the quote may be found in one alone
-    contexts_meant = [answer.contexts[index] for index in indexes]
+    contexts_meant = [answer.contexts[index] for index in context_indexes]
     (quoted_in_meant,) = contexts_of_quotes([source.quote], contexts_meant)
     if not quoted_in_meant.cited:
         raise UnknownMeaning(_QUOTE_AND_ID_DIFFER)
 
 
-def _indexes_by_id(
+def _context_indexes_by_id(
     source_id: str, answer: CitingAnswer, labels: Labels
 ) -> tuple[int, ...]:
     """Find the contexts that a source's id means; () if it means none.
@@ -291,17 +291,23 @@ def _indexes_by_id(
     """
     name = source_id.strip()
     plain_name = plain_label(source_id)  # "[2]" and "Source 2" are 2
-    numbered = indexes_by_own_list(plain_name, answer)  # 1 of the order above
+    numbered = context_indexes_by_list_in_answer(
+        plain_name, answer
+    )  # 1 of the order above
     if not numbered:
         # 2; an id that may number another list of the prompt raises before
-        refuse_numbers_of_other_lists([plain_name], kind_of_number(name), answer)
-        numbered = indexes_of_number(plain_name, kind_of_number(name), labels)
+        refuse_numbers_of_other_lists_in_prompts(
+            [plain_name], numbering_of_name(name), answer
+        )
+        numbered = context_indexes_of_number(
+            plain_name, numbering_of_name(name), labels
+        )
     if numbered:
         return numbered
     for label in (name, plain_name):  # 3
-        indexes = contexts_of_label(label, labels.indexes_by_label)
-        if indexes:
-            return indexes
+        context_indexes = contexts_of_label(label, labels.context_indexes_by_label)
+        if context_indexes:
+            return context_indexes
     if plain_name.isdigit():
         return ()  # a number without a label may count anything
-    return indexes_by_metadata(name, answer)  # 4
+    return context_indexes_by_metadata(name, answer)  # 4

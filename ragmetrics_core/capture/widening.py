@@ -65,7 +65,7 @@ def _with_wider_texts(
         text_by_key: The texts. One that is hardly longer than its documents is not used.
     """
     widened = list(documents)
-    for key, indexes in _indexes_by_key(keys).items():
+    for key, indexes in _document_indexes_by_key(keys).items():
         text = text_by_key[key]
         if _is_wider(text, [documents[index] for index in indexes]):
             first_index = indexes[0]
@@ -87,15 +87,15 @@ def _added_texts(
     ]
 
 
-def _indexes_by_key(
+def _document_indexes_by_key(
     keys: Sequence[DocumentKey | None],
 ) -> dict[DocumentKey, list[int]]:
     """Return the indexes at which each key stands: {k: [0, 2]} for (k, None, k)."""
-    indexes_by_key: dict[DocumentKey, list[int]] = {}
+    document_indexes_by_key: dict[DocumentKey, list[int]] = {}
     for index, key in enumerate(keys):
         if key is not None:
-            indexes_by_key.setdefault(key, []).append(index)
-    return indexes_by_key
+            document_indexes_by_key.setdefault(key, []).append(index)
+    return document_indexes_by_key
 
 
 def _is_wider(text: str, documents: Sequence[Document]) -> bool:

@@ -1,8 +1,8 @@
 """The lists in which an answer says itself what its numbers mean. Pure.
 
 They stand below the answer, "Sources: [1] a.pdf", or in a field of a structured reply,
-``{"sources": [{"id": 1, "name": "a.pdf"}]}``. ``own_lists`` finds the first kind, and
-``own_numbers`` tells what the numbers mean.
+``{"sources": [{"id": 1, "name": "a.pdf"}]}``. ``answer_lists`` finds the lists
+below the answer, and ``answer_numbers`` tells what the numbers mean.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ragmetrics_core.capture.known_labels import KnownLabels
-from ragmetrics_core.capture.numbers_beside_names import NamedNumber
-from ragmetrics_core.capture.other_lists import OtherLists
-from ragmetrics_core.capture.own_lists import (
+from ragmetrics_core.capture.answer_lists import (
     ListEntry,
-    entries_of_own_lists,
+    entries_of_lists_in_answer,
     with_plain_lists,
 )
-from ragmetrics_core.capture.own_numbers import (
-    OwnNumbers,
+from ragmetrics_core.capture.answer_numbers import (
+    NumbersListedInAnswer,
     Shown,
+    numbers_listed_in_answer,
     numbers_named_in_sentences,
-    own_numbers,
 )
+from ragmetrics_core.capture.known_labels import KnownLabels
+from ragmetrics_core.capture.numbers_beside_names import NamedNumber
+from ragmetrics_core.capture.other_lists import OtherListsInPrompts
 from ragmetrics_core.capture.source_names import is_mark_label, with_addresses
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Context
@@ -33,7 +33,7 @@ from ragmetrics_core.data.marks import Mark, marks_in, plain_label
 
 
 @dataclass(frozen=True, eq=False)
-class OwnLists:
+class ListsInAnswer:
     """The lists of sources that an answer gives itself.
 
     Attributes:
@@ -50,7 +50,7 @@ class OwnLists:
     sources: Sequence[CitedSource]
     contexts: Sequence[Context]
     known_labels: KnownLabels
-    prompt_lists: OtherLists
+    prompt_lists: OtherListsInPrompts
     may_count_sources: bool
 
     @cached_property
@@ -63,7 +63,7 @@ class OwnLists:
         return bool(self._is_in_list_by_place[place])
 
     @cached_property
-    def numbers(self) -> OwnNumbers:
+    def numbers(self) -> NumbersListedInAnswer:
         """What the answer's numbers mean by these lists.
 
         The prompt shows "[1] a.pdf [2] b.pdf", and the answer ends in "Sources: [1]
@@ -78,9 +78,13 @@ class OwnLists:
             ]
             if self._may_explain_a_mark(entry)
         ]
-        numbers = own_numbers(entries, self._cited_numbers_with_names(), self._shown)
+        numbers = numbers_listed_in_answer(
+            entries, self._cited_numbers_with_names(), self._shown
+        )
         if self._entries_by_place and _may_count_the_passages(numbers):
-            return replace(numbers, unclear=frozenset(numbers.indexes_by_number or ()))
+            return replace(
+                numbers, unclear=frozenset(numbers.context_indexes_by_number or ())
+            )
         return numbers
 
     def _may_explain_a_mark(self, entry: ListEntry) -> bool:
@@ -95,17 +99,19 @@ class OwnLists:
         """What the prompt showed."""
         return Shown(
             self.contexts,
-            with_addresses(self.known_labels.indexes_by_name),
-            self.known_labels.indexes_by_number,
-            self.known_labels.page_numbers_by_index,
-            self.known_labels.in_prompts.pages_by_index,
+            with_addresses(self.known_labels.context_indexes_by_name),
+            self.known_labels.context_indexes_by_number,
+            self.known_labels.page_numbers_by_context,
+            self.known_labels.in_prompts.pages_by_context,
             self.prompt_lists,
         )
 
     @cached_property
     def _entries_in_answer(self) -> list[ListEntry]:
         """The entries below the answer, as "[1] a.pdf"."""
-        return entries_of_own_lists(self.answer, self.known_labels.lettered_labels)
+        return entries_of_lists_in_answer(
+            self.answer, self.known_labels.lettered_labels
+        )
 
     @cached_property
     def _entries_in_field(self) -> list[ListEntry]:
@@ -121,7 +127,7 @@ class OwnLists:
             entries += [ListEntry(number, name) for name in source.names]
             # a name may give a number of the prompt another meaning; a quote may not: it
             # is compared later with the text that the prompt shows under the number
-            is_of_prompt = number in self.known_labels.indexes_by_number
+            is_of_prompt = number in self.known_labels.context_indexes_by_number
             if source.quote is not None and not is_of_prompt:
                 entries.append(ListEntry(number, source.quote))
         return entries
@@ -155,7 +161,7 @@ class OwnLists:
     def _marks_outside_of_lists(self) -> list[Mark]:
         """The marks of the answer but those of the lists."""
         marks = marks_in(
-            with_plain_lists(self.answer), self.known_labels.indexes_by_label
+            with_plain_lists(self.answer), self.known_labels.context_indexes_by_label
         )
         return [mark for mark in marks if not self.hold(mark.start)]
 
@@ -180,19 +186,19 @@ class OwnLists:
         ]
 
 
-def _may_count_the_passages(numbers: OwnNumbers) -> bool:
+def _may_count_the_passages(numbers: NumbersListedInAnswer) -> bool:
     """Whether marks that seem to count a list may count the passages as they were shown.
 
     The prompt shows a.txt and b.txt, and the answer lists b.txt and a.txt: "[1]" may mean
     the first of the list, or the first passage. If it lists c.txt and b.txt, "[1]" means
     the first of the list: the first passage is not listed.
     """
-    indexes_listed: set[int] = set()
-    indexes_counted: set[int] = set()
+    context_indexes_listed: set[int] = set()
+    context_indexes_counted: set[int] = set()
     is_order_the_same = True
-    for number, indexes in (numbers.indexes_by_number or {}).items():
+    for number, context_indexes in (numbers.context_indexes_by_number or {}).items():
         index_counted = int(number) - 1
-        indexes_listed.update(indexes)
-        indexes_counted.add(index_counted)
-        is_order_the_same &= index_counted in indexes
-    return indexes_listed == indexes_counted and not is_order_the_same
+        context_indexes_listed.update(context_indexes)
+        context_indexes_counted.add(index_counted)
+        is_order_the_same &= index_counted in context_indexes
+    return context_indexes_listed == context_indexes_counted and not is_order_the_same

@@ -86,7 +86,7 @@ class ListEntry:
     has_item_number: bool = False
 
 
-def entries_of_own_lists(
+def entries_of_lists_in_answer(
     answer: str, lettered_labels: Collection[str] = ()
 ) -> list[ListEntry]:
     """List the entries of the lists of sources in an answer, each once.

@@ -11,6 +11,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ragmetrics_core.capture.answer_lists import (
+    AROUND_NAME,
+    FURTHER_READING,
+    QUOTED,
+    ListEntry,
+    with_plain_lists,
+)
 from ragmetrics_core.capture.cited_sources import contexts_of_quotes
 from ragmetrics_core.capture.closing_sources import closing_sources_in
 from ragmetrics_core.capture.model_words import without_spans
@@ -19,20 +26,13 @@ from ragmetrics_core.capture.numbers_beside_names import (
     numbers_beside_names,
     numbers_in_short_lines,
 )
-from ragmetrics_core.capture.other_lists import OtherLists
-from ragmetrics_core.capture.own_lists import (
-    AROUND_NAME,
-    FURTHER_READING,
-    QUOTED,
-    ListEntry,
-    with_plain_lists,
-)
+from ragmetrics_core.capture.other_lists import OtherListsInPrompts
 from ragmetrics_core.capture.page_numbers import PAGE
 from ragmetrics_core.capture.source_names import (
     FILE_OR_ADDRESS,
     PART_OF_NAME,
     SourceNames,
-    add_indexes,
+    add_context_indexes,
     is_file,
     is_mark_label,
     is_telling,
@@ -64,80 +64,80 @@ class Shown:
 
     Args:
         contexts: The contexts.
-        indexes_by_name: By each name of a context its indexes.
-        indexes_by_number: All that each number of the prompt may mean.
-        pages_by_index: By each context the pages of a document that it may be of; none
-            if nobody tells.
-        pages_shown_by_index: By each context the pages that the prompt itself shows
+        context_indexes_by_name: By each name of a context its indexes.
+        context_indexes_by_number: All that each number of the prompt may mean.
+        pages_by_context: By each context the pages of a document that it may be of;
+            none if nobody tells.
+        pages_shown_by_context: By each context the pages that the prompt itself shows
             beside it.
         lists: The lists in the prompt beside the labels of the contexts.
     """
 
     contexts: Sequence[Context]
-    indexes_by_name: Mapping[str, tuple[int, ...]]
-    indexes_by_number: Mapping[str, frozenset[int]]
-    pages_by_index: Mapping[int, frozenset[str]]
-    pages_shown_by_index: Mapping[int, frozenset[str]]
-    lists: OtherLists
+    context_indexes_by_name: Mapping[str, tuple[int, ...]]
+    context_indexes_by_number: Mapping[str, frozenset[int]]
+    pages_by_context: Mapping[int, frozenset[str]]
+    pages_shown_by_context: Mapping[int, frozenset[str]]
+    lists: OtherListsInPrompts
 
-    def indexes_of_number(self, number: str) -> frozenset[int]:
+    def context_indexes_of_number(self, number: str) -> frozenset[int]:
         """All contexts that a number of the prompt may mean; none for any other number."""
-        return self.indexes_by_number.get(number, frozenset())
+        return self.context_indexes_by_number.get(number, frozenset())
 
     @cached_property
     def names(self) -> SourceNames:
         """The names of the contexts, and the short forms of files."""
-        return SourceNames.of(self.indexes_by_name)
+        return SourceNames.of(self.context_indexes_by_name)
 
     @cached_property
     def has_numbers(self) -> bool:
         """Whether the prompt gives any context a number."""
-        return any(map(str.isdigit, self.indexes_by_number))
+        return any(map(str.isdigit, self.context_indexes_by_number))
 
     @cached_property
-    def indexes_by_stem(self) -> dict[str, frozenset[int]]:
+    def context_indexes_by_stem(self) -> dict[str, frozenset[int]]:
         """The contexts by their titles, and by their files as titles: "annual report"."""
-        indexes_by_stem: dict[str, frozenset[int]] = {}
-        for name, indexes in self.indexes_by_name.items():
+        context_indexes_by_stem: dict[str, frozenset[int]] = {}
+        for name, context_indexes in self.context_indexes_by_name.items():
             stem = stem_in_words(name) if is_file(name) else name.lower()
-            add_indexes(indexes_by_stem, stem, indexes)
-        return indexes_by_stem
+            add_context_indexes(context_indexes_by_stem, stem, context_indexes)
+        return context_indexes_by_stem
 
     @cached_property
-    def names_by_index(self) -> dict[int, list[str]]:
+    def names_by_context(self) -> dict[int, list[str]]:
         """The names of each context."""
-        names_by_index: dict[int, list[str]] = {}
-        for name, indexes in self.indexes_by_name.items():
-            for index in indexes:
-                names_by_index.setdefault(index, []).append(name)
-        return names_by_index
+        names_by_context: dict[int, list[str]] = {}
+        for name, context_indexes in self.context_indexes_by_name.items():
+            for index in context_indexes:
+                names_by_context.setdefault(index, []).append(name)
+        return names_by_context
 
 
 @dataclass(frozen=True, slots=True)
-class OwnNumbers:
+class NumbersListedInAnswer:
     """The numbers of an answer that its own lists explain.
 
     Args:
         as_in_prompt: Numbers that mean what the prompt showed under them.
-        indexes_by_number: For each number with a new meaning: the indexes of its
-            contexts, several only if they share the name that the list gives.
+        context_indexes_by_number: For each number with a new meaning: the indexes of
+            its contexts, several only if they share the name that the list gives.
         unclear: Numbers that do not mean what the prompt showed under them, and whose
             meaning is unknown.
     """
 
     as_in_prompt: frozenset[str] = frozenset()
-    indexes_by_number: Mapping[str, tuple[int, ...]] | None = None
+    context_indexes_by_number: Mapping[str, tuple[int, ...]] | None = None
     unclear: frozenset[str] = frozenset()
 
     @property
-    def are_new(self) -> bool:
+    def differ_from_prompt(self) -> bool:
         """Whether the answer numbers its sources in another way than the prompt."""
-        return bool(self.indexes_by_number or self.unclear)
+        return bool(self.context_indexes_by_number or self.unclear)
 
 
-def own_numbers(
+def numbers_listed_in_answer(
     entries: Iterable[ListEntry], named_numbers: Iterable[NamedNumber], shown: Shown
-) -> OwnNumbers:
+) -> NumbersListedInAnswer:
     """Find out what an answer's numbers mean by its own lists of sources.
 
     The prompt shows "[1] a.txt" and "[2] b.txt". The entry "[2] b.txt" numbers as the
@@ -148,12 +148,13 @@ def own_numbers(
     Args:
         entries: The entries of the lists.
         named_numbers: The numbers beside names elsewhere in the answer, each with the
-            ``indexes`` of the contexts that have this name. "[1] is b.txt" leaves 1
-            unclear, unless a list says the same.
+            ``context_indexes`` of the contexts that have this name. "[1] is b.txt"
+            leaves 1 unclear, unless a list says the same.
         shown: What the prompt showed.
 
     Returns:
-        The numbers by what they mean. ``indexes_by_number`` may hold unclear numbers, too.
+        The numbers by what they mean. ``context_indexes_by_number`` may hold unclear
+        numbers, too.
     """
     numbers = _NumbersBeingRead(shown)
     for entry in entries:
@@ -172,13 +173,14 @@ class _NumbersBeingRead:
     Attributes:
         shown: What the prompt showed.
         as_in_prompt: The numbers that an entry or a name gives the prompt's meaning.
-        indexes_by_number: For each number with a new meaning: the indexes of its contexts.
+        context_indexes_by_number: For each number with a new meaning: the indexes of
+            its contexts.
         unclear: The numbers whose meaning is unknown.
     """
 
     shown: Shown
     as_in_prompt: set[str] = field(default_factory=set)
-    indexes_by_number: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    context_indexes_by_number: dict[str, tuple[int, ...]] = field(default_factory=dict)
     unclear: set[str] = field(default_factory=set)
 
     def add_entry(self, entry: ListEntry) -> None:
@@ -198,33 +200,37 @@ class _NumbersBeingRead:
 
     def _add_new_meaning(self, entry: ListEntry) -> None:
         """Read an entry that does not give its number the prompt's meaning."""
-        indexes = _contexts_surely_meant(entry, self.shown)
-        if not indexes:
+        context_indexes = _contexts_surely_meant(entry, self.shown)
+        if not context_indexes:
             self.unclear.add(entry.number)
             return
-        earlier_indexes = self.indexes_by_number.setdefault(entry.number, indexes)
-        if earlier_indexes != indexes:  # two entries contradict each other
+        earlier_context_indexes = self.context_indexes_by_number.setdefault(
+            entry.number, context_indexes
+        )
+        if (
+            earlier_context_indexes != context_indexes
+        ):  # two entries contradict each other
             self.unclear.add(entry.number)
 
     def add_named(self, named: NamedNumber) -> None:
         """Read what a name beside a number says of it; the lists were read before."""
-        in_prompt = self.shown.indexes_of_number(named.number)
-        agrees_with_prompt = not named.indexes.isdisjoint(in_prompt)
-        indexes_in_list = self.indexes_by_number.get(named.number, ())
-        agrees_with_list = not named.indexes.isdisjoint(indexes_in_list)
+        in_prompt = self.shown.context_indexes_of_number(named.number)
+        agrees_with_prompt = not named.context_indexes.isdisjoint(in_prompt)
+        context_indexes_in_list = self.context_indexes_by_number.get(named.number, ())
+        agrees_with_list = not named.context_indexes.isdisjoint(context_indexes_in_list)
         if agrees_with_prompt:
             self.as_in_prompt.add(named.number)
         elif not agrees_with_list:  # "[1] is b.txt", and no list says so
             self.unclear.add(named.number)
 
-    def result(self) -> OwnNumbers:
+    def result(self) -> NumbersListedInAnswer:
         """Sum up what the numbers mean."""
         # one entry keeps the prompt's meaning of a number, another entry gives a new one
-        contradicted = self.as_in_prompt & self.indexes_by_number.keys()
+        contradicted = self.as_in_prompt & self.context_indexes_by_number.keys()
         unclear = self.unclear | contradicted
-        return OwnNumbers(
+        return NumbersListedInAnswer(
             frozenset(self.as_in_prompt - unclear),
-            self.indexes_by_number,
+            self.context_indexes_by_number,
             frozenset(unclear),
         )
 
@@ -250,17 +256,18 @@ def _contexts_surely_meant(entry: ListEntry, shown: Shown) -> tuple[int, ...]:
     mean one of several.
     """
     # "1. b.txt", and the prompt shows another text as 1: this 1 may only count entries
-    if entry.has_item_number and entry.number in shown.indexes_by_number:
+    if entry.has_item_number and entry.number in shown.context_indexes_by_number:
         return ()
     # "[2] Bridges" may be a shorter form of the prompt's "[2] Bridges of Norwick"
     if _may_be_shortened(entry, shown):
         return ()
-    indexes = _contexts_named(entry, shown)
+    context_indexes = _contexts_named(entry, shown)
     stands_beside_answer = entry.end == 0
-    is_sure = len(indexes) == 1 or (
-        stands_beside_answer and not any(map(is_mark_label, shown.indexes_by_number))
+    is_sure = len(context_indexes) == 1 or (
+        stands_beside_answer
+        and not any(map(is_mark_label, shown.context_indexes_by_number))
     )
-    return indexes if is_sure else ()
+    return context_indexes if is_sure else ()
 
 
 def _may_be_shortened(entry: ListEntry, shown: Shown) -> bool:
@@ -269,12 +276,12 @@ def _may_be_shortened(entry: ListEntry, shown: Shown) -> bool:
     "[2] Bridges" may be so where the prompt shows "[1] Bridges" and "[2] Bridges of
     Norwick".
     """
-    indexes_of_number = shown.indexes_of_number(entry.number)
+    context_indexes_of_number = shown.context_indexes_of_number(entry.number)
     text = entry.text.strip(AROUND_NAME).lower()
     return any(
         text in name.lower()
-        for index in indexes_of_number
-        for name in shown.names_by_index.get(index, ())
+        for index in context_indexes_of_number
+        for name in shown.names_by_context.get(index, ())
     )
 
 
@@ -285,16 +292,20 @@ def _agrees_with_prompt(entry: ListEntry, shown: Shown) -> bool:
     agree with it, but "[1] z.txt" does not. Each name, number and quote in the entry
     must agree.
     """
-    indexes_of_number = shown.indexes_of_number(entry.number)
-    if _names_an_unknown_file(entry.text, indexes_of_number, shown):
+    context_indexes_of_number = shown.context_indexes_of_number(entry.number)
+    if _names_an_unknown_file(entry.text, context_indexes_of_number, shown):
         return False
     meanings = [
         *_meanings_of_text(entry.text, shown),
         *_meanings_of_like_files(entry.text, shown),
     ]
-    if not meanings and _has_another_title(entry.text, indexes_of_number, shown):
+    if not meanings and _has_another_title(
+        entry.text, context_indexes_of_number, shown
+    ):
         return False
-    return all(indexes_of_number & indexes for indexes in meanings)
+    return all(
+        context_indexes_of_number & context_indexes for context_indexes in meanings
+    )
 
 
 def _with_schemes(text: str) -> str:
@@ -310,15 +321,17 @@ def _names_another_page(entry: ListEntry, shown: Shown) -> bool:
     page = PAGE.search(entry.text)
     if page is None:
         return False
-    indexes = _only_contexts_named(entry.text, shown)
-    indexes = indexes or shown.indexes_of_number(entry.number)
-    pages = [shown.pages_by_index.get(index, frozenset()) for index in indexes]
+    context_indexes = _only_contexts_named(entry.text, shown)
+    context_indexes = context_indexes or shown.context_indexes_of_number(entry.number)
+    pages = [
+        shown.pages_by_context.get(index, frozenset()) for index in context_indexes
+    ]
     are_known = bool(pages) and all(pages)
     return are_known and not any(page[1] in pages_of for pages_of in pages)
 
 
 def _has_another_title(
-    title: str, indexes_of_number: frozenset[int], shown: Shown
+    title: str, context_indexes_of_number: frozenset[int], shown: Shown
 ) -> bool:
     """Whether an entry's title is surely none of what the prompt shows under its number.
 
@@ -328,14 +341,14 @@ def _has_another_title(
 
     Args:
         title: The entry without its number.
-        indexes_of_number: The contexts that the prompt shows under the number.
+        context_indexes_of_number: The contexts that the prompt shows under the number.
         shown: What the prompt showed.
     """
     words = _words_of_title(title)
     words_of_titles: set[str] = set()
     words_of_passages: set[str] = set()
-    for index in indexes_of_number:
-        for name in shown.names_by_index.get(index, ()):
+    for index in context_indexes_of_number:
+        for name in shown.names_by_context.get(index, ()):
             # the words of "reference_id: 1" are a key, and no title
             if not is_file(name) and not _KEY_AND_NUMBER.fullmatch(name):
                 words_of_titles |= _words_of_title(name)
@@ -358,13 +371,13 @@ def _contexts_named(entry: ListEntry, shown: Shown) -> tuple[int, ...]:
     () if it names none, or a file like another context's file.
     """
     named_by_all = _only_contexts_named(entry.text, shown)
-    for indexes in _meanings_of_like_files(entry.text, shown):
-        if named_by_all.isdisjoint(indexes):
+    for context_indexes in _meanings_of_like_files(entry.text, shown):
+        if named_by_all.isdisjoint(context_indexes):
             return ()
     # "a.pdf, page 7" is one of several chunks of a.pdf, and nobody tells which; "a.pdf" may
     # be one of them where the prompt shows the page of each
     do_pages_tell = PAGE.search(entry.text) or all(
-        shown.pages_shown_by_index.get(index) for index in named_by_all
+        shown.pages_shown_by_context.get(index) for index in named_by_all
     )
     if len(named_by_all) > 1 and do_pages_tell:
         return ()
@@ -379,7 +392,9 @@ def _only_contexts_named(text: str, shown: Shown) -> frozenset[int]:
     return _of_the_page_in(text, frozenset.intersection(*meanings), shown)
 
 
-def _of_the_page_in(text: str, indexes: frozenset[int], shown: Shown) -> frozenset[int]:
+def _of_the_page_in(
+    text: str, context_indexes: frozenset[int], shown: Shown
+) -> frozenset[int]:
     """Choose from some contexts the only one of the page that an entry names.
 
     Two chunks of report.pdf stand under "page 3" and "page 7": "report.pdf, page 7" names
@@ -387,14 +402,15 @@ def _of_the_page_in(text: str, indexes: frozenset[int], shown: Shown) -> frozens
     """
     page = PAGE.search(text)
     pages_shown = {
-        index: shown.pages_shown_by_index.get(index, frozenset()) for index in indexes
+        index: shown.pages_shown_by_context.get(index, frozenset())
+        for index in context_indexes
     }
     if page is None or not all(pages_shown.values()):
-        return indexes
+        return context_indexes
     of_page = frozenset(
         index for index, pages in pages_shown.items() if page[1] in pages
     )
-    return of_page if len(of_page) == 1 else indexes
+    return of_page if len(of_page) == 1 else context_indexes
 
 
 def _meanings_of_text(text: str, shown: Shown) -> list[frozenset[int]]:
@@ -412,9 +428,9 @@ def _meanings_of_like_files(text: str, shown: Shown) -> list[frozenset[int]]:
     "docs/big_map.pdf" is like "big-map.txt" and the title "Big map".
     """
     return [
-        shown.indexes_by_stem[stem]
+        shown.context_indexes_by_stem[stem]
         for stem in _stems_of_files(text)
-        if stem in shown.indexes_by_stem
+        if stem in shown.context_indexes_by_stem
     ]
 
 
@@ -431,16 +447,18 @@ def _meanings_of_names(text: str, names: SourceNames) -> Iterator[frozenset[int]
     for _, found in names.found_in(text):
         # a name that is no common word may also stand inside of a part
         if found.name.lower() in parts or is_telling(found.name):
-            yield found.indexes
+            yield found.context_indexes
 
 
 def _meanings_of_numbers(text: str, shown: Shown) -> Iterator[frozenset[int]]:
     """Yield what an entry such as "Source 2, page 3" means by a number of the prompt."""
     first_part = PART_OF_NAME.split(text)[0].strip(AROUND_NAME)
-    is_name = first_part in shown.indexes_by_name
+    is_name = first_part in shown.context_indexes_by_name
     numbered = _NUMBERED_SOURCE.fullmatch(first_part)
     if numbered is not None and shown.has_numbers and not is_name:
-        yield shown.indexes_by_number.get(str(int(numbered["number"])), frozenset())
+        yield shown.context_indexes_by_number.get(
+            str(int(numbered["number"])), frozenset()
+        )
 
 
 def _meanings_of_quotes(text: str, shown: Shown) -> Iterator[frozenset[int]]:
@@ -464,7 +482,7 @@ def _meanings_of_quotes(text: str, shown: Shown) -> Iterator[frozenset[int]]:
 
 
 def _names_an_unknown_file(
-    text: str, indexes_of_number: frozenset[int], shown: Shown
+    text: str, context_indexes_of_number: frozenset[int], shown: Shown
 ) -> bool:
     """Whether an entry names files, and the prompt shows none of them.
 
@@ -473,18 +491,18 @@ def _names_an_unknown_file(
 
     Args:
         text: The entry without its number, such as "z.pdf".
-        indexes_of_number: The contexts that the prompt shows under the number.
+        context_indexes_of_number: The contexts that the prompt shows under the number.
         shown: What the prompt showed.
     """
     number_has_file = any(
         is_file(name)
-        for index in indexes_of_number
-        for name in shown.names_by_index.get(index, ())
+        for index in context_indexes_of_number
+        for name in shown.names_by_context.get(index, ())
     )
     stems = _stems_of_files(text)
     if not number_has_file or not stems:
         return False
-    return shown.indexes_by_stem.keys().isdisjoint(stems)
+    return shown.context_indexes_by_stem.keys().isdisjoint(stems)
 
 
 def _stems_of_files(text: str) -> list[str]:
@@ -494,7 +512,9 @@ def _stems_of_files(text: str) -> list[str]:
 
 
 def lists_other_sources(
-    answer: str, indexes_by_name: Mapping[str, Collection[int]], cited: Collection[int]
+    answer: str,
+    context_indexes_by_name: Mapping[str, Collection[int]],
+    cited: Collection[int],
 ) -> bool:
     """Whether an answer's own lists name other sources than its marks cite.
 
@@ -504,13 +524,13 @@ def lists_other_sources(
 
     Args:
         answer: The answer.
-        indexes_by_name: By each name of a context the indexes of its contexts.
+        context_indexes_by_name: By each name of a context the indexes of its contexts.
         cited: The indexes of the contexts that its marks cite.
     """
-    listed = _contexts_in_lists(answer, SourceNames.of(indexes_by_name))
+    listed = _contexts_in_lists(answer, SourceNames.of(context_indexes_by_name))
     lists_one_that_is_not_cited = any(map(frozenset(cited).isdisjoint, listed))
     all_listed = frozenset().union(*listed)
-    contexts_with_names = frozenset().union(*indexes_by_name.values())
+    contexts_with_names = frozenset().union(*context_indexes_by_name.values())
     not_listed = contexts_with_names.intersection(cited) - all_listed
     return lists_one_that_is_not_cited and bool(not_listed)
 
@@ -526,13 +546,13 @@ def _contexts_in_lists(answer: str, names: SourceNames) -> list[frozenset[int]]:
     closing = closing_sources_in(text)  # a last line such as "SOURCES: a.txt, [2]"
     if closing is not None:
         spans.append((closing.start, closing.end))
-    indexes_of_names: list[frozenset[int]] = []
+    context_indexes_of_names: list[frozenset[int]] = []
     for start, end in spans:
         if FURTHER_READING.match(text, start, end) is None:
             for line in LINE.finditer(text, start, end):
                 listed = line[0].partition(":")[2] or line[0]  # after "Sources:"
-                indexes_of_names += _meanings_of_names(listed, names)
-    return indexes_of_names
+                context_indexes_of_names += _meanings_of_names(listed, names)
+    return context_indexes_of_names
 
 
 def numbers_named_in_sentences(
