@@ -26,7 +26,7 @@ from ragmetrics_core.capture import (
     samples_of,
 )
 from ragmetrics_core.capture.calls import Calls
-from ragmetrics_core.capture.conversations import BY_WORDS
+from ragmetrics_core.capture.conversations import CONVERSATION_FOUND_BY_WORDS
 from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.data import Turn
 from ragmetrics_core.data.sample import Sample
@@ -475,7 +475,7 @@ def _with_a_tool_that_gave_nothing(tree: Tree) -> None:
 
 
 def _of_a_conversation_by_words(tree: Tree) -> None:
-    tree.conversation_place = BY_WORDS[0]
+    tree.how_conversation_was_found = CONVERSATION_FOUND_BY_WORDS[0]
 
 
 # a loss, and a word of the warning that names the field

@@ -100,21 +100,21 @@ def entries_of_lists_in_answer(
     spans = [*source_lists_in(text), *_lists_at_the_end(text, lettered_labels)]
     # {"1": "doc-1"}: the number as which an entry "doc-1: a.pdf" is read, and the label
     label_by_number = {mark_label_of(label): label for label in lettered_labels}
-    entries: list[ListEntry] = []
+    list_entries: list[ListEntry] = []
     for start, end in spans:
         is_further_reading = FURTHER_READING.match(text, start, end) is not None
-        for entry in _entries_from(text, start, end):
-            label = label_by_number.get(entry.number, entry.number)
-            line = text[entry.start : entry.end].lstrip(" \t-*•[")
+        for list_entry in _entries_from(text, start, end):
+            label = label_by_number.get(list_entry.number, list_entry.number)
+            line = text[list_entry.start : list_entry.end].lstrip(" \t-*•[")
             if line.startswith(label):  # "doc-1: a.pdf", and not "1: a.pdf"
-                entry = replace(entry, number=label)
-            if is_further_reading and entry.has_item_number:
+                list_entry = replace(list_entry, number=label)
+            if is_further_reading and list_entry.has_item_number:
                 # The 1 of "1. a.pdf" is not that of a mark, so that the number is left
                 # out. The place of the entry is kept: a mark there cites nothing.
-                entries.append(replace(entry, number=""))
-            elif entry.number.isdigit() or entry.number in lettered_labels:
-                entries.append(entry)
-    return list(dict.fromkeys(entries))
+                list_entries.append(replace(list_entry, number=""))
+            elif list_entry.number.isdigit() or list_entry.number in lettered_labels:
+                list_entries.append(list_entry)
+    return list(dict.fromkeys(list_entries))
 
 
 def with_plain_lists(answer: str) -> str:
@@ -158,9 +158,9 @@ def _entries_of_line(line: str, start: int) -> Iterator[ListEntry]:
     end = start + len(line)
     # "[2] [b.pdf](https://example.org)" names b.pdf
     line = _LINK.sub(r"\g<words>", line)
-    entry = _ENTRY.fullmatch(line)
+    list_entry = _ENTRY.fullmatch(line)
     # "1. a.pdf", but not "[1] a.pdf"
-    has_item_number = entry is not None and entry["item_number"] is not None
+    has_item_number = list_entry is not None and list_entry["item_number"] is not None
     for number, text in _numbers_and_texts(line):
         if not text.strip():
             continue
@@ -188,7 +188,8 @@ def _numbers_and_texts(line: str) -> list[tuple[str, str]]:
         return _numbers_behind_texts(line)
     # "Sources: [1] a.pdf, [2] b.pdf"
     return [
-        (entry["number"], entry["text"]) for entry in _ENTRY_IN_A_LINE.finditer(line)
+        (list_entry["number"], list_entry["text"])
+        for list_entry in _ENTRY_IN_A_LINE.finditer(line)
     ]
 
 
@@ -220,10 +221,10 @@ def _is_name_first(line: str) -> bool:
     return not ends_heading and numbers is not None
 
 
-def _number_of(entry: re.Match[str]) -> str:
+def _number_of(list_entry: re.Match[str]) -> str:
     """Return the number with which an entry begins."""
     groups = ("in_brackets", "behind_word", "lettered", "item_number")
-    return next(entry[group] for group in groups if entry[group] is not None)
+    return next(list_entry[group] for group in groups if list_entry[group] is not None)
 
 
 def _lists_at_the_end(answer: str, lettered_labels: Collection[str]) -> list[Span]:
@@ -247,7 +248,9 @@ def _lists_at_the_end(answer: str, lettered_labels: Collection[str]) -> list[Spa
     cited_numbers: set[str] = set()
     for mark in marks_in(answer[:start], numbering):
         cited_numbers.update(mark.labels)
-    numbers = [entry.number for entry in _entries_from(answer, start, len(answer))]
+    numbers = [
+        list_entry.number for list_entry in _entries_from(answer, start, len(answer))
+    ]
     is_list = bool(numbers) and cited_numbers.issuperset(numbers)
     return [(start, len(answer))] if is_list else []
 
@@ -282,8 +285,8 @@ def _is_entry(line: str) -> bool:
 
     A mere "1. a.pdf" may be a step, or a rank: without a heading it is no entry.
     """
-    entry = _ENTRY.fullmatch(line)
-    if entry is None or entry["item_number"] is not None:
+    list_entry = _ENTRY.fullmatch(line)
+    if list_entry is None or list_entry["item_number"] is not None:
         return False
-    is_quote = QUOTED.fullmatch(entry["text"].strip(" \t*_.")) is not None
+    is_quote = QUOTED.fullmatch(list_entry["text"].strip(" \t*_.")) is not None
     return is_quote or is_reference(line)

@@ -59,7 +59,7 @@ _FENCED = lazy_pattern(r"```.*?```|~~~.*?~~~", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownInPrompts:
     """What a prompt showed, by which an entry can be understood.
 
     Args:
@@ -136,7 +136,9 @@ class NumbersListedInAnswer:
 
 
 def numbers_listed_in_answer(
-    entries: Iterable[ListEntry], named_numbers: Iterable[NamedNumber], shown: Shown
+    list_entries: Iterable[ListEntry],
+    named_numbers: Iterable[NamedNumber],
+    shown_in_prompts: ShownInPrompts,
 ) -> NumbersListedInAnswer:
     """Find out what an answer's numbers mean by its own lists of sources.
 
@@ -146,19 +148,19 @@ def numbers_listed_in_answer(
     "1. b.txt" contradicts the prompt: it may count the sources in the order of citing.
 
     Args:
-        entries: The entries of the lists.
+        list_entries: The entries of the lists.
         named_numbers: The numbers beside names elsewhere in the answer, each with the
             ``context_indexes`` of the contexts that have this name. "[1] is b.txt"
             leaves 1 unclear, unless a list says the same.
-        shown: What the prompt showed.
+        shown_in_prompts: What the prompt showed.
 
     Returns:
         The numbers by what they mean. ``context_indexes_by_number`` may hold unclear
         numbers, too.
     """
-    numbers = _NumbersBeingRead(shown)
-    for entry in entries:
-        numbers.add_entry(replace(entry, text=_with_schemes(entry.text)))
+    numbers = _NumbersBeingRead(shown_in_prompts)
+    for list_entry in list_entries:
+        numbers.add_entry(replace(list_entry, text=_with_schemes(list_entry.text)))
     for named in named_numbers:
         numbers.add_named(named)
     return numbers.result()
@@ -171,50 +173,50 @@ class _NumbersBeingRead:
     A number may stand in several of these: entries may contradict each other.
 
     Attributes:
-        shown: What the prompt showed.
+        shown_in_prompts: What the prompt showed.
         as_in_prompt: The numbers that an entry or a name gives the prompt's meaning.
         context_indexes_by_number: For each number with a new meaning: the indexes of
             its contexts.
         unclear: The numbers whose meaning is unknown.
     """
 
-    shown: Shown
+    shown_in_prompts: ShownInPrompts
     as_in_prompt: set[str] = field(default_factory=set)
     context_indexes_by_number: dict[str, tuple[int, ...]] = field(default_factory=dict)
     unclear: set[str] = field(default_factory=set)
 
-    def add_entry(self, entry: ListEntry) -> None:
+    def add_entry(self, list_entry: ListEntry) -> None:
         """Read what an entry of a list says of its number.
 
         Where the prompt shows "[1] a.txt" and "[2] b.txt", the entry "[2] b.txt" numbers
         as the prompt does, "[1] b.txt" gives 1 a new meaning, and "[1] z.txt" leaves 1
         unclear.
         """
-        is_of_another_page = _names_another_page(entry, self.shown)
-        if is_of_another_page or _has_another_number(entry, self.shown):
-            self.unclear.add(entry.number)
-        elif _agrees_with_prompt(entry, self.shown):
-            self.as_in_prompt.add(entry.number)
+        is_of_another_page = _names_another_page(list_entry, self.shown_in_prompts)
+        if is_of_another_page or _has_another_number(list_entry, self.shown_in_prompts):
+            self.unclear.add(list_entry.number)
+        elif _agrees_with_prompt(list_entry, self.shown_in_prompts):
+            self.as_in_prompt.add(list_entry.number)
         else:
-            self._add_new_meaning(entry)
+            self._add_new_meaning(list_entry)
 
-    def _add_new_meaning(self, entry: ListEntry) -> None:
+    def _add_new_meaning(self, list_entry: ListEntry) -> None:
         """Read an entry that does not give its number the prompt's meaning."""
-        context_indexes = _contexts_surely_meant(entry, self.shown)
+        context_indexes = _contexts_surely_meant(list_entry, self.shown_in_prompts)
         if not context_indexes:
-            self.unclear.add(entry.number)
+            self.unclear.add(list_entry.number)
             return
         earlier_context_indexes = self.context_indexes_by_number.setdefault(
-            entry.number, context_indexes
+            list_entry.number, context_indexes
         )
         if (
             earlier_context_indexes != context_indexes
         ):  # two entries contradict each other
-            self.unclear.add(entry.number)
+            self.unclear.add(list_entry.number)
 
     def add_named(self, named: NamedNumber) -> None:
         """Read what a name beside a number says of it; the lists were read before."""
-        in_prompt = self.shown.context_indexes_of_number(named.number)
+        in_prompt = self.shown_in_prompts.context_indexes_of_number(named.number)
         agrees_with_prompt = not named.context_indexes.isdisjoint(in_prompt)
         context_indexes_in_list = self.context_indexes_by_number.get(named.number, ())
         agrees_with_list = not named.context_indexes.isdisjoint(context_indexes_in_list)
@@ -235,20 +237,28 @@ class _NumbersBeingRead:
         )
 
 
-def _has_another_number(entry: ListEntry, shown: Shown) -> bool:
+def _has_another_number(
+    list_entry: ListEntry, shown_in_prompts: ShownInPrompts
+) -> bool:
     """Whether a list of the prompt gives another number to what an entry names.
 
     Example: "[1] b.pdf", where the passages have no names, and the prompt has a list of
     its own, "[1] a.pdf", "[2] b.pdf". The answer may number its sources anew.
     """
-    is_name_of_context = any(True for _ in _meanings_of_names(entry.text, shown.names))
-    if is_name_of_context or not entry.number.isdigit():
+    is_name_of_context = any(
+        True for _ in _meanings_of_names(list_entry.text, shown_in_prompts.names)
+    )
+    if is_name_of_context or not list_entry.number.isdigit():
         return False
-    listed = _meanings_of_names(entry.text, shown.lists.names_with_numbers)
-    return any(int(entry.number) not in numbers for numbers in listed)
+    listed = _meanings_of_names(
+        list_entry.text, shown_in_prompts.lists.names_with_numbers
+    )
+    return any(int(list_entry.number) not in numbers for numbers in listed)
 
 
-def _contexts_surely_meant(entry: ListEntry, shown: Shown) -> tuple[int, ...]:
+def _contexts_surely_meant(
+    list_entry: ListEntry, shown_in_prompts: ShownInPrompts
+) -> tuple[int, ...]:
     """Return the indexes of the contexts that an entry means instead of the prompt's.
 
     Several share the name of an entry of a field, as chunks of one file. () if it is not
@@ -256,51 +266,62 @@ def _contexts_surely_meant(entry: ListEntry, shown: Shown) -> tuple[int, ...]:
     mean one of several.
     """
     # "1. b.txt", and the prompt shows another text as 1: this 1 may only count entries
-    if entry.has_item_number and entry.number in shown.context_indexes_by_number:
+    if (
+        list_entry.has_item_number
+        and list_entry.number in shown_in_prompts.context_indexes_by_number
+    ):
         return ()
     # "[2] Bridges" may be a shorter form of the prompt's "[2] Bridges of Norwick"
-    if _may_be_shortened(entry, shown):
+    if _may_be_shortened(list_entry, shown_in_prompts):
         return ()
-    context_indexes = _contexts_named(entry, shown)
-    stands_beside_answer = entry.end == 0
+    context_indexes = _contexts_named(list_entry, shown_in_prompts)
+    stands_beside_answer = list_entry.end == 0
     is_sure = len(context_indexes) == 1 or (
         stands_beside_answer
-        and not any(map(is_mark_label, shown.context_indexes_by_number))
+        and not any(map(is_mark_label, shown_in_prompts.context_indexes_by_number))
     )
     return context_indexes if is_sure else ()
 
 
-def _may_be_shortened(entry: ListEntry, shown: Shown) -> bool:
+def _may_be_shortened(list_entry: ListEntry, shown_in_prompts: ShownInPrompts) -> bool:
     """Whether an entry may be a shorter form of the name that the prompt gives its number.
 
     "[2] Bridges" may be so where the prompt shows "[1] Bridges" and "[2] Bridges of
     Norwick".
     """
-    context_indexes_of_number = shown.context_indexes_of_number(entry.number)
-    text = entry.text.strip(AROUND_NAME).lower()
+    context_indexes_of_number = shown_in_prompts.context_indexes_of_number(
+        list_entry.number
+    )
+    text = list_entry.text.strip(AROUND_NAME).lower()
     return any(
         text in name.lower()
         for index in context_indexes_of_number
-        for name in shown.names_by_context.get(index, ())
+        for name in shown_in_prompts.names_by_context.get(index, ())
     )
 
 
-def _agrees_with_prompt(entry: ListEntry, shown: Shown) -> bool:
+def _agrees_with_prompt(
+    list_entry: ListEntry, shown_in_prompts: ShownInPrompts
+) -> bool:
     """Whether an entry may name what the prompt shows under the entry's number.
 
     If the prompt shows "[1] a.txt", the entries "[1] a.txt" and "[1] Miller (2020)"
     agree with it, but "[1] z.txt" does not. Each name, number and quote in the entry
     must agree.
     """
-    context_indexes_of_number = shown.context_indexes_of_number(entry.number)
-    if _names_an_unknown_file(entry.text, context_indexes_of_number, shown):
+    context_indexes_of_number = shown_in_prompts.context_indexes_of_number(
+        list_entry.number
+    )
+    if _names_an_unknown_file(
+        list_entry.text, context_indexes_of_number, shown_in_prompts
+    ):
         return False
     meanings = [
-        *_meanings_of_text(entry.text, shown),
-        *_meanings_of_like_files(entry.text, shown),
+        *_meanings_of_text(list_entry.text, shown_in_prompts),
+        *_meanings_of_like_files(list_entry.text, shown_in_prompts),
     ]
     if not meanings and _has_another_title(
-        entry.text, context_indexes_of_number, shown
+        list_entry.text, context_indexes_of_number, shown_in_prompts
     ):
         return False
     return all(
@@ -313,25 +334,32 @@ def _with_schemes(text: str) -> str:
     return _ADDRESS_WITHOUT_SCHEME.sub(r"https://\g<0>", text)
 
 
-def _names_another_page(entry: ListEntry, shown: Shown) -> bool:
+def _names_another_page(
+    list_entry: ListEntry, shown_in_prompts: ShownInPrompts
+) -> bool:
     """Whether an entry names a page, and the contexts that it means are of other pages.
 
     "[1] report.pdf, p. 33" does if the prompt only shows page 3 of "report.pdf".
     """
-    page = PAGE.search(entry.text)
+    page = PAGE.search(list_entry.text)
     if page is None:
         return False
-    context_indexes = _only_contexts_named(entry.text, shown)
-    context_indexes = context_indexes or shown.context_indexes_of_number(entry.number)
+    context_indexes = _only_contexts_named(list_entry.text, shown_in_prompts)
+    context_indexes = context_indexes or shown_in_prompts.context_indexes_of_number(
+        list_entry.number
+    )
     pages = [
-        shown.pages_by_context.get(index, frozenset()) for index in context_indexes
+        shown_in_prompts.pages_by_context.get(index, frozenset())
+        for index in context_indexes
     ]
     are_known = bool(pages) and all(pages)
     return are_known and not any(page[1] in pages_of for pages_of in pages)
 
 
 def _has_another_title(
-    title: str, context_indexes_of_number: frozenset[int], shown: Shown
+    title: str,
+    context_indexes_of_number: frozenset[int],
+    shown_in_prompts: ShownInPrompts,
 ) -> bool:
     """Whether an entry's title is surely none of what the prompt shows under its number.
 
@@ -342,17 +370,17 @@ def _has_another_title(
     Args:
         title: The entry without its number.
         context_indexes_of_number: The contexts that the prompt shows under the number.
-        shown: What the prompt showed.
+        shown_in_prompts: What the prompt showed.
     """
     words = _words_of_title(title)
     words_of_titles: set[str] = set()
     words_of_passages: set[str] = set()
     for index in context_indexes_of_number:
-        for name in shown.names_by_context.get(index, ()):
+        for name in shown_in_prompts.names_by_context.get(index, ()):
             # the words of "reference_id: 1" are a key, and no title
             if not is_file(name) and not _KEY_AND_NUMBER.fullmatch(name):
                 words_of_titles |= _words_of_title(name)
-        context = shown.contexts[index]
+        context = shown_in_prompts.contexts[index]
         words_of_passages |= _words_of_title(f"{context.text} {context.metadata}")
     can_be_compared = bool(words) and bool(words_of_titles)
     shares_a_word = not words.isdisjoint(words_of_titles)
@@ -365,35 +393,37 @@ def _words_of_title(text: str) -> set[str]:
     return {word.lower() for word in _WORD_OF_TITLE.findall(text)}
 
 
-def _contexts_named(entry: ListEntry, shown: Shown) -> tuple[int, ...]:
+def _contexts_named(
+    list_entry: ListEntry, shown_in_prompts: ShownInPrompts
+) -> tuple[int, ...]:
     """Return the indexes of the contexts that all of an entry's text names.
 
     () if it names none, or a file like another context's file.
     """
-    named_by_all = _only_contexts_named(entry.text, shown)
-    for context_indexes in _meanings_of_like_files(entry.text, shown):
+    named_by_all = _only_contexts_named(list_entry.text, shown_in_prompts)
+    for context_indexes in _meanings_of_like_files(list_entry.text, shown_in_prompts):
         if named_by_all.isdisjoint(context_indexes):
             return ()
     # "a.pdf, page 7" is one of several chunks of a.pdf, and nobody tells which; "a.pdf" may
     # be one of them where the prompt shows the page of each
-    do_pages_tell = PAGE.search(entry.text) or all(
-        shown.pages_shown_by_context.get(index) for index in named_by_all
+    do_pages_tell = PAGE.search(list_entry.text) or all(
+        shown_in_prompts.pages_shown_by_context.get(index) for index in named_by_all
     )
     if len(named_by_all) > 1 and do_pages_tell:
         return ()
     return tuple(sorted(named_by_all))
 
 
-def _only_contexts_named(text: str, shown: Shown) -> frozenset[int]:
+def _only_contexts_named(text: str, shown_in_prompts: ShownInPrompts) -> frozenset[int]:
     """Return the contexts that each name, number and quote in an entry may mean."""
-    meanings = _meanings_of_text(text, shown)
+    meanings = _meanings_of_text(text, shown_in_prompts)
     if not meanings:
         return frozenset()
-    return _of_the_page_in(text, frozenset.intersection(*meanings), shown)
+    return _of_the_page_in(text, frozenset.intersection(*meanings), shown_in_prompts)
 
 
 def _of_the_page_in(
-    text: str, context_indexes: frozenset[int], shown: Shown
+    text: str, context_indexes: frozenset[int], shown_in_prompts: ShownInPrompts
 ) -> frozenset[int]:
     """Choose from some contexts the only one of the page that an entry names.
 
@@ -402,7 +432,7 @@ def _of_the_page_in(
     """
     page = PAGE.search(text)
     pages_shown = {
-        index: shown.pages_shown_by_context.get(index, frozenset())
+        index: shown_in_prompts.pages_shown_by_context.get(index, frozenset())
         for index in context_indexes
     }
     if page is None or not all(pages_shown.values()):
@@ -413,24 +443,28 @@ def _of_the_page_in(
     return of_page if len(of_page) == 1 else context_indexes
 
 
-def _meanings_of_text(text: str, shown: Shown) -> list[frozenset[int]]:
+def _meanings_of_text(
+    text: str, shown_in_prompts: ShownInPrompts
+) -> list[frozenset[int]]:
     """List, for each name, number and quote in an entry, the contexts it may mean."""
     return [
-        *_meanings_of_names(text, shown.names),
-        *_meanings_of_numbers(text, shown),
-        *_meanings_of_quotes(text, shown),
+        *_meanings_of_names(text, shown_in_prompts.names),
+        *_meanings_of_numbers(text, shown_in_prompts),
+        *_meanings_of_quotes(text, shown_in_prompts),
     ]
 
 
-def _meanings_of_like_files(text: str, shown: Shown) -> list[frozenset[int]]:
+def _meanings_of_like_files(
+    text: str, shown_in_prompts: ShownInPrompts
+) -> list[frozenset[int]]:
     """List, for each file in an entry, the contexts that are named like it.
 
     "docs/big_map.pdf" is like "big-map.txt" and the title "Big map".
     """
     return [
-        shown.context_indexes_by_stem[stem]
+        shown_in_prompts.context_indexes_by_stem[stem]
         for stem in _stems_of_files(text)
-        if stem in shown.context_indexes_by_stem
+        if stem in shown_in_prompts.context_indexes_by_stem
     ]
 
 
@@ -450,18 +484,22 @@ def _meanings_of_names(text: str, names: SourceNames) -> Iterator[frozenset[int]
             yield found.context_indexes
 
 
-def _meanings_of_numbers(text: str, shown: Shown) -> Iterator[frozenset[int]]:
+def _meanings_of_numbers(
+    text: str, shown_in_prompts: ShownInPrompts
+) -> Iterator[frozenset[int]]:
     """Yield what an entry such as "Source 2, page 3" means by a number of the prompt."""
     first_part = PART_OF_NAME.split(text)[0].strip(AROUND_NAME)
-    is_name = first_part in shown.context_indexes_by_name
+    is_name = first_part in shown_in_prompts.context_indexes_by_name
     numbered = _NUMBERED_SOURCE.fullmatch(first_part)
-    if numbered is not None and shown.has_numbers and not is_name:
-        yield shown.context_indexes_by_number.get(
+    if numbered is not None and shown_in_prompts.has_numbers and not is_name:
+        yield shown_in_prompts.context_indexes_by_number.get(
             str(int(numbered["number"])), frozenset()
         )
 
 
-def _meanings_of_quotes(text: str, shown: Shown) -> Iterator[frozenset[int]]:
+def _meanings_of_quotes(
+    text: str, shown_in_prompts: ShownInPrompts
+) -> Iterator[frozenset[int]]:
     """Yield the contexts that hold a quote in an entry.
 
     Example: the entry '[1] "The bridge fell in May 1874"' and the context with this
@@ -476,13 +514,15 @@ def _meanings_of_quotes(text: str, shown: Shown) -> Iterator[frozenset[int]]:
     ]
     if not quotes:
         return
-    for quoted in contexts_of_quotes(quotes, shown.contexts):
+    for quoted in contexts_of_quotes(quotes, shown_in_prompts.contexts):
         if quoted.holding_all:
             yield frozenset(quoted.holding_all)
 
 
 def _names_an_unknown_file(
-    text: str, context_indexes_of_number: frozenset[int], shown: Shown
+    text: str,
+    context_indexes_of_number: frozenset[int],
+    shown_in_prompts: ShownInPrompts,
 ) -> bool:
     """Whether an entry names files, and the prompt shows none of them.
 
@@ -492,17 +532,17 @@ def _names_an_unknown_file(
     Args:
         text: The entry without its number, such as "z.pdf".
         context_indexes_of_number: The contexts that the prompt shows under the number.
-        shown: What the prompt showed.
+        shown_in_prompts: What the prompt showed.
     """
     number_has_file = any(
         is_file(name)
         for index in context_indexes_of_number
-        for name in shown.names_by_context.get(index, ())
+        for name in shown_in_prompts.names_by_context.get(index, ())
     )
     stems = _stems_of_files(text)
     if not number_has_file or not stems:
         return False
-    return shown.context_indexes_by_stem.keys().isdisjoint(stems)
+    return shown_in_prompts.context_indexes_by_stem.keys().isdisjoint(stems)
 
 
 def _stems_of_files(text: str) -> list[str]:

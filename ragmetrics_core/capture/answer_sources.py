@@ -18,7 +18,7 @@ from ragmetrics_core.capture.answer_lists import (
 )
 from ragmetrics_core.capture.answer_numbers import (
     NumbersListedInAnswer,
-    Shown,
+    ShownInPrompts,
     numbers_listed_in_answer,
     numbers_named_in_sentences,
 )
@@ -56,7 +56,12 @@ class ListsInAnswer:
     @cached_property
     def spans(self) -> list[Span]:
         """Where the entries below the answer stand in it; a mark there cites nothing."""
-        return sorted({(entry.start, entry.end) for entry in self._entries_in_answer})
+        return sorted(
+            {
+                (list_entry.start, list_entry.end)
+                for list_entry in self._entries_in_answer
+            }
+        )
 
     def hold(self, place: int) -> bool:
         """Whether a place of the answer is in one of these lists."""
@@ -69,17 +74,17 @@ class ListsInAnswer:
         The prompt shows "[1] a.pdf [2] b.pdf", and the answer ends in "Sources: [1]
         b.pdf": its number 1 means b.pdf, another context than in the prompt.
         """
-        entries = [
-            entry
-            for entry in [
+        list_entries = [
+            list_entry
+            for list_entry in [
                 *self._entries_in_answer,
                 *self._entries_in_field,
                 *self._entries_by_place,
             ]
-            if self._may_explain_a_mark(entry)
+            if self._may_explain_a_mark(list_entry)
         ]
         numbers = numbers_listed_in_answer(
-            entries, self._cited_numbers_with_names(), self._shown
+            list_entries, self._cited_numbers_with_names(), self._shown_in_prompts
         )
         if self._entries_by_place and _may_count_the_passages(numbers):
             return replace(
@@ -87,17 +92,17 @@ class ListsInAnswer:
             )
         return numbers
 
-    def _may_explain_a_mark(self, entry: ListEntry) -> bool:
+    def _may_explain_a_mark(self, list_entry: ListEntry) -> bool:
         """Whether the number of an entry may be that of a mark.
 
         "[1] a.pdf" always may; "1. a.pdf" only if the answer cites a 1.
         """
-        return entry.number in self._cited_labels or not entry.has_item_number
+        return list_entry.number in self._cited_labels or not list_entry.has_item_number
 
     @cached_property
-    def _shown(self) -> Shown:
+    def _shown_in_prompts(self) -> ShownInPrompts:
         """What the prompt showed."""
-        return Shown(
+        return ShownInPrompts(
             self.contexts,
             with_addresses(self.known_labels.context_indexes_by_name),
             self.known_labels.context_indexes_by_number,
@@ -119,18 +124,18 @@ class ListsInAnswer:
 
         ``{"sources": [{"id": 1, "name": "a.pdf"}]}`` gives the name "a.pdf" to 1.
         """
-        entries: list[ListEntry] = []
+        list_entries: list[ListEntry] = []
         for source in self.sources:
             number = plain_label(str(source.id))
             if not number.isdigit():
                 continue
-            entries += [ListEntry(number, name) for name in source.names]
+            list_entries += [ListEntry(number, name) for name in source.names]
             # a name may give a number of the prompt another meaning; a quote may not: it
             # is compared later with the text that the prompt shows under the number
             is_of_prompt = number in self.known_labels.context_indexes_by_number
             if source.quote is not None and not is_of_prompt:
-                entries.append(ListEntry(number, source.quote))
-        return entries
+                list_entries.append(ListEntry(number, source.quote))
+        return list_entries
 
     @cached_property
     def _entries_by_place(self) -> list[ListEntry]:
@@ -141,13 +146,13 @@ class ListsInAnswer:
         """
         if not self.may_count_sources or self._entries_in_answer:
             return []
-        entries: list[ListEntry] = []
+        list_entries: list[ListEntry] = []
         for place, source in enumerate(self.sources, start=1):
             name = str(source.id or source.quote)
             if source.statement is not None or is_mark_label(plain_label(name)):
                 return []
-            entries.append(ListEntry(str(place), name, has_item_number=True))
-        return entries
+            list_entries.append(ListEntry(str(place), name, has_item_number=True))
+        return list_entries
 
     @cached_property
     def _is_in_list_by_place(self) -> bytearray:
@@ -177,7 +182,7 @@ class ListsInAnswer:
         """List the cited numbers to which a sentence gives a name: "where [1] is b.pdf"."""
         ends_of_marks = [mark.end for mark in self._marks_outside_of_lists]
         numbers = numbers_named_in_sentences(
-            self.answer, self._shown.names, max(ends_of_marks, default=0)
+            self.answer, self._shown_in_prompts.names, max(ends_of_marks, default=0)
         )
         return [
             named

@@ -82,10 +82,10 @@ class AuxiliaryRuns:
             return []
         runs = self._runs_by_task_or_thread.get(tree.task_or_thread, [])
         writers = [run for run in runs if _writes_only_query(run, question)]
-        for writer in writers:
-            calls_tool = any(reply.arguments for reply in _replies(writer))
+        for query_writer in writers:
+            calls_tool = any(reply.arguments for reply in _replies(query_writer))
             if calls_tool:
-                runs.remove(writer)
+                runs.remove(query_writer)
         return writers
 
     def writer_of_several(self, tree: Tree) -> Tree | None:

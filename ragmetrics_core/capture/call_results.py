@@ -63,7 +63,7 @@ class CallResults:
     calls: Calls
 
     @cached_property
-    def order(self) -> CallOrder:
+    def call_order(self) -> CallOrder:
         """The order of the calls."""
         return CallOrder(self.calls)
 
@@ -104,7 +104,9 @@ class CallResults:
         ]
         for step, documents in documents_of_steps.items():
             results.append(CallResult("retrieval", step, documents))
-        return sorted(results, key=lambda result: self.order.sort_keys_of(result.call))
+        return sorted(
+            results, key=lambda result: self.call_order.sort_keys_of(result.call)
+        )
 
     def _is_written_again(self, result: CallResult, known_lines: set[str]) -> bool:
         """Whether a text that a model wrote is the answer, or one of an earlier turn.
@@ -172,11 +174,11 @@ class CallResults:
             shown_keys: The keys of the documents shown, in the order of the prompt.
         """
         # parallel calls have one begin here, the earliest
-        began = self.order.earliest_concurrent_begin(documents_by_call)
+        began = self.call_order.earliest_concurrent_begin(documents_by_call)
         n_shown = len(shown_keys)  # the rank of documents that are not shown
         rank_by_key: dict[DocumentKey, int] = {}
-        for rank, key in enumerate(shown_keys):
-            rank_by_key.setdefault(key, rank)
+        for rank, document_key in enumerate(shown_keys):
+            rank_by_key.setdefault(document_key, rank)
 
         def sort_key(call: Node) -> tuple[object, ...]:
             ranks = [
@@ -184,7 +186,7 @@ class CallResults:
                 for document in documents_by_call[call]
             ]
             first_rank = min(ranks, default=n_shown)
-            return began[call], first_rank, self.order.sort_keys_of(call)
+            return began[call], first_rank, self.call_order.sort_keys_of(call)
 
         return sorted(documents_by_call, key=sort_key)
 
@@ -290,12 +292,12 @@ class CallResults:
     @cached_property
     def _rewritten_keys(self) -> frozenset[DocumentKey]:
         """The keys of the documents that steps made of documents that they took."""
-        keys: set[DocumentKey] = set()
+        document_keys: set[DocumentKey] = set()
         for step in self.calls.steps_with_documents:
             later_lists = self.calls.lists_after(end_of(step))
             for document in rewritten_documents(step, later_lists):
-                keys.add(document.key)
-        return frozenset(keys)
+                document_keys.add(document.key)
+        return frozenset(document_keys)
 
     def _was_perhaps_read_by_agent(self, result: CallResult) -> bool:
         """Whether an agent's model may have read a text that a tool returned.
@@ -306,7 +308,7 @@ class CallResults:
         if result.call.kind != "tool":
             return False
         tools_around = tools_of(self.calls.paths[result.call][:-1])
-        for call in self.order.model_calls:
+        for call in self.call_order.model_calls:
             # calls inside the same tools are those of one agent
             is_same_agent = tools_of(self.calls.paths[call]) == tools_around
             if is_same_agent and call.began > result.call.began:
@@ -399,7 +401,7 @@ class CallResults:
         if not summaries:
             return
         earlier_texts: set[str] = set()  # of all earlier prompts
-        for call in self.order.model_calls:
+        for call in self.call_order.model_calls:
             if call.began < model.began:
                 earlier_texts.update(message.text for message in call.prompt)
         for summary in dict.fromkeys(summaries):

@@ -62,13 +62,13 @@ class ChangedTexts:
 
     Args:
         prompt: The prompt.
-        taken: For each byte of the normalized prompt 1 if a located text has taken it,
-            else 0. The other bytes are free.
+        is_byte_taken: For each byte of the normalized prompt 1 if a located text has
+            taken it, else 0. The other bytes are free.
     """
 
-    def __init__(self, prompt: Prompt, taken: bytearray) -> None:
+    def __init__(self, prompt: Prompt, is_byte_taken: bytearray) -> None:
         self._prompt = prompt
-        self._taken = taken
+        self._is_byte_taken = is_byte_taken
 
     def may_hold(self, raw: str) -> bool:
         """Whether a free passage has many words of a text; the module says how many.
@@ -98,7 +98,7 @@ class ChangedTexts:
         Example: in "Read this. IRON" the document IRON is located: "Read this" is free.
         Empty if too much of the prompt is free.
         """
-        if self._taken.count(0) > _MOST_FREE_BYTES:
+        if self._is_byte_taken.count(0) > _MOST_FREE_BYTES:
             return []
         passages = []
         message_starts = zip(
@@ -106,8 +106,8 @@ class ChangedTexts:
         )
         for message, message_start in message_starts:
             message_end = message_start + len(message.normalized)
-            taken = self._taken[message_start:message_end]
-            for free_bytes in _FREE_BYTES.finditer(taken):
+            is_byte_taken = self._is_byte_taken[message_start:message_end]
+            for free_bytes in _FREE_BYTES.finditer(is_byte_taken):
                 start, end = message.offsets_of(free_bytes.start(), free_bytes.end())
                 passages.append(message.raw[start:end])
         return passages

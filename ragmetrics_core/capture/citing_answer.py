@@ -165,14 +165,14 @@ class CitingAnswer:
         annotates the answer of the first. None, too, if the first call itself names
         sources, be it by an empty list.
         """
-        writer = self.found_answer.writing_call
+        writing_call = self.found_answer.writing_call
         names_sources_itself = self.reply is not None and (
             _sources_of(self.reply) is not None
         )
-        if writer is None or names_sources_itself or not self.text.strip():
+        if writing_call is None or names_sources_itself or not self.text.strip():
             return None
         for call in self.calls.models:
-            is_later = call is not writer and call.began >= end_of(writer)
+            is_later = call is not writing_call and call.began >= end_of(writing_call)
             if is_later and self._annotates_the_answer(call):
                 return call
         return None
@@ -277,12 +277,14 @@ class CitingAnswer:
             if text not in self.context_texts
             and any(text[:_OPENING] in prompt for prompt in prompts)
         ]
-        writer = self.found_answer.writing_call
+        writing_call = self.found_answer.writing_call
         return labels_of_turn(
             prompts,
             self.context_texts,
             earlier_texts,
-            [] if writer is None else self._earlier_results_shown_to(writer),
+            []
+            if writing_call is None
+            else self._earlier_results_shown_to(writing_call),
             cites_by_numbers=bool(
                 marks_in(self.text)
                 or closing_marks_in(self.text)
@@ -331,17 +333,17 @@ class CitingAnswer:
         that it never saw. Empty if no call wrote for another one, or if the writer's own
         prompt numbers texts: then it may go on counting where the other call ended.
         """
-        writer = self.found_answer.writing_call
-        if writer is None or not self.answer_evidence.contributing_calls:
+        writing_call = self.found_answer.writing_call
+        if writing_call is None or not self.answer_evidence.contributing_calls:
             return frozenset()
-        if _have_numbered_lines(texts_not_of_models(writer)):
+        if _have_numbered_lines(texts_not_of_models(writing_call)):
             return frozenset()
         labels = filter(is_mark_label, self.labels.context_indexes_by_label)
-        return frozenset(labels) - self._labels_seen_by(writer)
+        return frozenset(labels) - self._labels_seen_by(writing_call)
 
-    def _labels_seen_by(self, writer: Node) -> set[str]:
+    def _labels_seen_by(self, writing_call: Node) -> set[str]:
         """Return the labels in the prompt of the answer's writer, and in replies shown to it."""
-        own_labels = self.labels_of(texts_not_of_models(writer))
+        own_labels = self.labels_of(texts_not_of_models(writing_call))
         labels_seen = set(own_labels.context_indexes_by_label)
         for call in self.answer_evidence.contributing_calls:
             labels_seen |= self._labels_cited_in(self.calls.replies[call])
@@ -360,16 +362,16 @@ class CitingAnswer:
     @cached_property
     def marks_shown(self) -> MarksShown:
         """The marks in texts that the model was shown, which the answer may have copied."""
-        writer = self.found_answer.writing_call
+        writing_call = self.found_answer.writing_call
         return MarksShown(
             self.context_texts,
             []
-            if writer is None
-            else earlier_answers_shown_to(writer, self.turn.question),
+            if writing_call is None
+            else earlier_answers_shown_to(writing_call, self.turn.question),
             [
                 reply.text
                 for call, reply in self.calls.replies.items()
-                if call is not writer
+                if call is not writing_call
             ],
         )
 

@@ -92,8 +92,8 @@ class Contexts:
 
     Attributes:
         items: The contexts, in their order.
-        keys: The keys of the documents behind the contexts; numbers where the user
-            named the contexts.
+        document_keys: The keys of the documents behind the contexts; numbers where the
+            user named the contexts.
         place: Where the contexts were found, in words.
         evidence_from: What tells the contexts, such as "prompt"; None if nothing does.
         grades: The grades to which doubts lower the sample; empty without a doubt.
@@ -104,7 +104,7 @@ class Contexts:
     """
 
     items: tuple[Context, ...] = ()
-    keys: tuple[DocumentKey, ...] = ()
+    document_keys: tuple[DocumentKey, ...] = ()
     place: str = ""
     evidence_from: EvidenceFrom | None = None
     grades: frozenset[Grade] = frozenset()
@@ -113,9 +113,9 @@ class Contexts:
     are_forgotten: bool = False
 
     @property
-    def by_key(self) -> dict[DocumentKey, Context]:
+    def by_document_key(self) -> dict[DocumentKey, Context]:
         """Each context by the key of its document."""
-        return dict(zip(self.keys, self.items, strict=True))
+        return dict(zip(self.document_keys, self.items, strict=True))
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class AnsweredTurn:
         return self.turn.calls
 
     @cached_property
-    def shown(self) -> ShownToCall | None:
+    def shown_to_answering_call(self) -> ShownToCall | None:
         """What the answering call was shown; None if no call is known."""
         if self.found_answer.writing_call is None:
             return None
@@ -173,7 +173,9 @@ class AnsweredTurn:
         Also None where the user named the contexts, ``contexts_from="docs"``: then
         prompts do not matter.
         """
-        return None if contexts.evidence_from == "named" else self.shown
+        return (
+            None if contexts.evidence_from == "named" else self.shown_to_answering_call
+        )
 
 
 def by_the_users_place(answered_turn: AnsweredTurn) -> Contexts | None:
@@ -192,8 +194,8 @@ def by_the_users_place(answered_turn: AnsweredTurn) -> Contexts | None:
             grades=frozenset({"inferred"}),
             warnings=(_NONE_NAMED,),
         )
-    keys = tuple(("named", str(place)) for place in range(len(contexts)))
-    return Contexts(contexts, keys, "contexts_from", "named")
+    document_keys = tuple(("named", str(place)) for place in range(len(contexts)))
+    return Contexts(contexts, document_keys, "contexts_from", "named")
 
 
 def by_the_prompt(answered_turn: AnsweredTurn) -> Contexts | None:
@@ -207,23 +209,26 @@ def by_the_prompt(answered_turn: AnsweredTurn) -> Contexts | None:
     if the answering call was shown their replies. None if no document is shown.
     """
     call = answered_turn.found_answer.writing_call
-    shown = answered_turn.shown
-    if call is None or shown is None or not shown.shown_documents:
+    shown_to_call = answered_turn.shown_to_answering_call
+    if call is None or shown_to_call is None or not shown_to_call.shown_documents:
         return None
-    contexts = tuple(_context_as_shown(key, shown) for key in shown.keys_in_order)
+    contexts = tuple(
+        _context_as_shown(document_key, shown_to_call)
+        for document_key in shown_to_call.document_keys_in_order
+    )
     # "Source 3: …" beside the contexts, which no recorded search found
     n_from_elsewhere = _count_passages_from_elsewhere(answered_turn, call, contexts)
     doubts = [
-        *_doubts_of_contexts(answered_turn, shown, contexts),
-        *_doubts_of_other_passages(shown, n_from_elsewhere),
+        *_doubts_of_contexts(answered_turn, shown_to_call, contexts),
+        *_doubts_of_other_passages(shown_to_call, n_from_elsewhere),
     ]
     # each context is all that a tool wrote, "1. It is old. 2. It fell.": nobody divided
     # this text into documents
-    is_undivided = _shows_only_context_tools(shown, answered_turn.calls)
+    is_undivided = _shows_only_context_tools(shown_to_call, answered_turn.calls)
     return Contexts(
         items=contexts,
-        keys=shown.keys_in_order,
-        place=_place_of_prompts(call, shown.calls_showing_documents),
+        document_keys=shown_to_call.document_keys_in_order,
+        place=_place_of_prompts(call, shown_to_call.calls_showing_documents),
         evidence_from="undivided" if is_undivided else "prompt",
         grades=frozenset(doubt.grade for doubt in doubts),
         warnings=tuple(doubt.reason for doubt in doubts),
@@ -231,30 +236,32 @@ def by_the_prompt(answered_turn: AnsweredTurn) -> Contexts | None:
     )
 
 
-def _shows_only_context_tools(shown: ShownToCall, calls: Calls) -> bool:
+def _shows_only_context_tools(shown_to_call: ShownToCall, calls: Calls) -> bool:
     """Whether all documents that a call was shown are texts of tools that the user named.
 
     Each such text may hold several documents, not divided.
     """
     tool_texts = {node.text for node in calls.context_tool_calls}
-    texts_shown = {document.text for document, _ in shown.shown_documents.values()}
+    texts_shown = {
+        document.text for document, _ in shown_to_call.shown_documents.values()
+    }
     return texts_shown <= tool_texts
 
 
 def _doubts_of_contexts(
-    answered_turn: AnsweredTurn, shown: ShownToCall, contexts: Sequence[Context]
+    answered_turn: AnsweredTurn, shown_to_call: ShownToCall, contexts: Sequence[Context]
 ) -> Iterator[_Doubt]:
     """Yield what is uncertain about the contexts that a prompt shows."""
-    for rank, key in enumerate(shown.keys_in_order, start=1):
-        doubt = _doubt_of(rank, key, shown)
+    for rank, document_key in enumerate(shown_to_call.document_keys_in_order, start=1):
+        doubt = _doubt_of(rank, document_key, shown_to_call)
         if doubt is not None:
             yield doubt
-    for rank in _ranks_quoted_by_assistant(answered_turn, shown, contexts):
+    for rank in _ranks_quoted_by_assistant(answered_turn, shown_to_call, contexts):
         yield _Doubt("inferred", _QUOTED.format(rank))
 
 
 def _doubts_of_other_passages(
-    shown: ShownToCall, n_from_elsewhere: int
+    shown_to_call: ShownToCall, n_from_elsewhere: int
 ) -> Iterator[_Doubt]:
     """Yield what is uncertain, since a prompt may show more than its contexts.
 
@@ -262,18 +269,24 @@ def _doubts_of_other_passages(
     """
     if n_from_elsewhere:
         yield _Doubt("inferred", FROM_ELSEWHERE.format(n_from_elsewhere))
-    if shown.perhaps_shown.keys_perhaps_noted:
+    if shown_to_call.perhaps_shown.document_keys_perhaps_noted:
         yield _Doubt(
-            "inferred", _SHORT_NOTES.format(len(shown.perhaps_shown.keys_perhaps_noted))
+            "inferred",
+            _SHORT_NOTES.format(
+                len(shown_to_call.perhaps_shown.document_keys_perhaps_noted)
+            ),
         )
-    if shown.perhaps_shown.keys_perhaps_cut:
+    if shown_to_call.perhaps_shown.document_keys_perhaps_cut:
         yield _Doubt(
-            "inferred", _PERHAPS_CUT.format(len(shown.perhaps_shown.keys_perhaps_cut))
+            "inferred",
+            _PERHAPS_CUT.format(
+                len(shown_to_call.perhaps_shown.document_keys_perhaps_cut)
+            ),
         )
 
 
 def _ranks_quoted_by_assistant(
-    answered_turn: AnsweredTurn, shown: ShownToCall, contexts: Sequence[Context]
+    answered_turn: AnsweredTurn, shown_to_call: ShownToCall, contexts: Sequence[Context]
 ) -> list[int]:
     """List the ranks, from 1, of contexts that an earlier answer may quote.
 
@@ -283,7 +296,7 @@ def _ranks_quoted_by_assistant(
     """
     normalized_answers = [
         normalize_text(answer)
-        for answer in _answers_printed(answered_turn, shown.calls)
+        for answer in _answers_printed(answered_turn, shown_to_call.calls)
     ]
     ranks = []
     for rank, context in enumerate(contexts, start=1):
@@ -372,10 +385,13 @@ def by_a_prompt_without_documents(answered_turn: AnsweredTurn) -> Contexts | Non
     relevant, and the model is told that nothing was found.
     """
     call = answered_turn.found_answer.writing_call
-    shown = answered_turn.shown
-    if call is None or shown is None or answered_turn.found_answer.text is None:
+    shown_to_call = answered_turn.shown_to_answering_call
+    if call is None or shown_to_call is None or answered_turn.found_answer.text is None:
         return None
-    if shown.shown_documents or shown.perhaps_shown.keys_with_some_words:
+    if (
+        shown_to_call.shown_documents
+        or shown_to_call.perhaps_shown.document_keys_with_some_words
+    ):
         return None
     if not _had_judge_with_documents(answered_turn, call):
         return None
@@ -532,10 +548,10 @@ def _with_doubt_of_provider(
     A provider searches while it serves one model call. It may show what it found to
     later calls of the same conversation as well, and no prompt says so.
     """
-    shown = answered_turn.shown
-    if shown is None or contexts.evidence_from == "named":
+    shown_to_call = answered_turn.shown_to_answering_call
+    if shown_to_call is None or contexts.evidence_from == "named":
         return contexts
-    hidden_searches = _searches_in_no_prompt(answered_turn.calls, shown.calls)
+    hidden_searches = _searches_in_no_prompt(answered_turn.calls, shown_to_call.calls)
     if not hidden_searches:
         return contexts
     warnings = [_FOUND_BY_PROVIDER.format(name) for name in names_of(hidden_searches)]
@@ -653,8 +669,8 @@ def _contexts_of_list(
     """
     if not documents:
         return Contexts(evidence_from=_why_no_contexts(answered_turn))
-    keys = tuple(document.key for document in documents)
-    warning = _why_inferred(answered_turn, keys, place)
+    document_keys = tuple(document.key for document in documents)
+    warning = _why_inferred(answered_turn, document_keys, place)
     # the prompt was recorded, and no word of the documents was found in it
     is_nothing_found = warning == _UNSEEN
     # forgotten: the prompt's template has no place for documents
@@ -663,7 +679,7 @@ def _contexts_of_list(
     )
     return Contexts(
         items=tuple(document.context() for document in documents),
-        keys=keys,
+        document_keys=document_keys,
         place=place,
         evidence_from="retrieved_only" if _only_searches(answered_turn) else "listed",
         grades=frozenset({"inferred"}),
@@ -679,13 +695,17 @@ def _only_searches(answered_turn: AnsweredTurn) -> bool:
 
 
 def _why_inferred(
-    answered_turn: AnsweredTurn, keys: Iterable[DocumentKey], place: str
+    answered_turn: AnsweredTurn, document_keys: Iterable[DocumentKey], place: str
 ) -> str:
     """Say why no prompt tells that the documents with some keys were shown."""
-    shown = answered_turn.shown
-    if shown is None or answered_turn.found_answer.text is None:
+    shown_to_call = answered_turn.shown_to_answering_call
+    if shown_to_call is None or answered_turn.found_answer.text is None:
         return _NO_PROMPT.format(place)
-    has_some_words = not shown.perhaps_shown.keys_with_some_words.isdisjoint(keys)
+    has_some_words = (
+        not shown_to_call.perhaps_shown.document_keys_with_some_words.isdisjoint(
+            document_keys
+        )
+    )
     return _UNTOLD if has_some_words else _UNSEEN
 
 
@@ -701,28 +721,30 @@ def _why_no_contexts(answered_turn: AnsweredTurn) -> EvidenceFrom | None:
     return "ids_only" if answered_turn.calls.n_without_text else "none_found"
 
 
-def _context_as_shown(key: DocumentKey, shown: ShownToCall) -> Context:
+def _context_as_shown(document_key: DocumentKey, shown_to_call: ShownToCall) -> Context:
     """Make a context of a document, with the words of it that were shown.
 
     The context has all of the document's text where the prompts do not tell whether it
     was shown.
     """
-    if key not in shown.shown_documents:
-        return shown.perhaps_shown.unknown_documents[key].context()
-    document, showing = shown.shown_documents[key]
+    if document_key not in shown_to_call.shown_documents:
+        return shown_to_call.perhaps_shown.unknown_documents[document_key].context()
+    document, showing = shown_to_call.shown_documents[document_key]
     return document.context(showing.text)
 
 
-def _doubt_of(rank: int, key: DocumentKey, shown: ShownToCall) -> _Doubt | None:
+def _doubt_of(
+    rank: int, document_key: DocumentKey, shown_to_call: ShownToCall
+) -> _Doubt | None:
     """Return what is uncertain about a context.
 
     Returns:
         *inferred* if the prompts do not tell whether the context was shown, *located*
         if the context was cut, None if it was shown whole.
     """
-    if key not in shown.shown_documents:
+    if document_key not in shown_to_call.shown_documents:
         return _Doubt("inferred", _UNKNOWN.format(rank))
-    _, showing = shown.shown_documents[key]
+    _, showing = shown_to_call.shown_documents[document_key]
     if showing.extent != "whole":
         return _Doubt("located", _CUT.format(rank, showing.percentage))
     return None

@@ -29,12 +29,12 @@ from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Ledger, Sample, Turn
 
 # how a conversation is found that has no name: nothing is exact then
-BY_WORDS = (
+CONVERSATION_FOUND_BY_WORDS = (
     "the words of an earlier turn end the messages handed in",
     "the words of an earlier turn stand in the prompt as such",
     "the words of an earlier turn stand in the messages handed in",
 )
-_AT_THE_END, _IN_THE_PROMPT, _IN_THE_HISTORY = BY_WORDS
+_AT_THE_END, _IN_THE_PROMPT, _IN_THE_HISTORY = CONVERSATION_FOUND_BY_WORDS
 _MOST_NAMED = _MOST_TURNS = 500
 _MOST_CALLS = 200
 _N_LATEST = 32  # turns that are looked for in prompts
@@ -153,7 +153,7 @@ class Conversations:
             earlier_calls=last_turn.ledger.calls,
             history=history,
             # in words: "the words of an earlier turn stand in the prompt as such"
-            conversation_place=continued.how_found,
+            how_conversation_was_found=continued.how_found,
         )
 
     def _conversation_name(self, tree: Tree) -> str | None:
@@ -307,7 +307,9 @@ class Conversations:
         for sample in samples:
             if sample.ledger is not None:
                 self.turns.append(_captured_turn(sample, sample.ledger, tree))
-        is_found_by_words = tree.conversation_place in BY_WORDS
+        is_found_by_words = (
+            tree.how_conversation_was_found in CONVERSATION_FOUND_BY_WORDS
+        )
         is_new = tree.conversation_id == _name_of_new(tree)
         if not (is_found_by_words or is_new) and self._shares and self._other_blocks:
             self._other_blocks.add(tree, samples)

@@ -49,7 +49,7 @@ def _without_bare_texts(documents: Collection[Document]) -> list[Document]:
     ]
 
 
-def keys_in_retrieved_order(
+def document_keys_in_retrieved_order(
     lists: Sequence[Sequence[Document]],
 ) -> list[DocumentKey]:
     """Return the keys of all documents of some lists, the first retrieved first.
@@ -57,11 +57,11 @@ def keys_in_retrieved_order(
     Args:
         lists: The lists, the latest first.
     """
-    keys: dict[DocumentKey, None] = {}
+    document_keys: dict[DocumentKey, None] = {}
     for documents in reversed(lists):
         for document in documents:
-            keys[document.key] = None
-    return list(keys)
+            document_keys[document.key] = None
+    return list(document_keys)
 
 
 def unite_shown_documents(
@@ -75,15 +75,17 @@ def unite_shown_documents(
     Args:
         shown_in_prompts: What each prompt shows.
     """
-    shown_by_key: dict[DocumentKey, ShownDocument] = {}
+    shown_documents_by_key: dict[DocumentKey, ShownDocument] = {}
     for shown_in_prompt in shown_in_prompts:
-        for key, shown_document in shown_in_prompt.items():
-            if key in shown_by_key:
-                earlier = shown_by_key[key]
-                shown_by_key[key] = _unite_shown_document(earlier, shown_document)
+        for document_key, shown_document in shown_in_prompt.items():
+            if document_key in shown_documents_by_key:
+                earlier = shown_documents_by_key[document_key]
+                shown_documents_by_key[document_key] = _unite_shown_document(
+                    earlier, shown_document
+                )
             else:
-                shown_by_key[key] = shown_document
-    return shown_by_key
+                shown_documents_by_key[document_key] = shown_document
+    return shown_documents_by_key
 
 
 def _unite_shown_document(
@@ -122,7 +124,7 @@ def _unite_in_longer_text(earlier: Finding, later: Finding) -> Finding | None:
 
 
 def order_with_unknown(
-    shown_by_key: Mapping[DocumentKey, object],
+    shown_documents_by_key: Mapping[DocumentKey, object],
     unknown_documents: Mapping[DocumentKey, object],
     lists: Sequence[Sequence[Document]],
 ) -> list[DocumentKey]:
@@ -132,37 +134,38 @@ def order_with_unknown(
     B follows A, so the order is [C, A, B].
 
     Args:
-        shown_by_key: The documents shown, in the order of the prompts.
+        shown_documents_by_key: The documents shown, in the order of the prompts.
         unknown_documents: The documents that the prompts may show or not.
         lists: The lists of documents, the latest first. The first list with a shown
             document counts; unknown documents of other lists are left out.
     """
-    order = list(shown_by_key)
+    ordered_keys = list(shown_documents_by_key)
     previous_key: DocumentKey | None = None  # the neighbour before, shown or inserted
-    for key in _keys_of_first_list_with(shown_by_key, lists):
-        if key in unknown_documents and key not in order:
+    for document_key in _keys_of_first_list_with(shown_documents_by_key, lists):
+        if document_key in unknown_documents and document_key not in ordered_keys:
             index = 0
             if previous_key is not None:
-                index = order.index(previous_key) + 1
-            order.insert(index, key)
-        if key in order:
-            previous_key = key
-    return order
+                index = ordered_keys.index(previous_key) + 1
+            ordered_keys.insert(index, document_key)
+        if document_key in ordered_keys:
+            previous_key = document_key
+    return ordered_keys
 
 
 def _keys_of_first_list_with(
-    shown_by_key: Mapping[DocumentKey, object], lists: Sequence[Sequence[Document]]
+    shown_documents_by_key: Mapping[DocumentKey, object],
+    lists: Sequence[Sequence[Document]],
 ) -> list[DocumentKey]:
     """Return the keys of the first list that holds a shown document; empty if none does."""
     for documents in lists:
-        keys = [document.key for document in documents]
-        if not shown_by_key.keys().isdisjoint(keys):
-            return keys
+        document_keys = [document.key for document in documents]
+        if not shown_documents_by_key.keys().isdisjoint(document_keys):
+            return document_keys
     return []
 
 
 def best_versions(
-    shown_by_key: Mapping[DocumentKey, ShownDocument],
+    shown_documents_by_key: Mapping[DocumentKey, ShownDocument],
 ) -> dict[DocumentKey, ShownDocument]:
     """Drop the weaker versions of each document; versions of a document share its id.
 
@@ -171,45 +174,52 @@ def best_versions(
     the prompt shows the whole summary and a sentence of the page: the page is dropped.
     """
     weaker_keys: set[DocumentKey] = set()
-    for keys in _keys_by_id(shown_by_key).values():
-        best_keys = _keys_of_fullest(keys, shown_by_key)
-        weaker_keys.update(key for key in keys if key not in best_keys)
+    for document_keys in _keys_by_id(shown_documents_by_key).values():
+        best_keys = _keys_of_fullest(document_keys, shown_documents_by_key)
+        weaker_keys.update(
+            document_key
+            for document_key in document_keys
+            if document_key not in best_keys
+        )
     return {
-        key: shown_document
-        for key, shown_document in shown_by_key.items()
-        if key not in weaker_keys
+        document_key: shown_document
+        for document_key, shown_document in shown_documents_by_key.items()
+        if document_key not in weaker_keys
     }
 
 
 def _keys_by_id(
-    shown_by_key: Mapping[DocumentKey, ShownDocument],
+    shown_documents_by_key: Mapping[DocumentKey, ShownDocument],
 ) -> dict[str, list[DocumentKey]]:
     """Return the keys of the versions of each document that has an id."""
     keys_by_id: dict[str, list[DocumentKey]] = {}
-    for key, (document, _) in shown_by_key.items():
+    for document_key, (document, _) in shown_documents_by_key.items():
         if document.own_id is not None:
-            keys_by_id.setdefault(document.own_id, []).append(key)
+            keys_by_id.setdefault(document.own_id, []).append(document_key)
     return keys_by_id
 
 
 def _keys_of_fullest(
-    keys: Sequence[DocumentKey], shown_by_key: Mapping[DocumentKey, ShownDocument]
+    document_keys: Sequence[DocumentKey],
+    shown_documents_by_key: Mapping[DocumentKey, ShownDocument],
 ) -> list[DocumentKey]:
     """Return the versions of a document that are shown whole, else the one shown most.
 
     Example: 40 characters of the page and 25 of its summary are shown: the page.
 
     Args:
-        keys: The keys of the versions; at least one.
-        shown_by_key: The documents shown.
+        document_keys: The keys of the versions; at least one.
+        shown_documents_by_key: The documents shown.
     """
     whole_keys = []
     n_characters_by_key: dict[DocumentKey, int] = {}
-    for key in keys:
-        _, finding = shown_by_key[key]
-        n_characters_by_key[key] = len(finding.text)
+    for document_key in document_keys:
+        _, finding = shown_documents_by_key[document_key]
+        n_characters_by_key[document_key] = len(finding.text)
         if finding.extent == "whole":
-            whole_keys.append(key)
+            whole_keys.append(document_key)
     if whole_keys:
         return whole_keys
-    return [max(keys, key=lambda key: n_characters_by_key[key])]
+    return [
+        max(document_keys, key=lambda document_key: n_characters_by_key[document_key])
+    ]

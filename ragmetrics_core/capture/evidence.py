@@ -56,7 +56,7 @@ class AnswerEvidence:
         ledger_entries: The ledger's entries for the calls of this turn, in its order.
         earlier_calls: The ledger's entries for earlier turns, each with what of it the
             prompts still show.
-        order: The order of the turn's calls.
+        call_order: The order of the turn's calls.
         unnamed_tools: Calls of tools whose text may be evidence, and is no context. The
             user has to say whether it is.
         warnings: What the user should know of all these.
@@ -69,7 +69,7 @@ class AnswerEvidence:
     contributing_calls: tuple[Node, ...]
     ledger_entries: tuple[LedgerEntry, ...]
     earlier_calls: tuple[EvidenceCall, ...]
-    order: CallOrder
+    call_order: CallOrder
     unnamed_tools: tuple[Node, ...]
     warnings: tuple[str, ...]
 
@@ -127,7 +127,7 @@ def evidence(
         contributing_calls=contributing_calls,
         ledger_entries=entries,
         earlier_calls=calls_of_earlier_turns,
-        order=call_results.order,  # which call came before which
+        call_order=call_results.call_order,  # which call came before which
         unnamed_tools=tools.unnamed,  # the user has to say whether they give contexts
         warnings=(*contexts.warnings, *retrieved.warnings, *tools.warnings),
     )
@@ -172,7 +172,7 @@ def _ledger_entries(
     )
     # are_forgotten: the template, "Answer: {question}", left the documents out. They are
     # contexts of the sample, with a warning, but none of them was shown.
-    contexts_shown = {} if contexts.are_forgotten else contexts.by_key
+    contexts_shown = {} if contexts.are_forgotten else contexts.by_document_key
     shown_to_answer = ShownToAnswer(
         contexts_shown, prompts, turn.texts_besides_documents
     )
@@ -186,11 +186,11 @@ def _contributing_calls(
 
     Empty where it is unknown what the call was shown.
     """
-    shown = answered_turn.shown_unless_named(contexts)
-    if shown is None:
+    shown_to_call = answered_turn.shown_unless_named(contexts)
+    if shown_to_call is None:
         return ()
     answering_call = answered_turn.found_answer.writing_call
-    return tuple(call for call in shown.calls if call is not answering_call)
+    return tuple(call for call in shown_to_call.calls if call is not answering_call)
 
 
 def _messages_shown(

@@ -179,7 +179,7 @@ def finding_of_shown(
     prompt: Prompt,
     occurrence: Occurrence,
     *,
-    taken: bytearray,
+    is_byte_taken: bytearray,
 ) -> Finding:
     """Return the finding of a candidate that a prompt shows at one place.
 
@@ -188,13 +188,16 @@ def finding_of_shown(
         text: The candidate.
         prompt: The prompt.
         occurrence: The place.
-        taken: For each byte of the normalized prompt 1 if a located text has taken it.
+        is_byte_taken: For each byte of the normalized prompt 1 if a located text has
+            taken it.
     """
     shown_in_prompt = ShownInPrompt(text, prompt, occurrence)
     finding = _finding_in_prompts(candidate_index, (shown_in_prompt,))
     if finding.extent == "whole":
         return finding
-    replaced = replaced_edges(occurrence.spans, len(text.normalized), prompt, taken)
+    replaced = replaced_edges(
+        occurrence.spans, len(text.normalized), prompt, is_byte_taken
+    )
     longer_words = occurrence.longer_words
     replaced = ReplacedEdges(
         before=replaced.before or longer_words.before,

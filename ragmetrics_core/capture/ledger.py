@@ -39,8 +39,8 @@ def ledger(
         user_messages = [said for said in tree.history if said.role == "user"]
         turn_number = 1 + len(user_messages)
     own_calls = (
-        _evidence_call(turn, entry, answer_evidence.order, turn_number)
-        for entry in answer_evidence.ledger_entries
+        _evidence_call(turn, ledger_entry, answer_evidence.call_order, turn_number)
+        for ledger_entry in answer_evidence.ledger_entries
     )
     calls = [*answer_evidence.earlier_calls, *own_calls]
     documents = _documents_of_request(turn, call_of_answer, answer_evidence, calls)
@@ -89,24 +89,24 @@ def _documents_of_request(
 
 
 def _evidence_call(
-    turn: Turn, entry: LedgerEntry, order: CallOrder, turn_number: int
+    turn: Turn, ledger_entry: LedgerEntry, call_order: CallOrder, turn_number: int
 ) -> EvidenceCall:
     """Make the ledger's public record of one entry.
 
-    ``order`` tells the step and the agent of a call, and ``turn_number`` counts the
-    turns of a conversation from 1.
+    ``call_order`` tells the step and the agent of a call, and ``turn_number`` counts
+    the turns of a conversation from 1.
     """
-    result = entry.result
+    result = ledger_entry.result
     node = result.call
     return EvidenceCall(
         kind=result.kind,
         turn=turn_number,
-        step=order.step_of(node),
+        step=call_order.step_of(node),
         name=_name_of_tool(node, turn),
         query=_query_answered_by(result),
-        items=entry.items,
-        shown=entry.shown,
-        agent=order.agent_of(node),
+        items=ledger_entry.items,
+        shown=ledger_entry.shown,
+        agent=call_order.agent_of(node),
         error=result.error,
     )
 

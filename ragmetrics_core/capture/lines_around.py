@@ -73,15 +73,15 @@ def lines_of_blocks(blocks: Sequence[Block], prompt: str) -> list[list[LabelLine
         return []
     if len(blocks) == 1:
         return [_lines_of_a_single_text(blocks[0], prompt)]
-    around = _surroundings(blocks, prompt)
-    n_below = _count_lines_below(around)
+    surroundings = _surroundings(blocks, prompt)
+    n_below = _count_lines_below(surroundings)
     if n_below is None:
         # in "Context: [1] It is old." the first label stands after other words
-        around = _with_first_label_behind_words(around)
-        n_below = _count_lines_below(around)
+        surroundings = _with_first_label_behind_words(surroundings)
+        n_below = _count_lines_below(surroundings)
     if n_below is None:
         return _labels_beside(blocks, prompt)
-    return _divide_lines(around, n_below)
+    return _divide_lines(surroundings, n_below)
 
 
 def _labels_beside(blocks: Sequence[Block], prompt: str) -> list[list[LabelLine]]:
@@ -100,23 +100,32 @@ def _labels_beside(blocks: Sequence[Block], prompt: str) -> list[list[LabelLine]
     return labels_beside
 
 
-def _divide_lines(around: _Surroundings, n_below: int) -> list[list[LabelLine]]:
+def _divide_lines(surroundings: _Surroundings, n_below: int) -> list[list[LabelLine]]:
     """Give each context its label lines: first those above it, then those below.
 
     Example: "page: 4" and "[b.txt]" stand between two contexts, and ``n_below`` is 1.
     Then "page: 4" labels the context above, and "[b.txt]" the context below.
 
     Args:
-        around: The lines around the contexts; equally many between any two contexts.
+        surroundings: The lines around the contexts; equally many between any two
+            contexts.
         n_below: How many lines below each context label it. The others between two
             contexts stand above the next one, and label that.
     """
-    n_above = len(around.lines_between[0]) - n_below
-    above_first = list(around.lines_before)[len(around.lines_before) - n_above :]
-    below_last = list(around.lines_behind)[:n_below]
+    n_above = len(surroundings.lines_between[0]) - n_below
+    above_first = list(surroundings.lines_before)[
+        len(surroundings.lines_before) - n_above :
+    ]
+    below_last = list(surroundings.lines_behind)[:n_below]
     # for each context, in order
-    lines_above = [above_first, *(lines[n_below:] for lines in around.lines_between)]
-    lines_below = [*(lines[:n_below] for lines in around.lines_between), below_last]
+    lines_above = [
+        above_first,
+        *(lines[n_below:] for lines in surroundings.lines_between),
+    ]
+    lines_below = [
+        *(lines[:n_below] for lines in surroundings.lines_between),
+        below_last,
+    ]
     return [
         [*above, *below] for above, below in zip(lines_above, lines_below, strict=True)
     ]
@@ -150,7 +159,7 @@ def _surroundings(blocks: Sequence[Block], prompt: str) -> _Surroundings:
     )
 
 
-def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
+def _with_first_label_behind_words(surroundings: _Surroundings) -> _Surroundings:
     """Find the label of the first context where other words stand before it.
 
     In ``Context: [1] It is old.`` the label is ``[1]``. It is found if the next context
@@ -161,20 +170,20 @@ def _with_first_label_behind_words(around: _Surroundings) -> _Surroundings:
         such a label.
     """
     # the lines that label the second context: "[2]"; or two lines, "[2]" and "b.pdf"
-    labels_of_second = around.lines_between[0]
+    labels_of_second = surroundings.lines_between[0]
     n_lines = len(labels_of_second)
     # as many lines label the first one, with words in the first: "Context: [1]", "a.pdf"
-    raw_lines = lines_with_words(around.text_before)[-n_lines:]
+    raw_lines = lines_with_words(surroundings.text_before)[-n_lines:]
     if n_lines == 0 or len(raw_lines) < n_lines:
-        return around
+        return surroundings
     first_label = _label_at_the_end(raw_lines[0], labels_of_second[0].shape)  # "[1]"
     if first_label is None:
-        return around
+        return surroundings
     labels_of_first = [first_label, *map(_label_or_words, raw_lines[1:])]
     if not _count_on(labels_of_first, labels_of_second):
         # another number in words before the first context, as "cite as [7]"
-        return around
-    return replace(around, lines_before=labels_of_first)
+        return surroundings
+    return replace(surroundings, lines_before=labels_of_first)
 
 
 def _count_on(labels: Iterable[LabelLine], next_labels: Iterable[LabelLine]) -> bool:
@@ -222,7 +231,7 @@ def _lines_of_a_single_text(block: Block, prompt: str) -> list[LabelLine]:
     return _nearest_lines(prompt[block.end : block.end + _REGION], direction=1)
 
 
-def _count_lines_below(around: _Surroundings) -> int | None:
+def _count_lines_below(surroundings: _Surroundings) -> int | None:
     """Count how many lines between two contexts label the context above them.
 
     The first lines between two contexts belong to the context above, the other lines to
@@ -236,12 +245,12 @@ def _count_lines_below(around: _Surroundings) -> int | None:
         contexts have other shapes.
     """
     # "[a.txt]" and "[b.txt]" have the same shape
-    shapes = [line.shape for line in around.lines_between[0]]
-    for lines in around.lines_between:
+    shapes = [line.shape for line in surroundings.lines_between[0]]
+    for lines in surroundings.lines_between:
         if [line.shape for line in lines] != shapes:
             return None
-    shapes_before = [line.shape for line in around.lines_before]
-    shapes_behind = [line.shape for line in around.lines_behind]
+    shapes_before = [line.shape for line in surroundings.lines_before]
+    shapes_behind = [line.shape for line in surroundings.lines_behind]
     fitting_counts = []
     for n_below in range(len(shapes) + 1):
         # the lines that belong to the context above must also stand after the last

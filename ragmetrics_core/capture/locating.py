@@ -133,7 +133,7 @@ class _Competition:
         self.sought_text_of = sought_text_by_candidate(self.sought_texts)
         self.search = OccurrenceSearch(prompt, self.sought_texts)
         # for each byte of the prompt: 1 if an accepted occurrence has taken it, else 0
-        self.taken = bytearray(len(prompt.normalized))
+        self.is_byte_taken = bytearray(len(prompt.normalized))
         # places that fit several texts alike, such as the header of two pages
         self.shared_parts = SharedParts()
 
@@ -176,14 +176,18 @@ class _Competition:
             occurrence_of: Where each shown candidate stands, by its index.
         """
         # it looks for changed words where no accepted occurrence has taken the bytes
-        changed_texts = ChangedTexts(self.prompt, self.taken)
+        changed_texts = ChangedTexts(self.prompt, self.is_byte_taken)
         any_is_shown = bool(occurrence_of)
         findings = []
         for index, text in enumerate(self.candidates):
             occurrence = occurrence_of.get(index)
             if occurrence is not None:
                 finding = finding_of_shown(
-                    index, text, self.prompt, occurrence, taken=self.taken
+                    index,
+                    text,
+                    self.prompt,
+                    occurrence,
+                    is_byte_taken=self.is_byte_taken,
                 )
             else:
                 finding = self._finding_of_missing(index, any_is_shown, changed_texts)
@@ -198,7 +202,7 @@ class _Competition:
         """
         occurrences_by_bytes = _group_by_bytes(occurrences)
         repetitions: list[Occurrence] = []
-        for occurrence in best_first(occurrences, prompt_size=len(self.taken)):
+        for occurrence in best_first(occurrences, prompt_size=len(self.is_byte_taken)):
             # of all texts that show just these bytes, this one included
             occurrences_of_bytes = occurrences_by_bytes[_bytes_shown(occurrence)]
             if not self._has_enough_free_bytes(occurrence):  # the chunk
@@ -206,7 +210,7 @@ class _Competition:
             elif fits_several_texts(occurrences_of_bytes):
                 # The header of two pages. Its bytes are taken now, and whose they are
                 # is decided later.
-                take_bytes(self.taken, occurrence)
+                take_bytes(self.is_byte_taken, occurrence)
                 self.shared_parts.add_place(occurrences_of_bytes)
             elif _repeats_longer_part(occurrence):
                 # The end of chunk 1 stands here a second time. It may be the beginning
@@ -225,11 +229,11 @@ class _Competition:
     def _has_enough_free_bytes(self, occurrence: Occurrence) -> bool:
         """Whether better occurrences have left it 32 bytes, or all of a shorter text."""
         n_needed = min(DISTINCTIVE_LENGTH, occurrence.sought_text.size)
-        return count_free_bytes(self.taken, occurrence) >= n_needed
+        return count_free_bytes(self.is_byte_taken, occurrence) >= n_needed
 
     def _accept(self, occurrence: Occurrence) -> None:
         """Take the bytes of an occurrence, and count it for its text."""
-        take_bytes(self.taken, occurrence)
+        take_bytes(self.is_byte_taken, occurrence)
         self._count_for_its_text(occurrence)
 
     def _count_for_its_text(self, occurrence: Occurrence) -> None:
@@ -319,7 +323,7 @@ class _Competition:
     def _accept_short(self, occurrence: Occurrence) -> None:
         """Take the bytes of a short text, and count the place for the text."""
         occurrence.sought_text.occurrences.append(occurrence)
-        take_bytes(self.taken, occurrence)
+        take_bytes(self.is_byte_taken, occurrence)
 
     def _cut_longer_words(self, competing: Iterable[Occurrence]) -> None:
         """Leave out the words that are a part of a longer word in the prompt.
@@ -335,7 +339,7 @@ class _Competition:
         Args:
             competing: The occurrences among which the best were accepted.
         """
-        is_of_text = bytearray(self.taken)
+        is_of_text = bytearray(self.is_byte_taken)
         for occurrence in competing:
             take_bytes(is_of_text, occurrence)
         for sought_text in self.sought_texts:
@@ -362,7 +366,7 @@ class _Competition:
         if span.size == 0:
             start = max(start - 1, 0)
             end += 1
-        return 1 in self.taken[start:end]
+        return 1 in self.is_byte_taken[start:end]
 
     def _occurrences_of_candidates(self) -> dict[int, Occurrence]:
         """Return for each candidate that is shown where it stands, by its index.

@@ -218,29 +218,30 @@ class Occurrence:
         return has_first_byte and has_last_byte
 
 
-def take_bytes(taken: bytearray, occurrence: Occurrence) -> None:
+def take_bytes(is_byte_taken: bytearray, occurrence: Occurrence) -> None:
     """Mark the bytes of an occurrence as taken, with the small steps between them.
 
     Args:
-        taken: For each byte of the prompt 1 if it is taken, else 0. It is changed.
+        is_byte_taken: For each byte of the prompt 1 if it is taken, else 0. It is
+            changed.
         occurrence: The occurrence.
     """
     for run in split_into_runs(occurrence.spans):
         start = run[0].prompt_start
         end = run[-1].prompt_end
-        taken[start:end] = b"\1" * (end - start)
+        is_byte_taken[start:end] = b"\1" * (end - start)
 
 
-def count_free_bytes(taken: bytearray, occurrence: Occurrence) -> int:
+def count_free_bytes(is_byte_taken: bytearray, occurrence: Occurrence) -> int:
     """Count the bytes of an occurrence that are not taken.
 
     Args:
-        taken: For each byte of the prompt 1 if it is taken, else 0.
+        is_byte_taken: For each byte of the prompt 1 if it is taken, else 0.
         occurrence: The occurrence.
     """
     n_free = 0
     for span in occurrence.spans:
-        n_free += taken.count(0, span.prompt_start, span.prompt_end)
+        n_free += is_byte_taken.count(0, span.prompt_start, span.prompt_end)
     return n_free
 
 

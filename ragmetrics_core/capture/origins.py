@@ -191,13 +191,13 @@ class MatchedContexts:
         context_keys: For each document the key of the context that shows it; None if
             no context does.
         unmatched_keys: The keys of contexts that show none of the documents.
-        keys_matched_by_id_alone: The keys of contexts that have the id of a document,
-            but other words: the text was rewritten.
+        context_keys_matched_by_id_alone: The keys of contexts that have the id of a
+            document, but other words: the text was rewritten.
     """
 
     context_keys: list[DocumentKey | None]
     unmatched_keys: list[DocumentKey]
-    keys_matched_by_id_alone: frozenset[DocumentKey]
+    context_keys_matched_by_id_alone: frozenset[DocumentKey]
 
 
 def match_contexts(

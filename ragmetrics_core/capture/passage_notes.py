@@ -90,22 +90,22 @@ class DocumentRecord:
 
     Attributes:
         documents_by_search: What each search returned, in the order of the calls.
-        effects: What steps and retrievers did to the documents.
+        step_effects: What steps and retrievers did to the documents.
         matched_contexts: Which context shows which document.
         rewriting_steps: The names of the steps that rewrote contexts, each by the key
             of the context.
         contexts: The contexts of the answer.
-        shown: What the answering call was shown; None where no prompt says so, and
-            where the user named the contexts.
+        shown_to_answering_call: What the answering call was shown; None where no prompt
+            says so, and where the user named the contexts.
         shown_to_other_calls: What other calls than the answering call were shown.
     """
 
     documents_by_search: Mapping[Node, Documents]
-    effects: StepEffects
+    step_effects: StepEffects
     matched_contexts: MatchedContexts
     rewriting_steps: Mapping[DocumentKey, str]
     contexts: Contexts
-    shown: ShownToCall | None
+    shown_to_answering_call: ShownToCall | None
     shown_to_other_calls: ShownToOtherCalls
 
     def summariser_of(self, index: int) -> str | None:
@@ -115,16 +115,22 @@ class DocumentRecord:
         returned the summary in the place of the document, or a call of a model.
         """
         key = self.matched_contexts.context_keys[index]
-        if key is None or self.shown is None or key not in self.shown.reader_by_key:
+        if (
+            key is None
+            or self.shown_to_answering_call is None
+            or key not in self.shown_to_answering_call.reader_by_document_key
+        ):
             return None
-        if index in self.effects.replacing_step_by_document_index:
-            return self.effects.replacing_step_by_document_index[index]
-        reader = self.shown.reader_by_key[key]
-        return reader.name if reader in self.shown.summarisers else None
+        if index in self.step_effects.replacing_step_by_document_index:
+            return self.step_effects.replacing_step_by_document_index[index]
+        reader = self.shown_to_answering_call.reader_by_document_key[key]
+        return (
+            reader.name if reader in self.shown_to_answering_call.summarisers else None
+        )
 
 
 def passages_of(
-    retrieved: Sequence[Document] | None, record: DocumentRecord
+    retrieved: Sequence[Document] | None, document_record: DocumentRecord
 ) -> Passages:
     """Note what became of each retrieved document between its search and the answer.
 
@@ -134,19 +140,21 @@ def passages_of(
 
     Args:
         retrieved: The documents, as the sample lists them; None where that is unknown.
-        record: What the run tells of them.
+        document_record: What the run tells of them.
     """
-    retrievers = record.effects.retrievers
+    retrievers = document_record.step_effects.retrievers
     dropped_by_retrievers = tuple(_passages_dropped_by_retrievers(retrievers))
     if retrieved is None:
         return Passages(None, dropped_by_retrievers)
     cut_by_retrievers = tuple(_passages_cut_by_retrievers(retrievers, retrieved))
-    notes = _NoteWriter(retrieved, record).notes()
+    notes = _NoteWriter(retrieved, document_record).notes()
     warnings = [
-        *_warnings_of_hidden_documents(notes, record.contexts),
-        *_warnings_of_other_calls(retrieved, notes, record.shown_to_other_calls),
-        *_warnings_of_summaries(notes, record),
-        *_warnings_of_contexts(record),
+        *_warnings_of_hidden_documents(notes, document_record.contexts),
+        *_warnings_of_other_calls(
+            retrieved, notes, document_record.shown_to_other_calls
+        ),
+        *_warnings_of_summaries(notes, document_record),
+        *_warnings_of_contexts(document_record),
     ]
     return Passages(
         tuple(notes), dropped_by_retrievers, cut_by_retrievers, tuple(warnings)
@@ -192,7 +200,7 @@ def _warnings_of_other_calls(
 
 
 def _warnings_of_summaries(
-    notes: Sequence[PassageNote], record: DocumentRecord
+    notes: Sequence[PassageNote], document_record: DocumentRecord
 ) -> list[str]:
     """Warn of steps whose models rewrote documents, if the originals are the contexts.
 
@@ -200,32 +208,32 @@ def _warnings_of_summaries(
     was shown the summary. The context is A: one warning names "summarizer".
     """
     # here rewritten texts are contexts themselves: ``_warnings_of_contexts`` tells it
-    if record.rewriting_steps:
+    if document_record.rewriting_steps:
         return []
     names: dict[str, None] = {}
     for index in range(len(notes)):
-        writer = record.summariser_of(index)
+        writer = document_record.summariser_of(index)
         if writer is not None:
             names[writer] = None
     return [_SUMMARISED.format(", ".join(names))] if names else []
 
 
-def _warnings_of_contexts(record: DocumentRecord) -> list[str]:
+def _warnings_of_contexts(document_record: DocumentRecord) -> list[str]:
     """Warn how many contexts a step rewrote, and how many no retrieved document matches.
 
     Example: a summarizer rewrote two of three contexts, and the third is a text from
     the user's question: two warnings.
     """
     warnings = []
-    n_contexts = len(record.contexts.items)
-    step_by_rewritten_key = record.rewriting_steps
+    n_contexts = len(document_record.contexts.items)
+    step_by_rewritten_key = document_record.rewriting_steps
     if step_by_rewritten_key:
         names = ", ".join(dict.fromkeys(step_by_rewritten_key.values()))
         n_rewritten = len(step_by_rewritten_key)
         warnings.append(_WRITTEN_ANEW.format(names, n_rewritten, n_contexts))
     keys_from_elsewhere = [
         key
-        for key in record.matched_contexts.unmatched_keys
+        for key in document_record.matched_contexts.unmatched_keys
         if key not in step_by_rewritten_key
     ]
     if keys_from_elsewhere:
@@ -265,7 +273,7 @@ def _passages_cut_by_retrievers(
             parts = [
                 place
                 for place, document in enumerate(retrieved)
-                if document.key in cut.keys_of_parts
+                if document.key in cut.document_keys_of_parts
             ]
             yield CutPassage(
                 cut_by=effect.retriever.name,
@@ -297,11 +305,11 @@ class _NoteWriter:
 
     Attributes:
         retrieved: The retrieved documents. A document's **index** is its place here.
-        record: What the run tells of them.
+        document_record: What the run tells of them.
     """
 
     retrieved: Sequence[Document]
-    record: DocumentRecord
+    document_record: DocumentRecord
 
     def notes(self) -> list[PassageNote]:
         """Write the notes, in the order of the retrieved documents."""
@@ -311,10 +319,10 @@ class _NoteWriter:
         """Write the note of one document."""
         note = self._note_of_search(index)
         note = self._add_rewriting_retriever(note, index)
-        evidence_from = self.record.contexts.evidence_from
+        evidence_from = self.document_record.contexts.evidence_from
         if evidence_from in _SOURCES_THAT_TELL_WHAT_WAS_SHOWN:
             return self._add_what_was_shown(note, index)
-        if evidence_from == "none_found" or self.record.contexts.are_forgotten:
+        if evidence_from == "none_found" or self.document_record.contexts.are_forgotten:
             # no document reached the model, by the framework's word or by the prompt
             return note.model_copy(update={"share": 0.0})
         return note
@@ -341,7 +349,7 @@ class _NoteWriter:
         has the name None.
         """
         searches: dict[DocumentKey, tuple[str | None, int]] = {}
-        for node, documents in self.record.documents_by_search.items():
+        for node, documents in self.document_record.documents_by_search.items():
             for rank, document in enumerate(documents, start=1):
                 searches.setdefault(document.identity, (node.name or None, rank))
         return searches
@@ -349,14 +357,14 @@ class _NoteWriter:
     @cached_property
     def _fates_in_steps(self) -> _FatesInSteps:
         """What rerankers and filters did to the documents."""
-        effects = self.record.effects
-        return _FatesInSteps(effects.steps, effects.copy_by_document_index)
+        step_effects = self.document_record.step_effects
+        return _FatesInSteps(step_effects.steps, step_effects.copy_by_document_index)
 
     def _add_rewriting_retriever(self, note: PassageNote, index: int) -> PassageNote:
         """Name the retriever that rewrote a document, if one did."""
         document = self.retrieved[index]
-        for effect in reversed(self.record.effects.retrievers):
-            if document.key in effect.keys_in_new_words:
+        for effect in reversed(self.document_record.step_effects.retrievers):
+            if document.key in effect.document_keys_in_new_words:
                 update = {"written_anew_by": effect.retriever.name}
                 return note.model_copy(update=update)
         return note
@@ -390,7 +398,7 @@ class _NoteWriter:
             note: The note of the document, with the share 0.
             index: The index of the document.
         """
-        other_calls = self.record.shown_to_other_calls
+        other_calls = self.document_record.shown_to_other_calls
         key = self.retrieved[index].key
         finding = other_calls.finding_when_asked_the_same(key)
         if finding is not None:
@@ -416,7 +424,7 @@ class _NoteWriter:
 
     def _index_of_context(self, index: int) -> int | None:
         """Return the index of the context that shows a document; None if none does."""
-        key = self.record.matched_contexts.context_keys[index]
+        key = self.document_record.matched_contexts.context_keys[index]
         if key is None:
             key = self._shown_in_new_contexts.context_key_by_document_index.get(index)
         return None if key is None else self._context_index_by_key[key]
@@ -424,12 +432,15 @@ class _NoteWriter:
     @cached_property
     def _context_index_by_key(self) -> dict[DocumentKey, int]:
         """The index of each context among the contexts, from 0."""
-        return {key: index for index, key in enumerate(self.record.contexts.keys)}
+        return {
+            key: index
+            for index, key in enumerate(self.document_record.contexts.document_keys)
+        }
 
     @cached_property
     def _context_by_key(self) -> dict[DocumentKey, Context]:
         """The contexts of the answer."""
-        return self.record.contexts.by_key
+        return self.document_record.contexts.by_document_key
 
     def _share_in_contexts(self, index: int) -> float | None:
         """Return which share of a document the contexts show, 0 to 1; None if unknown.
@@ -437,15 +448,18 @@ class _NoteWriter:
         Example: half of the document stands in the prompt, and is a context: 0.5.
         """
         document = self.retrieved[index]
-        context_key = self.record.matched_contexts.context_keys[index]
+        context_key = self.document_record.matched_contexts.context_keys[index]
         if context_key is None:
             return self._shown_in_new_contexts.share_by_document_index[index]
-        shown = self.record.shown
-        if shown is not None and context_key not in shown.shown_documents:
+        shown_to_call = self.document_record.shown_to_answering_call
+        if (
+            shown_to_call is not None
+            and context_key not in shown_to_call.shown_documents
+        ):
             # it is a context although no prompt shows it: how much was shown is unknown
             return None
-        if shown is not None and context_key == document.key:
-            _, finding = shown.shown_documents[context_key]
+        if shown_to_call is not None and context_key == document.key:
+            _, finding = shown_to_call.shown_documents[context_key]
             return _share_shown(finding)
         # the context is another text, made of the document, or no prompt is known
         share_in_one = _share_in_context(document, self._context_by_key[context_key])
@@ -534,7 +548,7 @@ class _NoteWriter:
             search: [
                 document for document in documents if document.key not in keys_dropped
             ]
-            for search, documents in self.record.documents_by_search.items()
+            for search, documents in self.document_record.documents_by_search.items()
         }
         return keys_of_joined_documents(kept_by_search)
 
@@ -542,8 +556,10 @@ class _NoteWriter:
     def _indexes_taken_to_search(self) -> set[int]:
         """The indexes of documents that a step took which searched for others itself."""
         indexes: set[int] = set()
-        for step in self.record.effects.steps:
-            if not self.record.documents_by_search.keys().isdisjoint(step.node.walk()):
+        for step in self.document_record.step_effects.steps:
+            if not self.document_record.documents_by_search.keys().isdisjoint(
+                step.node.walk()
+            ):
                 indexes |= step.indexes_taken
         return indexes
 
@@ -580,13 +596,13 @@ class _NoteWriter:
         step had a model summarise the document, and the answering call was shown the
         summary alone: the document itself stands in the prompt of the summary's call.
         """
-        matched_contexts = self.record.matched_contexts
+        matched_contexts = self.document_record.matched_contexts
         key = matched_contexts.context_keys[index]
         if key is None:
             return None
-        if key in matched_contexts.keys_matched_by_id_alone:
-            return self.record.rewriting_steps.get(key)
-        return self.record.summariser_of(index)
+        if key in matched_contexts.context_keys_matched_by_id_alone:
+            return self.document_record.rewriting_steps.get(key)
+        return self.document_record.summariser_of(index)
 
     def _step_that_may_have_rewritten(self, index: int) -> str | None:
         """Name the step that took a document and returned others; None if none did.
@@ -594,12 +610,14 @@ class _NoteWriter:
         One of the other documents must be a context. Else no rewritten document was
         shown to the model.
         """
-        effects = self.record.effects
-        if self.record.rewriting_steps:
-            return effects.replacing_step_by_document_index.get(index)
-        if effects.keys_of_unknown_origin.isdisjoint(self.record.contexts.keys):
+        step_effects = self.document_record.step_effects
+        if self.document_record.rewriting_steps:
+            return step_effects.replacing_step_by_document_index.get(index)
+        if step_effects.document_keys_of_unknown_origin.isdisjoint(
+            self.document_record.contexts.document_keys
+        ):
             return None
-        return effects.perhaps_searching_step_by_document_index.get(index)
+        return step_effects.perhaps_searching_step_by_document_index.get(index)
 
     def _may_be_shown_in_other_words(self, index: int) -> bool:
         """Whether words of the prompt may come from a document that no context shows.
@@ -607,15 +625,15 @@ class _NoteWriter:
         These words are passages that no recorded search found, a note that a model
         wrote on the document, or the first words of the document.
         """
-        if self.record.contexts.n_from_elsewhere > 0:
+        if self.document_record.contexts.n_from_elsewhere > 0:
             return True
-        shown = self.record.shown
-        if shown is None:
+        shown_to_call = self.document_record.shown_to_answering_call
+        if shown_to_call is None:
             return False
         key = self.retrieved[index].key
         return (
-            key in shown.perhaps_shown.keys_perhaps_noted
-            or key in shown.perhaps_shown.keys_perhaps_cut
+            key in shown_to_call.perhaps_shown.document_keys_perhaps_noted
+            or key in shown_to_call.perhaps_shown.document_keys_perhaps_cut
         )
 
 

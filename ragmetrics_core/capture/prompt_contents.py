@@ -22,7 +22,7 @@ from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.cut_beginnings import begins_with_any, short_lines
 from ragmetrics_core.capture.document_versions import (
     best_versions,
-    keys_in_retrieved_order,
+    document_keys_in_retrieved_order,
     latest_versions,
     order_with_unknown,
     unite_shown_documents,
@@ -53,18 +53,20 @@ class PerhapsShown:
     Attributes:
         unknown_documents: Documents that may stand in the prompts or not, as "Rome" in
             "Go to Rome.".
-        keys_with_some_words: The keys of those of them of which some words stand there.
-        keys_perhaps_noted: The keys of documents that only another call was shown. A
-            few words that this call replied, such as "2,100 cars", stand in the prompt.
-            They may be its note of these documents, or stand there by chance.
-        keys_perhaps_cut: The keys of documents whose few first words fill a line of a
-            prompt. They may be all that is shown of the document.
+        document_keys_with_some_words: The keys of those of them of which some words
+            stand there.
+        document_keys_perhaps_noted: The keys of documents that only another call was
+            shown. A few words that this call replied, such as "2,100 cars", stand in
+            the prompt. They may be its note of these documents, or stand there by
+            chance.
+        document_keys_perhaps_cut: The keys of documents whose few first words fill a
+            line of a prompt. They may be all that is shown of the document.
     """
 
     unknown_documents: Mapping[DocumentKey, Document]
-    keys_with_some_words: frozenset[DocumentKey]
-    keys_perhaps_noted: frozenset[DocumentKey]
-    keys_perhaps_cut: frozenset[DocumentKey]
+    document_keys_with_some_words: frozenset[DocumentKey]
+    document_keys_perhaps_noted: frozenset[DocumentKey]
+    document_keys_perhaps_cut: frozenset[DocumentKey]
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,13 @@ class ShownToCall:
         shown_documents: The documents shown, by their keys, in the order in which they
             are first shown.
         perhaps_shown: The documents of which nobody can tell whether they are shown.
-        keys_in_order: The keys of the documents shown. Unknown documents stand between
-            their neighbours of one list.
+        document_keys_in_order: The keys of the documents shown. Unknown documents stand
+            between their neighbours of one list.
         calls: The call and the calls that it read, in the order in which they began.
         calls_showing_documents: Those of these calls whose own prompts show documents.
-        reader_by_key: For a document that only calls which it read were shown, the first
-            of these. Earlier calls of the step that was handed the documents, such as
-            one that refines its answer, count as the call itself.
+        reader_by_document_key: For a document that only calls which it read were shown,
+            the first of these. Earlier calls of the step that was handed the documents,
+            such as one that refines its answer, count as the call itself.
         summarisers: Those of the calls that it read that were shown several documents:
             the call was shown what these wrote of all of them. Left out are notes on one
             document, drafts, and answers of nested engines.
@@ -89,18 +91,22 @@ class ShownToCall:
 
     shown_documents: Mapping[DocumentKey, ShownDocument]
     perhaps_shown: PerhapsShown
-    keys_in_order: tuple[DocumentKey, ...]
+    document_keys_in_order: tuple[DocumentKey, ...]
     calls: tuple[Node, ...]
     calls_showing_documents: tuple[Node, ...]
-    reader_by_key: Mapping[DocumentKey, Node]
+    reader_by_document_key: Mapping[DocumentKey, Node]
     summarisers: frozenset[Node]
 
     @property
     def may_show_documents(self) -> bool:
         """Whether a document, some of its words or a note on it may have been shown."""
         perhaps = self.perhaps_shown
-        has_traces = perhaps.keys_with_some_words or perhaps.keys_perhaps_cut
-        return bool(self.shown_documents or has_traces or perhaps.keys_perhaps_noted)
+        has_traces = (
+            perhaps.document_keys_with_some_words or perhaps.document_keys_perhaps_cut
+        )
+        return bool(
+            self.shown_documents or has_traces or perhaps.document_keys_perhaps_noted
+        )
 
 
 @dataclass(frozen=True)
@@ -111,13 +117,14 @@ class _ShownInOwnPrompt:
         shown_documents: The documents shown, by their keys, in the prompt's order.
         unknown_documents: The documents that the prompt may show or not: nobody can
             tell.
-        keys_with_some_words: The keys of the unknown documents with some words there.
+        document_keys_with_some_words: The keys of the unknown documents with some words
+            there.
         calls_read: The earlier calls whose replies the call was shown.
     """
 
     shown_documents: Mapping[DocumentKey, ShownDocument]
     unknown_documents: Mapping[DocumentKey, Document]
-    keys_with_some_words: frozenset[DocumentKey]
+    document_keys_with_some_words: frozenset[DocumentKey]
     calls_read: tuple[Node, ...]
 
 
@@ -175,30 +182,32 @@ class PromptContents:
         """
         calls = self._call_and_calls_read(call)  # 1 and 2
         own_prompts = [self._shown_by_itself(each) for each in calls]
-        shown_by_key = _shown_in_any(own_prompts)  # A, B and C
+        shown_documents_by_key = _shown_in_any(own_prompts)  # A, B and C
         # the lists of documents that were retrieved before, the latest first
         retrieved_lists = self.calls.lists(call.began)
-        unknown_documents = _unknown_documents(own_prompts, shown_by_key)
-        keys_in_order = order_with_unknown(
-            shown_by_key, unknown_documents, retrieved_lists
+        unknown_documents = _unknown_documents(own_prompts, shown_documents_by_key)
+        document_keys_in_order = order_with_unknown(
+            shown_documents_by_key, unknown_documents, retrieved_lists
         )
         return ShownToCall(
-            shown_documents=shown_by_key,
+            shown_documents=shown_documents_by_key,
             perhaps_shown=PerhapsShown(
                 unknown_documents=unknown_documents,
-                keys_with_some_words=_keys_with_some_words(own_prompts),
+                document_keys_with_some_words=_keys_with_some_words(own_prompts),
                 # of documents on which another call may have written "2,100 cars" here
-                keys_perhaps_noted=self._keys_perhaps_noted(call, calls, shown_by_key),
+                document_keys_perhaps_noted=self._keys_perhaps_noted(
+                    call, calls, shown_documents_by_key
+                ),
                 # of documents of which a short line here may be the first words
-                keys_perhaps_cut=self._keys_perhaps_cut(
-                    calls, shown_by_key, retrieved_lists
+                document_keys_perhaps_cut=self._keys_perhaps_cut(
+                    calls, shown_documents_by_key, retrieved_lists
                 ),
             ),
-            keys_in_order=tuple(keys_in_order),
+            document_keys_in_order=tuple(document_keys_in_order),
             calls=tuple(calls),
             calls_showing_documents=self._calls_showing_documents(calls),
             # {A: call 1, B: call 1}: who read what call 2 itself was not shown
-            reader_by_key=self._readers_of_unshown(call, calls),
+            reader_by_document_key=self._readers_of_unshown(call, calls),
             summarisers=self._summarisers(call, calls),  # call 1
         )
 
@@ -214,14 +223,14 @@ class PromptContents:
             call: The call.
             calls: The call and the calls that it read, in the order in which they began.
         """
-        reader_by_key: dict[DocumentKey, Node] = {}
+        reader_by_document_key: dict[DocumentKey, Node] = {}
         for reader in calls:
-            for key in self._shown_by_itself(reader).shown_documents:
-                reader_by_key.setdefault(key, reader)
+            for document_key in self._shown_by_itself(reader).shown_documents:
+                reader_by_document_key.setdefault(document_key, reader)
         for answering_call in (call, *self._earlier_calls_of_same_step(call)):
-            for key in self._shown_by_itself(answering_call).shown_documents:
-                reader_by_key.pop(key, None)
-        return reader_by_key
+            for document_key in self._shown_by_itself(answering_call).shown_documents:
+                reader_by_document_key.pop(document_key, None)
+        return reader_by_document_key
 
     def _summarisers(self, call: Node, calls: Iterable[Node]) -> frozenset[Node]:
         """Return the calls that summed up several documents for a call.
@@ -264,7 +273,7 @@ class PromptContents:
     def _keys_perhaps_cut(
         self,
         calls: Sequence[Node],
-        shown_by_key: Mapping[DocumentKey, ShownDocument],
+        shown_documents_by_key: Mapping[DocumentKey, ShownDocument],
         retrieved_lists: Iterable[Sequence[Document]],
     ) -> frozenset[DocumentKey]:
         """Return the keys of unshown documents that begin like a short line of a prompt.
@@ -274,27 +283,27 @@ class PromptContents:
 
         Args:
             calls: The calls with these prompts.
-            shown_by_key: The documents that the prompts show.
+            shown_documents_by_key: The documents that the prompts show.
             retrieved_lists: What was found before.
         """
         unshown_documents = [
             document
             for document in chain(*retrieved_lists)
-            if document.key not in shown_by_key
+            if document.key not in shown_documents_by_key
         ]
         if not unshown_documents:
             return frozenset()
-        shown_documents = [document for document, _ in shown_by_key.values()]
+        shown_documents = [document for document, _ in shown_documents_by_key.values()]
         # lines of the prompts that no shown document holds
         lines = self._unexplained_lines(calls, shown_documents)
-        keys = set()
+        document_keys = set()
         for document in unshown_documents:
             normalized_texts = self._normalized_documents([document])
             if any(
                 begins_with_any(normalized, lines) for normalized in normalized_texts
             ):
-                keys.add(document.key)
-        return frozenset(keys)
+                document_keys.add(document.key)
+        return frozenset(document_keys)
 
     def _unexplained_lines(
         self, calls: Iterable[Node], shown_documents: Iterable[Document]
@@ -313,7 +322,7 @@ class PromptContents:
         self,
         call: Node,
         calls_read: Sequence[Node],
-        shown_by_key: Mapping[DocumentKey, ShownDocument],
+        shown_documents_by_key: Mapping[DocumentKey, ShownDocument],
     ) -> frozenset[DocumentKey]:
         """Return the keys of unshown documents behind short notes in a call's prompt.
 
@@ -323,16 +332,16 @@ class PromptContents:
         Args:
             call: The call.
             calls_read: The call and the calls that it read; their notes are left out.
-            shown_by_key: The documents that these calls were shown.
+            shown_documents_by_key: The documents that these calls were shown.
         """
         replies = self._earlier_replies
         noting_calls = replies.calls_with_notes(call, left_out=calls_read)
         if not any(replies.has_certain_note(each) for each in noting_calls):
             return frozenset()
-        keys: set[DocumentKey] = set()
+        document_keys: set[DocumentKey] = set()
         for noting_call in noting_calls:
-            keys.update(self._shown_by_itself(noting_call).shown_documents)
-        return frozenset(keys - shown_by_key.keys())
+            document_keys.update(self._shown_by_itself(noting_call).shown_documents)
+        return frozenset(document_keys - shown_documents_by_key.keys())
 
     @cached_property
     def _earlier_replies(self) -> EarlierReplies:
@@ -402,14 +411,16 @@ class PromptContents:
             retrieved_lists: The lists of documents that were searched for.
         """
         n_earlier_by_text = self._n_occurrences_of_earlier_turns(prompt.message_texts)
-        shown_by_key = documents_shown(
-            found_in_prompt, keys_in_retrieved_order(retrieved_lists), n_earlier_by_text
+        shown_documents_by_key = documents_shown(
+            found_in_prompt,
+            document_keys_in_retrieved_order(retrieved_lists),
+            n_earlier_by_text,
         )
-        return self._without_documents_of_earlier_turns(shown_by_key, prompt)
+        return self._without_documents_of_earlier_turns(shown_documents_by_key, prompt)
 
     def _without_documents_of_earlier_turns(
         self,
-        shown_by_key: Mapping[DocumentKey, ShownDocument],
+        shown_documents_by_key: Mapping[DocumentKey, ShownDocument],
         prompt: PromptToSearch,
     ) -> dict[DocumentKey, ShownDocument]:
         """Drop documents that only a message of an earlier turn shows.
@@ -421,12 +432,12 @@ class PromptContents:
         """
         identities_returned = self._identities_returned()
         if not identities_returned:
-            return dict(shown_by_key)
+            return dict(shown_documents_by_key)
         kept: dict[DocumentKey, ShownDocument] = {}
-        for key, (document, finding) in shown_by_key.items():
+        for document_key, (document, finding) in shown_documents_by_key.items():
             is_in_this_turn = prompt.is_of_this_turn(finding.message_index)
             if is_in_this_turn or document.identity in identities_returned:
-                kept[key] = document, finding
+                kept[document_key] = document, finding
         return kept
 
     def _identities_returned(self) -> set[DocumentKey]:
@@ -708,30 +719,32 @@ def _is_in_any(text: str, message_texts: Iterable[str]) -> bool:
 
 def _shown_in_own_prompt(
     found_in_prompt: TextsFoundInPrompt,
-    shown_by_key: Mapping[DocumentKey, ShownDocument],
+    shown_documents_by_key: Mapping[DocumentKey, ShownDocument],
     calls_read: Iterable[Node],
 ) -> _ShownInOwnPrompt:
     """Put together what a prompt shows, and what it may show or not.
 
     Example: the prompt shows document A whole, and some words of B: A is shown, B is
-    unknown, and its key is one of ``keys_with_some_words``.
+    unknown, and its key is one of ``document_keys_with_some_words``.
 
     Args:
         found_in_prompt: What was found in the prompt.
-        shown_by_key: The documents that the prompt shows.
+        shown_documents_by_key: The documents that the prompt shows.
         calls_read: The calls whose replies it holds; a call may stand here twice.
     """
     unknown_documents: dict[DocumentKey, Document] = {}
-    keys_with_some_words = set()
-    for candidate, finding in unknown_candidates(found_in_prompt, shown_by_key):
-        key = candidate.document.key
-        unknown_documents[key] = candidate.document
+    document_keys_with_some_words = set()
+    for candidate, finding in unknown_candidates(
+        found_in_prompt, shown_documents_by_key
+    ):
+        document_key = candidate.document.key
+        unknown_documents[document_key] = candidate.document
         if finding.has_some_words:
-            keys_with_some_words.add(key)
+            document_keys_with_some_words.add(document_key)
     return _ShownInOwnPrompt(
-        shown_documents=shown_by_key,
+        shown_documents=shown_documents_by_key,
         unknown_documents=unknown_documents,
-        keys_with_some_words=frozenset(keys_with_some_words),
+        document_keys_with_some_words=frozenset(document_keys_with_some_words),
         calls_read=tuple(dict.fromkeys(calls_read)),
     )
 
@@ -748,15 +761,15 @@ def _keys_with_some_words(
     own_prompts: Iterable[_ShownInOwnPrompt],
 ) -> frozenset[DocumentKey]:
     """Return the keys of the unknown documents of which any prompt has some words."""
-    keys: set[DocumentKey] = set()
+    document_keys: set[DocumentKey] = set()
     for own_prompt in own_prompts:
-        keys |= own_prompt.keys_with_some_words
-    return frozenset(keys)
+        document_keys |= own_prompt.document_keys_with_some_words
+    return frozenset(document_keys)
 
 
 def _unknown_documents(
     own_prompts: Iterable[_ShownInOwnPrompt],
-    shown_by_key: Mapping[DocumentKey, ShownDocument],
+    shown_documents_by_key: Mapping[DocumentKey, ShownDocument],
 ) -> dict[DocumentKey, Document]:
     """Return the documents that the prompts may show or not: nobody can tell.
 
@@ -765,28 +778,28 @@ def _unknown_documents(
     """
     unknown_documents: dict[DocumentKey, Document] = {}
     for own_prompt in own_prompts:
-        for key, document in own_prompt.unknown_documents.items():
-            if key not in shown_by_key:
-                unknown_documents[key] = document
+        for document_key, document in own_prompt.unknown_documents.items():
+            if document_key not in shown_documents_by_key:
+                unknown_documents[document_key] = document
     return unknown_documents
 
 
 def _calls_whose_replies_are_shown(
     replies: Sequence[EarlierReply],
     findings: Sequence[Finding],
-    shown_by_key: Mapping[DocumentKey, ShownDocument],
+    shown_documents_by_key: Mapping[DocumentKey, ShownDocument],
 ) -> list[Node]:
     """Return the calls whose replies count as shown in a prompt.
 
     Args:
         replies: The replies that were searched for.
         findings: What the prompt shows of each of them.
-        shown_by_key: The documents that the prompt shows.
+        shown_documents_by_key: The documents that the prompt shows.
     """
     if not replies:
         return []
     document_lines = {
-        as_one_line(document.text) for document, _ in shown_by_key.values()
+        as_one_line(document.text) for document, _ in shown_documents_by_key.values()
     }
     return [
         reply.call

@@ -261,16 +261,16 @@ def _longer_forms_of_unknown(
     unknown_texts_by_key: dict[DocumentKey, list[str]] = {}
     for candidate, finding in found_in_prompt.findings_of_candidates:
         if finding.outcome == "unknown" and finding.has_some_words:
-            key = candidate.document.key
-            unknown_texts_by_key.setdefault(key, []).append(candidate.text)
+            document_key = candidate.document.key
+            unknown_texts_by_key.setdefault(document_key, []).append(candidate.text)
     longer_forms = set()
-    for key, texts in unknown_texts_by_key.items():
+    for document_key, texts in unknown_texts_by_key.items():
         for text in texts:
             holds_a_shorter_one = any(
                 other != text and other in text for other in texts
             )
             if holds_a_shorter_one:
-                longer_forms.add((key, text))
+                longer_forms.add((document_key, text))
     return longer_forms
 
 
@@ -293,12 +293,12 @@ def _labelled_texts_shown_without_label(
     for candidate, finding in found_in_prompt.findings_of_candidates:
         if finding.outcome != "shown":
             continue
-        key = candidate.document.key
-        labels = _labels_before(texts_by_key[key], candidate.text)
+        document_key = candidate.document.key
+        labels = _labels_before(texts_by_key[document_key], candidate.text)
         if any(
             _lacks_first_bytes(finding, len(normalize_text(each))) for each in labels
         ):
-            labelled_texts.add((key, candidate.text))
+            labelled_texts.add((document_key, candidate.text))
     return labelled_texts
 
 
@@ -370,7 +370,7 @@ def keys_of_divided(
             whole_documents.append(candidate.document)
         elif finding.outcome == "not shown":
             unshown_documents.append(candidate.document)
-    keys = set()
+    document_keys = set()
     for document in whole_documents:
         list_index = list_index_by_key[document.key]
         # unshown documents of a later step, such as "It is old." and "It fell."
@@ -380,8 +380,8 @@ def keys_of_divided(
             if list_index_by_key[unshown.key] < list_index
         ]
         if _are_pieces_of(document, later_documents):
-            keys.add(document.key)
-    return keys
+            document_keys.add(document.key)
+    return document_keys
 
 
 def _index_of_latest_list(
@@ -418,7 +418,7 @@ def _are_pieces_of(document: Document, pieces: Iterable[Document]) -> bool:
 
 def documents_shown(
     found_in_prompt: TextsFoundInPrompt,
-    keys_in_retrieved_order: Sequence[DocumentKey],
+    document_keys_in_retrieved_order: Sequence[DocumentKey],
     n_earlier_by_text: Mapping[str, int],
 ) -> dict[DocumentKey, ShownDocument]:
     """Return the documents that a prompt shows, by their keys, in the prompt's order.
@@ -428,22 +428,23 @@ def documents_shown(
 
     Args:
         found_in_prompt: What was found in the prompt.
-        keys_in_retrieved_order: The keys of all documents, the first retrieved first.
+        document_keys_in_retrieved_order: The keys of all documents, the first retrieved
+            first.
         n_earlier_by_text: How many occurrences of a text belong to earlier turns.
     """
-    shown_by_key: dict[DocumentKey, ShownDocument] = {}
+    shown_documents_by_key: dict[DocumentKey, ShownDocument] = {}
     for candidate, finding in _shown_at_each_place(
-        found_in_prompt, keys_in_retrieved_order, n_earlier_by_text
+        found_in_prompt, document_keys_in_retrieved_order, n_earlier_by_text
     ):
-        other_text_shown = shown_by_key.get(candidate.key)
+        other_text_shown = shown_documents_by_key.get(candidate.key)
         if other_text_shown is None or _shows_more(finding, other_text_shown):
-            shown_by_key[candidate.key] = candidate.document, finding
-    return shown_by_key
+            shown_documents_by_key[candidate.key] = candidate.document, finding
+    return shown_documents_by_key
 
 
 def _shown_at_each_place(
     found_in_prompt: TextsFoundInPrompt,
-    keys_in_retrieved_order: Sequence[DocumentKey],
+    document_keys_in_retrieved_order: Sequence[DocumentKey],
     n_earlier_by_text: Mapping[str, int],
 ) -> Iterator[tuple[Candidate, Finding]]:
     """Yield which document each place of a prompt shows, in the prompt's order.
@@ -456,12 +457,13 @@ def _shown_at_each_place(
     Args:
         found_in_prompt: What was found in the prompt: as many candidates as there are
             places.
-        keys_in_retrieved_order: The keys of all documents, the first retrieved first.
+        document_keys_in_retrieved_order: The keys of all documents, the first retrieved
+            first.
         n_earlier_by_text: How many occurrences of a text belong to earlier turns.
     """
     # {text: [A, B, repetition of B]}
     candidates_by_text = _shown_candidates_by_text(
-        found_in_prompt, keys_in_retrieved_order
+        found_in_prompt, document_keys_in_retrieved_order
     )
     n_to_skip_by_text = _n_to_skip_by_text(candidates_by_text, n_earlier_by_text)
     for index in found_in_prompt.indexes_shown:
@@ -493,7 +495,8 @@ def _n_to_skip_by_text(
 
 
 def _shown_candidates_by_text(
-    found_in_prompt: TextsFoundInPrompt, keys_in_retrieved_order: Sequence[DocumentKey]
+    found_in_prompt: TextsFoundInPrompt,
+    document_keys_in_retrieved_order: Sequence[DocumentKey],
 ) -> dict[str, list[Candidate]]:
     """Group the candidates that are shown by their text, the first retrieved first.
 
@@ -502,9 +505,13 @@ def _shown_candidates_by_text(
 
     Args:
         found_in_prompt: What was found in the prompt.
-        keys_in_retrieved_order: The keys of all documents, the first retrieved first.
+        document_keys_in_retrieved_order: The keys of all documents, the first retrieved
+            first.
     """
-    rank_by_key = {key: rank for rank, key in enumerate(keys_in_retrieved_order)}
+    rank_by_key = {
+        document_key: rank
+        for rank, document_key in enumerate(document_keys_in_retrieved_order)
+    }
     shown = [
         found_in_prompt.candidates[index] for index in found_in_prompt.indexes_shown
     ]
@@ -530,7 +537,7 @@ def _shows_more(finding: Finding, earlier: ShownDocument) -> bool:
 
 def unknown_candidates(
     found_in_prompt: TextsFoundInPrompt,
-    shown_by_key: Mapping[DocumentKey, object],
+    shown_documents_by_key: Mapping[DocumentKey, object],
 ) -> list[tuple[Candidate, Finding]]:
     """Return the candidates that the prompt may show: nobody can tell.
 
@@ -538,11 +545,11 @@ def unknown_candidates(
 
     Args:
         found_in_prompt: What was found in the prompt.
-        shown_by_key: The documents that the prompt shows.
+        shown_documents_by_key: The documents that the prompt shows.
     """
     unknown = []
     for candidate, finding in found_in_prompt.findings_of_candidates:
-        is_shown = candidate.document.key in shown_by_key
+        is_shown = candidate.document.key in shown_documents_by_key
         if finding.outcome == "unknown" and not is_shown:
             unknown.append((candidate, finding))
     return unknown

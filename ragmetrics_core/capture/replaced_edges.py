@@ -46,7 +46,7 @@ NOTHING_REPLACED = ReplacedEdges(before=False, behind=False)
 
 
 def replaced_edges(
-    spans: Sequence[EqualSpan], text_size: int, prompt: Prompt, taken: bytearray
+    spans: Sequence[EqualSpan], text_size: int, prompt: Prompt, is_byte_taken: bytearray
 ) -> ReplacedEdges:
     """Find out at which edges of a text the prompt has other words.
 
@@ -57,19 +57,19 @@ def replaced_edges(
         spans: Where text and prompt have equal letters; at least one span.
         text_size: The number of bytes of the normalized text.
         prompt: The prompt.
-        taken: For each byte of the normalized prompt 1 if a located text has taken it.
-            Words that another text has taken do not count as a replacement.
+        is_byte_taken: For each byte of the normalized prompt 1 if a located text has
+            taken it. Words that another text has taken do not count as a replacement.
     """
     first = min(spans, key=lambda span: span.text_start)
     last = max(spans, key=lambda span: span.text_end)
     before = behind = False
     n_missing_before = first.text_start
     if n_missing_before:
-        written_before = _written_before(first.prompt_start, prompt, taken)
+        written_before = _written_before(first.prompt_start, prompt, is_byte_taken)
         before = _may_replace(written_before, n_bytes=n_missing_before)
     n_missing_behind = text_size - last.text_end
     if n_missing_behind:
-        written_behind = _written_behind(last.prompt_end, prompt, taken)
+        written_behind = _written_behind(last.prompt_end, prompt, is_byte_taken)
         behind = _may_replace(written_behind, n_bytes=n_missing_behind)
     return ReplacedEdges(before, behind)
 
@@ -80,7 +80,7 @@ def _may_replace(written: str, *, n_bytes: int) -> bool:
     return is_long_enough or _MASK.search(written) is not None
 
 
-def _written_before(end: int, prompt: Prompt, taken: bytearray) -> str:
+def _written_before(end: int, prompt: Prompt, is_byte_taken: bytearray) -> str:
     """Return what stands before a place of the prompt and is of no located text.
 
     Example: in the line "[2] Anna Brandt opened it" it is "[2] Anna Brandt " before
@@ -90,11 +90,12 @@ def _written_before(end: int, prompt: Prompt, taken: bytearray) -> str:
         end: The place, an index in the normalized prompt. What stands before it in
             another line, or outside of the quotes around it, is left out.
         prompt: The prompt.
-        taken: For each byte of the normalized prompt 1 if a located text has taken it.
+        is_byte_taken: For each byte of the normalized prompt 1 if a located text has
+            taken it.
     """
     message_start = end - prompt.index_in_message(end)
     start = max(end - _FARTHEST, message_start)
-    start = max(start, taken.rfind(1, start, end) + 1)  # after a located text
+    start = max(start, is_byte_taken.rfind(1, start, end) + 1)  # after a located text
     written = prompt.written_around(start, end)
     begins_at = 0
     for boundary in _BOUNDARY.finditer(written):
@@ -102,7 +103,7 @@ def _written_before(end: int, prompt: Prompt, taken: bytearray) -> str:
     return written[begins_at:]
 
 
-def _written_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
+def _written_behind(start: int, prompt: Prompt, is_byte_taken: bytearray) -> str:
     """Return what stands after a place of the prompt and is of no located text.
 
     Example: in "opened on [DATE]. Porto lies on the Douro." it is " [DATE]. " after
@@ -112,12 +113,13 @@ def _written_behind(start: int, prompt: Prompt, taken: bytearray) -> str:
         start: The place, an index in the normalized prompt. What stands after it in
             another line, or outside of the quotes around it, is left out.
         prompt: The prompt.
-        taken: For each byte of the normalized prompt 1 if a located text has taken it.
+        is_byte_taken: For each byte of the normalized prompt 1 if a located text has
+            taken it.
     """
     message_start = start - prompt.index_in_message(start)
     message_end = message_start + len(prompt.message_at(start).normalized)
     end = min(start + _FARTHEST, message_end)
-    first_taken = taken.find(1, start, end)
+    first_taken = is_byte_taken.find(1, start, end)
     if first_taken >= 0:
         end = first_taken
     written = prompt.written_around(start, end)

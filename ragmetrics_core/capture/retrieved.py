@@ -68,22 +68,24 @@ def retrieved_of(answered_turn: AnsweredTurn, contexts: Contexts) -> Retrieved:
     call_results = answered_turn.call_results
     # a plain function of a graph may search: nobody recorded it as a retriever
     by_step = call_results.documents_of_steps(
-        contexts.by_key, answered_turn.found_answer.writing_call
+        contexts.by_document_key, answered_turn.found_answer.writing_call
     )
     documents_by_search = {**answered_turn.calls.retrievals, **by_step}
     # A, B and C; None if no call retrieved anything
     documents = call_results.documents_retrieved(_document_keys(contexts), by_step)
     # which context shows A, what the reranker did to A, B and C, and the like
-    record = _record_of(documents or (), documents_by_search, answered_turn, contexts)
-    passages = passages_of(documents, record)
+    document_record = _record_of(
+        documents or (), documents_by_search, answered_turn, contexts
+    )
+    passages = passages_of(documents, document_record)
     if documents is not None:
         # Of "It fell." a step may have made "It opened in 1874. It fell.". The document
         # then gets this wider text.
         documents = with_widened_texts(
             documents,
-            record.matched_contexts.context_keys,
-            contexts.by_key,
-            record.effects.documents_added,
+            document_record.matched_contexts.context_keys,
+            contexts.by_document_key,
+            document_record.step_effects.documents_added,
         )
     warnings = list(passages.warnings)
     # metadata such as {"distance": 0.2} look like a score; but lower is better, so the
@@ -110,22 +112,24 @@ def _record_of(
     Example: the documents are A, B and C. The record says that a context shows A, that a
     reranker took all three and returned A and B, and which calls were shown B.
     """
-    matched_contexts = match_contexts(documents, contexts.by_key)
+    matched_contexts = match_contexts(documents, contexts.by_document_key)
     # what the prompt of the answering call shows; None if that is unknown, or if the
     # user named the contexts, whatever the prompt shows
-    shown = answered_turn.shown_unless_named(contexts)
+    shown_to_call = answered_turn.shown_unless_named(contexts)
     # what rerankers, filters and other steps dropped, added and rewrote
-    texts_shown = [context.text for context in contexts.items] if shown else []
+    texts_shown = [context.text for context in contexts.items] if shown_to_call else []
     changes = changes_of(answered_turn.calls.nodes, texts_shown)
     answering_call = answered_turn.found_answer.writing_call
     texts_rewritten = _texts_rewritten(contexts, matched_contexts)
     return DocumentRecord(
         documents_by_search=documents_by_search,
-        effects=effects_of(changes, answered_turn.calls, documents, answering_call),
+        step_effects=effects_of(
+            changes, answered_turn.calls, documents, answering_call
+        ),
         matched_contexts=matched_contexts,
         rewriting_steps=rewriting_step_by_key(texts_rewritten, changes),
         contexts=contexts,
-        shown=shown,
+        shown_to_answering_call=shown_to_call,
         shown_to_other_calls=_shown_to_others(answered_turn, contexts),
     )
 
@@ -149,7 +153,7 @@ def _document_keys(contexts: Contexts) -> Sequence[DocumentKey]:
 
     A context that the user named has a number as its key, and no known document.
     """
-    return () if contexts.evidence_from == "named" else contexts.keys
+    return () if contexts.evidence_from == "named" else contexts.document_keys
 
 
 def _texts_rewritten(
@@ -159,12 +163,15 @@ def _texts_rewritten(
 
     Such a context matches no document, or matches it by the id alone.
     """
-    context_by_key = contexts.by_key
-    keys = [
+    context_by_key = contexts.by_document_key
+    document_keys = [
         *matched_contexts.unmatched_keys,
-        *matched_contexts.keys_matched_by_id_alone,
+        *matched_contexts.context_keys_matched_by_id_alone,
     ]
-    return {key: context_by_key[key].text for key in keys}
+    return {
+        document_key: context_by_key[document_key].text
+        for document_key in document_keys
+    }
 
 
 def _carry_a_distance(carriers: Iterable[Document | Context]) -> bool:

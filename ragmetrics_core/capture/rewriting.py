@@ -84,8 +84,8 @@ class DocumentChange:
 
     Attributes:
         node: The step.
-        taken: The documents that it was given; empty if nobody recorded them. Of a
-            filter that searched itself, what its searches found counts as well.
+        documents_taken: The documents that it was given; empty if nobody recorded them.
+            Of a filter that searched itself, what its searches found counts as well.
         returned: The documents that it returned, or that it passed on as a filter.
         dropped: The documents that it was given and did not return.
         added: The documents that it returned and was not given.
@@ -94,7 +94,7 @@ class DocumentChange:
     """
 
     node: Node
-    taken: tuple[Document, ...]
+    documents_taken: tuple[Document, ...]
     returned: tuple[Document, ...]
     dropped: tuple[Document, ...]
     added: tuple[Document, ...]
@@ -116,7 +116,7 @@ class DocumentChange:
             self.dropped, self.returned
         ):
             return []
-        return _sharing_no_text(self.added, self.taken)
+        return _sharing_no_text(self.added, self.documents_taken)
 
 
 def changes_of(
@@ -184,12 +184,14 @@ def _calls_that_share_documents_out(
 
 def _have_documents_of_their_own(steps: Iterable[Node]) -> bool:
     """Whether each step took documents that no step before it took or handed on."""
-    keys_before: set[DocumentKey] = set()
+    document_keys_before: set[DocumentKey] = set()
     for step in steps:
-        keys_taken = _keys_of(_documents_taken(step))
-        if not keys_taken or not keys_taken.isdisjoint(keys_before):
+        document_keys_taken = _keys_of(_documents_taken(step))
+        if not document_keys_taken or not document_keys_taken.isdisjoint(
+            document_keys_before
+        ):
             return False
-        keys_before |= keys_taken | _keys_of(_handed_on(step))
+        document_keys_before |= document_keys_taken | _keys_of(_handed_on(step))
     return True
 
 
@@ -201,7 +203,7 @@ def _change_of(node: Node, is_filter: bool) -> DocumentChange:
     returned = _handed_on(node) if is_filter else node.documents or ()
     return DocumentChange(
         node=node,
-        taken=(*_documents_taken(node), *found),
+        documents_taken=(*_documents_taken(node), *found),
         returned=returned,
         dropped=tuple(dropped),
         added=tuple(added),
@@ -220,9 +222,11 @@ def _without_set_aside(
     set_aside = _set_aside(change.node, nodes, shown)
     if not set_aside:
         return change
-    keys = _keys_of(set_aside)
+    document_keys = _keys_of(set_aside)
     returned = [
-        document for document in _handed_on(change.node) if document.key not in keys
+        document
+        for document in _handed_on(change.node)
+        if document.key not in document_keys
     ]
     return replace(
         change,
@@ -250,12 +254,16 @@ def _set_aside(
     lists_shown = [each for each in lists if each not in lists_hidden]
     if not lists_shown:
         return []  # the prompt tells nothing of this call
-    keys_shown = _keys_of(chain.from_iterable(lists_shown))
-    keys_taken = _keys_of(_documents_taken(call))
+    document_keys_shown = _keys_of(chain.from_iterable(lists_shown))
+    document_keys_taken = _keys_of(_documents_taken(call))
     set_aside: list[Document] = []
     for documents in lists_hidden:
-        was_given = _keys_of(documents) <= keys_taken  # else it found them itself
-        if was_given and not _is_taken_later(documents, keys_shown, call, nodes):
+        was_given = (
+            _keys_of(documents) <= document_keys_taken
+        )  # else it found them itself
+        if was_given and not _is_taken_later(
+            documents, document_keys_shown, call, nodes
+        ):
             set_aside += documents
     return set_aside
 
@@ -268,7 +276,7 @@ def _is_any_shown(documents: Sequence[Document], shown: Sequence[Document]) -> b
 
 def _is_taken_later(
     documents: Sequence[Document],
-    keys_shown: set[DocumentKey],
+    document_keys_shown: set[DocumentKey],
     call: Node,
     nodes: Sequence[Node],
 ) -> bool:
@@ -280,16 +288,17 @@ def _is_taken_later(
 
     Args:
         documents: Documents that the call returned under one name.
-        keys_shown: The keys of what it returned under names that the prompt shows.
+        document_keys_shown: The keys of what it returned under names that the prompt
+            shows.
         call: The call.
         nodes: The calls of the run.
     """
-    keys = _keys_of(documents)
+    document_keys = _keys_of(documents)
     for later in nodes:
-        keys_given = _keys_of(later.input_documents)
-        if later.began < end_of(call) or keys.isdisjoint(keys_given):
+        document_keys_given = _keys_of(later.input_documents)
+        if later.began < end_of(call) or document_keys.isdisjoint(document_keys_given):
             continue
-        if later.documents or not keys_shown.isdisjoint(keys_given):
+        if later.documents or not document_keys_shown.isdisjoint(document_keys_given):
             return True
     return False
 
@@ -305,10 +314,10 @@ def rewriting_step_by_key(
     """
     name_by_key: dict[DocumentKey, str] = {}
     writers = [change for change in changes if change.replaces_documents]
-    for key, text in text_by_key.items():
+    for document_key, text in text_by_key.items():
         for writer in writers:
             if _has_returned(writer, text):
-                name_by_key[key] = writer.node.name
+                name_by_key[document_key] = writer.node.name
                 break
     return name_by_key
 
@@ -340,13 +349,13 @@ class _Selection:
 def _selection_of(calls_of_step: Iterable[Node]) -> _Selection:
     """Compare what all calls of one step took with what they handed on."""
     handed_on: list[Document] = []
-    taken: list[Document] = []
+    documents_taken: list[Document] = []
     dropped: list[Document] = []
     added: list[Document] = []
     for call in calls_of_step:
         found = _found_by_searches_inside(call)
         handed_on += _handed_on(call)
-        taken += (*_documents_taken(call), *found)
+        documents_taken += (*_documents_taken(call), *found)
         dropped_by_call, added_by_call = _dropped_and_added(call, found)
         dropped += dropped_by_call
         added += added_by_call
@@ -354,7 +363,7 @@ def _selection_of(calls_of_step: Iterable[Node]) -> _Selection:
     return _Selection(
         handed_on,
         left_out=_sharing_no_text(dropped, added),
-        added=_sharing_no_text(added, taken),
+        added=_sharing_no_text(added, documents_taken),
     )
 
 
@@ -397,15 +406,15 @@ def _is_used_later(
     """
     if _is_any_found_shown(selection, step, shown):
         return False  # what it found reached the prompt in another way
-    keys_taken = _keys_taken_after(step, nodes)
+    document_keys_taken = _keys_taken_after(step, nodes)
     # a later search may have found a document again that the step left out
-    keys_kept_in_state = keys_taken - _keys_found_after(step, nodes)
+    keys_kept_in_state = document_keys_taken - _keys_found_after(step, nodes)
     if not _keys_of(selection.left_out).isdisjoint(keys_kept_in_state):
         # The state of the run still holds all documents, beside those that the step
         # handed on. The prompt tells which of both lists was used.
         return _is_prompt_written_from(selection, shown)
     if selection.handed_on:
-        return not _keys_of(selection.handed_on).isdisjoint(keys_taken)
+        return not _keys_of(selection.handed_on).isdisjoint(document_keys_taken)
     # an empty list, which a later call was given
     return step.documents == () and _is_followed(step, nodes)
 
@@ -449,11 +458,11 @@ def _is_followed(step: Node, nodes: Sequence[Node]) -> bool:
 
 def _keys_found_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
     """Return the keys of the documents that searches behind a step found."""
-    keys: set[DocumentKey] = set()
+    document_keys: set[DocumentKey] = set()
     for later in nodes:
         if later.kind in ("retriever", "tool") and later.began >= end_of(step):
-            keys |= _keys_of(later.documents or ())
-    return keys
+            document_keys |= _keys_of(later.documents or ())
+    return document_keys
 
 
 def _has_searched(step: Node) -> bool:
@@ -500,11 +509,11 @@ def _handed_on(step: Node) -> tuple[Document, ...]:
 
 def _keys_taken_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
     """Return the keys of the documents that calls after a step took."""
-    keys: set[DocumentKey] = set()
+    document_keys: set[DocumentKey] = set()
     for later in nodes:
         if later.began >= end_of(step):
-            keys |= _keys_of(_documents_taken(later))
-    return keys
+            document_keys |= _keys_of(_documents_taken(later))
+    return document_keys
 
 
 def _found_by_searches_inside(step: Node) -> tuple[Document, ...]:
@@ -560,13 +569,15 @@ def _dropped_and_added(
         documents: returned, and not taken.
     """
     returned = step.documents or ()
-    taken = (*_documents_taken(step), *found)
-    texts_taken = {document.text for document in taken}
+    documents_taken = (*_documents_taken(step), *found)
+    texts_taken = {document.text for document in documents_taken}
     # a node of a graph passes documents on in its state, without returning them anew
     texts_returned = {
         document.text for document in (*returned, *step.documents_passed_on)
     }
-    dropped = [document for document in taken if document.text not in texts_returned]
+    dropped = [
+        document for document in documents_taken if document.text not in texts_returned
+    ]
     added = [document for document in returned if document.text not in texts_taken]
     return dropped, added
 

@@ -155,7 +155,7 @@ class RunGroup:
         if not self.part_roots:
             return False
         split_questions = {
-            as_one_line(writer.question) for writer in self.query_writers
+            as_one_line(query_writer.question) for query_writer in self.query_writers
         }
         return as_one_line(question) in split_questions - {""}
 
@@ -181,7 +181,7 @@ class RunGroup:
         Usually all runs are one turn. A model may have split a question into several,
         and nothing was made of their answers: then each part is a turn, with a doubt.
         """
-        writer_roots = {writer.root for writer in self.query_writers}
+        writer_roots = {query_writer.root for query_writer in self.query_writers}
         asking_runs = [run for run in self.runs if run.root not in writer_roots]
         if any(run.root not in self.part_roots for run in asking_runs):
             return [self.runs]
@@ -189,10 +189,10 @@ class RunGroup:
 
     def add_query_writers(self, writers: Iterable[Tree]) -> None:
         """Add runs whose models wrote the query or question of a run of the group."""
-        for writer in writers:
-            if writer not in self.runs:
-                self.runs.append(writer)
-                self.query_writers.append(writer)
+        for query_writer in writers:
+            if query_writer not in self.runs:
+                self.runs.append(query_writer)
+                self.query_writers.append(query_writer)
 
     def add_part(self, run: Tree) -> None:
         """Add a run that answers one of several questions into which a model split one.

@@ -50,11 +50,11 @@ class ShownToOtherCalls:
     )
     why_unknown_if_shown: Mapping[DocumentKey, str] = field(default_factory=dict)
 
-    def finding_when_asked_the_same(self, key: DocumentKey) -> Finding | None:
+    def finding_when_asked_the_same(self, document_key: DocumentKey) -> Finding | None:
         """Return what calls that were asked the same show of a document; None: nothing."""
-        if key not in self.when_asked_the_same:
+        if document_key not in self.when_asked_the_same:
             return None
-        _, finding = self.when_asked_the_same[key]
+        _, finding = self.when_asked_the_same[document_key]
         return finding
 
 
@@ -130,15 +130,17 @@ def _shown_by_other_call(
         calls: The calls of the turn.
         prompt_contents: What their prompts show.
     """
-    keys_shown = prompt_contents.shown_to(writing_call).shown_documents.keys()
+    document_keys_shown = prompt_contents.shown_to(writing_call).shown_documents.keys()
     keys_found = {document.key for document in chain(*calls.lists())}
-    if keys_found <= keys_shown:  # the usual run: no other prompt need be searched
+    if (
+        keys_found <= document_keys_shown
+    ):  # the usual run: no other prompt need be searched
         return {}
     shown_by_call: dict[Node, Mapping[DocumentKey, ShownDocument]] = {}
     for call, form in calls.reply_forms.items():
         if form != NO_ANSWER:
             shown = prompt_contents.shown_to(call).shown_documents
-            if not shown.keys() <= keys_shown:
+            if not shown.keys() <= document_keys_shown:
                 shown_by_call[call] = shown
     return shown_by_call
 

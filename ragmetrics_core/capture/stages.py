@@ -19,7 +19,7 @@ from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.citing import CitationsFound, cited_by
 from ragmetrics_core.capture.context_rules import FROM_ELSEWHERE
-from ragmetrics_core.capture.conversations import BY_WORDS
+from ragmetrics_core.capture.conversations import CONVERSATION_FOUND_BY_WORDS
 from ragmetrics_core.capture.evidence import AnswerEvidence, evidence
 from ragmetrics_core.capture.ledger import ledger
 from ragmetrics_core.capture.plain_values import Overrides
@@ -226,7 +226,7 @@ def _provenance(
         "retrieved": ", ".join(answer_evidence.sources),
         "answer": found_answer.answer.place,
         "contexts": answer_evidence.contexts.place,
-        "conversation": turn.tree.conversation_place,
+        "conversation": turn.tree.how_conversation_was_found,
         "reranker": ", ".join(turn.calls.reranker_names),
     }
     return {field: place for field, place in places.items() if place}
@@ -261,8 +261,8 @@ def _findings(
     for words in (*tree.doubts, *turn.found_question.doubts):
         yield "inferred", words
     # no id named the conversation: an earlier turn was recognised by its words
-    if tree.conversation_place in BY_WORDS:
-        yield "inferred", _TOLD_BY_WORDS.format(tree.conversation_place)
+    if tree.how_conversation_was_found in CONVERSATION_FOUND_BY_WORDS:
+        yield "inferred", _TOLD_BY_WORDS.format(tree.how_conversation_was_found)
     # how the contexts were found
     for words in answer_evidence.warnings:
         yield answer_evidence.grade, words

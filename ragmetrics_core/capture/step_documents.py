@@ -13,7 +13,7 @@ from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 _FEWEST_LISTS = 2  # a step divides documents into two lists at least
 
 
-def note_documents_of_step(node: Node, taken: object, returned: object) -> None:
+def note_documents_of_step(node: Node, given: object, returned: object) -> None:
     """Write into a step's call which documents it brought, and which it passed on.
 
     Example: a step was given [A], and returned [A, B]: it passed A on, and brought B. A
@@ -25,7 +25,7 @@ def note_documents_of_step(node: Node, taken: object, returned: object) -> None:
 
     Args:
         node: The call, with its ``documents_among_inputs``; it is changed.
-        taken: What the step was given.
+        given: What the step was given.
         returned: What it returned.
     """
     identities_taken = {_identity(document) for document in node.documents_among_inputs}
@@ -38,14 +38,14 @@ def note_documents_of_step(node: Node, taken: object, returned: object) -> None:
             brought.append(document)
     node.documents = tuple(brought) or None
     node.documents_passed_on = tuple(passed_on)
-    node.divided_documents = lists_divided(taken, returned)
-    node.new_texts = new_texts(taken, returned)
+    node.divided_documents = lists_divided(given, returned)
+    node.new_texts = new_texts(given, returned)
     is_none_returned = not brought and not passed_on
-    if is_none_returned and _drops_all_documents(taken, returned):
+    if is_none_returned and _drops_all_documents(given, returned):
         node.documents = ()
 
 
-def lists_divided(taken: object, returned: object) -> tuple[tuple[Document, ...], ...]:
+def lists_divided(given: object, returned: object) -> tuple[tuple[Document, ...], ...]:
     """Return the lists into which a step divided its documents; () if it did not.
 
     Example: a step was given ``{"documents": [A, B, C]}``, and returned ``{"documents":
@@ -53,17 +53,19 @@ def lists_divided(taken: object, returned: object) -> tuple[tuple[Document, ...]
     and hands on among others, was divided by nobody here.
 
     Args:
-        taken: What the step was given.
+        given: What the step was given.
         returned: What it returned.
     """
     returned = _without_wrapping(returned, ("outputs", "output"))
     if not isinstance(returned, Mapping) or len(returned) < _FEWEST_LISTS:
         return ()
-    keys_taken = {_keys_of(documents) for documents in _lists_under_names(taken)}
+    document_keys_taken = {
+        _keys_of(documents) for documents in _lists_under_names(given)
+    }
     lists_made = [
         documents
         for documents in _lists_under_names(returned)
-        if _keys_of(documents) not in keys_taken
+        if _keys_of(documents) not in document_keys_taken
     ]
     return tuple(lists_made) if len(lists_made) >= _FEWEST_LISTS else ()
 
@@ -87,22 +89,22 @@ def _identity(document: Document) -> tuple[str | None, str, float | None]:
     return document.id, document.text, document.score
 
 
-def _drops_all_documents(taken: object, returned: object) -> bool:
+def _drops_all_documents(given: object, returned: object) -> bool:
     """Whether a step returned an empty list in the place of documents that it took.
 
     Example: a node of a graph takes ``{"documents": [A, B]}`` and returns
     ``{"documents": []}``; a step of a chain takes ``[A, B]`` and returns ``[]``. False
     if it also returned a new text, which may be a summary of the documents.
     """
-    taken = _without_wrapping(taken, ("inputs", "input"))
+    given = _without_wrapping(given, ("inputs", "input"))
     returned = _without_wrapping(returned, ("outputs", "output"))
     if _is_empty_list(returned):
-        return isinstance(taken, (list, tuple)) and _has_documents(taken)
-    if not isinstance(taken, Mapping) or not isinstance(returned, Mapping):
+        return isinstance(given, (list, tuple)) and _has_documents(given)
+    if not isinstance(given, Mapping) or not isinstance(returned, Mapping):
         return False
-    if _long_texts_made(taken, returned):
+    if _long_texts_made(given, returned):
         return False
-    names_of_lists = [name for name, value in taken.items() if _has_documents(value)]
+    names_of_lists = [name for name, value in given.items() if _has_documents(value)]
     return any(_is_empty_list(returned.get(name)) for name in names_of_lists)
 
 
@@ -124,7 +126,7 @@ def _without_wrapping(value: object, names: Sequence[str]) -> object:
     return value[name_alone] if set(value) == {name_alone} else value
 
 
-def new_texts(taken: object, returned: object) -> tuple[str, ...]:
+def new_texts(given: object, returned: object) -> tuple[str, ...]:
     """Return the texts of some length that a step returned and was not given.
 
     Example: a step was given "What does a cabin cost?", and returned "A cabin for two
@@ -132,12 +134,12 @@ def new_texts(taken: object, returned: object) -> tuple[str, ...]:
     was given, such as "No documents were found.", is left out.
 
     Args:
-        taken: What the step was given.
+        given: What the step was given.
         returned: What it returned.
     """
-    lists = find_instances(taken, list, tuple)
+    lists = find_instances(given, list, tuple)
     is_given_empty_list = any(not each for each in lists)
-    return () if is_given_empty_list else _long_texts_made(taken, returned)
+    return () if is_given_empty_list else _long_texts_made(given, returned)
 
 
 def texts_around(
@@ -168,9 +170,9 @@ def _hold_each(texts: Sequence[str], documents: Sequence[Document]) -> bool:
     return all(document.text.strip() in text for text, document in pairs)
 
 
-def _long_texts_made(taken: object, returned: object) -> tuple[str, ...]:
+def _long_texts_made(given: object, returned: object) -> tuple[str, ...]:
     """Return the texts that a step was not given; a word such as "yes" is left out."""
-    texts_taken = set(texts_in(taken))
+    texts_taken = set(texts_in(given))
     return tuple(
         text
         for text in dict.fromkeys(texts_in(returned))

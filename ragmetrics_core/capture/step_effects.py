@@ -45,11 +45,11 @@ class CutByRetriever:
 
     Attributes:
         found: The document, and the search that found it.
-        keys_of_parts: The keys of the documents that are parts of it.
+        document_keys_of_parts: The keys of the documents that are parts of it.
     """
 
     found: FoundByInnerSearch
-    keys_of_parts: frozenset[DocumentKey]
+    document_keys_of_parts: frozenset[DocumentKey]
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ class RetrieverEffect:
         dropped: Those of these documents that it did not return; empty where that is
             not known.
         cut: Those of which it returned parts; empty where that is not known.
-        keys_in_new_words: The keys of documents that it returned in words that no search
-            inside it found. If no found document is known to be behind one of them,
-            nobody knows which documents it dropped or cut.
+        document_keys_in_new_words: The keys of documents that it returned in words that
+            no search inside it found. If no found document is known to be behind one of
+            them, nobody knows which documents it dropped or cut.
     """
 
     retriever: Node
     dropped: tuple[FoundByInnerSearch, ...]
     cut: tuple[CutByRetriever, ...]
-    keys_in_new_words: frozenset[DocumentKey]
+    document_keys_in_new_words: frozenset[DocumentKey]
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ class StepEffects:
         perhaps_searching_step_by_document_index: The same, only of those of these steps
             that perhaps replaced nothing and searched for further documents: nobody
             recorded where the documents that they added come from.
-        keys_of_unknown_origin: The keys of the documents that these steps added.
+        document_keys_of_unknown_origin: The keys of the documents that these steps
+            added.
         copy_by_document_index: For the index of a document that a step left out as a
             duplicate, the index of the document of the same text that it handed on.
         documents_added: What steps before the answer returned in the place of documents
@@ -118,7 +119,7 @@ class StepEffects:
     retrievers: tuple[RetrieverEffect, ...]
     replacing_step_by_document_index: Mapping[int, str]
     perhaps_searching_step_by_document_index: Mapping[int, str]
-    keys_of_unknown_origin: frozenset[DocumentKey]
+    document_keys_of_unknown_origin: frozenset[DocumentKey]
     copy_by_document_index: Mapping[int, int]
     documents_added: tuple[Document, ...]
 
@@ -172,7 +173,7 @@ def effects_of(
         perhaps_searching_step_by_document_index=_first_step_by_document_index(
             retrieved, perhaps_searching
         ),
-        keys_of_unknown_origin=_keys_of_unknown_origin(perhaps_searching),
+        document_keys_of_unknown_origin=_keys_of_unknown_origin(perhaps_searching),
         # {3: 0}: a step removed document 3, a duplicate of document 0
         copy_by_document_index=_copy_by_document_index(retrieved, changes, calls.nodes),
         documents_added=documents_added,
@@ -195,10 +196,10 @@ def _keys_of_unknown_origin(
     changes: Iterable[DocumentChange],
 ) -> frozenset[DocumentKey]:
     """Return the keys of the documents of which nobody recorded where they come from."""
-    keys = set()
+    document_keys = set()
     for change in changes:
-        keys |= {document.key for document in change.texts_of_unknown_origin}
-    return frozenset(keys)
+        document_keys |= {document.key for document in change.texts_of_unknown_origin}
+    return frozenset(document_keys)
 
 
 def _documents_added_before(
@@ -253,7 +254,9 @@ def _copy_by_document_index(
         if not index_by_kept_text:
             continue
         # taken by the step, but neither returned by it nor taken by a later call
-        removed = _identities_of(change.taken) - _identities_of(_handed_on(change.node))
+        removed = _identities_of(change.documents_taken) - _identities_of(
+            _handed_on(change.node)
+        )
         removed -= _identities_taken_after(change.node, nodes)
         for identity in removed.intersection(index_by_identity):
             duplicate_index = index_by_identity[identity]
@@ -351,12 +354,12 @@ class _StepBeforeAnswer:
 
     Attributes:
         change: What it made of its documents.
-        taken: The documents that it was given; where nobody recorded these, all that
-            was found before it.
+        documents_taken: The documents that it was given; where nobody recorded these,
+            all that was found before it.
     """
 
     change: DocumentChange
-    taken: tuple[Document, ...]
+    documents_taken: tuple[Document, ...]
 
 
 def _steps_before_answer(
@@ -373,8 +376,10 @@ def _steps_before_answer(
         if not _is_reranker_or_filter(change) or _is_reported_by_search(node, calls):
             continue
         if _is_before(node, answering_call):
-            taken = change.taken or _documents_found_before(node, calls)
-            steps.append(_StepBeforeAnswer(change, taken))
+            documents_taken = change.documents_taken or _documents_found_before(
+                node, calls
+            )
+            steps.append(_StepBeforeAnswer(change, documents_taken))
     return steps
 
 
@@ -411,7 +416,7 @@ def _step_effect(step: _StepBeforeAnswer, retrieved: Sequence[Document]) -> Step
     return StepEffect(
         change.node.name,
         change.node,
-        frozenset(_indexes_of(step.taken, retrieved)),
+        frozenset(_indexes_of(step.documents_taken, retrieved)),
         tuple(_indexes_of(change.returned, retrieved)),
         returns_unknown_texts=_has_unknown_texts(change, retrieved),
     )
@@ -476,14 +481,16 @@ def _indexes_by_words(
         The indexes of the recognised retrieved documents, in the order of the step.
     """
     # the rank of a document is its place in the step's list, from 0
-    keys = dict.fromkeys(document.key for document in documents)
-    rank_by_key = {key: rank for rank, key in enumerate(keys)}
+    document_keys = dict.fromkeys(document.key for document in documents)
+    rank_by_key = {
+        document_key: rank for rank, document_key in enumerate(document_keys)
+    }
     # for each retrieved document: the key of the step's document made of it, or None
     step_keys = match_documents(retrieved, documents).successor_keys
     ranks_and_indexes = []
-    for retrieved_index, key in enumerate(step_keys):
-        if key is not None:
-            ranks_and_indexes.append((rank_by_key[key], retrieved_index))
+    for retrieved_index, document_key in enumerate(step_keys):
+        if document_key is not None:
+            ranks_and_indexes.append((rank_by_key[document_key], retrieved_index))
     return [index for _, index in sorted(ranks_and_indexes)]
 
 
@@ -502,7 +509,7 @@ def _retriever_effect(
     normalized_returned = [normalize_text(document.text) for document in returned]
     dropped: list[FoundByInnerSearch] = []
     cut: list[CutByRetriever] = []
-    keys_rewritten: set[DocumentKey] = set()
+    document_keys_rewritten: set[DocumentKey] = set()
     for index, found in enumerate(found_by_inner_searches):
         if _is_handed_on_whole(found.document, normalized_returned):
             continue
@@ -512,24 +519,26 @@ def _retriever_effect(
         if keys_of_its_parts:
             cut.append(CutByRetriever(found, keys_of_its_parts))
         elif rewritten_key is not None:
-            keys_rewritten.add(rewritten_key)
+            document_keys_rewritten.add(rewritten_key)
         else:
             dropped.append(found)
     # returned texts that were made of no document found inside, as far as is known
-    keys_of_parts = frozenset[DocumentKey]().union(*parts_by_document_index.values())
-    keys_of_new_texts = frozenset(matched.unmatched_keys) - keys_of_parts
+    document_keys_of_parts = frozenset[DocumentKey]().union(
+        *parts_by_document_index.values()
+    )
+    keys_of_new_texts = frozenset(matched.unmatched_keys) - document_keys_of_parts
     if keys_of_new_texts:
         # Each of them may be any of the found documents in other words. So nobody knows
         # what was dropped, and what seems a part may be rewritten, too.
         for cut_document in cut:
-            keys_rewritten |= cut_document.keys_of_parts
+            document_keys_rewritten |= cut_document.document_keys_of_parts
         dropped = []
         cut = []
     return RetrieverEffect(
         retriever=retriever,
         dropped=tuple(dropped),
         cut=tuple(cut),
-        keys_in_new_words=keys_of_new_texts | keys_rewritten,
+        document_keys_in_new_words=keys_of_new_texts | document_keys_rewritten,
     )
 
 
@@ -568,7 +577,10 @@ def _parts_by_document_index(
                 key=lambda index: _unlikeness(documents[index], part),
             )
             keys_by_document_index.setdefault(index, set()).add(part.key)
-    return {index: frozenset(keys) for index, keys in keys_by_document_index.items()}
+    return {
+        index: frozenset(document_keys)
+        for index, document_keys in keys_by_document_index.items()
+    }
 
 
 def _is_part(text: Text, sentences: Sequence[Text], whole: Text) -> bool:
@@ -642,8 +654,8 @@ def _found_by_inner_searches(retriever: Node) -> list[FoundByInnerSearch]:
     found: dict[str, FoundByInnerSearch] = {}
     for search in searches:
         for rank, document in enumerate(search.documents or (), start=1):
-            key = document.own_id or document.text
-            found.setdefault(key, FoundByInnerSearch(document, search, rank))
+            document_key = document.own_id or document.text
+            found.setdefault(document_key, FoundByInnerSearch(document, search, rank))
     return list(found.values())
 
 

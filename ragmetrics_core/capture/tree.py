@@ -392,8 +392,8 @@ class Tree:
         conversation_id: The framework's id of the conversation; None if it has none.
         is_id_of_memory: Whether that id is only the identity of what keeps the
             messages: a name that the user gave goes first.
-        conversation_place: How the conversation was found where the framework has no
-            id, in words.
+        how_conversation_was_found: How the conversation was found where the framework
+            has no id, in words.
         turn_number: The turn's number in the conversation, from 1; by default one more
             than the user's messages in the history.
         earlier_calls: The ledger's calls of earlier turns.
@@ -438,7 +438,7 @@ class Tree:
     resumption_key: str | None = None
     conversation_id: str | None = None
     is_id_of_memory: bool = False
-    conversation_place: str = ""
+    how_conversation_was_found: str = ""
     turn_number: int | None = None
     earlier_calls: tuple[EvidenceCall, ...] = ()
     is_paused: bool = False

@@ -455,14 +455,14 @@ class Turns(Generic[Run]):
             The kept run, with the samples of groups that are given up, since too many
             wait; None if the run was not kept.
         """
-        writer = self._auxiliary_runs.writer_of_several(tree)
+        query_writer = self._auxiliary_runs.writer_of_several(tree)
         was_joined_with_writer = calls.tree.root is not tree.root
-        if writer is None or was_joined_with_writer:
+        if query_writer is None or was_joined_with_writer:
             return None
-        self._unsampled_questions.remove_questions_of([writer])
+        self._unsampled_questions.remove_questions_of([query_writer])
         if self._overrides.contexts_from is not None:
             tree = doubtful(tree, _NAMED_IN_EACH_PART)
-        self._waiting_groups.add_part(tree, writer)
+        self._waiting_groups.add_part(tree, query_writer)
         given_up = self._waiting_groups.take_too_many()
         return _KeptRun(self._samples_of_groups(given_up))
 

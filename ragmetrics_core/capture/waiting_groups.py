@@ -89,20 +89,20 @@ class WaitingGroups:
                 rewriter of the question.
         """
         possible_writers = self._possible_writers(run.task_or_thread, query, writers)
-        writer = self._writer_of_search(possible_writers, query)
-        group = self._group_to_continue(run, query, writer)
+        query_writer = self._writer_of_search(possible_writers, query)
+        group = self._group_to_continue(run, query, query_writer)
         if group is None:
             group = self._begin_group()
-        if writer is not None and self._group_of(writer) is None:
-            group.add_query_writers([writer])
+        if query_writer is not None and self._group_of(query_writer) is None:
+            group.add_query_writers([query_writer])
         group.add(run, is_answered=False)
         if len(possible_writers) > 1:
             self._doubt_groups_of(possible_writers)
 
     def _doubt_groups_of(self, writers: Iterable[Tree]) -> None:
         """Put the groups of several runs in doubt that all wrote a search's query."""
-        for writer in writers:
-            group = self._group_of(writer)
+        for query_writer in writers:
+            group = self._group_of(query_writer)
             if group is not None:
                 group.add_doubt(_SEVERAL_WROTE)
 
@@ -123,28 +123,36 @@ class WaitingGroups:
         """
         candidates = self._writers_by_begin(query, writers)
         of_the_same_task = [
-            writer for writer in candidates if writer.task_or_thread == task_or_thread
+            query_writer
+            for query_writer in candidates
+            if query_writer.task_or_thread == task_or_thread
         ]
         if of_the_same_task:
             return of_the_same_task[-1:]
-        unanswered = [writer for writer in candidates if not self._is_answered(writer)]
+        unanswered = [
+            query_writer
+            for query_writer in candidates
+            if not self._is_answered(query_writer)
+        ]
         return unanswered or candidates[-1:]
 
     def _writers_by_begin(self, query: str, writers: Sequence[Tree]) -> list[Tree]:
         """Return the given writers of a query and those in groups, the first to run first."""
-        writer_by_root = {writer.root: writer for writer in writers}
+        writer_by_root = {query_writer.root: query_writer for query_writer in writers}
         for group in self._waiting:
             for run in group.runs:
                 if writes_query(run, query):
                     writer_by_root[run.root] = run
-        return sorted(writer_by_root.values(), key=lambda writer: writer.root.began)
+        return sorted(
+            writer_by_root.values(), key=lambda query_writer: query_writer.root.began
+        )
 
-    def _is_answered(self, writer: Tree) -> bool:
+    def _is_answered(self, query_writer: Tree) -> bool:
         """Return whether a run answered from what was found for a writer's query."""
-        group = self._group_of(writer)
+        group = self._group_of(query_writer)
         if group is None or group.answered_at is None:
             return False
-        return group.answered_at > end_of(writer.root)
+        return group.answered_at > end_of(query_writer.root)
 
     def _writer_of_search(self, writers: Sequence[Tree], query: str) -> Tree | None:
         """Choose the one of several possible writers to which a search belongs.
@@ -153,10 +161,10 @@ class WaitingGroups:
             The first writer in whose group nobody searched for the query yet; if there
             is none, the last writer. None without writers.
         """
-        for writer in writers:
-            group = self._group_of(writer)
+        for query_writer in writers:
+            group = self._group_of(query_writer)
             if group is None or not group.searched_for(query):
-                return writer
+                return query_writer
         return writers[-1] if writers else None
 
     def _group_of(self, run: Tree) -> RunGroup | None:
@@ -172,47 +180,47 @@ class WaitingGroups:
         self._waiting.append(group)
         return group
 
-    def add_part(self, run: Tree, writer: Tree) -> None:
+    def add_part(self, run: Tree, query_writer: Tree) -> None:
         """Add a run that answers one of several questions that a model wrote.
 
         It joins the group of the run in which the model wrote them.
 
         Args:
             run: The run.
-            writer: The run in which a model wrote its question.
+            query_writer: The run in which a model wrote its question.
         """
-        group = self._group_of(writer)
+        group = self._group_of(query_writer)
         if group is None:
             group = self._begin_group()
-        group.add_query_writers([writer])
+        group.add_query_writers([query_writer])
         group.add_part(run)
 
     def _group_to_continue(
-        self, run: Tree, query: str, writer: Tree | None
+        self, run: Tree, query: str, query_writer: Tree | None
     ) -> RunGroup | None:
         """Find the group that a retrieval continues; None if it begins a new group.
 
         Args:
             run: The retrieval.
             query: The first text that it searched for, in one line.
-            writer: The run that wrote the query; None if no such run is known.
+            query_writer: The run that wrote the query; None if no such run is known.
         """
         giving_groups = self._groups_that_gave_inputs(run, query)
         if giving_groups:
             return self._unite(giving_groups)
-        if writer is None:
+        if query_writer is None:
             return None
-        group_of_writer = self._group_of(writer)
+        group_of_writer = self._group_of(query_writer)
         if group_of_writer is not None:
             return group_of_writer
-        return self._group_of_further_query(run.task_or_thread, writer)
+        return self._group_of_further_query(run.task_or_thread, query_writer)
 
     def _group_of_further_query(
-        self, task_or_thread: str, writer: Tree
+        self, task_or_thread: str, query_writer: Tree
     ) -> RunGroup | None:
         """Return the latest group whose first query a run was shown as it wrote another."""
         for group in self._groups_of(task_or_thread):
-            if _was_shown_first_query(writer, group):
+            if _was_shown_first_query(query_writer, group):
                 return group
         return None
 
@@ -519,7 +527,7 @@ def _names_of_shown_documents(
     return document_names(documents_shown)
 
 
-def _was_shown_first_query(writer: Tree, group: RunGroup) -> bool:
+def _was_shown_first_query(query_writer: Tree, group: RunGroup) -> bool:
     """Return whether the prompts of a run hold the first query of a group.
 
     The queries that such a run writes are further queries for that group: a search for
@@ -530,7 +538,7 @@ def _was_shown_first_query(writer: Tree, group: RunGroup) -> bool:
         return False
     first_node = min(queried_nodes, key=lambda node: node.began)
     lines_shown = []
-    for node in writer.root.walk():
+    for node in query_writer.root.walk():
         lines_shown += [as_one_line(message.text) for message in node.prompt]
     return as_one_line(first_node.query) in "\n".join(lines_shown)
 
