@@ -181,9 +181,9 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         ambiguous where an answer may also mean a field by it, as "doc_id: 3".
 
     Examples:
-        >>> labels_in(["[a.txt]\nIt is old.\n\n[b.txt]\nIt fell."], ["It is old.", "It fell."]).indexes_by_label
+        >>> labels_in(["[a.txt]\nIt is old.\n\n[b.txt]\nIt fell."], ["It is old.", "It fell."]).context_indexes_by_label
         {'a.txt': (0,), 'b.txt': (1,)}
-        >>> labels_in(["It is old.\n(a.txt)\n[x]\n\nIt fell."], ["It is old.", "It fell."]).indexes_by_label
+        >>> labels_in(["It is old.\n(a.txt)\n[x]\n\nIt fell."], ["It is old.", "It fell."]).context_indexes_by_label
         {}
     """
     lines_by_context = _lines_by_context(prompts, contexts)
