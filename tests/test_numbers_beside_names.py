@@ -449,13 +449,13 @@ def test_a_number_of_a_chunk_and_a_page_name_no_source() -> None:
         assert list(numbers_beside_names(text, names)) == []
     for text in ("Source 2 (f1.txt)", "[2] docs/f1.txt", "[02] f1", "x [2] = f1.txt"):
         (named,) = numbers_beside_names(text, names)
-        assert (named.number, named.indexes) == ("2", {0})
+        assert (named.number, named.context_indexes) == ("2", {0})
 
 
 def test_the_first_number_of_a_line_tells_whether_names_stand_before_numbers() -> None:
     names = SourceNames.of({"f1.txt": (0,), "f2.txt": (1,)})
     (first, *_) = numbers_beside_names("[1] f1.txt, f2.txt [2]", names)
-    assert (first.number, first.indexes) == ("1", {0})
+    assert (first.number, first.context_indexes) == ("1", {0})
 
 
 @pytest.mark.parametrize(
