@@ -98,9 +98,12 @@ class ColumnsRead:
         yield from samples
 
     def note_columns(self, row: Mapping[str, Any], sample: Sample) -> None:
-        """Note the column that each field was read from, unless the user named it.
+        """Note what the row's columns say about the names of columns.
 
-        Example: ``{"user_input": "Who?"}`` notes "user_input" for the question.
+        - which of the fields that metrics need the row fills;
+        - which columns no field was read from, such as "id";
+        - for each field which column it was read from: "user_input" for the question.
+          Nothing is noted of a field whose column the user named.
 
         Args:
             row: The row.
@@ -109,10 +112,11 @@ class ColumnsRead:
         columns = frozenset(name for name in row if isinstance(name, str))
         # Columns that no field was read from have become metadata of the sample.
         unread_columns = columns.intersection(sample.metadata)
-        self._note_needed_fields(sample)
+        self._note_fields_that_metrics_need(sample)
         self._note_unread(unread_columns)
         for field in self._fields_not_named:
-            column_read = _first_usual_column(field, columns - unread_columns)
+            # "user_input" is among the names that columns of questions usually have
+            column_read = _column_with_usual_name(field, columns - unread_columns)
             if column_read is None:
                 continue  # the row has no column for the field
             if not sample.missing(field):
@@ -132,12 +136,12 @@ class ColumnsRead:
         Example: of ``{"answer": "", "response": "Paris"}`` the answer was read from
         "answer", which is empty, and "response" was not read.
         """
-        unread_column = _first_usual_column(field, unread_columns)
+        unread_column = _column_with_usual_name(field, unread_columns)
         if unread_column is not None and is_filled(row[unread_column], field):
             columns = _EmptyAndFilled(field, empty_column, unread_column)
             self._n_rows_read_empty[columns] += 1
 
-    def _note_needed_fields(self, sample: Sample) -> None:
+    def _note_fields_that_metrics_need(self, sample: Sample) -> None:
         """Note which of the fields that metrics need a sample has.
 
         ``facts`` may take the place of ``reference``, and ``retrieved`` of
@@ -215,7 +219,7 @@ class ColumnsRead:
 
 
 @lru_cache(maxsize=1024)  # the rows of one file have the same columns
-def _first_usual_column(field: str, columns: frozenset[str]) -> str | None:
+def _column_with_usual_name(field: str, columns: frozenset[str]) -> str | None:
     """Return the column with the most usual name for a field; None if there is none.
 
     Names are compared without case and separators: "Ground-Truth" is "ground_truth".

@@ -57,7 +57,7 @@ from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike, resolve_store
 from ragmetrics_core.reporting.gates import Gate, Until, UntilDecided
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 
 if TYPE_CHECKING:
     from ragmetrics_core.scale.batches import ParkingStore
@@ -104,11 +104,18 @@ class Run:
     ) -> None:
         """Check the settings, and open the judges' sessions; nothing is judged yet.
 
-        A run in batches goes through its samples several times: a ``Run`` each time.
-        From the second time on, ``limits`` is the budget that the earlier ones drew on.
-        Example: with ``concurrency=32`` up to 64 rows are judged at a time.
-
-        A gate is what a metric's mean is to reach, such as "adherence=0.8".
+        Args:
+            metrics: What is measured; None for all metrics that apply.
+            judge: Who judges: a judge, a chat model or its name; None for a default.
+            concurrency: Most calls in flight; with 32 up to 64 rows are judged at once.
+            store: Where replies are kept.
+            limits: What the run may spend. A run in batches goes through its samples
+                several times, a ``Run`` each time: each later one is given the budget
+                of the first, and so cannot spend more than is left.
+            until: Ends the run as soon as its gates are decided; None for a run over
+                all rows.
+            gates: What the metrics' means are to reach, such as "adherence=0.8".
+            batch: Whether requests are held back, and sent many at once.
         """
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
         _check_settings(
@@ -213,6 +220,12 @@ class Run:
         details_by_judge = {
             session.name: session.details for session in self._judging.sessions
         }
+        # only of a run that ends as soon as its gates are decided
+        notes: tuple[str, ...] = ()
+        decisions: tuple[SequentialDecision, ...] = ()
+        if self.decider is not None:
+            notes = (self.decider.note,)
+            decisions = self.decider.decisions
         addresses_by_judge: dict[str, tuple[str, ...]] = {}
         for judge in self.judges:
             addresses = addresses_of(judge)
@@ -223,6 +236,7 @@ class Run:
             packages=_versions_of_packages(),
             models=tuple(sorted(self._judging.models)),
             judges=tuple(details_by_judge),
+            # whether the caller chose the judge, instead of a default
             judge_chosen=self._is_judge_chosen,
             details=details_by_judge,
             addresses=addresses_by_judge,
@@ -232,8 +246,8 @@ class Run:
             concurrency=self.concurrency,
             interrupted=self.interrupted,
             stopped=self.stopped,
-            notes=(self.decider.note,) if self.decider else (),
-            decisions=self.decider.decisions if self.decider else (),
+            notes=notes,
+            decisions=decisions,
         )
 
     def start_rows(
@@ -245,16 +259,20 @@ class Run:
     ) -> Iterator[Future[Any]]:
         """Start judging the rows, and yield futures to wait for, one after the other.
 
-        Most futures give the ``SampleResult`` of the next row in order, which the caller
-        hands to ``take``. A future that gives None only tells that some later row has
-        finished: one more row starts when the caller asks for the next future.
+        The caller waits for each future before it asks for the next one. There are two
+        kinds:
+
+        - the future of the next row in order: gives its ``SampleResult``, which the
+          caller hands to ``note_next_result``;
+        - a future that gives None, as soon as any row has finished. Example: row 0 is
+          slow, and row 1 has finished; one more row starts in its place.
 
         Args:
             samples: What holds the samples.
             columns: For rows, by field of the sample: the column that holds it, or a
                 function that returns it.
             on_further: Called for each row that is read, with how many samples it holds
-                beyond one; with 0 for most rows.
+                beyond one: with 0 for most rows, with 2 for a row of 3 turns.
         """
         self._note_part(samples)  # why they are only a part of all samples, if they are
         self.rows.results_not_handed_on.clear()  # of an earlier evaluation by this run
@@ -332,7 +350,7 @@ class Run:
             self._budget.expire()
         return self._budget.reached is not None or self._judging.refused is not None
 
-    def take(self, result: SampleResult) -> SampleResult:
+    def note_next_result(self, result: SampleResult) -> SampleResult:
         """Count the next row as taken, and let its result decide the gates of the run.
 
         Returns the result. It stays in ``rows.results_not_handed_on`` until the caller
@@ -360,7 +378,7 @@ class Run:
         self.interrupted = True
         yield from self.rows.end()
 
-    def give_up(self) -> None:
+    def give_up_unfinished_rows(self) -> None:
         """End what is in flight."""
         self.rows.cancel()
 
@@ -376,7 +394,7 @@ class Run:
             and not self.interrupted
         )
 
-    async def do_in_time(self, work: Awaitable[object]) -> None:
+    async def do_before_deadline(self, work: Awaitable[object]) -> None:
         """Do work for the whole run, up to its deadline.
 
         At the deadline the work is given up, and the run says why it ended.
@@ -502,19 +520,21 @@ def stream(
         display.expect(_number_of_rows(samples))
         try:
             if run.batch_store is not None:
-                wait_for(run.do_in_time(run.batch_store.look_at_batches()))
+                take_in_replies = run.batch_store.look_at_batches()
+                wait_for(run.do_before_deadline(take_in_replies))
             for next_result in _results_of(futures):
-                result = display.add(run.take(next_result))
-                # Last of all: an interrupt before this still finds the result there.
+                result = display.add(run.note_next_result(next_result))
+                # From here on the caller has the result. An interrupt before this line
+                # still finds it there, and yields it below.
                 del run.rows.results_not_handed_on[result.index]
                 yield result
             if run.batch_store is not None:
-                wait_for(run.do_in_time(run.batch_store.submit()))
+                wait_for(run.do_before_deadline(run.batch_store.submit()))
         except KeyboardInterrupt:
             for result in run.interrupt():
                 yield display.add(result)
         finally:
-            run.give_up()
+            run.give_up_unfinished_rows()
             run.store.flush()
 
 
@@ -548,12 +568,14 @@ async def astream(
             for future in futures:
                 next_result: SampleResult | None = await asyncio.wrap_future(future)
                 if next_result is None:
-                    continue  # as in ``_results_of``
-                result = display.add(run.take(next_result))
+                    # No row's result: it only tells that some later row has finished.
+                    # One more row starts when the next future is asked for.
+                    continue
+                result = display.add(run.note_next_result(next_result))
                 del run.rows.results_not_handed_on[result.index]
                 yield result
         finally:
-            run.give_up()
+            run.give_up_unfinished_rows()
             # another process may hold the file's lock for a while
             await asyncio.to_thread(run.store.flush)
 

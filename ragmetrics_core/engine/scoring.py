@@ -64,23 +64,23 @@ logger = logging.getLogger("ragmetrics_core")
 
 
 @dataclass(frozen=True)
-class _Spending:
-    """What a metric or judge spends where its own code calls ``score``.
+class _OuterRun:
+    """The run in which a metric or judge is at work whose own code may call ``score``.
 
     Attributes:
-        budget: The limits of the run in which the metric or judge is at work. The
-            scores that its code asks for count against them.
-        usages: What these scores cost.
+        budget: The limits of the run. The scores that the code asks for count against
+            them.
+        usages_of_nested_scores: What these scores cost.
     """
 
     budget: Budget
-    usages: list[Usage] = field(default_factory=list)
+    usages_of_nested_scores: list[Usage] = field(default_factory=list)
 
 
 # Set while code of a metric or judge runs, which may call ``score`` itself; None
 # outside of any run.
-_spending_around: ContextVar[_Spending | None] = ContextVar(
-    "ragmetrics_spending_around", default=None
+_outer_run_of_nested_score: ContextVar[_OuterRun | None] = ContextVar(
+    "ragmetrics_outer_run_of_nested_score", default=None
 )
 
 
@@ -90,7 +90,7 @@ async def score_one(
     fields: Mapping[str, Any],
     judge: Judge | str | None,
 ) -> Outcome:
-    """Score one sample with one metric, on the judges' loop; see ``Metric.score``.
+    """Score one sample with one metric; see ``Metric.score``.
 
     The code of a metric or judge may call ``score`` in the middle of a run. Such a
     nested call shares the limits of that run, and the run counts what the call costs.
@@ -115,19 +115,22 @@ async def score_one(
         judge = await asyncio.to_thread(resolve_judge, judge, metric_model=metric.model)
     store_path = os.environ.get("RAGMETRICS_STORE")
     store = _store_of_path(store_path) if store_path else None
-    spending_of_outer_run = _spending_around.get()
-    spending = spending_of_outer_run or _Spending(Budget())
-    run_judge = _judge_of_one_score(judge, store, spending.budget)
+    # None unless a metric's or judge's code calls ``score`` in the middle of a run.
+    outer_run = _outer_run_of_nested_score.get()
+    # ``Budget()`` has no limits
+    budget = Budget() if outer_run is None else outer_run.budget
+    run_judge = _judge_of_one_score(judge, store, budget)
     try:
         outcome = await carry_out(metric, sample, run_judge)
-        spending.usages.append(outcome.usage)
+        if outer_run is not None:
+            outer_run.usages_of_nested_scores.append(outcome.usage)
     finally:
         if store is not None:
             await asyncio.to_thread(store.flush)
     if run_judge.unavailable is not None:
         raise run_judge.unavailable
-    if spending_of_outer_run is not None and was_cut_off(outcome):
-        raise _limit_that_ended(outcome, spending_of_outer_run.budget)
+    if outer_run is not None and was_cut_off(outcome):
+        raise _limit_that_ended(outcome, outer_run.budget)
     return outcome
 
 
@@ -203,26 +206,28 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
         )
     row = {name: value for name, value in fields.items() if name != "metadata"}
     sample = Sample.from_row(row)
-    _refuse_leftovers(sample.metadata)
+    # what it does not know, such as "anser", it has put into the sample's metadata
+    unknown_fields = sample.metadata
+    _refuse_unknown_fields(unknown_fields)
     _refuse_fields_in_metadata(metadata, sample)
     named_metadata = {str(name): value for name, value in metadata.items()}
     return sample.model_copy(update={"metadata": named_metadata})
 
 
-def _refuse_leftovers(leftovers: Mapping[str, Any]) -> None:
+def _refuse_unknown_fields(unknown_fields: Mapping[str, Any]) -> None:
     """Raise ``SettingError`` if ``Sample.from_row`` made no field of an argument.
 
     Args:
-        leftovers: What it has put into the metadata instead: each name that is no field
+        unknown_fields: What it has put into the metadata instead: each name that is no field
             of a sample, and a history that is a single text.
     """
-    if "history" in leftovers:
+    if "history" in unknown_fields:
         raise errors.SettingError(
             "history= takes a list of texts or of messages; a single text is no history"
         )
-    if leftovers:
+    if unknown_fields:
         raise errors.SettingError(
-            f"no field of a sample is named {', '.join(leftovers)}; use question,"
+            f"no field of a sample is named {', '.join(unknown_fields)}; use question,"
             " contexts, answer, reference"
         )
 
@@ -398,11 +403,52 @@ async def carry_out(
         rounds: Shared with other metrics of the sample, so that the questions of all
             go to the judge in one request; None if the metric asks alone.
     """
-    usages: list[Usage] = []  # what each answer of the judge cost
-    # What the metric's own code spends if it calls ``score`` itself. Nothing of it is
-    # in ``usages``: those are only answers to what the metric asks its judge.
-    spending = _Spending(judge.budget)
-    token = _spending_around.set(spending)
+    # Each answer of the judge to the metric adds here what it cost.
+    usages_of_answers: list[Usage] = []
+    # The metric's own code may call ``score``: each such call adds there what it cost.
+    outer_run = _OuterRun(judge.budget)
+    token = _outer_run_of_nested_score.set(outer_run)
+    try:
+        outcome = await _outcome_or_failure(
+            metric, sample, judge, usages_of_answers, rounds
+        )
+    finally:
+        _outer_run_of_nested_score.reset(token)
+    # The outcome names the judge if the judge was asked. A metric that asked nothing,
+    # e.g. because it is undefined, names none. Any failure names the judge as well: it
+    # may have come from there.
+    names_judge = bool(usages_of_answers) or outcome.status == "failed"
+    total_usage = Usage()
+    for usage in (*usages_of_answers, *outer_run.usages_of_nested_scores):
+        total_usage += usage
+    return outcome.model_copy(
+        update={
+            "judge": judge.session.name if names_judge else "",
+            "sample_id": sample.id,
+            "usage": total_usage,
+        }
+    )
+
+
+async def _outcome_or_failure(
+    metric: Metric,
+    sample: Sample,
+    judge: RunJudge,
+    usages: list[Usage],
+    rounds: Rounds | None,
+) -> Outcome:
+    """Carry out a metric's plan; whatever its code or the judge raises is a failure.
+
+    The outcome has the signature. Where the judge cannot say its settings, the
+    signature has the metric's name and version alone.
+
+    Args:
+        metric: The metric.
+        sample: The sample.
+        judge: The judge as this run asks it.
+        usages: What each answer of the judge costs is added here.
+        rounds: Shared with other metrics of the sample; None if the metric asks alone.
+    """
     signature = Signature(metric=metric.name, version=metric.version)
     try:
         signature = judge.signature_of(metric)
@@ -422,23 +468,7 @@ async def carry_out(
         GeneratorExit,
     ) as error:  # whatever the code raises, the other metrics go on
         outcome = _failure_of_crash(metric, error)
-    finally:
-        _spending_around.reset(token)
-    # The outcome names the judge if the judge was asked. A metric that asked nothing,
-    # e.g. because it is undefined, names none. Any failure names the judge as well: it
-    # may have come from there.
-    names_judge = bool(usages) or outcome.status == "failed"
-    total_usage = Usage()
-    for part in (*usages, *spending.usages):
-        total_usage += part
-    return outcome.model_copy(
-        update={
-            "judge": judge.session.name if names_judge else "",
-            "signature": signature,
-            "sample_id": sample.id,
-            "usage": total_usage,
-        }
-    )
+    return outcome.model_copy(update={"signature": signature})
 
 
 def signature_with_judge(metric: Metric, judge: Judge) -> Signature:
@@ -745,8 +775,8 @@ async def _checked_answers(
     """
     # A judge that a user wrote may call ``score`` itself. Such nested calls count
     # against the budget of this run. Their cost is read from the judge's answers, so
-    # what this ``_Spending`` notes of it is not used.
-    token = _spending_around.set(_Spending(judge.budget))
+    # what this ``_OuterRun`` notes of it is not used.
+    token = _outer_run_of_nested_score.set(_OuterRun(judge.budget))
     try:
         # ``grace`` is the time behind the run's deadline in which a judge that ends by
         # itself may still report what it spent.
@@ -761,7 +791,7 @@ async def _checked_answers(
         # it would end the loop that all judges share
         raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
     finally:
-        _spending_around.reset(token)
+        _outer_run_of_nested_score.reset(token)
     return answers
 
 

@@ -175,8 +175,7 @@ class CascadeJudge(Judge):
         """Answer several questions by the cheap judge, and where it is unsure by both.
 
         Example: of 5 questions the cheap judge is unsure of 2: these go to the strong
-        judge together. If the cheap judge is not available, its answer stands: the
-        error that says so.
+        judge together.
         """
         answers = await self.cheap.answer_all(questions)
         unsure_indices: list[int] = []
@@ -184,6 +183,8 @@ class CascadeJudge(Judge):
             zip(questions, answers, strict=True)
         ):
             if _failed_with(answer, JudgeUnavailable):
+                # The user has to mend the cheap judge, e.g. its key: its error stays
+                # the answer, and the strong judge, which costs more, is not asked.
                 continue
             if self._is_sure(question, answer):
                 # the strong judge is spared one question

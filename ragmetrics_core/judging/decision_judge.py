@@ -135,16 +135,17 @@ class DecisionJudge(ModelJudge):
     async def _ask_typed_questions(
         self, session: Session, converted_questions: Sequence[ConvertedQuestion]
     ) -> _DecisionByTypedQuestion:
-        """Send the typed questions of several questions to the model.
+        """Send typed questions to the model, and return its answer to each.
 
-        A typed question asks for the probability of each option, about some texts: its
-        *state*. Typed questions with equal state share a request. Example: seven of
-        them about one context, for a model that takes 3 at a time, are 3 requests.
+        Example: a metric asks which of two facts a context covers. That was converted
+        into two typed questions, "it covers fact 1" and "it covers fact 2". The model
+        answers each with a probability. Typed questions about the same texts (their
+        *state*) share a request: seven of them, for a model that takes 3 at a time, are
+        3 requests.
 
         Args:
             session: Sends a request, and reads the answers in its reply.
-            converted_questions: Metrics' questions. Each has been converted into typed
-                questions with one state, and these are written as JSON for the request.
+            converted_questions: The metrics' questions, converted.
 
         Returns:
             The model's answer to each typed question. The key is the pair of two JSON
@@ -154,19 +155,17 @@ class DecisionJudge(ModelJudge):
         for converted in converted_questions:
             typed_by_json.update(converted.typed_by_json)
         requests = _make_requests(converted_questions, self.model.most_questions)
-        # reads the model's choice for one typed question, and checks its probabilities
-        read_choice = partial(_read_decision, typed_by_json, self.name)
-        decisions_of_requests = await gather_all(
-            session.decide(request.state, request.typed_jsons, read_choice)
+        # reads the model's answer to one typed question, and checks its probabilities
+        read_answer = partial(_read_decision, typed_by_json, self.name)
+        answers_of_requests = await gather_all(
+            session.decide(request.state, request.typed_jsons, read_answer)
             for request in requests
         )
-        decision_by_state_and_json: dict[tuple[str, str], Decision[Chances]] = {}
-        for request, decision_by_json in zip(
-            requests, decisions_of_requests, strict=True
-        ):
-            for typed_json, decision in decision_by_json.items():
-                decision_by_state_and_json[request.state, typed_json] = decision
-        return decision_by_state_and_json
+        answer_by_state_and_json: dict[tuple[str, str], Decision[Chances]] = {}
+        for request, answer_by_json in zip(requests, answers_of_requests, strict=True):
+            for typed_json, answer in answer_by_json.items():
+                answer_by_state_and_json[request.state, typed_json] = answer
+        return answer_by_state_and_json
 
 
 class _TypedRequest(NamedTuple):

@@ -203,8 +203,8 @@ class _Asking:
         2/3.
 
         Args:
-            wanted_probability: Which label's probability is wanted, and how many polls
-                stand in for it.
+            wanted_probability: Which label of a verdict is the positive one, such as 1
+                of 0 and 1; and how many polls are asked if the tokens do not tell.
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.

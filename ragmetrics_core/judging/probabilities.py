@@ -52,17 +52,18 @@ _ROUNDING = 1e-3
 def read_weights(
     reply: ReadReply[BaseModel], question: Question[BaseModel]
 ) -> tuple[Weight | None, ...]:
-    """Return for each verdict of a reply how probable its positive label was.
+    """Return for each verdict of a reply how probable "1" (or "yes") was in its place.
 
-    The log-probabilities of the reply's tokens tell it. Example: the reply has the
-    verdicts {"label": "A", "useful": 1} and {"label": "B", "useful": 0}, and (.9, None)
-    is returned: "1" had a probability of .9 for A, and the tokens of B do not tell. All
-    are None if the question wants no probability, or if the verdicts cannot be matched
-    with the model's text.
+    The log-probabilities of the reply's tokens tell it. Example: the reply holds a
+    verdict on text A, ``{"label": "A", "useful": 1}``, and one on text B, ``{"label":
+    "B", "useful": 0}``. (.9, None) is returned: the "1" of A had a probability of .9,
+    and the tokens of B do not tell. All are None if the question wants no probability,
+    or if the verdicts cannot be matched with the model's text.
 
     Args:
         reply: The reply, with its tokens.
-        question: The question. Its ``wanted_probability`` names the label.
+        question: The question. Its ``wanted_probability`` names the field with the
+            verdict ("useful"), and the field with the id of the text ("label").
 
     Source:
         Design note "Probabilities from tokens".
@@ -72,19 +73,21 @@ def read_weights(
     wanted_probability = question.wanted_probability
     if wanted_probability is None:
         return all_unknown
+    # what the probability depends on, such as on the verdicts written before
+    mode = mode_of(question)
     weights_in_text_order = label_weights(
-        reply.choice, wanted_probability, mode_of(question), reply.start, reply.end
+        reply.choice, wanted_probability, mode, reply.start, reply.end
     )
     if len(weights_in_text_order) != len(verdicts):
         return all_unknown
-    # the field that tells several verdicts apart, e.g. "label"
     id_field = wanted_probability.item_id_field
-    if id_field is not None:
-        ids = [str(getattr(verdict, id_field)) for verdict in verdicts]
-        ids_in_text_order = _ids_in_text(reply, id_field)
-        return _reorder(weights_in_text_order, ids_in_text_order, ids) or all_unknown
-    is_single_verdict = len(verdicts) == 1
-    return weights_in_text_order if is_single_verdict else all_unknown
+    if id_field is None:
+        is_single_verdict = len(verdicts) == 1
+        return weights_in_text_order if is_single_verdict else all_unknown
+    # the model may have written B before A: the order of the verdicts is wanted
+    ids = [str(getattr(verdict, id_field)) for verdict in verdicts]
+    ids_in_text_order = _ids_in_text(reply, id_field)
+    return _reorder(weights_in_text_order, ids_in_text_order, ids) or all_unknown
 
 
 def _reorder(
@@ -165,7 +168,8 @@ def weights_at(
         offsets: Where in its text each label begins.
         wanted_probability: Which labels there are, and which of them is the positive
             one, whose probability is wanted.
-        mode: Stored in the weights.
+        mode: How the probability came about, such as "logprobs": what ``mode_of``
+            returns. Each weight notes it.
 
     Returns:
         The weights in the order of the offsets. () without log-probabilities, or if the

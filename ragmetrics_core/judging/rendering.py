@@ -64,10 +64,11 @@ def tag_digits(texts: Sequence[str]) -> str:
         texts_as_read += _forms_as_read(text)
     if not any(digits in text for text in texts_as_read):
         return digits
-    # A text holds these digits: add 1, 2, … to what is digested, until none does.
-    digits_in_texts = _runs_of_digits(texts_as_read)
+    # A text holds these digits. Other digits are tried until no text holds them; the
+    # texts are read only once for that, however many have to be tried.
+    taken_digits = _all_eight_digits_in_a_row(texts_as_read)
     salt = 1
-    while digits in digits_in_texts:
+    while digits in taken_digits:
         salted_digest = digest.copy()
         salted_digest.update(f"\0{salt}".encode())
         digits = salted_digest.hexdigest()[:_DIGITS]
@@ -75,12 +76,15 @@ def tag_digits(texts: Sequence[str]) -> str:
     return digits
 
 
-def _runs_of_digits(texts: Sequence[str]) -> set[str]:
-    """Collect every run of eight hexadecimal digits in texts, overlapping runs too."""
-    runs: set[str] = set()
+def _all_eight_digits_in_a_row(texts: Sequence[str]) -> set[str]:
+    """Collect all eight hexadecimal digits that stand in a row anywhere in texts.
+
+    Example: "id 0123456789" holds "01234567", "12345678" and "23456789".
+    """
+    eights: set[str] = set()
     for text in texts:
-        runs.update(match[1] for match in _DIGITS_IN_TEXT.finditer(text))
-    return runs
+        eights.update(match[1] for match in _DIGITS_IN_TEXT.finditer(text))
+    return eights
 
 
 def _forms_as_read(text: str) -> list[str]:
@@ -104,9 +108,8 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
 
     A line ``---`` in the template separates the two messages. Each text of the sample
     stands in a tag such as ``<context-52ae4fd5>``. No text has these digits, so none can
-    close its tag. Quoted examples stand in tags, too, whose digits come from the
-    examples alone. So the prompts of all samples begin alike, and can be cached. Only if
-    a sample's text holds the digits of the examples, they get others in its prompt.
+    close its tag. The quoted examples of judgements stand in tags with other digits:
+    ``<example-0c1d2e3f>``.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.
@@ -117,16 +120,18 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     sample_texts: list[str] = []
     for fenced in fenced_by_part.values():
         sample_texts.extend(fenced.texts)
+
+    # The same digits for all samples: their prompts begin alike, so that the endpoint
+    # can cache the beginning.
     example_digits = _digits_of_examples(instructions, absent_from=sample_texts)
-    fixed_texts = _examples_and_language(instructions, example_digits)
-    sample_digits = tag_digits([*sample_texts, fixed_texts["examples"]])
-    text_by_placeholder = {
-        name: _in_tags(fenced, sample_digits) for name, fenced in fenced_by_part.items()
-    }
-    text_by_placeholder.update(fixed_texts)
+    examples_and_language = _examples_and_language(instructions, example_digits)
+    sample_digits = tag_digits([*sample_texts, examples_and_language["examples"]])
+    text_by_placeholder = dict(examples_and_language)
+    for name, fenced in fenced_by_part.items():
+        text_by_placeholder[name] = _in_tags(fenced, sample_digits)
 
     system_template, user_template = _split_messages(instructions.template)
-    # the same for all samples, unless the template shows a sample's text above ``---``
+    # made once for all samples, unless the template shows a sample's text above ``---``
     system_message = _fixed_system_message(
         system_template, instructions, example_digits
     )
@@ -250,7 +255,7 @@ def _digits_of_examples(
     """Return the digits for the tags around quoted examples; "" without examples.
 
     They come from the first example, so that all prompts of a metric begin alike. They
-    change only if a text of this prompt holds them.
+    change only if a text of this prompt (``absent_from``) happens to hold them.
     """
     if not instructions.quoted:
         return ""

@@ -15,7 +15,7 @@ from ragmetrics_core.lexical.constants import Features
 from ragmetrics_core.lexical.text import (
     Passage,
     Sentence,
-    beginning,
+    first_four_letters,
     negated_terms,
     terms_of_names,
 )
@@ -126,9 +126,7 @@ def _find_match(
     """Find the context sentence that shares most terms with a sentence of the answer.
 
     Example: "Carl Voss bought the old mill." has five terms. Over "Carl Voss lived in
-    Kiel. Anna bought the old mill." the second sentence shares 3 of them, .6. The match
-    also holds what speaks against the answer's sentence: here the misplaced name "Carl
-    Voss". Over "The mill is old." the answer "The mill is not old." has a denied term.
+    Kiel. Anna bought the old mill." the second sentence shares 3 of them, .6.
 
     Args:
         sentence: The sentence of the answer.
@@ -143,16 +141,19 @@ def _find_match(
         return Match()
     most_shared = max(n_shared_by_place.values())
     context_index, sentence_index = _first_place_with(most_shared, n_shared_by_place)
+    # The context sentences that say nearly the same: they share .6 of the sentence's
+    # terms, and .9 of what the best one shares.
     least_shared = max(
         _LEAST_SHARE_OF_TERMS * len(terms), _LEAST_SHARE_OF_BEST * most_shared
     )
-    # the context sentences that say nearly the same as the answer's sentence
     similar = _sentences_that_share(least_shared, n_shared_by_place, contexts)
     return Match(
         context=context_index,
         sentence=sentence_index,
         share=most_shared / len(terms),
+        # "Carl Voss" in the example: the contexts name him, but not with the mill
         misplaced_name=_find_misplaced_name(sentence, n_shared_by_place, places),
+        # of "The mill is not old." over "The mill is old.": the term "old"
         denied_terms=_find_denied_terms(sentence, similar),
     )
 
@@ -348,8 +349,10 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
     terms = question.terms | answer.terms
     bigrams = question.bigrams | answer.bigrams
     n_shared_bigrams = len(bigrams & chunk.bigrams)
-    opening = chunk.sentences[0].terms[:_OPENING] if chunk.sentences else ()
-    opening_share = _mean([term in terms for term in opening], default=0.0)
+    first_terms: tuple[str, ...] = ()
+    if chunk.sentences:  # the terms of a sentence are in the order of the text
+        first_terms = chunk.sentences[0].terms[:_OPENING]
+    opening_share = _mean([term in terms for term in first_terms], default=0.0)
     bigram_score = log1p(n_shared_bigrams) / 3  # on this scale the judge was fitted
     return sought_share, bigram_score, opening_share
 
@@ -379,7 +382,9 @@ def absent_terms(fact: Passage, context: Passage) -> frozenset[str]:
     """Terms of a fact that a context does not hold, nor any word that begins alike."""
     missing = fact.terms - context.terms
     return frozenset(
-        term for term in missing if beginning(term) not in context.beginnings
+        term
+        for term in missing
+        if first_four_letters(term) not in context.first_four_letters_of_words
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragmetrics_core.data import (
     Answer,
@@ -166,48 +166,66 @@ def _judge_adherence_by_terms(
     text = question["answer"]
     contexts = [parse(context) for context in question["contexts"]]
     context_numbers = _union(context.numbers for context in contexts)
+    # for each sentence of the answer the context sentence that shares most terms
     matches = features.align(answer, contexts)
-    # five shares, such as the share of the answer's terms in the contexts
+    # five shares, the first is: of the answer's terms those that the contexts hold
     feature_values = features.adherence(answer, contexts, matches)
-    sentences = _support_of_sentences(answer, contexts, matches, context_numbers)
-    # signs of a false claim: a number that no context has, and "not" before a term
-    # that the contexts do not negate; each makes the verdict a no
-    unknown_numbers = find_unknown_numbers(text, context_numbers)
-    denied_terms = _union(match.denied_terms for match in matches)
+    share_of_terms_found = feature_values[0]
+    false_claims = _FalseClaims(
+        unknown_numbers=find_unknown_numbers(text, context_numbers),
+        denied_terms=_union(match.denied_terms for match in matches),
+    )
     probability = _veto_false_claims(
         _adherence_probability(answer, contexts, feature_values, vectors=vectors),
-        has_unknown_numbers=bool(unknown_numbers),
-        denies=bool(denied_terms),
+        false_claims,
     )
-    if unknown_numbers:
-        reason = _explain_unknown_numbers(unknown_numbers)
-    elif denied_terms:
-        reason = _explain_denied_terms(text, denied_terms)
-    else:
-        reason = _count_found_terms(answer, share_found=feature_values[0])
-        reason += _list_missing_words(sentences) + _list_misplaced_names(text, matches)
+    # for each sentence of the answer what of it the contexts hold
+    supports = _support_of_sentences(answer, contexts, matches, context_numbers)
+    reason = _explain_false_claims(text, false_claims)
+    if not reason:
+        reason = _count_found_terms(answer, share_of_terms_found)
+        reason += _list_missing_words(supports) + _list_misplaced_names(text, matches)
     low, high = UNCERTAIN_WITH_VECTORS if vectors else UNCERTAIN
     if low <= probability <= high:
         reason = f"uncertain: {reason}"
-    return _reply_with_poll(probability, reason, sentences, matches)
+    return _reply_with_poll(probability, reason, supports, matches)
 
 
-def _veto_false_claims(
-    probability: float, *, has_unknown_numbers: bool, denies: bool
-) -> float:
+class _FalseClaims(NamedTuple):
+    """What in an answer shows that it claims something false; mostly nothing.
+
+    Attributes:
+        unknown_numbers: Numbers that no context has: "1901" over "It is old."
+        denied_terms: Terms behind "not" that the contexts do not negate: "open" of "It
+            is not open." over "It is open."
+    """
+
+    unknown_numbers: Collection[str]
+    denied_terms: frozenset[str]
+
+
+def _explain_false_claims(answer_text: str, false_claims: _FalseClaims) -> str:
+    """The reason of a verdict on an answer with false claims; "" without any."""
+    if false_claims.unknown_numbers:
+        return _explain_unknown_numbers(false_claims.unknown_numbers)
+    if false_claims.denied_terms:
+        return _explain_denied_terms(answer_text, false_claims.denied_terms)
+    return ""
+
+
+def _veto_false_claims(probability: float, false_claims: _FalseClaims) -> float:
     """Lower the probability of an answer that bears a sign of a false claim.
 
     It ends below 0.5, from which on the verdict is a yes; ``VETO`` is just below.
 
     Args:
         probability: That the answer rests on its contexts, by the words they share.
-        has_unknown_numbers: Whether a number of the answer stands in no context.
-        denies: Whether the answer negates a term that the contexts do not negate.
+        false_claims: The signs of a false claim, if there are any.
     """
-    if has_unknown_numbers:
+    if false_claims.unknown_numbers:
         # halves every probability, and keeps the order of answers with such a number
         return probability * VETO
-    if denies:
+    if false_claims.denied_terms:
         # leaves the probability of an answer that shares few words as low as it is
         return min(probability, VETO)
     return probability
@@ -231,11 +249,10 @@ def _adherence_probability(
 
 
 def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
-    """Judge an answer without a word that carries a meaning, such as "No." or "It is".
+    """Judge an answer that has no meaningful word, such as "No." or "It is".
 
-    The answer rests on the contexts if a context holds it word for word: "No." rests on
-    "Is it open? No.". Then all features of the model (such as the share of found terms)
-    are 1, else all are 0.
+    It rests on the contexts if one of them holds it word for word: "No." rests on "Is
+    it open? No.", and not on "It is open.".
     """
     wording = question["answer"].strip()
     rank_of_holder = _rank_of_holder(question["contexts"], question["answer"])
@@ -247,8 +264,10 @@ def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
         evidence=wording if is_held else "",
         coverage=coverage,
     )
-    n_features = len(ADHERENT.slopes)
-    probability = ADHERENT.probability((coverage,) * n_features)
+    # The fitted regression wants several shares, such as of the terms found. Without
+    # terms each of them is 1 where the wording is held, else 0.
+    n_shares = len(ADHERENT.slopes)
+    probability = ADHERENT.probability((coverage,) * n_shares)
     verb = "stands" if is_held else "does not stand"
     reason = f"no content terms; the answer {verb} in the contexts word for word"
     no_match = Match()  # without terms no context sentence is the nearest
@@ -326,39 +345,34 @@ def _judge_facts_in_context(question: FactInContext) -> Asked[Any]:
 def _judge_each_text(
     question: Question[Any],
     kind: str,
-    weights: Weights,
+    regression: Weights,
     look: Callable[[str], tuple[Features, str]],
 ) -> Asked[Any]:
     """Judge the texts that a question shows, one by one, and return its reply.
 
-    The reply holds two forms at once: the verdict on the first text, and the list of
-    all verdicts. The question reads the form that it needs. Example for two chunks:
-    ``{"useful": True, …, "chunks": [{"useful": True, …}, {"useful": False, …}]}``.
+    Example: a question about two chunks gets two verdicts, ``{"useful": True, …}`` and
+    ``{"useful": False, …}``, and the probability of "useful" for each.
 
     Args:
         question: Its part "chunk" shows one text, its part "chunks" several; or "fact"
             and "facts".
         kind: "chunk" or "fact".
-        weights: Turn the features of a text into a probability.
+        regression: Turns the features of a text into a probability.
         look: Returns the features of a text, and a reason in words.
     """
     part = question.parts.get(f"{kind}s") or question.parts[kind]
     verdicts: list[dict[str, object]] = []
-    probabilities: list[float] = []
+    probabilities: list[Weight] = []
     for label, text in zip(part.labels, part.texts, strict=True):
         raise_if_cancelled()
-        values, reason = look(text)
-        probability = weights.probability(values)
+        features_of_text, reason = look(text)
+        probability = regression.probability(features_of_text)
         verdicts.append(_verdict(label, probability, reason))
-        probabilities.append(probability)
-    reply_to_one = verdicts[0]
-    reply_to_several = {f"{kind}s": verdicts}
-    # a question about one text ignores the list, a question about several the first
-    reply = question.read({**reply_to_one, **reply_to_several})
-    return Asked(
-        (reply,),
-        weights=tuple(Weight(probability, "lexical") for probability in probabilities),
-    )
+        probabilities.append(Weight(probability, "lexical"))
+    # A question about one text reads its verdict from the fields "useful" and so on, a
+    # question about several from the list "chunks". What it does not know it ignores.
+    reply = question.read({**verdicts[0], f"{kind}s": verdicts})
+    return Asked((reply,), weights=tuple(probabilities))
 
 
 def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:

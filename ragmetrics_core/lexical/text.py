@@ -95,7 +95,7 @@ class Passage:
         sentences: Its sentences in order. A sentence without content terms is left out.
         terms: Every content term.
         bigrams: Every pair of neighbouring content terms of a sentence.
-        beginnings: The first four letters of every term that is no number.
+        first_four_letters_of_words: Those of every term that is no number.
         numbers: Every number, written as ``normalise_number`` returns it, those in English words
             included.
     """
@@ -103,7 +103,7 @@ class Passage:
     sentences: tuple[Sentence, ...]
     terms: frozenset[str]
     bigrams: frozenset[tuple[str, str]]
-    beginnings: frozenset[str]
+    first_four_letters_of_words: frozenset[str]
     numbers: frozenset[str]
 
 
@@ -143,12 +143,13 @@ def _parse(text: str) -> Passage:
         sentences=tuple(sentences),
         terms=frozenset(all_terms),
         bigrams=frozenset(bigrams),
-        beginnings=frozenset(beginning(word) for word in words),
+        # "pres" of "presence": related words, such as "presenting", begin alike
+        first_four_letters_of_words=frozenset(map(first_four_letters, words)),
         numbers=frozenset(every_number),
     )
 
 
-def beginning(term: str) -> str:
+def first_four_letters(term: str) -> str:
     """Return the part of a term that its relatives share.
 
     An example is the part that *presence* and *presenting* share.
@@ -292,7 +293,7 @@ def _fold(text: str) -> str:
 
 
 def _stem_english(word: str) -> str:
-    """Strip the endings of plural, tense and adverb from an English word.
+    """Strip the endings of plural (s), tense (ing, ed) and adverb (ly) from a word.
 
     Examples: "cities" becomes "city", "walked" "walk", "quickly" "quick". A numeral
     becomes its digits: "3" for "three".
@@ -307,7 +308,7 @@ def _stem_english(word: str) -> str:
     is_plural = word.endswith("s") and not word.endswith(("ss", "us", "is"))
     if is_plural:
         word = word[:-1]
-    word = _strip_verb_ending(word)
+    word = _strip_ing_ed_or_ly(word)
     if len(word) > 4:
         word = word.removesuffix("e")
     return word
@@ -319,7 +320,7 @@ def _singular_of_ies(word: str) -> str:
     return word.removesuffix("s") if is_short else word.removesuffix("ies") + "y"
 
 
-def _strip_verb_ending(word: str) -> str:
+def _strip_ing_ed_or_ly(word: str) -> str:
     """Strip *ing*, *ed* or *ly*, and the doubled consonant before it."""
     for ending, shortest in (("ing", 6), ("ed", 5), ("ly", 6)):
         if not word.endswith(ending) or len(word) < shortest:

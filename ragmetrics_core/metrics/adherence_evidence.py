@@ -106,7 +106,7 @@ def polls_saying(verdict: PollVerdict, polls: Asked[Any]) -> list[Any]:
 
 
 def evidence_of_polls(
-    polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None
+    polls: Asked[Poll], rank_of_each_text: Sequence[int], grounds: Grounds | None
 ) -> AdherenceEvidence:
     """Assemble what the polls say: counts, explanations and claims, but no score.
 
@@ -115,10 +115,12 @@ def evidence_of_polls(
 
     Args:
         polls: The polls that were answered, and those that failed.
-        ranks: For each text that the judge was shown, its rank among all contexts.
+        rank_of_each_text: For each text that the judge was shown, its rank among all
+            contexts; ``(1, 3)`` if context 2 was not shown.
         grounds: What the claims rest on, e.g. two on contexts and one on an earlier
             turn; None if that was not asked.
     """
+    # the reply says "no", but its token gives "yes" the probability .7: it counts as yes
     polls = _with_likelier_verdict(polls)
     yes_polls = polls_saying("yes", polls)
     no_polls = polls_saying("no", polls)
@@ -128,6 +130,7 @@ def evidence_of_polls(
     minority = no_polls if is_majority_yes else yes_polls
     return AdherenceEvidence(
         asked=polls.asked,
+        # contexts too long for one prompt were judged in so many windows (pieces)
         windows=_n_windows(polls),
         yes=len(yes_polls),
         no=len(no_polls),
@@ -139,7 +142,7 @@ def evidence_of_polls(
         explanation=_strongest_explanation(majority),
         dissent=_strongest_explanation(minority),
         unsupported=_unsupported_claims(no_polls),
-        sentences=_sentences(polls.replies, ranks),
+        sentences=_sentences(polls.replies, rank_of_each_text),
         claims=_verdicts_on_claims(polls.replies),
         ledger=grounds,
     )
@@ -238,7 +241,7 @@ def _strongest_explanation(polls: Sequence[Poll]) -> str:
 
 
 def _sentences(
-    polls: Sequence[Poll], ranks: Sequence[int]
+    polls: Sequence[Poll], rank_of_each_text: Sequence[int]
 ) -> tuple[SentenceSupport, ...]:
     """Return the support of each sentence, with ranks among all contexts.
 
@@ -247,6 +250,8 @@ def _sentences(
     sentences: list[SentenceSupport] = []
     for poll in polls:
         for sentence in poll.sentences:
-            rank = None if sentence.rank is None else ranks[sentence.rank - 1]
+            rank = None
+            if sentence.rank is not None:
+                rank = rank_of_each_text[sentence.rank - 1]
             sentences.append(sentence.model_copy(update={"rank": rank}))
     return tuple(sentences)

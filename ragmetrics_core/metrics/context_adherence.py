@@ -207,30 +207,51 @@ class ContextAdherence(Metric):
     def plan(self, sample: Sample) -> Plan:
         """Poll the judge whether the answer rests on the contexts, and score the polls.
 
-        Example: 4 of 5 polls say yes: .8. The judge is shown the texts of this turn,
-        then the texts of earlier turns. If the setting ``cause`` is on and the score is
-        low, the judge is also asked why, and its answer is added to the evidence.
+        Example: 4 of 5 polls say yes: .8. If the setting ``cause`` is on and the score
+        is low, the judge is also asked why, and its answer is added to the evidence.
         """
         groups = groups_of_texts(sample)
-        parts = parts_of_turn(sample)
-        texts_of_this_turn = groups.evidence
-        texts_of_all_turns = texts_of_this_turn + groups.earlier
-        if not texts_of_all_turns:
+        # the texts that the judge is shown: those of this turn, then of earlier turns
+        shown_texts = groups.evidence + groups.earlier
+        if not shown_texts:
             return self.undefined("no contexts")
-        parts["contexts"] = replace(parts["contexts"], text=texts_of_all_turns)
+        parts = parts_of_turn(sample)  # contexts, question and answer, by these names
+        parts["contexts"] = replace(parts["contexts"], text=shown_texts)
         # ``grounds``: what the answer's claims rest on; None if that was not asked
         polls, grounds = yield from self._poll(
             groups, parts, self._instructions_for(sample, groups)
         )
         if isinstance(polls, NotAnswered):
             return self.failed(polls.error)
-        outcome = self._conclude(polls, groups.ranks, grounds)
+        # the judge names a text by its place among the shown ones, evidence by its rank
+        outcome = self._conclude(polls, groups.rank_of_each_text, grounds)
+        if self.cause and _is_low(outcome):
+            # too long for one prompt, the contexts were judged in several windows
+            are_contexts_too_long = bool(polls.windows)
+            return (
+                yield from self._add_cause(
+                    outcome, parts, are_contexts_too_long=are_contexts_too_long
+                )
+            )
+        return outcome
+
+    def _add_cause(
+        self,
+        outcome: Outcome,
+        parts: Mapping[str, Part],
+        *,
+        are_contexts_too_long: bool,
+    ) -> Generator[Batch, Replies, Outcome]:
+        """Ask the judge why the score is low, and add its answer to the evidence.
+
+        Args:
+            outcome: The score with its evidence.
+            parts: What the judge is shown.
+            are_contexts_too_long: Whether the contexts are too long for one prompt.
+        """
         evidence = outcome.evidence
-        wants_cause = self.cause and _is_low(outcome)
-        if not wants_cause or evidence is None:
+        if evidence is None:
             return outcome
-        # too long for one prompt, the contexts were judged in several windows
-        are_contexts_too_long = bool(polls.windows)
         _, _, instructions_on_cause = self.instructions()
         fields_of_cause = yield from find_cause(
             parts, instructions_on_cause, are_contexts_too_long=are_contexts_too_long
@@ -288,7 +309,7 @@ class ContextAdherence(Metric):
             "Asked over the evidence of this and earlier turns, without labels:"
             f" {why_unlabelled}."
         )
-        return polls, Grounds(kept=groups.earlier_shown, note=note)
+        return polls, Grounds(kept=groups.n_earlier_shown_and_known, note=note)
 
     def _why_not_asked_for_labels(self, question_of_verdict: Adherent) -> str:
         """Why the judge is asked for no labels; "" if it is.
@@ -354,16 +375,18 @@ class ContextAdherence(Metric):
         polls_so_far: Asked[Any] = Asked(())
         n_polls = self._decisive_yes if self.early_stop else self.polls
         while n_polls > 0:
-            reply = yield from self._ask_round(question, n_polls, polls_so_far.asked)
-            if isinstance(reply, NotAnswered):
+            new_polls = yield from self._ask_round(
+                question, n_polls, polls_so_far.asked
+            )
+            if isinstance(new_polls, NotAnswered):
                 is_first_round = not polls_so_far.replies
-                if is_first_round or isinstance(reply.error, LimitReached):
-                    return reply
-                reply = Asked((), failures=(reply.error,) * n_polls)
-            polls_so_far = _add_polls(polls_so_far, reply)
-            # a judge of probabilities answers once, however many polls are asked for
-            answers_only_once = reply.asked < n_polls
-            if answers_only_once:
+                if is_first_round or isinstance(new_polls.error, LimitReached):
+                    return new_polls
+                new_polls = Asked((), failures=(new_polls.error,) * n_polls)
+            polls_so_far = _add_polls(polls_so_far, new_polls)
+            # A judge that computes probabilities gives one reply, however many polls
+            # it is asked for. Other judges reply or fail ``n_polls`` times.
+            if len(new_polls.replies) + len(new_polls.failures) < n_polls:
                 break
             n_polls = self._polls_of_next_round(polls_so_far)
         return polls_so_far
@@ -430,24 +453,26 @@ class ContextAdherence(Metric):
         return min(n_yes_to_decision, n_no_to_decision)
 
     def _conclude(
-        self, polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None
+        self,
+        polls: Asked[Poll],
+        rank_of_each_text: Sequence[int],
+        grounds: Grounds | None,
     ) -> Outcome:
         """Return the outcome of all polls.
 
         - failed: no majority of the polls was answered, such as 2 of 5;
         - undefined: most polls say that the answer makes no claim;
-        - else a score: the share of polls that say yes, such as .75 for 3 of 4, or the
-          probability of yes.
+        - else a score, such as .75 if 3 of 4 polls say yes.
 
         Args:
             polls: The polls that were answered, and those that failed.
-            ranks: For each text that the judge was shown, its rank.
+            rank_of_each_text: For each text that the judge was shown, its rank.
             grounds: What the answer's claims rest on; None if that was not asked.
         """
         n_answered = len(polls.replies)
         if n_answered == 0 and polls.failures:
             return self.failed(polls.failures[0])
-        evidence = evidence_of_polls(polls, ranks, grounds)
+        evidence = evidence_of_polls(polls, rank_of_each_text, grounds)
         is_majority_answered = 2 * n_answered > polls.asked
         if not is_majority_answered:
             return self.failed(_too_few(polls), evidence)
@@ -457,17 +482,22 @@ class ContextAdherence(Metric):
             return self.undefined(
                 _reason_without_claim(evidence), "abstained", evidence
             )
-        value = evidence.yes / n_decided
-        if evidence.probability is not None:  # a single yes with .83 scores .83
-            value = evidence.probability
-        # three times yes, and two polls not asked: the share of five is estimated
         if self._has_stopped_early(polls):
-            value = self._estimate_after_early_stop(evidence)
             evidence = evidence.model_copy(update={"early_stopped": True})
         if evidence.missing:  # failed polls: the lowest and highest score with them
             bounds = _bounds_with_missing_polls(evidence)
             evidence = evidence.model_copy(update={"bounds": bounds})
-        return self.scored(value, _reason(evidence), evidence)
+        return self.scored(self._score(evidence), _reason(evidence), evidence)
+
+    def _score(self, evidence: AdherenceEvidence) -> float:
+        """Return the score: the share of yes, 3 of 4 are .75, with two exceptions."""
+        if evidence.early_stopped:
+            # Three times yes, and two polls were not asked. Not all five need say yes.
+            return self._estimate_after_early_stop(evidence)
+        if evidence.probability is not None:
+            # A single reply that came with the probability of "yes": .83 scores .83.
+            return evidence.probability
+        return evidence.yes / (evidence.yes + evidence.no)
 
     def _has_stopped_early(self, polls: Asked[Any]) -> bool:
         """Tell whether polling ended at a decided majority.
@@ -519,7 +549,7 @@ def _why_unlabelled(labelled: NotAnswered) -> str:
 def _grounds_of_labels(labelled: Asked[LabelledPoll], groups: Groups) -> Grounds:
     """Return what the claims rest on, by the labels of all polls."""
     claims = [reply.claims for reply in labelled.replies]
-    return Grounds.of(claims, groups.earlier_shown)
+    return Grounds.of(claims, groups.n_earlier_shown_and_known)
 
 
 def _add_polls(earlier_polls: Asked[Any], new_polls: Asked[Any]) -> Asked[Any]:

@@ -422,21 +422,23 @@ def grid_of_cells(
 def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
     """Make a cell for each fact: what the judge says of the fact in a context.
 
-    Example: three polls say yes, yes, no of a fact: its cell has 2/3, and the first
-    poll's reason. If the context was too long and was judged in 3 parts (windows), the
-    cell notes the 3. If the question was not answered, each cell names the error.
+    Example: one question about two facts, asked three times. For the first fact the
+    replies say yes, yes, no: its cell has the probability 2/3, and the reason of the
+    first reply. If the question was not answered, each cell names the error.
 
     Raises:
         JudgeError: If there are more verdicts or fewer than facts.
     """
     if isinstance(reply, NotAnswered):
         return [Cell(probability=None, reason=type(reply.error).__name__)] * n_facts
-    verdicts: tuple[Any, ...] = verdicts_of(reply.reply)
+    first_reply = reply.replies[0]
+    verdicts: tuple[Any, ...] = verdicts_of(first_reply)  # one on each fact
     if len(verdicts) != n_facts:
         raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {n_facts} facts")
-    # How probable it is that the fact is covered: by the tokens of the reply, else the
-    # share of polls whose field ``covered`` is 1.
+    # For each fact how probable it is that it is covered: by the tokens of the reply,
+    # else the share of replies whose field ``covered`` is 1.
     weights = weight_of_each_verdict(reply, LabelProbability(field="covered"))
+    # in how many windows (pieces) a context was judged that is too long for one prompt
     windows_by_fact = reply.windows or (1,) * n_facts
     return [
         Cell(

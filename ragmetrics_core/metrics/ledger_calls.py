@@ -28,23 +28,23 @@ class Groups:
     Args:
         evidence: The contexts, then the texts that calls of this turn returned beside
             them and that were shown to the model, or may have been.
-        ranks: A number for each text of ``evidence``, then for each of ``earlier``. The
-            number of a context is its rank. The others go on counting.
+        rank_of_each_text: A number for each text of ``evidence``, then for each of
+            ``earlier``. The number of a context is its rank. The others go on counting.
         earlier: The texts that calls of earlier turns returned, without those of
             ``evidence``.
         user: What the user said in earlier turns, then the question.
         assistant: What the assistant said in earlier turns, and what models of the
             application wrote.
-        earlier_shown: Of the items of earlier turns how many were shown, and of how
-            many that is known; None if it is known of none.
+        n_earlier_shown_and_known: Of the items of earlier turns how many were shown,
+            and of how many that is known; None if it is known of none.
     """
 
     evidence: tuple[str, ...]
-    ranks: tuple[int, ...]
+    rank_of_each_text: tuple[int, ...]
     earlier: tuple[str, ...] = ()
     user: tuple[str, ...] = ()
     assistant: tuple[str, ...] = ()
-    earlier_shown: tuple[int, int] | None = None
+    n_earlier_shown_and_known: tuple[int, int] | None = None
 
     @property
     def go_beyond_this_turn(self) -> bool:
@@ -81,8 +81,7 @@ def groups_of_texts(sample: Sample) -> Groups:
 
     Example: three contexts, a web page that a tool returned in this turn, and a page of
     an earlier turn. The contexts and the first page are the evidence, with the ranks 1
-    to 4. The other page is earlier and has rank 5. ``earlier_shown`` is (0, 1): of 1
-    text of earlier turns the model was shown 0 again.
+    to 4. The other page is earlier and has rank 5.
     """
     ledger = sample.ledger  # the record of what the application's calls returned
     if ledger is None:
@@ -94,17 +93,17 @@ def groups_of_texts(sample: Sample) -> Groups:
     context_by_rank = _context_by_rank(sample.contexts, without=written_by_models)
     contexts = list(context_by_rank.values())
     other_texts = _texts_that_are_no_contexts(ledger, returned, contexts)
-    # the other texts have the numbers behind the last context's rank
-    ranks_of_others = _numbers_behind(len(sample.contexts), other_texts.n_texts)
+    # the other texts go on counting: behind 3 contexts come the numbers 4, 5, …
+    numbers_of_others = _numbers_behind(len(sample.contexts), other_texts.n_texts)
+    returned_earlier = [text for text in returned if text.turn < ledger.turn]
     return Groups(
         evidence=(*_texts_of_contexts(contexts), *other_texts.of_this_turn),
-        ranks=(*context_by_rank, *ranks_of_others),
+        rank_of_each_text=(*context_by_rank, *numbers_of_others),
         earlier=other_texts.of_earlier_turns,
         user=_user_words(sample),
         assistant=(*_assistant_words(sample), *_texts_of_models(ledger)),
-        earlier_shown=_count_shown(
-            [text for text in returned if text.turn < ledger.turn]
-        ),
+        # (0, 1): of 1 text of an earlier turn the model was shown 0 again
+        n_earlier_shown_and_known=_count_shown_and_known(returned_earlier),
     )
 
 
@@ -113,7 +112,7 @@ def _contexts_as_only_evidence(sample: Sample) -> Groups:
     context_by_rank = _context_by_rank(sample.contexts)
     return Groups(
         evidence=_texts_of_contexts(context_by_rank.values()),
-        ranks=tuple(context_by_rank),
+        rank_of_each_text=tuple(context_by_rank),
     )
 
 
@@ -228,7 +227,9 @@ def _assistant_words(sample: Sample) -> list[str]:
     return [turn.content for turn in sample.history if turn.role != "user"]
 
 
-def _count_shown(ledger_texts: Sequence[_ReturnedText]) -> tuple[int, int] | None:
+def _count_shown_and_known(
+    ledger_texts: Sequence[_ReturnedText],
+) -> tuple[int, int] | None:
     """Count the texts that were shown, and all texts for which that is known.
 
     Example: of 5 texts 2 were shown, and 1 was not: (2, 3). None if nothing is known.
@@ -316,13 +317,15 @@ def calls_with_contexts(
     if sample.ledger is None:  # nobody recorded the application's calls
         return []
     calls: list[CallWithContexts] = []
-    known_pairs = ids_and_texts(sample.ledger)
+    # Tells contexts that stand there as a call returned them from rewritten ones: only
+    # a rewritten context is recognized by its id alone.
+    returned_ids_and_texts = ids_and_texts(sample.ledger)
     for number, call in enumerate(sample.ledger.calls):
         if call.kind == "written":
             continue
         indices: list[int] = []
         for item in call.items:
-            index = index_of_context(item, contexts, known_pairs)
+            index = index_of_context(item, contexts, returned_ids_and_texts)
             if index is not None and index not in indices:
                 indices.append(index)
         is_search = call.kind == "retrieval" and call.turn == sample.ledger.turn

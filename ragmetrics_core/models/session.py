@@ -290,29 +290,56 @@ class Session:
             succeed. The usage counts every call that was sent.
         """
         await self.prepare()
+        shared_by_runs = self._prepared
+        # the key under which the store keeps each reply
         keys = await self._make_keys(request, schema, polls, first_poll)
         request_with_schema = request
         if not request.schema:
             request_with_schema = replace(request, schema=schema)
-        is_schema_needed = self._prepared.often_malformed
-        sent_request = request_with_schema if is_schema_needed else request
+        sent_request = request
+        if shared_by_runs.often_malformed:
+            sent_request = request_with_schema
+        # a call leaves out the features of the request that the model lacks
+        send_what_fits = shared_by_runs.fitting.complete
         outcomes, usage = await self._replies(
-            _request_maker(sent_request), keys, self._prepared.fitting.complete
+            _request_maker(sent_request), keys, send_what_fits
         )
-
         read_all: ReadAll[T] = partial(
             read_all_in_thread if own_reader else read_all_here, read=read
         )
-        results = await read_all(outcomes)
-        self._prepared.note_read(results)
-        if any(isinstance(result, errors.UnusableReply) for result in results):
-            # This replaces, in `results`, each unusable reply by its repair.
-            usage += await self._repair_all(
-                request_with_schema, keys, outcomes, results, read_all
-            )
+        results, cost_of_repairs = await self._read_and_repair(
+            request_with_schema, keys, outcomes, read_all
+        )
         # Replies that could be read stay as they are; errors get advice on the model.
         explained = [explain_error(result, self.model, request) for result in results]
-        return Answers(tuple(explained), usage)
+        return Answers(tuple(explained), usage + cost_of_repairs)
+
+    async def _read_and_repair(
+        self,
+        request: ChatRequest,
+        keys: Sequence[str],
+        outcomes: Sequence[Outcome],
+        read_all: ReadAll[T],
+    ) -> tuple[list[T | errors.JudgeError], Usage]:
+        """Read replies, and ask again for those that cannot be used.
+
+        Args:
+            request: The request, as it is sent again.
+            keys: The key of each reply in the store.
+            outcomes: The replies, or why there is none.
+            read_all: Reads several replies; returns an error for an unusable reply.
+
+        Returns:
+            What was read of each reply or of its repair, or an error; and what asking
+            again cost.
+        """
+        results = await read_all(outcomes)
+        self._prepared.note_read(results)
+        if not any(isinstance(result, errors.UnusableReply) for result in results):
+            return results, Usage()
+        # This replaces, in ``results``, each unusable reply by its repair.
+        cost = await self._repair_all(request, keys, outcomes, results, read_all)
+        return results, cost
 
     async def _make_keys(
         self,
@@ -371,9 +398,8 @@ class Session:
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again for a reply that cannot be used, twice at most.
 
-        A usable reply replaces the unusable one in the store. If none comes, the store
-        is told that its reply cannot be used. Example: for "Sure!" in place of JSON it
-        asks again. A refusal of the model, or a reply without choices, ends it early.
+        Example: the model says "Sure!" instead of JSON. Its second reply is JSON, which
+        replaces "Sure!" in the store.
 
         Args:
             request: The request that brought the reply.
@@ -399,16 +425,18 @@ class Session:
                 request, key, problem, n_repairs
             )
             usage += cost
-            # What was read of the new reply; an error stays as it is.
+            if isinstance(new_reply, errors.UnusableReply):
+                problem = new_reply  # e.g. the endpoint sent no reply at all
+                break
+            if isinstance(new_reply, errors.JudgeError):
+                # The call failed, e.g. at a limit. A later run may repair the reply.
+                return new_reply, usage
             (result,) = await read_all([new_reply])
             if not isinstance(result, errors.UnusableReply):
-                # The store is told of a usable reply, but not of a call that failed.
-                if isinstance(new_reply, Choice):
-                    self._reply_store.put({key: new_reply})
+                self._reply_store.put({key: new_reply})
                 return result, usage
             problem = result
-            if not isinstance(new_reply, Choice):
-                break  # there is nothing to read, e.g. a reply without choices
+        # Tells the store that its reply cannot be used.
         self._reply_store.reject(key)
         return problem, usage
 
@@ -508,14 +536,16 @@ class Session:
         await self.prepare()
         self._refuse_batches()
         question_by_key = self._keys_of_typed(state, questions)
-        to_send_by_key = self._not_stored_nor_on_their_way(question_by_key)
+        # Noted before the request, to share out its cost: afterwards all are stored.
+        unanswered_by_key = self._not_stored_nor_on_their_way(question_by_key)
+        # The stored answers, and one request for those that are missing.
         outcomes, usage = await self._replies(
             partial(_request_typed, state, question_by_key),
             list(question_by_key),
             # Typed questions have no optional features to leave out.
             _send_unchanged,
         )
-        cost_by_key = _cost_of_each(usage, question_by_key, to_send_by_key)
+        cost_by_key = _cost_of_each(usage, question_by_key, unanswered_by_key)
         decisions: dict[str, Decision[T]] = {}
         for outcome, (key, question) in zip(
             outcomes, question_by_key.items(), strict=True
@@ -585,30 +615,31 @@ class Session:
         Returns:
             For each key a reply or an error, and what all of it cost.
         """
+        # Replies that other runs are calling for at this moment, by key.
         on_their_way = self._prepared.replies_on_their_way
         usages: list[Usage] = []
-        # By key; None for a reply that is not there yet.
+        # By key; None for a reply that is not there yet. Each of the three steps below
+        # fills in its replies here, and returns what they cost.
         outcomes: dict[str, Outcome | None] = dict.fromkeys(keys)
         while None in outcomes.values():
             if keep:
-                usages += self._take_stored(outcomes)
+                usages += self._fill_in_stored(outcomes)
             missing = [key for key, outcome in outcomes.items() if outcome is None]
             to_await = {
                 key: on_their_way[key] for key in missing if key in on_their_way
             }
-            keys_to_call_for = [key for key in missing if key not in to_await]
-            if keys_to_call_for:
-                request = make_request(keys_to_call_for)
-                usages.append(
-                    await self._call_for(
-                        request, keys_to_call_for, outcomes, keep, complete
-                    )
+            keys_to_call_and_fill_in = [key for key in missing if key not in to_await]
+            if keys_to_call_and_fill_in:
+                request = make_request(keys_to_call_and_fill_in)
+                cost_of_call = await self._call_and_fill_in(
+                    request, keys_to_call_and_fill_in, outcomes, keep, complete
                 )
-            usages += await self._await_other_runs(to_await, outcomes, keep=keep)
+                usages.append(cost_of_call)
+            usages += await self._await_and_fill_in(to_await, outcomes, keep=keep)
         answered = [outcome for outcome in outcomes.values() if outcome is not None]
         return answered, _sum_of_usages(usages)
 
-    def _take_stored(self, outcomes: dict[str, Outcome | None]) -> list[Usage]:
+    def _fill_in_stored(self, outcomes: dict[str, Outcome | None]) -> list[Usage]:
         """Fill in the stored replies; return a usage for each of them.
 
         Example: 5 keys without a reply, 2 of them stored: ``outcomes`` gets 2 replies,
@@ -627,7 +658,7 @@ class Session:
             usages.append(Usage(stored=1, models=(model,) if model else ()))
         return usages
 
-    async def _await_other_runs(
+    async def _await_and_fill_in(
         self,
         on_their_way: Mapping[str, _ReplyOnItsWay],
         outcomes: dict[str, Outcome | None],
@@ -668,7 +699,7 @@ class Session:
                 self._reply_store, loop.create_future()
             )
 
-    async def _call_for(
+    async def _call_and_fill_in(
         self,
         request: ChatRequest,
         keys: list[str],
@@ -807,7 +838,9 @@ def _reasons_of_missing(
 
 
 def _cost_of_each(
-    usage: Usage, question_by_key: Mapping[str, str], to_send_by_key: Mapping[str, str]
+    usage: Usage,
+    question_by_key: Mapping[str, str],
+    unanswered_by_key: Mapping[str, str],
 ) -> dict[str, Usage]:
     """Return the cost of each typed question, by the key of its answer.
 
@@ -818,17 +851,17 @@ def _cost_of_each(
     Args:
         usage: What the request cost.
         question_by_key: All questions.
-        to_send_by_key: Those for which this run had to send a request.
+        unanswered_by_key: Those for which this run had to send a request.
     """
     was_anything_sent = usage.calls > 0
-    if was_anything_sent and not to_send_by_key:
+    if was_anything_sent and not unanswered_by_key:
         # This run waited for the calls of other runs alone, one of which was cancelled:
         # it had to send questions after all.
-        to_send_by_key = question_by_key
-    lengths = [len(question) for question in to_send_by_key.values()]
+        unanswered_by_key = question_by_key
+    lengths = [len(question) for question in unanswered_by_key.values()]
     shares = share_usage(usage, lengths)
     cost_by_key = dict.fromkeys(question_by_key, Usage(stored=1, models=usage.models))
-    cost_by_key.update(zip(to_send_by_key, shares, strict=True))
+    cost_by_key.update(zip(unanswered_by_key, shares, strict=True))
     return cost_by_key
 
 

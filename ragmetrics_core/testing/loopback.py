@@ -111,12 +111,16 @@ class LoopbackServer:
     ) -> None:
         """Set what the server will do; it starts in a ``with`` statement.
 
-        ``mass`` is the probability that the labels "1" and "0" have together, and
-        ``probability`` is the part of "1". Example: ``mass=0.99, probability=0.9`` give
-        .99 · .9 = .891 for "1" and .099 for "0". ``n``, ``logprobs`` and the like say
-        whether the server supports that parameter, ignores it or rejects it. ``faults``
-        is given the number of each request, from 0: ``{2: Fault(429)}.get`` fails the
-        third. ``dict`` copies a body unchanged: the server speaks OpenAI's protocol.
+        - ``n``, ``logprobs``, ``json_schema``, ``temperature``: whether the server
+          supports that parameter of a request (True), ignores it or rejects it.
+        - ``mass``: probability that the labels "1" and "0" have together;
+          ``probability``: the part of "1" in it. 0.99 and 0.9 give "1" .99 · .9 = .891.
+          If ``probability`` is None, the label in the reply's text gets the part .98.
+        - ``faults``: what goes wrong with the request of a number, from 0:
+          ``{2: Fault(429)}.get`` fails the third.
+        - ``to_openai`` translates a request that arrives into OpenAI's protocol,
+          ``from_openai`` the server's reply from it. ``dict`` translates nothing: the
+          server is asked, and replies, in OpenAI's protocol.
         """
         self.requests: list[Recorded] = []  # in order of arrival
         self.most_in_flight = 0
@@ -301,7 +305,7 @@ class LoopbackServer:
         Args:
             index: The choice's place among all.
             reply: Its text; or fields of the choice, which replace the usual ones.
-            body: The body of the request.
+            body: The body of the request; it asks for log-probabilities or does not.
         """
         if isinstance(reply, str):
             reply = {"message": {"role": "assistant", "content": reply}}
@@ -315,8 +319,9 @@ class LoopbackServer:
         wants_logprobs = bool(body.get("logprobs"))
         if wants_logprobs and gives_logprobs and choice["logprobs"] is None:
             text = str(choice["message"].get("content") or "")
-            content = tokens(text, self.probability, self.mass)
-            choice["logprobs"] = {"content": content, "refusal": None}
+            # ``mass``: the probability that the labels 1 and 0 have together
+            tokens_with_logprobs = tokens(text, self.probability, self.mass)
+            choice["logprobs"] = {"content": tokens_with_logprobs, "refusal": None}
         return choice
 
 
