@@ -440,9 +440,8 @@ class CountingDecisions(CountingJudge):
         super().__init__((), high=high)
         self._model = model
         self._characters_per_token = _SHORT_TOKEN if high else _LONG_TOKEN
-        # By the digest of a group of questions that share requests: the digests of the
-        # group's typed questions.
-        self._questions_by_group: dict[int, set[int]] = {}
+        # {digest of what the questions share: digests of the typed questions}
+        self._questions_that_share_requests: dict[int, set[int]] = {}
 
     def count(self, question: Question[R]) -> Answer[R]:
         """Count what a question would be sent as, and return its example reply.
@@ -458,35 +457,38 @@ class CountingDecisions(CountingJudge):
             return Answer(converted.reply)
         texts = converted.state  # what the typed questions are about
         typed_questions = tuple(converted.typed_by_json)  # each of them once
-        # The typed questions of a group share requests.
-        if self._is_upper_bound:  # only those of this one question do
-            group = hash((texts, typed_questions))
-        else:  # all that are about the same texts do
-            group = hash(texts)
+        # Which typed questions may share requests?
+        if self._is_upper_bound:  # only those of this one question
+            sharing_questions = hash((texts, typed_questions))
+        else:  # all that are about the same texts
+            sharing_questions = hash(texts)
         for typed_question in typed_questions:
-            self._add(group, texts, typed_question)
+            self._add(sharing_questions, texts, typed_question)
         # A typed question is asked once, however often a chat model would be polled.
         replies = self._example_replies(question)[:1]
         return _example_answer(question, replies, Weight(1.0, mode="decision"))
 
-    def _add(self, group: int, state: str, typed_question: str) -> None:
-        """Count a typed question of a group, unless an equal one was counted before.
+    def _add(self, sharing_questions: int, state: str, typed_question: str) -> None:
+        """Count a typed question, unless an equal one was counted before.
 
-        The questions of a group are packed into requests, of as many questions as the
-        model takes. Example: if it takes 10, the 1st and the 11th question of a group
-        each begin a request.
+        Such a question is answered with probabilities, e.g. "the context covers fact
+        2": true .9. Several share a request, as many as the model takes. Example: if it
+        takes 10, the 1st and the 11th of them each begin a request.
 
         Args:
-            group: Digest of the group.
-            state: The texts that a request holds once, as JSON.
+            sharing_questions: Digest of the questions that may share requests with it.
+            state: The texts that the question is about, as JSON. A request holds them
+                once, however many questions it has.
             typed_question: The question, as JSON.
         """
-        questions_of_group = self._questions_by_group.setdefault(group, set())
-        if hash(typed_question) in questions_of_group:
+        counted = self._questions_that_share_requests.setdefault(
+            sharing_questions, set()
+        )
+        if hash(typed_question) in counted:
             return
-        # True for the first question of a group, and whenever all requests are full.
-        begins_request = len(questions_of_group) % self._model.most_questions == 0
-        questions_of_group.add(hash(typed_question))
+        # True for the first of the questions, and whenever all requests are full.
+        begins_request = len(counted) % self._model.most_questions == 0
+        counted.add(hash(typed_question))
         n_tokens = self._tokens_of_question(typed_question)
         if begins_request:
             n_tokens += self._tokens_of_state(state)
@@ -633,6 +635,8 @@ def _characters(question: Question[Any]) -> int:
         for name, part in question.parts.items()
         if f"{{{name}}}" in instructions.template
     ]
+    # ``examples`` is one text that the user wrote out; ``quoted`` are labelled rows,
+    # each a text with what people said of it
     n_characters = len(instructions.template) + len(instructions.examples)
     for example in instructions.quoted:
         n_characters += len(example.text) + len(example.judgement)

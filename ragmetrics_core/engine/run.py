@@ -572,6 +572,7 @@ async def astream(
                     # One more row starts when the next future is asked for.
                     continue
                 result = display.add(run.note_next_result(next_result))
+                # from here on the caller has the result
                 del run.rows.results_not_handed_on[result.index]
                 yield result
         finally:

@@ -218,8 +218,8 @@ def _refuse_unknown_fields(unknown_fields: Mapping[str, Any]) -> None:
     """Raise ``SettingError`` if ``Sample.from_row`` made no field of an argument.
 
     Args:
-        unknown_fields: What it has put into the metadata instead: each name that is no field
-            of a sample, and a history that is a single text.
+        unknown_fields: What it has put into the metadata instead: each name that is no
+            field of a sample, and a history that is a single text.
     """
     if "history" in unknown_fields:
         raise errors.SettingError(

@@ -116,6 +116,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     """
     instructions = question.instructions
     check_template(instructions, tuple(question.parts))
+    # by the name of each part that the template shows: its texts, to be put into tags
     fenced_by_part = _fenced_texts_of_shown_parts(question)
     sample_texts: list[str] = []
     for fenced in fenced_by_part.values():

@@ -534,8 +534,12 @@ class CitationQuality(Metric):
         )
         if cited.supported:
             return {index: judged}
-        ranks = yield from _ranks_of_support(answer, support, cited_texts)
-        update = {"supporting": ranks, "fault": _fault_of_unsupported(ranks)}
+        # (3,): context 3, which the sentence does not cite, supports it
+        supporting_ranks = yield from _ranks_of_supporting_contexts(
+            answer, support, without=cited_texts
+        )
+        fault = _fault_of_unsupported(supporting_ranks)
+        update = {"supporting": supporting_ranks, "fault": fault}
         return {index: judged.model_copy(update=update)}
 
     def _support_of(self, answer: _Answer, index: int) -> SupportOfStatement:
@@ -678,14 +682,18 @@ def _fault_of_unsupported(ranks: Sequence[int] | None) -> Fault:
     return "misattributed" if ranks else "unsupported"
 
 
-def _ranks_of_support(
-    answer: _Answer, support: SupportOfStatement, cited_texts: Sequence[str]
+def _ranks_of_supporting_contexts(
+    answer: _Answer, support: SupportOfStatement, *, without: Sequence[str]
 ) -> Generator[Batch, Replies, tuple[int, ...] | None]:
     """Find contexts that a sentence does not cite, and that each alone support it.
 
     Example: the sentence cites context 1. Contexts 2 and 3 are asked about, and 3
-    supports it: (3,). A context with the text of a cited one has been judged already.
-    ``support`` asks the judge.
+    supports it: (3,).
+
+    Args:
+        answer: The answer with its contexts.
+        support: Asks the judge about the sentence.
+        without: The texts of the cited contexts, which have been judged already.
 
     Returns:
         Their ranks, from 1; None if the judge did not answer.
@@ -693,7 +701,7 @@ def _ranks_of_support(
     other_indices = [
         index
         for index in answer.not_blank(range(len(answer.contexts)))
-        if answer.contexts[index].text not in cited_texts
+        if answer.contexts[index].text not in without
     ]
     supporting_texts = yield from support.by_each_alone(answer.texts_at(other_indices))
     if isinstance(supporting_texts, NotAnswered):

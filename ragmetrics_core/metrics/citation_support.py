@@ -432,9 +432,10 @@ class SupportOfStatement:
         (reply,) = yield from ask([question])
         if isinstance(reply, NotAnswered):
             return reply
-        # for each passage how probable it is that the passage supports the statement
+        # For each passage how probable "supported" is: by the tokens of the reply, else
+        # the share of replies that say so. .9 and .2: the first passage supports it.
         probabilities = weight_of_each_verdict(
-            reply, self._wanted_probability(of_each=True)
+            reply, self._probability_of_supported(of_each=True)
         )
         supporting: set[str] = set()
         for passage, probability in zip(
@@ -451,7 +452,7 @@ class SupportOfStatement:
             parts={**self._parts, "passages": Part("Passage", passages, "letters")},
             instructions=self._prompts.together,
             Reply=SupportReply,
-            wanted_probability=self._wanted_probability(),
+            wanted_probability=self._probability_of_supported(),
             # What passages say together, no part of them says alone.
             if_too_long=_WINDOWS if is_single else None,
             typed_form=_TYPED_FORM_ON_GROUP if self._prompts.has_typed_form else None,
@@ -468,16 +469,16 @@ class SupportOfStatement:
             parts={**self._parts, "passages": Part("Passage", passages, "letters")},
             instructions=self._prompts.alone,
             Reply=EachPassage,
-            wanted_probability=self._wanted_probability(of_each=True),
+            wanted_probability=self._probability_of_supported(of_each=True),
             if_too_long=_WINDOWS,
             typed_form=_TYPED_FORM_ON_EACH,
             example=_all_supported,
         )
 
-    def _wanted_probability(self, *, of_each: bool = False) -> LabelProbability:
-        """Say which probability is wanted: the probability of "supported".
+    def _probability_of_supported(self, *, of_each: bool = False) -> LabelProbability:
+        """Say that the probability of the verdict "supported" is wanted.
 
-        ``of_each``: for each verdict of a list, instead of for a single one.
+        ``of_each``: of each verdict in a list, instead of a single verdict.
         """
         return LabelProbability(
             "supported",
@@ -491,7 +492,9 @@ class SupportOfStatement:
         The reason is taken from the first reply that agrees with the verdict.
         """
         # how probable it is that the texts support the statement
-        (weight,) = weight_of_each_verdict(judge_reply, self._wanted_probability())
+        (weight,) = weight_of_each_verdict(
+            judge_reply, self._probability_of_supported()
+        )
         holds = weight.p > 0.5
         reasons = [
             reply.reason for reply in judge_reply.replies if reply.supported == holds

@@ -210,7 +210,7 @@ class ContextAdherence(Metric):
         Example: 4 of 5 polls say yes: .8. If the setting ``cause`` is on and the score
         is low, the judge is also asked why, and its answer is added to the evidence.
         """
-        groups = groups_of_texts(sample)
+        groups = groups_of_texts(sample)  # by where texts come from, e.g. earlier turns
         # the texts that the judge is shown: those of this turn, then of earlier turns
         shown_texts = groups.evidence + groups.earlier
         if not shown_texts:
@@ -225,15 +225,14 @@ class ContextAdherence(Metric):
             return self.failed(polls.error)
         # the judge names a text by its place among the shown ones, evidence by its rank
         outcome = self._conclude(polls, groups.rank_of_each_text, grounds)
-        if self.cause and _is_low(outcome):
-            # too long for one prompt, the contexts were judged in several windows
-            are_contexts_too_long = bool(polls.windows)
-            return (
-                yield from self._add_cause(
-                    outcome, parts, are_contexts_too_long=are_contexts_too_long
-                )
-            )
-        return outcome
+        if not (self.cause and _is_low(outcome)):
+            return outcome
+        # too long for one prompt, the contexts were judged in several windows
+        are_contexts_too_long = bool(polls.windows)
+        outcome_with_cause = yield from self._add_cause(
+            outcome, parts, are_contexts_too_long=are_contexts_too_long
+        )
+        return outcome_with_cause
 
     def _add_cause(
         self,

@@ -300,6 +300,13 @@ def _judge_claims_in_window(
     The longest claim is asked about first: its reply shows whether the window is short
     enough for the judge. Example: for 3 claims 1 question is asked, then 2.
 
+    Args:
+        window: The piece of the contexts.
+        claims: What the answer claims, as far as no other window supports it.
+        question_about_answer: Asks whether the whole answer rests on all contexts. The
+            question on a claim is the same, with the claim in place of the answer and
+            the window in place of the contexts.
+
     Returns:
         The polls by claim; ``NotAnswered`` if any of the claims was not answered.
     """

@@ -241,6 +241,8 @@ def choose_metrics(
     if metrics is None:
         requested = METRICS
     elif isinstance(metrics, (Metric, str)) or callable(metrics):
+        # callable: the class ContextAdherence, say; below an error tells to write
+        # ContextAdherence()
         requested = [metrics]
     else:
         requested = metrics

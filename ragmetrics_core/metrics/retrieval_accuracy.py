@@ -28,6 +28,7 @@ from ragmetrics_core.data.asking import (
     ask,
     question_part,
 )
+from ragmetrics_core.data.sample import CutPassage, DroppedPassage
 from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.ledger_calls import curve_by_call, indices_of_originals
 from ragmetrics_core.metrics.metric import Metric, Plan, error_of_unanswered
@@ -191,10 +192,7 @@ class RetrievalAccuracy(Metric):
         """Extract missing facts, judge each fact in each context, and score.
 
         A reference states 4 facts, and the contexts cover 3: .75. Of several references
-        the one with the highest value counts. A control is a context of another
-        question: facts that the judge finds in it are errors of the judge. The evidence
-        also has how many questions were asked, what each search of the application
-        added to the score, and whether missed facts stand in what a retriever dropped.
+        the one with the highest value counts.
         """
         # a list of facts for each reference
         fact_lists = yield from self._facts_of_sample(sample)
@@ -205,22 +203,24 @@ class RetrievalAccuracy(Metric):
         facts = _distinct_texts_of_facts(fact_lists)
         texts = _distinct_texts_of_contexts(_contexts_to_evaluate(sample))
         questions = self._questions(sample, texts, facts)
-        control = self._choose_control(texts) if self.controls else None
-        controls = [] if control is None else [control]
-        control_questions = self._questions(sample, controls, facts)
+        # A control is a context of another question: facts that the judge finds in it
+        # are errors of the judge. [] if none is wanted.
+        control_texts = self._control_texts(texts)
+        control_questions = self._questions(sample, control_texts, facts)
         replies = yield from ask([*questions, *control_questions])
-        # whether each text covers each fact
-        grid = matrix.grid_of_cells(replies, [*texts, *controls], facts)
+        # for each text and fact whether the text covers the fact
+        grid = matrix.grid_of_cells(replies, [*texts, *control_texts], facts)
 
         evidence = self._evidence_of_best_reference(sample, fact_lists, grid)
-        share_in_control = _share_covered(control, evidence.facts, grid)
+        share_in_control = _share_covered(control_texts, evidence.facts, grid)
         evidence = evidence.model_copy(
             update={"matrix_calls": len(questions), "control": share_in_control}
         )
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
         evidence = _with_gain_of_each_search(sample, evidence)
-        # verdicts on what retrievers dropped or cut; they do not count in the value
+        # Did the retriever itself drop or cut the missed facts? The answer is evidence
+        # only: the value below does not depend on it.
         dropped_or_cut_cells = yield from self._cells_of_dropped_or_cut(
             sample, evidence
         )
@@ -288,37 +288,36 @@ class RetrievalAccuracy(Metric):
         three passages: three questions about the other fact.
 
         Returns:
-            For each fact a cell for each of these passages; no cell for a covered fact.
-            None where no text of such a passage is known, or no fact is missed.
+            For each fact the judge's verdict (a cell) on each of these passages; none
+            for a fact that a context covers. None in place of all where no text of such
+            a passage is known, or no fact is missed.
         """
         if sample.capture is None:
             return None
         passages = sample.capture.passages_dropped_or_cut
-        noted_texts = [passage.text for passage in passages if passage.text is not None]
-        texts = list(dict.fromkeys(text for text in noted_texts if text.strip()))
-        rows = zip(evidence.facts, evidence.cells, strict=True)
-        missed_facts = [fact.text for fact, cells in rows if not _is_covered(cells)]
+        texts = _distinct_texts_of_passages(passages)
+        missed_facts = _texts_of_missed_facts(evidence)
         if not texts or not missed_facts:
             return None
         replies = yield from ask(self._questions(sample, texts, missed_facts))
+        # the verdict of each text on each missed fact
         grid = matrix.grid_of_cells(replies, texts, missed_facts)
         cells_by_fact: list[tuple[Cell, ...]] = []
         for fact in evidence.facts:
-            # one cell a passage, also where its text is blank or was not noted
-            asked_passages = passages if fact.text in missed_facts else ()
-            cells_by_fact.append(
-                tuple(
-                    _cell_of_passage(passage.text, fact, grid)
-                    for passage in asked_passages
-                )
-            )
+            cells: list[Cell] = []
+            if fact.text in missed_facts:
+                # a passage without a text has a cell, too, which says so
+                cells = [_cell_of_passage(each.text, fact, grid) for each in passages]
+            cells_by_fact.append(tuple(cells))
         return tuple(cells_by_fact)
 
-    def _choose_control(self, texts: Sequence[str]) -> str | None:
-        """Choose a foreign context, by digest so that equal runs choose alike.
+    def _control_texts(self, texts: Sequence[str]) -> list[str]:
+        """Return one context of another question, or [] if none is wanted or there.
 
-        None if there is none.
+        It is chosen by digest, so that equal runs choose alike.
         """
+        if not self.controls:
+            return []
         foreign = [
             text for text in self.control_contexts if text not in texts and text.strip()
         ]
@@ -327,7 +326,7 @@ class RetrievalAccuracy(Metric):
         def digest(text: str) -> bytes:
             return sha256(f"{all_texts}\0{text}".encode()).digest()
 
-        return min(foreign, key=digest, default=None)
+        return [min(foreign, key=digest)] if foreign else []
 
     def _evidence_of_best_reference(
         self, sample: Sample, fact_lists: Iterable[Sequence[Fact]], grid: matrix.Grid
@@ -475,6 +474,20 @@ def _distinct_texts_of_contexts(contexts: Iterable[Context]) -> list[str]:
     )
 
 
+def _distinct_texts_of_passages(
+    passages: Iterable[DroppedPassage | CutPassage],
+) -> list[str]:
+    """Return the texts of passages, each once; those that are noted and not blank."""
+    noted_texts = [passage.text for passage in passages if passage.text is not None]
+    return list(dict.fromkeys(text for text in noted_texts if text.strip()))
+
+
+def _texts_of_missed_facts(evidence: matrix.AccuracyEvidence) -> list[str]:
+    """Return the texts of the facts that no context covers."""
+    facts_with_cells = zip(evidence.facts, evidence.cells, strict=True)
+    return [fact.text for fact, cells in facts_with_cells if not _is_covered(cells)]
+
+
 def _distinct_texts_of_facts(fact_lists: Iterable[Sequence[Fact]]) -> list[str]:
     """Return the texts of all facts, each once."""
     all_facts = chain.from_iterable(fact_lists)
@@ -528,12 +541,13 @@ def _is_covered(row: Sequence[Cell]) -> bool:
 
 
 def _share_covered(
-    text: str | None, facts: Iterable[Fact], grid: matrix.Grid
+    control_texts: Sequence[str], facts: Iterable[Fact], grid: matrix.Grid
 ) -> float | None:
-    """Return the share of facts that one text covers; None without a text."""
-    if text is None:
+    """Return the share of facts that the control covers; None without a control."""
+    if not control_texts:
         return None
-    return fmean(grid[text, fact.text].covered for fact in facts)
+    (control,) = control_texts
+    return fmean(grid[control, fact.text].covered for fact in facts)
 
 
 def _duplicate_of(contexts: Sequence[Context]) -> tuple[int | None, ...]:

@@ -203,8 +203,8 @@ def _labelled_poll_of_probabilities(
     for text, chances in zip(split_sentences(question["answer"]), answers, strict=True):
         if _probability_of_any(chances, (_NO_CLAIM,)) > 0.5:  # "I hope this helps."
             continue
-        label = _likeliest_label(chances)
-        claims.append(Claim.model_validate({"claim": text, "needs": label}))
+        what_it_rests_on = _likeliest_label(chances)  # such as "evidence" or "none"
+        claims.append(Claim.model_validate({"claim": text, "needs": what_it_rests_on}))
         # the probability of all labels that support the sentence, added up
         chances_of_support.append(_probability_of_any(chances, _SUPPORTING))
     if not claims:
@@ -214,7 +214,9 @@ def _labelled_poll_of_probabilities(
         f"The weakest of {len(claims)} sentences with a claim has p = {weakest:.2f}."
     )
     poll = LabelledPoll(reason=reason, claims=tuple(claims))
-    return Asked((poll,), weights=(Weight(weakest, mode="decision"),))
+    # "decision": the model itself gave the probabilities, as the answer it was asked for
+    probability_of_yes = Weight(weakest, mode="decision")
+    return Asked((poll,), weights=(probability_of_yes,))
 
 
 def _likeliest_label(chances: Chances) -> Needs | None:

@@ -228,7 +228,8 @@ def _choices(
     """Return one choice for each question: its probabilities, or why there are none.
 
     Example: two questions, the second refused: ``Choice("[0.9]")`` and
-    ``Choice("refused", "refused")``.
+    ``Choice("refused", finish="refused")``. The first value is the text, ``finish`` why
+    it ended: "stop" if nothing else is said, "length" if something was cut off.
 
     Args:
         request: The request, as JSON.
@@ -243,9 +244,9 @@ def _choices(
         answer = answer_by_name.get(_name(index))  # questions are named by their index
         labels = [label for label, _ in options]
         if is_truncated or _is_truncated(answer):
-            choices.append(Choice("the request was truncated", "length"))
+            choices.append(Choice("the request was truncated", finish="length"))
         elif isinstance(answer, dict) and answer.get("type") == "refusal":
-            choices.append(Choice("refused", "refused"))
+            choices.append(Choice("refused", finish="refused"))
         else:
             choices.append(_choice(answer, kind, labels, read_numbers))
     return tuple(choices)

@@ -128,22 +128,22 @@ class ServedDecisionModel(DecisionModel):
     ) -> None:
         """Check the settings that the class describes, and make the HTTP client.
 
-        Nothing is sent. Example: "systemone/typesafe/jev-1.13.0" without an address
-        gets the address and the prices of Typesafe, and the model "jev-1.13.0".
+        Nothing is sent. A model has three names: "systemone/typesafe/jev-1.13.0" in
+        results (``name``), "typesafe/jev-1.13.0" without the prefix (``model_name``),
+        and "jev-1.13.0" as the endpoint knows it (``model``).
 
         Raises:
             SettingError: As the class says.
         """
         if most_questions is not None:
             self.most_questions = self._checked_most_questions(most_questions)
-        # ``form`` is the prefix of the name: "decisions/" or "systemone/".
+        # ``form`` is the prefix of names: "decisions/" or "systemone/".
         model_name = model.removeprefix(self.form)
         self.name = f"{self.form}{model_name}"
         has_key = api_key is not None or api_key_env is not None
         endpoint = provider_endpoint(self.provider, api_base, has_key=has_key)
+        # the address given here or in a variable, else the provider's own
         address = self._with_version(endpoint.address or self.provider.address)
-        # The service of Typesafe knows "typesafe/jev-1.13.0" as "jev-1.13.0". At the
-        # user's own address the name is sent as it is.
         self.model = self._name_at_endpoint(
             model_name, is_address_given=api_base is not None
         )
@@ -195,6 +195,8 @@ class ServedDecisionModel(DecisionModel):
         """Send one request; each choice of the reply is the answer to one question.
 
         Example: texts and 3 questions: a reply of 3 choices, the first e.g. "[0.9]".
+        Where the request goes, and how it is written, depends on the endpoint's form:
+        "decisions/" (OpenAI's) or "systemone/" (System One's).
 
         Args:
             request: Its first message holds, as JSON, the texts to judge (the state)
@@ -205,13 +207,13 @@ class ServedDecisionModel(DecisionModel):
                 sends no answers; its class goes by the reply's status and code.
         """
         state_and_questions = request.messages[0].content
+        # In a thread if the text is long: converting it would hold up the event loop.
         body = await compute_beside_loop(
             lambda: {**self._body(state_and_questions), **self._extra},
             size=len(state_and_questions),
         )
         data = json.dumps(body).encode()
-        # OpenAI's form is sent to …/v1/decisions, that of System One to …/v1/systemone.
-        path = self.form.strip("/")
+        path = self.form.strip("/")  # …/v1/decisions or …/v1/systemone
         reply_body = await self._client.call("POST", path, data)
         reply = reply_of(
             self.name,

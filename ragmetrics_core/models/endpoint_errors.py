@@ -344,7 +344,7 @@ class Fault:
         return bool(_PARAMETERS.search(self.text) or _ABOUT_N.search(self.text))
 
     @property
-    def class_if_unanswered(self) -> type[errors.JudgeError] | None:
+    def timeout_or_failed_connection(self) -> type[errors.JudgeError] | None:
         """The class of error where no reply came: a timeout, or a failed connection.
 
         It goes by the names of the exceptions' classes. None if a reply came, or nobody
@@ -363,7 +363,7 @@ class Fault:
         It shows in the exception's words, or in its class: an ``IndexError``, for
         example, is raised where the client looks for what the reply lacks.
         """
-        if self.class_if_unanswered is errors.JudgeTimeout:
+        if self.timeout_or_failed_connection is errors.JudgeTimeout:
             return False
         if _NOT_JSON.search(self.text) is not None:
             return True
@@ -563,8 +563,8 @@ def _class_of_error(
     if error_class in (errors.JudgeServerError, errors.ConnectionFailed):
         if fault.is_unreadable:
             return errors.JudgeServerError
-        if fault.class_if_unanswered is not None:
-            return fault.class_if_unanswered
+        if fault.timeout_or_failed_connection is not None:
+            return fault.timeout_or_failed_connection
     return error_class
 
 
@@ -659,10 +659,11 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
         where: Name of the model.
     """
     fault = Fault.of(error)
-    is_unanswered = fault.class_if_unanswered is not None
-    if fault.status is not None or fault.about_key or is_unanswered:
-        # The general class of an endpoint's error: ``judge_error`` corrects it by the
-        # status, the key and the words.
+    has_no_reply = fault.timeout_or_failed_connection is not None
+    if fault.status is not None or fault.about_key or has_no_reply:
+        # ``judge_error`` finds the right class by what the fault says, e.g.
+        # ``RateLimited`` by the status 429. It has to be given a class for faults that
+        # do not tell: a fault of the server.
         return judge_error(errors.JudgeServerError, fault, where)
     if _is_about_unknown_parameter(error, fault):
         return judge_error(errors.UnsupportedParameter, fault, where)

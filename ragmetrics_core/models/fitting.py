@@ -297,6 +297,8 @@ class Fitting:
                 return
             progress.left_out.add(suspect)
             n_replies_before = len(progress.choices)
+            # One call shows whether the suspect was the reason: five would be rejected
+            # like one. If it is taken, the calls for the other replies follow.
             await self._ask(progress, one_call_first=True)
             # That no rejection came proves nothing: in a run in batches the call may be
             # put off until the next batch. A reply proves it.
@@ -306,7 +308,8 @@ class Fitting:
     def _suspect(self, progress: _Progress) -> str | None:
         """Return the feature that a rejected request leaves out next; None for none.
 
-        That is the feature that the rejection names, else the next in order.
+        That is the feature that the rejection names, such as "temperature" of
+        "temperature is not supported", else the next in order.
         """
         rejection = str(progress.failures[0])
         untried = [
@@ -317,12 +320,16 @@ class Fitting:
         for name in untried:
             if any(spelling in rejection for spelling in _FEATURES[name].spellings):
                 return name
-        # Earlier requests were rejected whatever was left out: guessing is no use.
+        # The rejection names none. Guessing is no use where earlier requests were
+        # rejected whatever was left out.
         if self._n_rejected_in_every_form >= _MAX_GUESSES:
             return None
-        # The other form of the length limit is only used where a rejection names it.
-        guesses = [name for name in untried if name != "limit_form"]
-        return guesses[0] if guesses else None
+        for name in untried:
+            # "limit_form" leaves nothing out: it writes ``max_tokens`` in its newer
+            # form, and a rejection of the older form always names ``max_tokens``.
+            if name != "limit_form":
+                return name
+        return None
 
     async def _ask(self, progress: _Progress, *, one_call_first: bool = False) -> None:
         """Ask for the missing replies: all in one call, if the model knows ``n``.
@@ -331,7 +338,9 @@ class Fitting:
         One call with ``n=5`` brings only 1: the other 4 are asked for one by one.
 
         Args:
-            progress: The request. Gets the replies, or why they did not come.
+            progress: The request, which replies are missing, and ``left_out``: the
+                features that are left out, e.g. {"n", "logprobs"}. Each call notes here
+                its replies, or why they did not come.
             one_call_first: Whether one call is sent before all others, as the endpoint
                 may reject the request.
         """

@@ -101,6 +101,8 @@ class FrameworkModel(ChatModel):
         # The sync call, the async call, and the reader of what either returns.
         call, acall, read_reply = self._exchange(request)
 
+        # Two kinds of tracers must not see the call: ``_quiet`` hides it from those of
+        # the framework, ``judge_context`` from those set in a context variable.
         def call_quietly() -> ChatReply:
             with self._quiet():
                 return read_reply(call())
@@ -120,10 +122,9 @@ class FrameworkModel(ChatModel):
                     call_quietly, context=judge_context(), name="ragmetrics-model"
                 )
             )
-        # ``judge_context`` hides the call from tracers that are set in a context
-        # variable, ``_quiet`` from those that the framework must be told about.
         try:
-            # ``wait`` does not raise what the task raises: ``result`` does, below
+            # Raises only if this coroutine is cancelled. What the call raises is raised
+            # by ``result``, below.
             await asyncio.wait([task])
         finally:
             task.cancel()  # has no effect on a task that is done

@@ -331,31 +331,31 @@ class LiteLLMModel(ChatModel):
         from ragmetrics_core.models.litellm_clients import current_call, guard_clients
 
         litellm = _litellm()
-        guard_clients(litellm)
-        call = self._new_call()
-        # Our hooks append their error to ``call.refusals`` before they raise it, since
-        # LiteLLM wraps what they raise. So the first error is the hook's, if any.
-        failures = call.refusals
+        guard_clients(litellm)  # puts our hooks into LiteLLM's clients
+        call = self._new_call()  # our hooks note here what they see of this call
         token = current_call.set(call)
         try:
             async with asyncio.timeout(self._timeout):
                 response = await self._call_litellm(litellm, request)
         except TimeoutError:
-            failures.append(
-                errors.JudgeTimeout(
-                    f"{self.name} sent no reply within {self._timeout:g} s"
-                )
+            failure: errors.JudgeError = errors.JudgeTimeout(
+                f"{self.name} sent no reply within {self._timeout:g} s"
             )
         except self._exceptions_of_litellm as error:
-            failures.append(self._translate_error(error))
+            failure = self._translate_error(error)
         else:
             return self._reply(response, request)
         finally:
             current_call.reset(token)
+            # the provider's address, which nobody knows before the first call
             self._shown_address = self._shown_address or call.address
+        # A hook that refuses raises, and LiteLLM wraps that in an exception of its own.
+        # So the hook has noted its error, too, which says better what happened.
+        if call.refusals:
+            failure = call.refusals[0]
         # Raised outside of the handlers: LiteLLM's exception, which may hold keys and
         # texts, is so not attached to it.
-        raise failures[0]
+        raise failure
 
     def _new_call(self) -> "LiteLLMCall":
         """Make the record of a call, which our hooks compare with its requests."""

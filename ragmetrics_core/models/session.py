@@ -290,6 +290,8 @@ class Session:
             succeed. The usage counts every call that was sent.
         """
         await self.prepare()
+        # what all runs of this model share: how often replies were malformed, and which
+        # features of requests the model turned out to lack
         shared_by_runs = self._prepared
         # the key under which the store keeps each reply
         keys = await self._make_keys(request, schema, polls, first_poll)
@@ -299,7 +301,7 @@ class Session:
         sent_request = request
         if shared_by_runs.often_malformed:
             sent_request = request_with_schema
-        # a call leaves out the features of the request that the model lacks
+        # sends a request without the features that the model lacks
         send_what_fits = shared_by_runs.fitting.complete
         outcomes, usage = await self._replies(
             _request_maker(sent_request), keys, send_what_fits

@@ -171,7 +171,8 @@ class AdapterContract:
     def check(self, samples: list[Sample], turn: GoldenTurn) -> None:
         """Assert that there is one sample, and that it is the one expected of a turn.
 
-        It has the same question, answer and contexts: all that metrics read.
+        It has the same question, answer and contexts: all that metrics read. The
+        messages tell the author of an adapter what its record of the run lacks.
 
         Args:
             samples: What was captured.
@@ -183,10 +184,10 @@ class AdapterContract:
         (sample,) = samples
         expected = self.expected(turn)
         assert sample.question == expected.question, (
-            f"{turn.name}: give the tree the question that the run was asked"
+            f"{turn.name}: record the question that the run was asked"
         )
         assert sample.answer == expected.answer, (
-            f"{turn.name}: give the tree what the application answered"
+            f"{turn.name}: record what the application answered"
         )
         assert sample.error is None, (
             f"{turn.name}: a run that returns has no error, got {sample.error}"
@@ -203,17 +204,22 @@ class AdapterContract:
             self.check(self.play(turn)[0], turn)
 
     def test_what_the_prompt_shows(self) -> None:
-        """The adapter finds the contexts that each prompt shows, in the prompt's order."""
+        """The adapter finds the contexts that each prompt shows, in the prompt's order.
+
+        A retriever returns the three documents of ``SHOWN_TURN``. Each case is a prompt
+        that shows some of them, e.g. as JSON or cut, and how sure it is which
+        (``grade``). The messages tell the author of an adapter what to mend.
+        """
         for case in SHOWN_CASES:
             (sample,) = self.play_prompt(SHOWN_TURN, case.prompt)
             assert sample.capture is not None, f"{case.name}: it was not captured"
             assert sample.question == SHOWN_TURN.question, (
-                f"{case.name}: give the tree the question that the run was asked"
+                f"{case.name}: record the question that the run was asked"
             )
             texts = tuple(context.text for context in sample.contexts)
             assert texts == case.contexts, (
-                f"{case.name}: give the model's node the prompt as it was sent, and the"
-                " retriever's node its documents"
+                f"{case.name}: record in the model's node the prompt as it was sent, and in"
+                " the retriever's node its documents"
             )
             assert sample.capture.grade == case.grade, (
                 f"{case.name}: warnings are {sample.capture.warnings}"
@@ -251,7 +257,7 @@ class AdapterContract:
             "a run that broke keeps the question that it was asked"
         )
         assert samples[0].answer is None, "a run that broke has no answer"
-        assert samples[0].error, "give the tree of a run that broke its error, in words"
+        assert samples[0].error, "record the error of a run that broke, in words"
         report = evaluate(
             samples, ["context_adherence"], judge="lexical", progress=False
         )
@@ -261,19 +267,21 @@ class AdapterContract:
     def test_same_result_as_the_core(self) -> None:
         """A captured sample has the scores and reasons of the sample written by hand.
 
-        Each lacks a field that only the other can have. So the captured sample gets the
-        reference, and the sample written by hand gets ``retrieved``, all documents that
-        a retriever returned.
+        ``turn.sample`` is written by hand. Each lacks a field that only the other can
+        have. So the captured sample gets the reference, and the sample written by hand
+        gets ``retrieved``, all documents that a retriever returned.
         """
         for turn in GOLDEN_TURNS:
+            # runs the framework's application over the turn, and captures the run
             samples, _ = self.play(turn)
             (sample,) = samples
             captured = sample.model_copy(update={"reference": turn.sample.reference})
             if captured.retrieved is not None:
+                # in these turns the prompt shows all that the retriever returned
                 retrieved_texts = [context.text for context in captured.retrieved]
                 texts = [context.text for context in turn.contexts]
                 assert retrieved_texts == texts, (
-                    f"{turn.name}: give the retriever's node all that it returned"
+                    f"{turn.name}: record in the retriever's node all that it returned"
                 )
             written = turn.sample.model_copy(update={"retrieved": captured.retrieved})
             assert _outcomes_in_short(captured) == _outcomes_in_short(written), (
@@ -570,10 +578,10 @@ def _check_ledger(samples: list[Sample], golden_turns: Sequence[GoldenTurn]) -> 
         texts = [context.text for context in golden.contexts]
         indices_of_all = tuple(range(len(texts)))
         assert [context.text for context in call.items] == texts, (
-            f"{golden.name}: give the retriever's node all that it returned"
+            f"{golden.name}: record in the retriever's node all that it returned"
         )
         assert call.shown == indices_of_all, (
-            f"{golden.name}: give the model's node the prompt as it was sent"
+            f"{golden.name}: record in the model's node the prompt as it was sent"
         )
         assert call.kind == "retrieval", f"{golden.name}: its node is a retriever"
         # one run makes all retrievals, outside of any agent or tool

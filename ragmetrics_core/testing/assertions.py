@@ -152,7 +152,8 @@ def _decide_rows(
     """
     metrics = choose_metrics(metric)
     if metric is None:
-        rows = list(iterate_samples(rows, {}))
+        # the columns are found by their usual names; a bad row comes as its error
+        rows = list(iterate_samples(rows, columns={}))
         samples = [row for row in rows if isinstance(row, Sample)]
         metrics = [known for known in metrics if _applies_to_any(known, samples)]
     gates = [Gate(metric=judged.name, at_least=at_least) for judged in metrics]

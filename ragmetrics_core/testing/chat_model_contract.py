@@ -233,7 +233,7 @@ class ChatModelContract:
     def raised(
         self, server: LoopbackServer, timeout: float = 30.0
     ) -> errors.JudgeError:
-        """Return the error of a request that fails."""
+        """Send a request that the server lets fail, and return the model's error."""
         with pytest.raises(errors.JudgeError) as caught:
             self.complete(server, REQUEST, timeout)
         return caught.value
@@ -241,8 +241,10 @@ class ChatModelContract:
     def test_a_request_arrives_as_it_is(self, loopback_server: Servers) -> None:
         """The server gets messages, parameters, schema and key of a request.
 
-        What ``lacks`` names is not expected. ``REQUEST`` wants everything at once, so a
-        model that cannot send a schema beside other parameters sends none here.
+        ``lacks`` names what the model cannot send: it is not looked for. Two of its
+        words are about the schema: "json_schema" of a model that sends none, and
+        "json_schema beside others" of a model that sends one only without other
+        parameters. ``REQUEST`` has other parameters, so neither sends one here.
         """
         server = loopback_server()
         self._check_capabilities(server)
@@ -259,8 +261,7 @@ class ChatModelContract:
         body = recorded.body
         self._check_messages(body["messages"])
         self._check_parameters(body)
-        lacks_schema = "json_schema" in self.lacks
-        if not lacks_schema and "json_schema beside others" not in self.lacks:
+        if self.lacks.isdisjoint({"json_schema", "json_schema beside others"}):
             schema = body["response_format"]["json_schema"]["schema"]
             assert schema["properties"]["useful"]["type"] == "integer", (
                 "send request.schema as it is"
@@ -356,7 +357,8 @@ class ChatModelContract:
         assert "".join(token.token for token in tokens) == expected_text_of_tokens, (
             'give the tokens of a reply; lacks = {"logprobs"} if it tells none'
         )
-        # the first text has the label 1, and the server lists three alternatives for it
+        # for the token "1" of '{"useful": 1}' the server lists three alternatives: "1",
+        # "0" and "maybe", with their log-probabilities
         label_tokens = [token for token in tokens if token.token.strip() == "1"]
         assert all(len(token.alternatives) == 3 for token in label_tokens), (
             "give each token its alternatives, with their log-probabilities"
@@ -455,21 +457,22 @@ class ChatModelContract:
 
     @pytest.mark.parametrize("status", [429, 503])
     def test_retry_after_is_read(self, status: int, loopback_server: Servers) -> None:
-        """An error says how long the endpoint asks to wait.
+        """The error that a model raises says how long the endpoint asks to wait.
 
         The header "Retry-After" gives a number of seconds ("17"), or a date until which
         to wait.
         """
+        not_transient = f"HTTP {status} passes by itself: raise a TransientJudgeError"
+        unread = "give the header Retry-After to Fault.from_reply, in seconds"
         fault = Fault(status, {"Retry-After": "17"})
         error = self.raised(loopback_server(faults=lambda _: fault))
-        unread = "give the header Retry-After to Fault.from_reply, in seconds"
-        assert isinstance(error, errors.TransientJudgeError), f"HTTP {status} passes"
+        assert isinstance(error, errors.TransientJudgeError), not_transient
         assert error.retry_after == 17.0, unread
         date = datetime.now(UTC) + timedelta(seconds=90)
         date_in_header = format_datetime(date, usegmt=True)
         fault_with_date = Fault(status, {"Retry-After": date_in_header})
         error = self.raised(loopback_server(faults=lambda _: fault_with_date))
-        assert isinstance(error, errors.TransientJudgeError), f"HTTP {status} passes"
+        assert isinstance(error, errors.TransientJudgeError), not_transient
         assert error.retry_after is not None, unread
         # less than 90 seconds by the time that the test took
         assert 60 < error.retry_after <= 90, "the header may hold a date, too"
