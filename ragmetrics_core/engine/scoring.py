@@ -408,51 +408,14 @@ async def carry_out(
     # The metric's own code may call ``score``: each such call adds there what it cost.
     outer_run = _OuterRun(judge.budget)
     token = _outer_run_of_nested_score.set(outer_run)
-    try:
-        outcome = await _outcome_or_failure(
-            metric, sample, judge, usages_of_answers, rounds
-        )
-    finally:
-        _outer_run_of_nested_score.reset(token)
-    # The outcome names the judge if the judge was asked. A metric that asked nothing,
-    # e.g. because it is undefined, names none. Any failure names the judge as well: it
-    # may have come from there.
-    names_judge = bool(usages_of_answers) or outcome.status == "failed"
-    total_usage = Usage()
-    for usage in (*usages_of_answers, *outer_run.usages_of_nested_scores):
-        total_usage += usage
-    return outcome.model_copy(
-        update={
-            "judge": judge.session.name if names_judge else "",
-            "sample_id": sample.id,
-            "usage": total_usage,
-        }
-    )
-
-
-async def _outcome_or_failure(
-    metric: Metric,
-    sample: Sample,
-    judge: RunJudge,
-    usages: list[Usage],
-    rounds: Rounds | None,
-) -> Outcome:
-    """Carry out a metric's plan; whatever its code or the judge raises is a failure.
-
-    The outcome has the signature. Where the judge cannot say its settings, the
-    signature has the metric's name and version alone.
-
-    Args:
-        metric: The metric.
-        sample: The sample.
-        judge: The judge as this run asks it.
-        usages: What each answer of the judge costs is added here.
-        rounds: Shared with other metrics of the sample; None if the metric asks alone.
-    """
     signature = Signature(metric=metric.name, version=metric.version)
+    # Caught in this very function: it is a task's own. Had it called another coroutine
+    # to catch them, Python would close that one on a ``GeneratorExit``.
     try:
         signature = judge.signature_of(metric)
-        outcome = await _carry_out_plan(metric, sample, judge, usages, rounds)
+        outcome = await _carry_out_plan(
+            metric, sample, judge, usages_of_answers, rounds
+        )
     except errors.JudgeError as error:
         judge.note(error)
         outcome = metric.failed(error)
@@ -468,7 +431,36 @@ async def _outcome_or_failure(
         GeneratorExit,
     ) as error:  # whatever the code raises, the other metrics go on
         outcome = _failure_of_crash(metric, error)
-    return outcome.model_copy(update={"signature": signature})
+    finally:
+        _outer_run_of_nested_score.reset(token)
+    outcome = _with_judge_and_usage(outcome, judge, usages_of_answers, outer_run)
+    return outcome.model_copy(update={"signature": signature, "sample_id": sample.id})
+
+
+def _with_judge_and_usage(
+    outcome: Outcome,
+    judge: RunJudge,
+    usages_of_answers: Sequence[Usage],
+    outer: _OuterRun,
+) -> Outcome:
+    """Return an outcome with the name of the judge, and with what was spent.
+
+    The judge is named if it was asked. A metric that asked nothing, e.g. because it is
+    undefined, names none. Any failure names the judge as well: it may have come from
+    there.
+
+    Args:
+        outcome: The outcome.
+        judge: The judge as this run asks it.
+        usages_of_answers: What each answer of the judge cost.
+        outer: Has what the metric's own code spent by calling ``score``.
+    """
+    names_judge = bool(usages_of_answers) or outcome.status == "failed"
+    total_usage = Usage()
+    for usage in (*usages_of_answers, *outer.usages_of_nested_scores):
+        total_usage += usage
+    judge_name = judge.session.name if names_judge else ""
+    return outcome.model_copy(update={"judge": judge_name, "usage": total_usage})
 
 
 def signature_with_judge(metric: Metric, judge: Judge) -> Signature:
