@@ -297,6 +297,7 @@ def _make_card(
         Lines with the figures over all sources, and with the files that the card is
         written to, or would be without ``--dry-run``.
     """
+    # Intervals rest on so many resamples, drawn at random. A dry run shows none.
     draws = 0 if options.dry_run else options.draws
     # The metrics whose questions the samples' labels answer.
     metrics = _metrics_to_measure(samples, options)
@@ -376,12 +377,14 @@ def _two_prompts(
     Raises:
         SettingError: If no sample was scored by both prompts.
     """
-    metric_class = ASKING[samples[0].question]
+    metric_class = ASKING[samples[0].question]  # the metric that asks this question
     first_metric = _metric_of(metric_class, options.template)
     second_metric = _metric_of(metric_class, options.against or _SHIPPED)
     judged_by_first = judge_samples(ask, first_metric, samples)
     judged_by_second = judge_samples(ask, second_metric, samples)
-    verdicts_by_sample = []  # those of the first prompt, each beside the second's
+    # For each sample a list of verdicts: by the first prompt, each with the score that
+    # the second prompt, its rival, gave for the same text.
+    verdicts_by_sample = []
     for by_first, by_second in zip(judged_by_first, judged_by_second, strict=True):
         if by_first.verdicts and by_second.verdicts:
             verdicts = _beside_rival_verdicts(by_first.verdicts, by_second.verdicts)
@@ -519,12 +522,14 @@ def _samples_with_probabilities(
     scored_samples: list[LabelledSample] = []
     for part in (samples[:1], samples[1:]):
         for sample in judge_samples(ask, metric, part):
-            scored_rows = sample.verdicts
-            if not scored_rows:
+            if not sample.verdicts:
                 continue  # the judge failed on the sample
             scored_samples.append(sample)
-            # ``verdict`` is None exactly if the judge gave no probability
-            lacks_probability = any(row.verdict is None for row in scored_rows)
+            # Such a verdict has a score and no ``verdict`` of its own: then the judge
+            # gave no probability. A dry run asks no judge, so nothing is refused.
+            lacks_probability = any(
+                judged.verdict is None for judged in sample.verdicts
+            )
             if lacks_probability and not options.dry_run:
                 raise _error_without_probabilities(metric.name)
     if not scored_samples:

@@ -38,6 +38,18 @@ def add_to(commands: Any) -> None:
     Args:
         commands: The commands of the command line (argparse), to which they are added.
     """
+    _add_compare(commands)
+    push_parser = command(commands, "push", _push)
+    add(push_parser, "results", "results over traces", unit="R.jsonl", convert=Path)
+    help_text = (
+        "otel, openinference, mlflow or langfuse; addresses and keys as their clients"
+        " take them"
+    )
+    add(push_parser, "--to", help_text, unit="TARGET", required=True)
+
+
+def _add_compare(commands: Any) -> None:
+    """Add the command ``compare`` with its options."""
     parser = command(commands, "compare", _compare, epilog=_EXIT_CODES)
     add(
         parser,
@@ -64,6 +76,7 @@ def add_to(commands: Any) -> None:
         convert=float,
         default=MARGIN,
     )
+    # The exit code is 1 if a metric fell by more than the margin.
     flag(parser, "--fail-on-regression", "hold a gate against the margin")
     shared.add_undecided(parser)
     shared.add_summary(parser)
@@ -75,13 +88,6 @@ def add_to(commands: Any) -> None:
         unit="KEY",
     )
     flag(parser, "--anyway", "compare runs that were not measured in the same way")
-    push_parser = command(commands, "push", _push)
-    add(push_parser, "results", "results over traces", unit="R.jsonl", convert=Path)
-    help_text = (
-        "otel, openinference, mlflow or langfuse; addresses and keys as their clients"
-        " take them"
-    )
-    add(push_parser, "--to", help_text, unit="TARGET", required=True)
 
 
 def _compare(options: argparse.Namespace) -> int:

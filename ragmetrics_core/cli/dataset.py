@@ -333,8 +333,8 @@ def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -
     """
     write_set(options.out, dataset)
     lines = [
-        f"{options.out}: {judge_scores.heading(dataset, None)}",
-        judge_scores.composition(dataset, None),
+        f"{options.out}: {judge_scores.heading(dataset, reviews=None)}",
+        judge_scores.composition(dataset, reviews=None),
     ]
     if isinstance(dataset, ContinuousSet):
         lines += _lines_on_continuous(dataset, n_wanted=options.documents)
@@ -538,15 +538,16 @@ def _extract(options: argparse.Namespace) -> int:
     """
     shared.needs_out(options)
     rows = [row for _, row in read_objects(options.file)]
-    extraction = options.extraction
+    extraction = options.extraction  # how a reference is divided into facts
     judge = chosen_judges.judge_from(options.judge, options)
     if options.dry_run:
 
         def extract_with(counting_judge: Judge) -> object:
+            """Do the work of a run, with a judge that only counts its calls."""
             return extract_facts(rows, Maker(counting_judge), extraction=extraction)
 
         return chosen_judges.dry_run(judge, len(rows), "references", extract_with)
-    maker = chosen_judges.maker(judge, options)
+    maker = chosen_judges.maker(judge, options)  # asks the model, and adds up the cost
     facts_file = extract_facts(rows, maker, extraction=extraction)
     write_facts(options.out, facts_file)
     show(

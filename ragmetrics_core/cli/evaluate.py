@@ -197,8 +197,9 @@ def _dry_run(plan: _Plan) -> int:
         )
         for gate in plan.gates
     ]
-    # A run in batches asks its last requests live, outside of a batch, if they are not
-    # more than this. They cost the full price, so the estimate names it.
+    # A run in batches does not wait for a batch of a few last requests: with
+    # ``--max-live 10``, up to 10 are asked directly. These cost the full price, which the
+    # estimate names.
     most_asked_outside_batches = plan.options.max_live
     lines = [
         estimated.text(live=most_asked_outside_batches),
@@ -372,8 +373,8 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         outcome.decisions,
         exit_code=outcome.exit_code,
     )
-    _write_page(plan, measured, screen, outcome)
-    lines = _closing_lines(plan, measured, screen, outcome)
+    _write_page(plan, measured, screen, outcome)  # if a report was asked for
+    lines = _screen_and_files_in_lines(plan, measured, screen, outcome)
     if lines:
         show("\n".join(lines))
     if failure is not None:
@@ -476,20 +477,21 @@ def _say_why_nothing_was_scored(
         print("ragmetrics: nothing was scored", file=sys.stderr)
 
 
-def _closing_lines(
+def _screen_and_files_in_lines(
     plan: _Plan, measured: _Measured, screen: FirstScreen, outcome: _Outcome
 ) -> list[str]:
     """Return what is printed at the end of a run, line by line.
 
-    First come the numbers. Then come the files that were written; then the rows to look
-    at and the command to run next. Without numbers only the files are listed.
+    First comes the screen with the numbers. Then come the files that were written; then
+    the rows to look at and the command to run next. Without numbers only the files are
+    listed.
     """
     options = plan.options
     is_interrupted = measured.run.interrupted
     has_numbers = bool(outcome.summary_of_shown_metrics.metrics)
     lines = []
     if has_numbers:
-        lines += _lines_on_numbers(plan, measured, screen, outcome)
+        lines += _screen_in_lines(plan, measured, screen, outcome)
     # After an interrupt ``--out`` may not be complete: another line, on standard error,
     # names the file that then holds the results.
     if options.out and not is_interrupted:
@@ -503,7 +505,7 @@ def _closing_lines(
     return lines
 
 
-def _lines_on_numbers(
+def _screen_in_lines(
     plan: _Plan, measured: _Measured, screen: FirstScreen, outcome: _Outcome
 ) -> list[str]:
     """Return lines with the numbers, on what was left out, and on what the run cost.
@@ -593,7 +595,8 @@ def fill_in(options: argparse.Namespace) -> None:
     Raises:
         SettingError: If the file chooses what it may not choose.
     """
-    # Of judge, metrics, address and store only those that were not typed are read.
+    # What was typed of judge, metrics, address and store is not even looked at in the
+    # file, so that a mistake there does not matter.
     names_typed = _settings_of_options(options)
     file_settings = project_settings(Path.cwd(), settings_not_read=names_typed)
     if file_settings != ProjectSettings():
@@ -609,7 +612,7 @@ def fill_in(options: argparse.Namespace) -> None:
             raise SettingError(
                 f"{PROJECT_FILE} names the column of {field_name}, which samples lack"
             )
-        # Such as --answer-column: the file's columns are read even if one was typed.
+        # All columns of the file were read: one may have been typed, as --answer-column.
         was_typed = getattr(options, name) is not None
         if not was_typed:
             setattr(options, name, value)

@@ -149,13 +149,15 @@ def command_parser(command: str = "") -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND")
     # An example is a whole command line: its second word is the command.
     command_names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
-    module_name = _module_of(command)
+    module_to_import = _module_of(command)
     for name in command_names:
-        if _module_of(name) != module_name:
+        # A module may add several commands: if "push" was typed, its module adds
+        # "compare" as well. All commands of other modules get their help alone.
+        if _module_of(name) != module_to_import:
             _, help_text = example_and_help(name)
             commands.add_parser(name, help=help_text)
-    if command in command_names:
-        module = import_module(f"ragmetrics_core.cli.{module_name}")
+    if command in command_names:  # any other is refused when the line is parsed
+        module = import_module(f"ragmetrics_core.cli.{module_to_import}")
         module.add_to(commands)
     return parser
 

@@ -81,8 +81,8 @@ class _File:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     @property
-    def columns(self) -> str:
-        """A sentence on the columns that no field of a sample was made of."""
+    def unread_columns_in_words(self) -> str:
+        """A phrase on the columns that no field of a sample was made of."""
         names = names_in_words(self.unread, most=_SHOWN_COLUMNS)
         return f"columns that were not recognised: {names}"
 
@@ -292,7 +292,7 @@ class Source:
             )
             if file.unread:  # columns that no field was made of
                 sentence += (
-                    f"; {file.columns}; name the right ones with"
+                    f"; {file.unread_columns_in_words}; name the right ones with"
                     f" {', '.join(column_options)}"
                 )
             print(f"ragmetrics: {sentence}", file=sys.stderr)
@@ -308,7 +308,7 @@ class Source:
         different columns, and traces that gave no complete sample.
         """
         lines = [
-            f"{file.path}: {file.columns}, kept as metadata"
+            f"{file.path}: {file.unread_columns_in_words}, kept as metadata"
             for file in self._files
             if file.unread
         ]

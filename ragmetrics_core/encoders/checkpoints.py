@@ -159,14 +159,18 @@ def load(
         loaded_tokenizer = _load_tokenizer(transformers, tokenizer, folder, options)
         known_labels = labels or KNOWN.get(str(model))
         outputs = _find_outputs(model, kind, known_labels, config, loaded_tokenizer)
+        # the function that runs the model on tokens, and returns its logits
         if onnx_file is not None:
-            logits = _onnx_logits(onnx_file)
+            compute_logits = _onnx_logits(onnx_file)
         else:
             network = _load_network(transformers, folder, kind, options, model)
-            logits = _torch_logits(_to_device(network, device), outputs.reply_tokens)
+            network = _to_device(network, device)
+            # A "seq2seq" model replies in words such as "yes" and "no": only the logits
+            # of their first tokens are read. Other models have None here.
+            compute_logits = _torch_logits(network, outputs.reply_tokens)
     return Checkpoint(
         tokenizer=loaded_tokenizer,
-        logits=logits,
+        logits=compute_logits,
         support_index=outputs.support_index,
         window=window or _stated_window(model, config, loaded_tokenizer),
         commit=commit_of(folder, onnx_file),

@@ -288,14 +288,9 @@ class EncoderJudge(Judge):
             )
             return Asked((poll,))
         contexts = "\n\n".join(question["contexts"])
-        if self.kind == "tokens":
-            probabilities, n_windows = self._probabilities_by_tokens(
-                contexts, answer, parts.claims
-            )
-        else:
-            probabilities, n_windows = self._probabilities_of_claims(
-                contexts, parts.claims
-            )
+        probabilities, n_windows = self._probabilities_in_answer(
+            contexts, answer, parts.claims
+        )
         claims = tuple(
             ClaimSupport(text=claim, probability=probability)
             for claim, probability in zip(parts.claims, probabilities, strict=True)
@@ -310,8 +305,23 @@ class EncoderJudge(Judge):
             unsupported=self._unsupported_claims(claims, score),
             encoder_claims=claims + unjudged,
         )
-        weight = Weight(round(score, 4), "encoder")  # the score that the metric takes
+        # Beside the verdict stands its probability (a weight), which the metric takes for
+        # the answer's score.
+        weight = Weight(round(score, 4), "encoder")
         return Asked((poll,), weights=(weight,), windows=_windows_if_several(n_windows))
+
+    def _probabilities_in_answer(
+        self, contexts: str, answer: str, claims: Sequence[str]
+    ) -> tuple[list[float], int]:
+        """Compute for each claim of an answer how probably the contexts support it.
+
+        A model that labels tokens reads the whole answer at once, any other model each
+        claim by itself. Contexts that are too long for the model are read in pieces,
+        called windows. Example: ([0.9, 0.3], 2) for two claims and two windows.
+        """
+        if self.kind == "tokens":
+            return self._probabilities_by_tokens(contexts, answer, claims)
+        return self._probabilities_of_claims(contexts, claims)
 
     def _score(self, weakest: float, n_claims: int) -> float:
         """Return the weakest claim's probability, corrected for the number of claims."""
@@ -360,8 +370,10 @@ class EncoderJudge(Judge):
             reply = question.read({"facts": verdicts})
         else:
             reply = question.read(verdicts[0])
+        # Beside each verdict stands its probability, a weight, for metrics that score it.
         weights = tuple(Weight(probability, "encoder") for probability in probabilities)
-        windows: tuple[int, ...] = ()  # stays empty if the context was not divided
+        # A context that is too long for the model was read in pieces, called windows.
+        windows: tuple[int, ...] = ()  # stays empty if it was read as a whole
         if n_windows > 1:  # one number for each fact: 2 facts, 3 windows give (3, 3)
             windows = (n_windows,) * len(probabilities)
         return Asked((reply,), weights=weights, windows=windows)
@@ -673,7 +685,8 @@ class EncoderJudge(Judge):
                 _filled(self.template, premise=premise, hypothesis=hypothesis)
                 for premise, hypothesis in zip(premises, hypotheses, strict=True)
             ]
-            # a token classifier reads the answer as a text of its own
+            # A token classifier labels the tokens of the answer, which is the
+            # hypothesis. So it gets this as a second text.
             texts = [prompts, hypotheses] if self.kind == "tokens" else [prompts]
         with self._tokenizer_lock:
             return self._tokenizer(

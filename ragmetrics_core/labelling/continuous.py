@@ -134,7 +134,9 @@ def build_continuous(
         chunks_by_document[document.id] = chunk_document(
             document, size=settings.chunk_size, overlap=settings.overlap
         )
-    candidates = _candidates(chunks_by_document, settings)
+    # Each is a document with its contexts. The model may give no usable question for it,
+    # so there are more than are labelled.
+    candidates = _samples_without_question(chunks_by_document, settings)
     metric = RetrievalAccuracy(extraction=settings.extraction, language=maker.language)
     labelled_documents = _label_documents(candidates, settings, maker, metric)
     points: list[CombinationPoint] = []
@@ -148,7 +150,7 @@ def build_continuous(
     )
 
 
-def _candidates(
+def _samples_without_question(
     chunks_by_document: _ChunksByDocument, settings: ContinuousSettings
 ) -> Iterator[Sample]:
     """Yield a sample of each document that is long enough: its id and its contexts."""

@@ -96,8 +96,10 @@ def _records(
     Raises:
         InputError: If the quoting of a record is broken.
     """
+    # ``csv.reader`` takes as many lines as the next record has, and does not say which.
+    # So the iterator that hands them out adds each to this list.
     lines_of_record: list[str] = []
-    lines = _noted_lines(file, lines_of_record)
+    lines = _lines_also_added_to(lines_of_record, file)
     reader = csv.reader(lines, delimiter=separator, strict=True)
     while True:
         lines_of_record.clear()
@@ -114,7 +116,7 @@ def _records(
         line_number += len(lines_of_record)
 
 
-def _noted_lines(file: TextIO, notes: list[str]) -> Iterator[str]:
+def _lines_also_added_to(notes: list[str], file: TextIO) -> Iterator[str]:
     """Yield the lines of a file without a byte order mark, and add each to the notes."""
     for index, line in enumerate(file):
         plain_line = line.lstrip(_BYTE_ORDER_MARK) if index == 0 else line

@@ -523,11 +523,13 @@ def draw(
         in, the probability, the seed, and the texts that a person needs, but no score.
 
     Raises:
-        InputError: If a scored sample has no id, or several samples share one.
+        InputError: If a scored sample has no id, or several samples share one. Also for
+            a run that stopped once its gates were decided: its rows are no random
+            sample.
         SettingError: If fewer samples are scored than are to be drawn, or none is to be
             drawn.
     """
-    _refuse_run_until_decided(report)
+    _refuse_run_that_stopped_when_decided(report)
     scored_samples = list(_scores_by_id(report, metric).values())
     n_scored = len(scored_samples)
     if not 1 <= count <= n_scored:
@@ -553,7 +555,7 @@ def draw(
     ]
 
 
-def _refuse_run_until_decided(report: Report) -> None:
+def _refuse_run_that_stopped_when_decided(report: Report) -> None:
     """Raise ``InputError`` for a run that stopped once its gates were decided.
 
     It stopped where its scores were clear, so its rows are no random sample.

@@ -103,10 +103,11 @@ def measure_weaknesses(
 ) -> list[Measured]:
     """Measure the known weaknesses of a judge that answers with probabilities.
 
-    The judge is asked about the contexts of another sample, which it should refuse
-    ("foreign"). Its typed questions are asked once more in other ways, as probes:
-    negated, in another order, beside other questions, and about a text that is too
-    long. Example: p = .9 for a statement and .4 for its negation: .3 off the sum of 1.
+    How often does it say yes about the contexts of another sample ("foreign")? How much
+    do its probabilities change if a question is asked in another way, as a probe:
+    negated, in another order, or beside other questions? How often does it answer about
+    a text that is too long for it? Example: p = .9 for a statement and .4 for its
+    negation: .3 off the sum of 1.
 
     Args:
         question: What people were asked: "relevant", "present", "adherent" or "other".
@@ -123,8 +124,9 @@ def measure_weaknesses(
         # 1.0 for each yes on foreign contexts, which is an error of the judge
         acceptances = _judge_on_foreign_contexts(metric, rows, ask_again)
         figures += _shares(NAME_OF_ACCEPTED[question], acceptances)
-    # Each typed question is asked in a request of its own. Then all are asked in one
-    # request: as they are, negated, and as choices with the options in two orders.
+    # A metric asks of a sample typed questions, such as "Is this statement true?". Each
+    # is asked in a request of its own. Then all are asked in one request: as they are,
+    # negated, and as choices with the options in two orders.
     probed_rows = _probe_alone_and_in_company(metric, rows, ask_again)
     figures += _figures_of_probes(probed_rows)
     # texts that are made too long for the judge: how many does it answer all the same?

@@ -117,23 +117,24 @@ def _changed_samples(
         comparison: Both runs.
         metrics: The metrics whose scores are listed with each sample.
     """
+    # By the sample's row in the second run. A sample whose scores changed in two
+    # metrics stands in ``most_changed`` twice, and here once.
     sample_by_row: dict[int, ChangedSample] = {}
-    # A sample stands in ``most_changed`` once for each metric that changed.
     for change in comparison.most_changed:
         pair = (change.first, change.second)
         sample = ChangedSample(_score_changes(pair, metrics), pair)
         sample_by_row[change.second.index] = sample
-    # Those of them that lost, each once, the worst loss first.
-    rows_that_lost = [loss.second.index for loss in comparison.lost_most]
-    rows_that_gained = sample_by_row.keys() - set(rows_that_lost)
+    losing_samples = []
+    for change in comparison.lost_most:  # each sample once, the worst loss first
+        losing_samples.append(sample_by_row.pop(change.second.index))
+    gaining_samples = sorted(sample_by_row.values(), key=_gain_then_row)
+    return [*losing_samples, *gaining_samples]
 
-    def smallest_gain_first(row: int) -> tuple[float, int]:
-        """The gain of the sample in a row, then the row's index in the first run."""
-        sample = sample_by_row[row]
-        return sample.worst_change, sample.pair[0].index
 
-    rows = [*rows_that_lost, *sorted(rows_that_gained, key=smallest_gain_first)]
-    return [sample_by_row[row] for row in rows]
+def _gain_then_row(sample: ChangedSample) -> tuple[float, int]:
+    """Sort key: the smallest gain first; of equal gains the earlier row."""
+    first_result, _ = sample.pair
+    return sample.worst_change, first_result.index
 
 
 def _score_changes(

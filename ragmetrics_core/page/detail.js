@@ -392,8 +392,8 @@ function wayOf(journey, row) {
 // What to try: of a fault of the search what the journey says, where it knows the stage; else what the rule says.
 function remedyOf(code, because, place) {
   if (!columns.remedies[code]) return null;
-  const cells = columns.journey.of[place];
-  const lost = cells && cells[columns.journey.names.indexOf("lost_at")];
+  const cells = columns.journey.cells[place];
+  const lost = cells && cells[columns.journey.columns.indexOf("lost_at")];
   const isKnown = lost && lost !== "missing"; // else nobody knows which stage lost it
   const words = isKnown && columns.search_faults.includes(code) ? ": " + columns.journey.remedies[lost] : (because ? ", because of " + because : "") + ": " + columns.remedies[code];
   return element("p", { class: "banner" }, "What to try" + words);

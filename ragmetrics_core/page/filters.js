@@ -195,11 +195,11 @@ function csvOf(place) {
   return [row.index, sample.id || index[place][1], sample.question, sample.answer, ...found, calls, cost, row.problem, ...journeyOf(place)];
 }
 
-const journeyOf = (place) => columns.journey.of[place] || columns.journey.names.map(() => null);
+const journeyOf = (place) => columns.journey.cells[place] || columns.journey.columns.map(() => null);
 
 async function save(kind) {
   await ready;
-  const names = ["index", "id", "question", "answer", ...metrics.flatMap((name) => [name, name + "_status", name + "_reason"]), "calls", "cost", "problem", ...columns.journey.names];
+  const names = ["index", "id", "question", "answer", ...metrics.flatMap((name) => [name, name + "_status", name + "_reason"]), "calls", "cost", "problem", ...columns.journey.columns];
   const csv = () => [names, ...shown.map(csvOf)].map((cells) => cells.map(cellOf).join(",") + "\r\n").join("");
   if (kind === "csv") download("samples.csv", csv(), "text/csv");
   else download("samples.jsonl", shown.map((place) => JSON.stringify(detail(place)) + "\n").join(""), "application/jsonl");

@@ -24,9 +24,9 @@ from ragmetrics_core.page.losses import (
     count_bad_answers,
     count_good_answers,
     count_rows,
-    equal_largest,
+    faults_in_words,
     groups_with_fault,
-    loss_in_words,
+    largest_fault_groups,
     n_rows_wanted,
     too_few_in_words,
 )
@@ -72,7 +72,10 @@ from ragmetrics_core.statistics.stopping import ROUNDING, Outcome
 _LONGEST_REASON = 300
 _MOST_FILES = 3
 _CODES = tuple(TITLES)
-_SCORED = {*LOSSES, "no_loss"}  # groups of rows whose losses are known
+_SCORED = {
+    *LOSSES,
+    "no_loss",
+}  # groups of rows of which is known whether they have a fault
 _NEVER_FIRST = ("bad_row", "no_loss")  # neither has a question to look at, or a loss
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
 
@@ -93,8 +96,9 @@ class FirstScreen:
     groups: tuple[Group, ...]
     rows: int  # of the whole run; the groups may be those of rows drawn of it
     worst: tuple[Example, ...]
-    sentences: Mapping[str, str]  # what each metric found
-    highest_means: Mapping[str, float]  # that the judge could give, by metric
+    finding_by_metric: Mapping[str, str]  # what each metric found, in a sentence
+    # by metric: below 1 where the judge cannot give these rows a higher mean
+    highest_possible_means: Mapping[str, float]
     unscored_first: tuple[str, ...]  # groups whose rows without a score come first
     answered_or_declined: tuple[Answering, ...]  # of each metric of sufficiency
     journey: Journey
@@ -248,7 +252,8 @@ class ScreenTally:
     ) -> FirstScreen:
         """Put together what a person should see first of the rows counted so far.
 
-        Example: a ``loss`` of "3 of 20 rows have a fault: …", and the rows to look at.
+        Example: "3 of 20 rows have a fault: …" as its ``loss``, and as ``worst`` the
+        rows to open first.
 
         Args:
             summary: The numbers of the same rows.
@@ -258,38 +263,38 @@ class ScreenTally:
             exit_code: The exit code of the command; None if no command shows the
                 screen.
         """
-        # Each row stands in the group of its outcome, such as "no fault found".
+        # Each row stands in one group, such as "a low score" or "no fault found".
         groups = self._groups_of_rows()
-        with_fault = groups_with_fault(groups)
-        # What became of the facts from the retrieval to the answer, over all rows.
+        fault_groups = groups_with_fault(groups)
+        # how many facts each step, from the search to the answer, lost
         journey = self._journey.journey()
-        # a run that stopped early chose its rows by their scores: no interval holds
+        # A run that stopped early chose its rows by their scores: no interval holds.
         has_intervals = _are_rows_a_random_choice(run)
-        highest_means = self._highest_means(summary)
-        # In these groups the page lists the rows without a score before the low scores.
-        groups_unscored_first = self._groups_with_unscored_rows_first(with_fault)
+        # The report's table sorts rows by score, the worst first. A row of these groups
+        # stands above all of them if it has no score.
+        groups_with_unscored_on_top = self._groups_with_unscored_on_top(fault_groups)
         return FirstScreen(
             title=title_of(run),
             origin=_origin(run),
             verdicts=self._verdicts(decisions),
             outcome=_outcome(decisions),
             all_gates=all_in_words(decisions, exit_code),
-            loss=self._largest_fault_in_words(with_fault, summary),
-            how_sure=self._how_sure(with_fault, summary, run),
-            warnings=self._warnings(summary, decisions, highest_means, warnings),
+            loss=self._faults_and_unscored_in_words(fault_groups, summary),
+            how_sure=self._how_sure(fault_groups, summary, run),
+            warnings=self._warnings(summary, decisions, warnings),
             to_mend=self._to_mend(groups, journey, decisions, has_intervals),
             groups=tuple(groups),
             rows=summary.rows,
-            worst=tuple(self._rows_by_group.worst(groups_unscored_first)),
-            sentences=_sentences(self._counts_by_metric, summary),
-            highest_means=highest_means,
+            worst=tuple(self._rows_by_group.worst(groups_with_unscored_on_top)),
+            finding_by_metric=_finding_by_metric(self._counts_by_metric, summary),
+            highest_possible_means=self._highest_possible_means(summary),
             journey=journey,
             stage_losses=self._stage_losses(journey, summary, has_intervals),
-            unscored_first=groups_unscored_first,
+            unscored_first=groups_with_unscored_on_top,
             answered_or_declined=self._answered_or_declined(has_intervals),
         )
 
-    def _highest_means(self, summary: Summary) -> dict[str, float]:
+    def _highest_possible_means(self, summary: Summary) -> dict[str, float]:
         """By metric, the highest mean that the judge could give to these rows."""
         return {
             numbers.metric: self._counts_by_metric[numbers.metric].highest_mean
@@ -339,23 +344,27 @@ class ScreenTally:
         self,
         summary: Summary,
         decisions: Sequence[Decision],
-        highest: Mapping[str, float],
-        others: Sequence[str],
+        further_warnings: Sequence[str],
     ) -> tuple[str, ...]:
         """Collect all caveats about the numbers: failures, gates out of reach, copies."""
-        out_of_reach = _out_of_reach(decisions, highest)
-        return (*_failures(summary), *out_of_reach, *self._copies(), *others)
+        highest_possible_means = self._highest_possible_means(summary)
+        return (
+            *_failures(summary),
+            *_out_of_reach(decisions, highest_possible_means),
+            *self._copies(),
+            *further_warnings,
+        )
 
-    def _groups_with_unscored_rows_first(
-        self, losses: Sequence[Group]
+    def _groups_with_unscored_on_top(
+        self, fault_groups: Sequence[Group]
     ) -> tuple[str, ...]:
-        """The codes of groups whose unscored rows are listed before rows with low scores.
+        """The codes of groups whose unscored rows are listed before all scored rows.
 
         These are the groups of rows with a fault, because a row that went wrong without
         a score is worse than a low score. If more rows are without a score than with a
         fault, they are all groups but ``_NEVER_FIRST``.
         """
-        if self._n_not_scored <= count_rows(losses):
+        if self._n_not_scored <= count_rows(fault_groups):
             return tuple(LOSSES)
         return tuple(code for code in _CODES if code not in _NEVER_FIRST)
 
@@ -387,32 +396,39 @@ class ScreenTally:
             ordered[0].metric, counts.verdicts[False], counts.groups_against
         )
 
-    def _largest_fault_in_words(self, losses: Sequence[Group], summary: Summary) -> str:
-        """Say which fault is the largest, and how many rows have no score, and why.
+    def _faults_and_unscored_in_words(
+        self, fault_groups: Sequence[Group], summary: Summary
+    ) -> str:
+        """Say how many rows have a fault, and how many have no score, and why.
 
-        Example: "3 of 18 rows have a fault: …; 2 more rows were not scored: 2 failed."
-        If rows without a score are more than rows with a fault, they come first:
-        "9 of 20 rows were not scored: 9 failed. 3 of the other 11 rows have a fault: …"
+        Example: "3 of 18 rows have a fault: the search found too little; 2 more rows
+        were not scored: 2 failed." If rows without a score are more than rows with a
+        fault, they come first: "9 of 20 rows were not scored: 9 failed. 3 of the other
+        11 rows have a fault: …"
+
+        Args:
+            fault_groups: The rows with a fault, in a group for each kind of fault.
+            summary: The numbers of the run.
         """
         n_scored = self._n_scored
         n_not_scored = self._n_not_scored
         drawn = " drawn at random" if self._n_rows < summary.rows else ""
         scored_rows = count_in_words(n_scored, "row") + drawn
         if not n_not_scored:
-            return f"{loss_in_words(losses, scored_rows, n_scored, summary)}."
-        do_faults_come_first = n_not_scored <= count_rows(losses)
+            return f"{faults_in_words(fault_groups, scored_rows, n_scored, summary)}."
+        do_faults_come_first = n_not_scored <= count_rows(fault_groups)
         if do_faults_come_first:
-            loss = loss_in_words(losses, scored_rows, n_scored, summary)
+            faults = faults_in_words(fault_groups, scored_rows, n_scored, summary)
             more_rows = count_in_words(n_not_scored, "more row")
-            return f"{loss}; {more_rows} {self._were_not_scored_and_why()}"
+            return f"{faults}; {more_rows} {self._were_not_scored_and_why()}"
         all_rows = count_in_words(self._n_rows, "row") + drawn
         # a whole sentence with its full stop
         not_scored = f"{n_not_scored:,} of {all_rows} {self._were_not_scored_and_why()}"
         if not n_scored:  # nothing is known of any fault
             return not_scored
         other_rows = _other_rows_in_words(n_scored)
-        loss = loss_in_words(losses, other_rows, n_scored, summary)
-        return f"{not_scored} {loss}."
+        faults = faults_in_words(fault_groups, other_rows, n_scored, summary)
+        return f"{not_scored} {faults}."
 
     def _were_not_scored_and_why(self) -> str:
         """Return the end of a sentence: "were not scored: 2 failed, 1 declined."."""
@@ -439,7 +455,7 @@ class ScreenTally:
         return ", ".join(reasons)
 
     def _how_sure(
-        self, losses: Sequence[Group], summary: Summary, run: RunFacts
+        self, fault_groups: Sequence[Group], summary: Summary, run: RunFacts
     ) -> str:
         """Say how sure the share of rows with a fault is.
 
@@ -449,7 +465,7 @@ class ScreenTally:
         sentence has their share as well.
 
         Args:
-            losses: The groups of rows with a fault; none if no row has one.
+            fault_groups: The groups of rows with a fault; none if no row has one.
             summary: The numbers of all rows.
             run: The facts of the run.
 
@@ -457,24 +473,26 @@ class ScreenTally:
             The sentence; "" if no row was scored, and no share of declining rows is
             known either.
         """
-        has_ranges = _are_rows_a_random_choice(run)
-        range_of_declined = self._range_of_declined() if has_ranges else ""
+        range_of_declined = ""
+        ranges_of_faults = ""
+        if _are_rows_a_random_choice(run):  # of other rows no range is known
+            range_of_declined = self._range_of_declined()
+            ranges_of_faults = self._ranges_of_faults(fault_groups)
         if self._n_scored == 0 and not range_of_declined:
             return ""
         are_few_scored = self._n_scored < n_rows_wanted(summary)
+        if are_few_scored and not fault_groups and range_of_declined:
+            # Of 1 scored row without a fault the range is "0 to 97 % … have a fault".
+            # That says nothing, and the range of declining rows is enough.
+            ranges_of_faults = ""
         phrases = []
-        if losses and are_few_scored:
+        if fault_groups and are_few_scored:
             phrases.append(too_few_in_words(self._n_scored, summary))
         if range_of_declined:
             phrases.append(range_of_declined)
         elif self._most_are_not_scored:
             phrases.append("whether rows without a score have a fault is not known")
-        # One scored row without a fault gives "0 to 97 % … have a fault". That says
-        # nothing, and is left out where the sentence has another range.
-        says_range_nothing = are_few_scored and not losses
-        has_another_range = bool(range_of_declined)
-        ranges_of_faults = self._ranges_of_faults(losses) if has_ranges else ""
-        if ranges_of_faults and not (says_range_nothing and has_another_range):
+        if ranges_of_faults:
             phrases.append(ranges_of_faults)
         has_range = bool(range_of_declined or ranges_of_faults)
         return f"How sure: {_with_caution(phrases, run, has_range=has_range)}"
@@ -501,22 +519,24 @@ class ScreenTally:
             " score; whether declining was right is not known"
         )
 
-    def _ranges_of_faults(self, losses: Sequence[Group]) -> str:
+    def _ranges_of_faults(self, fault_groups: Sequence[Group]) -> str:
         """Word the 95 % range of the share of rows with a fault, and of the commonest.
 
         For example "with 95 % confidence, 12 to 25 % of rows like these have a fault".
         If some of the rows have a good answer all the same, the share counts only the
         rows with a bad answer. "" if no range is known.
         """
-        codes = [group.code for group in losses]
+        codes = [group.code for group in fault_groups]
         range_of_any_fault = self._share_range(codes)
         if not range_of_any_fault:
             return ""
-        if not _is_some_answer_good_and_some_bad(losses):
-            return self._range_and_commonest(losses, range_of_any_fault, "have a fault")
+        if not _is_some_answer_good_and_some_bad(fault_groups):
+            return self._range_and_commonest(
+                fault_groups, range_of_any_fault, "have a fault"
+            )
         range_of_bad_answers = self._share_range(codes, only_bad_answers=True)
         words = self._range_and_commonest(
-            losses,
+            fault_groups,
             range_of_bad_answers,
             "have a fault and no answer that holds up",
             only_bad_answers=True,
@@ -525,7 +545,7 @@ class ScreenTally:
 
     def _range_and_commonest(
         self,
-        losses: Sequence[Group],
+        fault_groups: Sequence[Group],
         share_range: str,
         what_they_have: str,
         *,
@@ -540,10 +560,10 @@ class ScreenTally:
         if not self._do_ranges_hold_for_all_rows:
             which_rows = "rows like the scored ones"
         words = f"with 95 % confidence, {share_range} of {which_rows} {what_they_have}"
-        if len(losses) < 2:
+        if len(fault_groups) < 2:
             return words
         commonest_ranges = []
-        for group in equal_largest(losses):
+        for group in largest_fault_groups(fault_groups):
             range_of_group = self._share_range(
                 [group.code], only_bad_answers=only_bad_answers
             )
@@ -589,14 +609,17 @@ class ScreenTally:
     ) -> str:
         """Word the 95 % range of the share of rows in some groups, as "12 to 25 %".
 
-        Rows on which the judge or a metric failed may belong to the groups or not. For
-        the low end none of them does, for the high end all do. "" if there is no row.
+        Example: of 20 scored rows 4 have a fault, and on 1 more row the judge failed.
+        For the low end of the range it is a row without a fault, for the high end a row
+        with one: the share is 4 of 21, or 5 of 21. "" if there is no row.
 
         Args:
-            codes: The codes of the groups.
-            only_bad_answers: Whether a row of the groups counts only with a bad answer.
-            denominator: The codes of the groups that the share is of; failed rows are
-                added to these.
+            codes: The groups whose share is wanted, such as the two groups of faults
+                that were found.
+            only_bad_answers: Whether a row of these groups counts only if its answer is
+                bad.
+            denominator: All groups that the share is a share of, such as those of all
+                scored rows. Rows on which the judge or a metric failed are added.
         """
         surely_in_groups = array("d")  # for each row 1.0 if it counts, else 0.0
         perhaps_in_groups = array("d")  # the same, with the failed rows
@@ -606,10 +629,11 @@ class ScreenTally:
                 surely_in_groups.append(0.0)
                 perhaps_in_groups.append(1.0)
             elif code in denominator:
-                has_answer_that_counts = not (only_bad_answers and is_answer_good)
-                is_in_groups = code in codes and has_answer_that_counts
-                surely_in_groups.append(is_in_groups)
-                perhaps_in_groups.append(is_in_groups)
+                does_row_count = code in codes
+                if only_bad_answers and is_answer_good:
+                    does_row_count = False
+                surely_in_groups.append(does_row_count)
+                perhaps_in_groups.append(does_row_count)
             else:
                 continue
             cluster_numbers.append(cluster_number)
@@ -654,9 +678,9 @@ def _are_rows_a_random_choice(run: RunFacts) -> bool:
     return not run.decisions
 
 
-def _is_some_answer_good_and_some_bad(losses: Sequence[Group]) -> bool:
+def _is_some_answer_good_and_some_bad(fault_groups: Sequence[Group]) -> bool:
     """Whether only some of the rows with a fault have a good answer all the same."""
-    return count_bad_answers(losses) > 0 and count_good_answers(losses) > 0
+    return count_bad_answers(fault_groups) > 0 and count_good_answers(fault_groups) > 0
 
 
 def _other_rows_in_words(n_rows: int) -> str:
@@ -677,7 +701,9 @@ def _with_caution(phrases: Sequence[str], run: RunFacts, *, has_range: bool) -> 
     return f"{'; '.join(phrases)}. {caution}".rstrip()
 
 
-def _sentences(counts: Mapping[str, MetricCounts], summary: Summary) -> dict[str, str]:
+def _finding_by_metric(
+    counts: Mapping[str, MetricCounts], summary: Summary
+) -> dict[str, str]:
     """Word what each metric found, in a sentence by metric."""
     return {
         numbers.metric: counts[numbers.metric].sentences(numbers)

@@ -143,7 +143,9 @@ def page_data(
     samples = [row.sample for row in rows if row.sample is not None and not row.problem]
     script_data = {
         "metrics": metrics,
-        "digest": _name_for_labels(packed_details, table_entries),
+        # A person may label rows on the page. The browser keeps these labels under this
+        # name, so that they never appear on the page of another report.
+        "digest": _name_for_kept_labels(packed_details, table_entries),
         "unscored_first": screen.unscored_first,
         "ranks": _points(shares_by_rank, run),
         **_data_of_table(rows),
@@ -170,7 +172,7 @@ def page_data(
     }
 
 
-def _name_for_labels(packed_details: str, table_entries: Sequence[Any]) -> str:
+def _name_for_kept_labels(packed_details: str, table_entries: Sequence[Any]) -> str:
     """A digest of the page's texts: under it a browser keeps the labels of a reader."""
     texts_of_page = packed_details + json_text(table_entries)
     return sha256(texts_of_page.encode(errors="replace")).hexdigest()

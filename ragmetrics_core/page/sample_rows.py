@@ -56,7 +56,7 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
         - a list with a score or a status for each metric;
         - the group, and the scores that its diagnosis rests on;
         - how surely the contexts of a captured sample are known, else None;
-        - if the sample is a turn of a conversation: the conversation, and the turn.
+        - if the sample was captured in a conversation: its name, and the turn.
     """
     sample = row.sample
     diagnosis = diagnose(row)
@@ -70,6 +70,7 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
         ", ".join(diagnosis.because) if diagnosis else "",
         capture_notes.grade if capture_notes else None,
     ]
+    # the record of the conversation: what the application called, and in which turn
     ledger = sample.ledger if sample else None
     if ledger is not None:
         entry += [cut(ledger.conversation or ""), ledger.turn]
@@ -99,18 +100,19 @@ def _outcome_of(result: MetricResult | None) -> float | str | None:
 
 
 def journey_cells(rows: Iterable[SampleResult]) -> dict[str, Any]:
-    """The journey of each row, in the form that the page's tables and filters read.
+    """What became of each row's facts, as the page's tables and filters read it.
 
-    A journey is what became of a sample's facts from retrieval to the answer. Example:
-    ``{"names": ["passages_retrieved", …], "of": [[5, …], None], "lost": [[0], []], …}``:
-    the first row lost something at the first stage, of the second nothing is known.
+    Example: two rows. For the first, 5 passages were retrieved, and the first stage,
+    the search, lost something. Of the second nothing is known:
+    ``{"columns": ["passages_retrieved", …], "cells": [[5, …], None],
+    "lost": [[0], []], …}``.
 
     Returns:
         A mapping with these keys:
 
-        - ``names``: of the columns;
-        - ``of``: for each row its cells; None if nothing is known of the row;
-        - ``titles``: of the stages;
+        - ``columns``: the names of the columns;
+        - ``cells``: for each row a cell in each column; None if nothing is known of it;
+        - ``titles``: what each stage is called, by its code;
         - ``lost``: for each row, the indices of the stages that lost something;
         - ``losses``: what each kind of loss is called;
         - ``remedies``: what to do about each kind of loss.
@@ -127,8 +129,8 @@ def journey_cells(rows: Iterable[SampleResult]) -> dict[str, Any]:
         stages = () if row_journey is None else losses_of_row(row_journey)
         stages_by_row.append([index_by_stage[stage] for stage in stages])
     return {
-        "names": COLUMNS,
-        "of": cells_by_row,
+        "columns": COLUMNS,
+        "cells": cells_by_row,
         "titles": STAGE_TITLES,
         "lost": stages_by_row,
         "losses": {loss: advice.title for loss, advice in ADVICE.items()},
@@ -279,8 +281,7 @@ def _drop_earlier_items(row: SampleResult) -> SampleResult:
 def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
     """Copy the data of a row without empty fields and with long texts cut.
 
-    Empty fields of metadata stay, because they are the caller's own. Example:
-    {"question": "Who?", "reference": None} becomes {"question": "Who?"}.
+    Example: {"question": "Who?", "reference": None} becomes {"question": "Who?"}.
 
     Args:
         value: The data, or a part of it.
@@ -298,17 +299,32 @@ def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
             for number, item in enumerate(value, start=1)
         ]
     if isinstance(value, dict):
-        # Metadata of the sample or of a context are the caller's own. So their empty
-        # fields stay; their long texts are cut all the same.
-        is_metadata = path.startswith("sample.") and ".metadata" in path
-        short_fields = {}
-        for key, item in value.items():
-            if is_metadata or not _is_left_out(key, item):
-                path_of_item = f"{path}.{key[:60]}"
-                path_of_item = path_of_item.lstrip(".")  # the whole row's path is ""
-                short_fields[cut(key)] = _short(item, path_of_item, n_cut)
-        return short_fields
+        return _short_fields(value, path, n_cut)
     return value
+
+
+def _short_fields(
+    fields: Mapping[str, Any], path: str, n_cut: Counter[str]
+) -> dict[str, Any]:
+    """Copy the fields that are not empty, each as ``_short`` copies it.
+
+    In metadata of the sample or of a context, which are the caller's own, empty fields
+    stay. Example: {"reference": None, "metadata": {"note": ""}} becomes {"metadata":
+    {"note": ""}}.
+
+    Args:
+        fields: The fields.
+        path: Where they stand, such as "sample.contexts 2"; "" for the whole row.
+        n_cut: Gets the number of characters that were cut, by path.
+    """
+    is_metadata = path.startswith("sample.") and ".metadata" in path
+    short_fields = {}
+    for name, value in fields.items():
+        if is_metadata or not _is_left_out(name, value):
+            # Names in metadata are the caller's, and may be as long as texts.
+            path_of_value = f"{path}.{name[:60]}".lstrip(".")
+            short_fields[cut(name)] = _short(value, path_of_value, n_cut)
+    return short_fields
 
 
 def _is_left_out(key: str, value: object) -> bool:

@@ -77,33 +77,35 @@ def _losses_of_facts(sample: SampleJourney) -> Sequence[str]:
 def journey_in_words(
     journey: Journey, *, has_intervals: bool, are_drawn: bool = False
 ) -> str:
-    """Say in one line what each stage of the journey lost, from retrieval to the answer.
+    """Say in one line what each stage, from the search to the answer, lost.
 
-    "" if nothing is known of any stage. Example: "Lost on the way: …. Nothing was lost
-    at 2 other stages of which something is known." If too much is unknown to name a
-    stage to mend first, it says so.
+    Example: "Lost on the way: 9 of 40 passages dropped between search and prompt.
+    Nothing was lost at 2 other stages of which something is known." If too much is
+    unknown to name a stage to mend first, it says so. "" if nothing is known of any
+    stage.
 
     Args:
         journey: What each stage lost.
-        has_intervals: Whether the intervals hold.
+        has_intervals: Whether to give the 95 % interval of each share, "(12 to 38 %)".
         are_drawn: Whether the rows were drawn at random from those of the run.
     """
-    losses = [stage for stage in journey.stages if stage.lost]
-    n_without = len(journey.stages) - len(losses)
+    stages_with_loss = [stage for stage in journey.stages if stage.lost]
+    n_stages_without_loss = len(journey.stages) - len(stages_with_loss)
     sentences = []
-    if losses:
+    if stages_with_loss:
         title = "Lost on the way"
         if are_drawn:
             title += " in the rows drawn"
         if has_intervals:
             title += ", with 95 % intervals"
         stages = "; ".join(
-            stage_in_words(stage, has_interval=has_intervals) for stage in losses
+            stage_in_words(stage, has_interval=has_intervals)
+            for stage in stages_with_loss
         )
         sentences.append(f"{title}: {stages}.")
-    if n_without:
-        others = "other " if losses else ""
-        words = count_in_words(n_without, f"{others}stage")
+    if n_stages_without_loss:
+        others = "other " if stages_with_loss else ""
+        words = count_in_words(n_stages_without_loss, f"{others}stage")
         sentences.append(f"Nothing was lost at {words} of which something is known.")
     if sentences and journey.why_no_stage:
         sentences.append(journey.why_no_stage)

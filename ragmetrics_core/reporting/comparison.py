@@ -305,6 +305,7 @@ class Comparison(Frozen):
         if changes_of_slices:
             lines += ["", "By slice:"]
             lines += [f"  {change.line}" for change in changes_of_slices]
+        # Some change is undecided only because many were tested at once.
         if any(change.is_chance_of_many for change in self.changes):
             lines += ["", self.why_undecided]
         if self.rule:

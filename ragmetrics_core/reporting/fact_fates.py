@@ -38,7 +38,7 @@ _NOT_RETRIEVED = Fate(is_known=True, lost="not_retrieved")
 _NOT_KEPT = Fate(is_known=True, lost="not_kept")
 _NOT_SHOWN = Fate(is_known=True, lost="not_shown")
 _CUT = Fate(is_known=True, lost="cut")
-_FROM_FARTHEST = (SHOWN, UNKNOWN, _CUT, _NOT_SHOWN, _NOT_KEPT)
+_FROM_FARTHEST = (SHOWN, UNKNOWN, _CUT, _NOT_SHOWN, _NOT_KEPT, _NOT_RETRIEVED)
 """Of several passages that hold a fact, the one that came farthest decides.
 
 Shown to the model is farthest. One of which nothing is known may have been shown.
@@ -135,18 +135,21 @@ def passages_dropped_or_cut(
     notes = sample.capture
     if notes is None:
         return []
-    passages = []
+    passages: list[PassageDroppedOrCut] = []
     for index, passage in enumerate(notes.passages_dropped_or_cut):
         holds_fact = _holds(passage.text, fact, cells[index] if cells else None)
         if isinstance(passage, CutPassage):
             passages.append(PassageDroppedOrCut(passage.cut_by, holds_fact, passage))
         else:
             passages.append(PassageDroppedOrCut(passage.dropped_by, holds_fact, None))
-    # an older results file only says how many passages each retriever dropped
-    is_only_their_number_known = not notes.passages_dropped_inside
-    if is_only_their_number_known:
-        for retriever in notes.dropped_inside or {}:
-            passages.append(PassageDroppedOrCut(retriever, None, None))
+    if notes.passages_dropped_inside:
+        return passages
+    # An older results file lacks the dropped passages. It only has their number, such as
+    # {"reranker": 2}. One entry stands for these two: either may hold the fact.
+    for retriever in notes.dropped_inside or {}:
+        passages.append(
+            PassageDroppedOrCut(retriever, holds_fact=None, cut_passage=None)
+        )
     return passages
 
 
@@ -167,9 +170,9 @@ def fate_of_unretrieved(
 ) -> Fate:
     """Find out what became of a fact that stands in no retrieved passage.
 
-    Example: a reranker inside a retriever dropped the one passage that holds it:
-    "not_kept". An extractor took its sentence out of a passage: "cut". Nothing that
-    was found inside the retriever holds it: "not_retrieved".
+    A retriever may have found it, and not handed it on. Example: its reranker dropped
+    the one passage that holds the fact: "not_kept". Its extractor took the fact's
+    sentence out of a passage: "cut". Nothing that it found holds it: "not_retrieved".
 
     Args:
         fact: The fact in words.
@@ -177,39 +180,45 @@ def fate_of_unretrieved(
         passages: The passages of the sample.
         sample: The sample.
     """
-    fates: list[Fate] = []
-    dropped_ones_hold_fact: list[bool | None] = []
+    dropped = [passage for passage in dropped_or_cut if passage.cut_passage is None]
+    fates = [_fate_in_dropped(dropped)]
     for passage in dropped_or_cut:
         if passage.cut_passage is None:
-            dropped_ones_hold_fact.append(passage.holds_fact)
-        elif passage.holds_fact is None:
+            continue
+        if passage.holds_fact is None:
             fates.append(UNKNOWN)
         elif passage.holds_fact:
             cut_passage = passage.cut_passage
             fates.append(_fate_of_cut_words(fact, cut_passage, passages, sample))
-    # one dropped passage that surely holds the fact is enough
-    if any(dropped_ones_hold_fact):
-        fates.append(_NOT_KEPT)
-    elif None in dropped_ones_hold_fact:
-        fates.append(UNKNOWN)
-    # the passage that came farthest on the way to the model decides
-    for fate in _FROM_FARTHEST:
-        if fate in fates:
-            return fate
-    return _NOT_RETRIEVED
+    # The passage that came farthest decides. Example: "cut", if the fact was cut out of
+    # one passage, and another that holds it was dropped as a whole.
+    return min(fates, key=_FROM_FARTHEST.index)
+
+
+def _fate_in_dropped(dropped: Sequence[PassageDroppedOrCut]) -> Fate:
+    """Find out whether a fact was lost with a passage that a retriever dropped.
+
+    Example: one of three dropped passages surely holds the fact: "not_kept", whatever
+    the others hold, since they were dropped as well.
+    """
+    verdicts = [passage.holds_fact for passage in dropped]
+    if any(verdicts):
+        return _NOT_KEPT
+    return UNKNOWN if None in verdicts else _NOT_RETRIEVED
 
 
 def _fate_of_cut_words(
     fact: str, cut_passage: CutPassage, passages: Sequence[Passage], sample: Sample
 ) -> Fate:
-    """Find out what became of a fact that a cut passage held, and none of its parts.
+    """Find out what became of a fact that a cut passage held, and no part of it alone.
 
-    Example: of "It is old. It was red. It fell." a retriever handed on "It is old." and
-    "It fell.". The fact "It was red." was cut away.
+    Example: of "It is old. It was red. It fell." a retriever handed on two parts, "It is
+    old." and "It fell.". The fact "It was red." was cut away.
 
     Args:
         fact: The fact in words.
-        cut_passage: The passage as a search found it; its parts are retrieved passages.
+        cut_passage: The passage as a search found it; its parts are retrieved passages,
+            and the judge said of each that it does not hold the fact.
         passages: The passages of the sample.
         sample: The sample.
     """
@@ -222,13 +231,14 @@ def _fate_of_cut_words(
         return UNKNOWN
     if not any(part.was_shown for part in parts):
         return _NOT_SHOWN
-    if states_word_by_word(text_shown_of_cut(cut_passage, passages, sample), fact):
+    # Parts may state together what none states alone. Example: the fact "It was red and
+    # heavy." from the parts "It was red" and "and heavy.", one after the other.
+    shown_parts_joined = text_shown_of_cut(cut_passage, passages, sample)
+    if states_word_by_word(shown_parts_joined, fact):
         return SHOWN
-    # The judge said of each part that it does not hold the fact: a single part settles
-    # that it was cut away.
-    if len(parts) == 1:
+    if len(parts) == 1:  # by the judge it does not hold the fact
         return _CUT
-    # several parts together may say it, if the fact's words are all in them
+    # They may also do so in other words. Surely not if they lack words of the fact.
     text = cut_passage.text or ""
     handed_on = join_parts(text, [retrieved_text_of(part, sample) for part in parts])
     return _CUT if lacks_words_of(text, handed_on, fact) else UNKNOWN

@@ -110,22 +110,22 @@ def _refuse_what_cannot_be_joined(
                 )
 
 
-def _join_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
+def _join_facts(runs: Sequence[RunFacts], file_names: Sequence[str]) -> RunFacts:
     """Join the facts of several runs to the facts of one run.
 
     Names, files, metrics, judges and notes of all runs are listed. Times add up. The
-    version of the package is left out if the runs differ in it.
-    Example: runs of 3 and 4 seconds took 7; ``stopped`` is "monday.jsonl: it was
-    interrupted".
+    version of the package is left out if the runs differ in it. Example: runs of 3 and 4
+    seconds took 7. If the first one was interrupted, ``stopped`` of the joined run is
+    "monday.jsonl: it was interrupted".
 
     Args:
         runs: The facts of each run.
-        names: The names of the reports, put before the reasons for ending early.
+        file_names: The name of each run's results file, such as "monday.jsonl".
     """
-    reasons_for_end = []
-    for run, name in zip(runs, names, strict=True):
+    reasons_for_early_end = []
+    for run, file_name in zip(runs, file_names, strict=True):
         if run.ended_early:
-            reasons_for_end.append(f"{name}: {run.ended_early}")
+            reasons_for_early_end.append(f"{file_name}: {run.ended_early}")
     metrics: dict[str, Signature] = {}
     for run in runs:
         metrics.update(run.metrics)
@@ -141,7 +141,7 @@ def _join_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
         seconds=sum(run.seconds for run in runs),
         concurrency=max(run.concurrency for run in runs),
         interrupted=any(run.interrupted for run in runs),
-        stopped="; ".join(reasons_for_end),
+        stopped="; ".join(reasons_for_early_end),
         notes=_drop_repeats(run.notes for run in runs),
     )
     return facts.model_copy(update=_join_judges(runs))

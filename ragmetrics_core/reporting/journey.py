@@ -11,7 +11,7 @@ from __future__ import annotations
 import tomllib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Literal, NamedTuple, get_args
@@ -253,8 +253,9 @@ class JourneyTally:
     def __init__(self) -> None:
         self._n_samples = self._n_passages = self._n_facts = 0
         self._n_facts_unknown = self._n_passages_unknown = 0
-        # by stage and reason, in how many samples nothing is known of the stage
-        self._n_samples_by_gap = Counter[tuple[str, str]]()
+        # By stage, and reason why nothing is known of it: the number of samples. Such as
+        # ("cited", "the answer has no citations"): 3.
+        self._n_samples_by_unknown_stage = Counter[tuple[str, str]]()
         self._stage_tallies = _StageTallies()
         self._stage_to_mend = _StageToMend()
 
@@ -266,14 +267,17 @@ class JourneyTally:
         sample_journey = journey_of(row)
         if sample_journey is None:
             return None
-        passages = sample_journey.passages
+        # Passages that a retriever found inside and kept to itself have no rank.
+        retrieved = [
+            passage for passage in sample_journey.passages if passage.rank is not None
+        ]
         self._n_samples += 1
-        self._n_passages += sum(passage.rank is not None for passage in passages)
+        self._n_passages += len(retrieved)
         self._n_facts += len(sample_journey.facts)
         self._n_facts_unknown += sample_journey.n_facts_unknown
         self._n_passages_unknown += sample_journey.n_passages_unknown
         for stage, why_unknown in sample_journey.unknown.items():
-            self._n_samples_by_gap[stage, why_unknown] += 1
+            self._n_samples_by_unknown_stage[stage, why_unknown] += 1
         self._stage_tallies.add(sample_journey)
         self._stage_to_mend.add(sample_journey)
         return sample_journey
@@ -281,26 +285,22 @@ class JourneyTally:
     def journey(self) -> Journey:
         """Sum up where the rows so far lost facts and passages, and what to mend first.
 
-        Example: 9 facts not retrieved, 2 cut: ``mend`` is "not_retrieved", by "facts".
+        Example: 9 facts were not retrieved, and 2 were cut away. Then ``stages`` has
+        the numbers of both losses, and ``mend`` is "not_retrieved", by "facts".
         """
-        tallies = self._stage_tallies.known
-        loss_to_mend = (
-            self._stage_to_mend.loss
-        )  # the stage to mend first, such as "not_kept"
+        loss_to_mend = self._stage_to_mend.loss  # such as "not_kept"; None for none
         mend_by: Unit | None = None
         if loss_to_mend is not None:
+            # The loss of most facts was chosen; of passages only if no fact was lost.
             mend_by = "facts" if self._stage_tallies.n_facts_lost > 0 else "passages"
-        stages = tuple(
-            tally.stage(loss, unit) for (loss, unit), tally in tallies.items()
-        )
         return Journey(
             samples=self._n_samples,
             passages=self._n_passages,
             facts=self._n_facts,
-            stages=stages,
+            stages=tuple(self._stage_tallies.losses_of_known_stages()),
             mend=loss_to_mend,
             mend_by=mend_by,
-            unknown=dict(sorted(self._n_samples_by_gap.items())),
+            unknown=dict(sorted(self._n_samples_by_unknown_stage.items())),
             facts_unknown=self._n_facts_unknown,
             passages_unknown=self._n_passages_unknown,
         )
@@ -340,7 +340,7 @@ class _StageTally:
             if name:
                 self._lost_by_name[name] += 1
 
-    def stage(self, loss: Loss, unit: Unit) -> StageLoss:
+    def stage_loss(self, loss: Loss, unit: Unit) -> StageLoss:
         """Say how many facts or passages reached the stage, and how many it lost.
 
         Args:
@@ -400,17 +400,14 @@ class _StageTallies:
         """How many facts the stages have lost together."""
         return sum(tally.n_lost for tally in self.of_facts.values())
 
-    @property
-    def known(self) -> dict[tuple[Loss, Unit], _StageTally]:
-        """The stages that something is known of, facts first, in their order."""
-        known: dict[tuple[Loss, Unit], _StageTally] = {}
+    def losses_of_known_stages(self) -> Iterator[StageLoss]:
+        """Yield what each stage lost of which something is known, facts first."""
         for loss, tally in self.of_facts.items():
             if tally.n_held:
-                known[loss, "facts"] = tally
+                yield tally.stage_loss(loss, "facts")
         for loss, tally in self.of_passages.items():
             if tally.n_held:
-                known[loss, "passages"] = tally
-        return known
+                yield tally.stage_loss(loss, "passages")
 
 
 class _StageToMend:

@@ -119,11 +119,12 @@ class Card(Frozen):
         """
         band_by_question = self._bands_over_all_sources(loss)
         if not band_by_question:
-            # ``decided`` is empty for a judge that gives no probabilities: no bands.
-            measured_losses = ", ".join(map(str, LOSSES)) if self.decided else "none"
+            # Bands are measured for each of these losses, but only of a judge that
+            # answers with probabilities: ``decided`` is empty for any other.
+            losses_with_band = ", ".join(map(str, LOSSES)) if self.decided else "none"
             raise SettingError(
                 f"the card of {self.judge} has no band for a loss of {loss}; it has"
-                f" bands for: {measured_losses}"
+                f" bands for: {losses_with_band}"
             )
         known_bands = {}
         for question, band in band_by_question.items():

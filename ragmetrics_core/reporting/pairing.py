@@ -656,8 +656,9 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
     """List how the measuring of a metric differs between two runs, a phrase for each.
 
     The settings may differ: "context_adherence: temperature 0 against 1". Or the judge
-    took different facts from the same texts: "context_recall: other facts in 3 of 20
-    samples; give the samples their facts".
+    listed other facts of the same reference, which it does where a sample comes without
+    facts of its own: "context_recall: other facts in 3 of 20 samples; give the samples
+    their facts".
 
     Args:
         pairs: Each row as the first run has it, and as the second has it.

@@ -14,7 +14,7 @@ from ragmetrics_core.data.word_borders import holds_as_words
 
 _CUT_SIGN = "…"  # between parts of a cut context, as capturing writes it
 _DOTS = " ….\t\n"
-_FEWEST_SIGNS = 32  # a shorter text stands in another by chance
+_FEWEST_CHARACTERS = 32  # a shorter text stands in another by chance
 _WORDS_BY_NO_CHANCE = 8  # that two texts share in a row
 _HALF = 0.5
 _FEWEST_WORDS = 2  # that tell something, where no number is among them
@@ -55,7 +55,8 @@ def parts_shown(
         if not text:
             parts.append(_NOT_SHOWN)
         elif text in context_texts:
-            parts.append(equal_contexts.take_for(passage))
+            # Of three equal passages and two such contexts, two passages were shown.
+            parts.append(equal_contexts.take_free_one_for(passage))
         elif index_of_holder is not None:
             parts.append(ShownPart(index_of_holder, 1.0))
         else:
@@ -65,7 +66,7 @@ def parts_shown(
 
 def _index_of_holder(text: str, texts: Sequence[str]) -> int | None:
     """The index of the first context inside which a passage stands as it is."""
-    if len(text) < _FEWEST_SIGNS:
+    if len(text) < _FEWEST_CHARACTERS:
         return None
     for index, context_text in enumerate(texts):
         if holds_as_words(context_text, text):
@@ -91,7 +92,7 @@ class _EqualContexts:
             text = _plain(context.text)
             self._free_indices_by_text.setdefault(text, []).append(index)
 
-    def take_for(self, passage: Context) -> ShownPart:
+    def take_free_one_for(self, passage: Context) -> ShownPart:
         """Take a context with a passage's text that shows no passage yet.
 
         A context with the passage's id comes first; the id of another passage will not
@@ -193,23 +194,30 @@ def _has_id(passage: Context, context_id: str | None) -> bool:
     return passage.id is not None and passage.id == context_id
 
 
-def _share_shown(text: str, context_text: str, *, has_same_id: bool) -> float:
+def _share_shown(passage_text: str, context_text: str, *, has_same_id: bool) -> float:
     """Return the share of a passage's letters that a context shows; 0.0 if none.
 
-    The context holds the whole passage, or consists of pieces of it with "…" between
-    them. A short passage or piece counts only if the context has the passage's id.
-    Example: of a passage with 100 letters a context holds the first 40 and the last 20,
-    with "…" between them: .6. A further sentence in the context gives 0.
+    Example: a passage has 100 letters. A context with its first 40 and its last 20
+    letters, and "…" between them, shows .6. A context with the whole passage in it shows
+    1.0, and one with a piece of the passage beside other words 0.0.
+
+    Args:
+        passage_text: The text of the passage.
+        context_text: The text of the context.
+        has_same_id: Whether both have the same id. Else a passage or piece of fewer than
+            32 characters does not count: it may stand in the context by chance.
     """
-    fewest_signs = 1 if has_same_id else _FEWEST_SIGNS
-    if len(text) >= fewest_signs and holds_as_words(context_text, text):
+    fewest_characters = 1 if has_same_id else _FEWEST_CHARACTERS
+    is_long_enough = len(passage_text) >= fewest_characters
+    if is_long_enough and holds_as_words(context_text, passage_text):
         return 1.0
     stripped_pieces = [piece.strip(_DOTS) for piece in context_text.split(_CUT_SIGN)]
     pieces = [piece for piece in stripped_pieces if piece]
-    if any(len(piece) < fewest_signs or piece not in text for piece in pieces):
-        return 0.0  # the context holds something else
+    for piece in pieces:
+        if len(piece) < fewest_characters or piece not in passage_text:
+            return 0.0  # the context holds something else
     n_letters_shown = sum(map(_n_letters, pieces))
-    n_letters = _n_letters(text)
+    n_letters = _n_letters(passage_text)
     if n_letters == 0:
         return 0.0
     return min(1.0, n_letters_shown / n_letters)

@@ -136,21 +136,22 @@ def recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Passa
         why_unknown: Is filled: by stage ("retrieved", "kept" or "shown"), the reason why
             something is not known of the stage.
     """
-    why_shown_unknown = why_prompt_unknown(sample)
-    is_prompt_known = not why_shown_unknown
-    if not is_prompt_known:
-        why_unknown["shown"] = why_shown_unknown
+    why_no_prompt = why_prompt_unknown(sample)  # "" if it is known what was shown
+    if why_no_prompt:
+        why_unknown["shown"] = why_no_prompt
     if sample.retrieved is None:
         why_retrieval_unknown = _why_retrieval_unknown(sample)
         why_unknown["retrieved"] = why_retrieval_unknown
         why_unknown["kept"] = why_retrieval_unknown
-        return list(_passages_of_contexts(sample)) if is_prompt_known else []
+        return [] if why_no_prompt else list(_passages_of_contexts(sample))
     passages = _retrieved_passages(sample)
-    if not is_prompt_known:
+    if why_no_prompt:
         passages = [_without_showing(passage) for passage in passages]
-    if any(passage.shown is None for passage in passages) and is_prompt_known:
+    elif any(passage.shown is None for passage in passages):
         # such as: a step between search and prompt has rewritten them
         why_unknown["shown"] = _why_showing_unknown(sample)
+    # A retriever may have found more than it handed on. Passages of which it handed on
+    # a part are marked as cut, and those that it dropped are added.
     passages = _with_cuts_by_retrievers(passages, sample)
     passages = _with_passages_dropped_by_retrievers(passages, sample)
     if passages and all(passage.kept is None for passage in passages):

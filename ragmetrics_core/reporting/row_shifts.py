@@ -93,7 +93,9 @@ def _shift(
     for pair, is_in_first, is_in_second in zip(pairs, in_first, in_second, strict=True):
         if is_in_first and not is_in_second:
             pairs_of_first_only.append(pair)
-    # of all rows: a mean of .7 is no bad one where no row has more than .75
+    # Rows that no longer have the trait, e.g. no longer decline, are scored in the second
+    # run, and their mean is named. Beside it stands the highest score of any row: a mean
+    # of .7 is no bad one where no row has more than .75.
     highest_by_metric = _highest_scores([after for _, after in pairs], metrics)
     return RowShift(
         title,

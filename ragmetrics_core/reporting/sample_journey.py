@@ -301,9 +301,10 @@ def _facts(
         row: The results of the sample.
         sample: The sample.
         passages: Its passages, with what became of each.
-        why_unknown: If something is not known of a fact, gets the reason, as "facts".
+        why_unknown: By stage, such as "shown", why something is not known of it. If
+            something is not known of a fact, the reason is added, as "facts".
     """
-    # a row for each fact: of each text that was asked about, whether it holds the fact
+    # for each fact, whether each text that the judge was asked about holds it
     matrix = _fact_matrix(row)
     if matrix is None:
         why_unknown["facts"] = _why_no_facts(row, sample)
@@ -314,15 +315,16 @@ def _facts(
         )
         return ()
     recorded = _Recorded(sample, passages, _unasked_texts_of(sample, passages))
+    why_prompt_unknown = why_unknown.get("shown", _JUDGE_DOES_NOT_TELL)
     facts: list[FactOnItsWay] = []
     for number, asked_fact in enumerate(_asked_facts(matrix, sample), start=1):
-        followed = _fact(number, asked_fact, recorded)
-        facts.append(followed)
-        if not followed.known:
-            why_fact_unknown = _why_fact_unknown(
-                followed, asked_fact, recorded, why_unknown
+        fact = _fact(number, asked_fact, recorded)
+        facts.append(fact)
+        # of several unknown facts the first one gives the reason
+        if not fact.known and "facts" not in why_unknown:
+            why_unknown["facts"] = _why_fact_unknown(
+                fact, asked_fact, recorded, why_prompt_unknown
             )
-            why_unknown.setdefault("facts", why_fact_unknown)
     return tuple(facts)
 
 
@@ -356,7 +358,7 @@ def _why_fact_unknown(
     fact: FactOnItsWay,
     asked_fact: _AskedFact,
     recorded: _Recorded,
-    why_unknown: Mapping[str, str],
+    why_prompt_unknown: str,
 ) -> str:
     """Why it is not known what became of a fact, in words.
 
@@ -364,7 +366,7 @@ def _why_fact_unknown(
         fact: The fact.
         asked_fact: The fact in words, and which texts hold it.
         recorded: The sample with its passages and its texts nobody asked about.
-        why_unknown: By stage why something is not known of it.
+        why_prompt_unknown: Why it is not known which passages the model was shown.
     """
     is_in_no_passage = not fact.passages
     if is_in_no_passage:
@@ -373,10 +375,12 @@ def _why_fact_unknown(
             for passage in asked_fact.dropped_or_cut
         ):
             return _PART_WAS_NOT_ASKED
-        why_it_may_be_found = _why_it_may_be_found(asked_fact, recorded)
-        if why_it_may_be_found:
-            return why_it_may_be_found
-    return _why_holders_do_not_tell(fact, recorded.passages, why_unknown)
+        why_another_text_may_hold_it = _why_another_text_may_hold_it(
+            asked_fact, recorded
+        )
+        if why_another_text_may_hold_it:
+            return why_another_text_may_hold_it
+    return _why_holders_do_not_tell(fact, recorded.passages, why_prompt_unknown)
 
 
 def _why_no_facts(row: SampleResult, sample: Sample) -> str:
@@ -389,14 +393,14 @@ def _why_no_facts(row: SampleResult, sample: Sample) -> str:
 
 
 def _why_holders_do_not_tell(
-    fact: FactOnItsWay, passages: Sequence[Passage], why_unknown: Mapping[str, str]
+    fact: FactOnItsWay, passages: Sequence[Passage], why_prompt_unknown: str
 ) -> str:
     """Why the passages that hold a fact do not tell whether it was shown, in words.
 
     Args:
         fact: The fact.
         passages: The passages of the sample.
-        why_unknown: By stage why something is not known of it.
+        why_prompt_unknown: Why it is not known which passages the model was shown.
     """
     holders = [passage for passage in passages if passage.rank in fact.passages]
     if any(passage.shown == "cut" for passage in holders):
@@ -404,7 +408,7 @@ def _why_holders_do_not_tell(
     # the contexts are no passages where no prompt tells what the model was shown
     are_no_passages = bool(fact.passages) and not holders
     if are_no_passages or any(passage.shown is None for passage in holders):
-        return why_unknown.get("shown", _JUDGE_DOES_NOT_TELL)
+        return why_prompt_unknown
     return _JUDGE_DOES_NOT_TELL
 
 
@@ -432,12 +436,13 @@ def _fact(number: int, asked_fact: _AskedFact, recorded: _Recorded) -> FactOnIts
     )
     fate = _fate_by_verdicts(asked_fact, ranks_of_holders, recorded)
     is_lost = fate.lost is not None
-    # a text that no metric asked about, such as a web page that the model was shown
     if is_lost and recorded.unasked_texts.any_shown_text_states(asked_fact.text):
-        fate = fact_fates.SHOWN
-    # "not_retrieved" if the retrieval is known, "missing" if only the contexts are
-    is_in_no_asked_text = fate.lost in ("not_retrieved", "missing")
-    if is_in_no_asked_text and _why_it_may_be_found(asked_fact, recorded):
+        fate = fact_fates.SHOWN  # such as a web page, which no metric asked about
+    # "missing" stands for "not_retrieved" where only the contexts are known
+    is_in_no_text_of_judge = fate.lost in ("not_retrieved", "missing")
+    # The judge was not asked about all texts. Example: a reranker dropped a passage, and
+    # nobody asked whether it holds the fact.
+    if is_in_no_text_of_judge and _why_another_text_may_hold_it(asked_fact, recorded):
         fate = fact_fates.UNKNOWN
     return FactOnItsWay(number, fate.lost, fate.is_known, ranks_of_holders)
 
@@ -445,19 +450,20 @@ def _fact(number: int, asked_fact: _AskedFact, recorded: _Recorded) -> FactOnIts
 def _fate_by_verdicts(
     asked_fact: _AskedFact, ranks_of_holders: Sequence[int], recorded: _Recorded
 ) -> Fate:
-    """Find out what became of a fact, by the texts that the judge was asked about.
+    """Find out what became of a fact, by what the judge said of the texts.
 
-    These are the retrieved passages, and those that were found inside a retriever and
-    that it dropped or cut. If it is not known what was retrieved, they are the contexts.
+    Example: of three retrieved passages the second holds the fact, says the judge. A
+    filter dropped it: lost as "not_kept".
 
     Args:
-        asked_fact: The fact in words, and which texts hold it.
-        ranks_of_holders: The ranks of those texts that hold it, by the verdicts.
+        asked_fact: The fact in words, and the judge's verdict on each retrieved passage;
+            on each context if it is not known what was retrieved.
+        ranks_of_holders: The ranks of the passages, or contexts, that hold the fact.
         recorded: The sample with its passages.
     """
     sample = recorded.sample
     is_judged_on_all = all(cell.probability is not None for cell in asked_fact.cells)
-    if sample.retrieved is None:
+    if sample.retrieved is None:  # the judge was asked about the contexts
         return fate_in_contexts(
             sample, is_held=bool(ranks_of_holders), is_judged_on_all=is_judged_on_all
         )
@@ -467,14 +473,15 @@ def _fate_by_verdicts(
         ]
         return fate_of_retrieved(asked_fact.text, holders, sample)
     if not is_judged_on_all:
-        # a text on which the judge gave no answer may hold the fact
+        # a passage on which the judge gave no answer may hold the fact
         return fact_fates.UNKNOWN
+    # No retrieved passage holds it. A passage that a retriever dropped may have held it.
     return fate_of_unretrieved(
         asked_fact.text, asked_fact.dropped_or_cut, recorded.passages, sample
     )
 
 
-def _why_it_may_be_found(asked_fact: _AskedFact, recorded: _Recorded) -> str:
+def _why_another_text_may_hold_it(asked_fact: _AskedFact, recorded: _Recorded) -> str:
     """Why a fact that is in no text that was asked about may have been found.
 
     Returns "" if it was not found: every text that could have brought it was asked about.

@@ -71,8 +71,9 @@ def with_small_gaps_filled(text: str, shown_part: str) -> str:
     - "It was opened on … by Holm." gives the whole text.
     - "was opened on 4 May 1874 by Holm." gives the whole text: the prompt may have the
       bridge's name for "It".
-    - "It was opened on" stays as it is: texts are cut at the end.
-    - "It was opened on …" gives the whole text: "…" says that other words stand there.
+    - "It was opened on …" gives the whole text: by the "…" the prompt goes on in other
+      words.
+    - "It was opened on" stays as it is: the rest was cut off.
 
     A part that does not consist of pieces of the text is returned unchanged.
 
@@ -93,9 +94,11 @@ def with_small_gaps_filled(text: str, shown_part: str) -> str:
             filled += BETWEEN_PIECES
         filled += text[span.start : span.end]
         end = span.end
+    # Words behind the last piece count as shown only if a "…" stands for them.
     has_other_words_behind = shown_part.endswith(_BEHIND_LAST_PIECE)
-    if has_other_words_behind and len(text) - end <= _LONGEST_GAP:
-        filled += text[end:]
+    lacking_at_end = text[end:]
+    if has_other_words_behind and len(lacking_at_end) <= _LONGEST_GAP:
+        filled += lacking_at_end
     return filled
 
 

@@ -429,7 +429,7 @@ class Tally:
         self.metrics = {name: MetricTally() for name in metrics}
         # The number of rows with a trait, e.g. {"rows": 9, "judged": 7, "bad_rows": 1}:
         # the traits are fields of ``Summary``.
-        self.rows: Counter[str] = Counter()
+        self.row_counts: Counter[str] = Counter()
         self._number_cluster_of = numbering(cluster)  # the number of a sample's cluster
         self._slices_by_key: dict[str, _SliceTallies] = {
             key: _SliceTallies(metrics, cluster) for key in slices
@@ -437,9 +437,9 @@ class Tally:
         # A key that no sample has was mistyped. All keys are looked for in the samples
         # of the whole, so that the tally of a slice looks for none.
         if is_slice:
-            self._keys_sought = KeysSought()
+            self._keys_to_find = KeysSought()
         else:
-            self._keys_sought = KeysSought(self._slices_by_key, cluster)
+            self._keys_to_find = KeysSought(self._slices_by_key, cluster)
         self.grades = Counter[Grade]()
         self.capture_warnings = CaptureWarningTally()
         self.usage = Usage()
@@ -454,18 +454,20 @@ class Tally:
         self.usage += result.usage
         sample = result.sample
         if sample is not None:
-            self._keys_sought.look_in(sample)  # a key that no sample has was mistyped
-        self.rows["rows"] += 1
+            # A metadata key for slices or clusters that no sample has was mistyped.
+            self._keys_to_find.look_in(sample)
+        self.row_counts["rows"] += 1
         if sample is None or result.problem:
             self._add_bad_row(result)
             return
         is_judged = bool(result.results)
-        self.rows["judged" if is_judged else "not_judged"] += 1
+        self.row_counts["judged" if is_judged else "not_judged"] += 1
         self._add_to_slices(result, sample)
         cluster_number = self._number_cluster_of(sample)
         for name, metric_tally in self.metrics.items():
             metric_result = result.results.get(name)
-            # the ledger has the calls of the application, whose use is counted, too
+            # The ledger, the record of a conversation, says which turn the sample is:
+            # scores are also averaged by turn.
             metric_tally.add(metric_result, cluster_number, sample.ledger)
         self._add_traits(sample)
         if sample.capture is not None:
@@ -480,15 +482,15 @@ class Tally:
 
     def _add_traits(self, sample: Sample) -> None:
         """Count what is known of a sample without any metric."""
-        self.rows["without_context"] += has_answer_without_context(sample)
-        self.rows["holding_contexts"] += answer_holds_contexts(sample)
-        self.rows["application_errors"] += sample.error is not None
+        self.row_counts["without_context"] += has_answer_without_context(sample)
+        self.row_counts["holding_contexts"] += answer_holds_contexts(sample)
+        self.row_counts["application_errors"] += sample.error is not None
         if sample.capture is not None and sample.capture.grade is not None:
             self.grades[sample.capture.grade] += 1
 
     def _add_bad_row(self, result: SampleResult) -> None:
         """Count a row that is no sample: it belongs to no slice, and so to each."""
-        self.rows["bad_rows"] += 1
+        self.row_counts["bad_rows"] += 1
         for slices in self._slices_by_key.values():
             slices.add_to_each(result)
         for metric in self.metrics.values():
@@ -515,7 +517,7 @@ class Tally:
         Raises:
             SettingError: If no sample has the key of the slices or the clusters.
         """
-        self._keys_sought.check()
+        self._keys_to_find.check()
         run = run or RunFacts()
         limits = thresholds or RiskThresholds()
         metric_summaries = []
@@ -527,7 +529,7 @@ class Tally:
                 numbers = _with_bounds(numbers, run.decisions)
             metric_summaries.append(numbers)
         return Summary(
-            **self.rows,
+            **self.row_counts,  # such as rows=9, judged=7, bad_rows=1
             grades=_counts(self.grades),
             capture_warnings=self.capture_warnings.warnings,
             metrics=tuple(metric_summaries),
@@ -700,7 +702,8 @@ class MetricTally:
 
         Args:
             name: Name of the metric.
-            limits: When a number counts as a sign of high risk.
+            limits: When a number counts as a sign of high risk. A turn of a
+                conversation that scores less than ``limits.mean`` is a low one.
             bootstrap: Whether the interval is made by the bootstrap.
         """
         scores = self.scores
@@ -716,7 +719,7 @@ class MetricTally:
             interval=mean_interval(
                 scores, self.clusters_of_scored, bootstrap=bootstrap
             ),
-            unknown=len(self.clusters_of_unknown),
+            unknown=len(self.clusters_of_unknown),  # it has an entry for each such row
             worst=self._interval_if_unknown_scored(0.0),
             best=self._interval_if_unknown_scored(1.0),
             undefined=_counts(self.n_undefined_by_code),

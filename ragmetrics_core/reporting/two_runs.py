@@ -60,7 +60,8 @@ def compare(
         SettingError: If a metric is not in both runs, or ``after`` is not a finished
             run.
     """
-    # most reports, whose method this is, are never compared
+    # Imported only here: ``Report.compare`` is this function, and most users of a report
+    # never call it.
     from ragmetrics_core.reporting.change_tests import (
         changes_of_identical_runs,
         changes_with_tests,
@@ -76,39 +77,31 @@ def compare(
     differing = _differing(before, after, matched, names, slices)
     if not anyway:
         _refuse_differing(differing)
-    parts = list(matched.parts(slices))
+    parts = list(matched.parts(slices))  # all pairs of rows, then those of each slice
     if _are_the_same_run(before, after, names, differing):
         changes = changes_of_identical_runs(parts, names)
     elif _were_rows_chosen_by_scores(before, after):
         changes = changes_without_tests(parts, names, cluster)
     else:
         changes = changes_with_tests(parts, names, cluster, margin)
-    comparison = Comparison(
+    judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
+    are_all_compared = metrics is None  # then those of one run alone are named
+    return Comparison(
         changes=tuple(changes),
         matched=matched,
+        judges=judges,
+        addresses={judge: _addresses(judge, before, after) for judge in judges},
         margin=margin,
         differing=tuple(differing),
         stopped=_why_stopped(before, after),
+        lacking=_lacking(after, before.metrics) if are_all_compared else (),
+        added=_lacking(before, after.metrics) if are_all_compared else (),
     )
-    further_fields = _judges_of_runs(before, after)
-    if metrics is None:
-        further_fields["lacking"] = _lacking(after, before.metrics)
-        further_fields["added"] = _lacking(before, after.metrics)
-    return comparison.model_copy(update=further_fields)
 
 
 def _were_rows_chosen_by_scores(before: Report, after: Report) -> bool:
     """Whether a run stopped once its gates were decided, so that no test holds."""
     return bool(before.decisions) or bool(after.decisions)
-
-
-def _judges_of_runs(before: Report, after: Report) -> dict[str, object]:
-    """Who judged either run, and the addresses that were asked, by field."""
-    judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
-    return {
-        "judges": judges,
-        "addresses": {judge: _addresses(judge, before, after) for judge in judges},
-    }
 
 
 def check_margin(margin: float) -> None:

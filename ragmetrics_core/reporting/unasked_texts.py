@@ -158,7 +158,7 @@ def _unasked_texts(
                     context.text,
                     was_shown=True,
                     why_unasked=_NOT_RETRIEVED,
-                    was_asked_in_parts=asked_texts.make_up(context),
+                    was_asked_in_parts=asked_texts.are_joined_in(context),
                 )
     yield from _texts_of_metadata(sample)
     yield from _unasked_texts_of_ledger(sample, asked_texts)
@@ -188,24 +188,24 @@ def _unasked_texts_of_ledger(
     if sample.ledger is None:
         return
     for call in sample.ledger.calls:
-        # A document that the search of this turn found was asked about: it is known by
-        # its id, since its text in the ledger may be a shortened one.
         is_of_this_turn = call.turn == sample.ledger.turn
-        asked_ids = asked_texts.ids if is_of_this_turn else frozenset[str]()
         for index, item in enumerate(call.items):
-            was_asked_about = item.id in asked_ids or asked_texts.include(item)
-            if was_asked_about:
+            # A document that the search of this turn found is known by its id, since its
+            # text in the ledger may be a shortened one.
+            has_asked_id = is_of_this_turn and item.id in asked_texts.ids
+            if has_asked_id or asked_texts.include(item):
                 continue
             was_shown = None if call.shown is None else index in call.shown
             why_it_may_hold_fact = _why_item_may_hold_fact(
                 sample, call, item, was_shown
             )
             if why_it_may_hold_fact:
+                # An item may consist of asked texts, such as of two passages joined.
                 yield UnaskedText(
                     item.text,
                     was_shown,
                     why_it_may_hold_fact,
-                    was_asked_in_parts=asked_texts.make_up(item),
+                    was_asked_in_parts=asked_texts.are_joined_in(item),
                 )
 
 
@@ -271,7 +271,7 @@ class _AskedTexts:
             for letters in _letters_of_parts(context.text)
         )
 
-    def make_up(self, context: Context) -> bool:
+    def are_joined_in(self, context: Context) -> bool:
         """Whether a text is made of texts that were asked about, and of nothing else.
 
         Example: texts a and b were asked about, and a step of the application joined

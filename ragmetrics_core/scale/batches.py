@@ -58,8 +58,8 @@ _LAST_SECONDS = 5.0
 _PASSING_ERRORS = (errors.TransientJudgeError, errors.JudgeUnavailable)
 # What is said of the requests of a batch that has no answer for them.
 _CODES_BY_STATUS = {"completed": "no_result", "expired": "batch_expired"}
-# States of a batch whose requests the service has not asked.
-_NOT_ASKED = ("failed", "cancelled")
+# Statuses of a batch whose requests the service has not asked.
+_REFUSED_OR_CANCELLED = ("failed", "cancelled")
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -104,6 +104,7 @@ class ParkingStore(SqliteStore):
         file = _check_store(store)
         batch_models = _check_models(models)
         super().__init__(file.path, fresh=file.fresh)
+        # whether one more pass, the last one, is to send what is left without a batch
         self.asks_live_next = False
         # tokens (random names) of the batches that hold requests of this pass
         self.batches_of_pass: set[str] = set()
@@ -114,10 +115,13 @@ class ParkingStore(SqliteStore):
         self._model_by_address = {model.base_url: model for model in batch_models}
         self._pass_token = uuid4().hex  # names this pass in the file
         self._budget = budget or Budget()
-        # The last pass of a run sends what is left directly, without a batch.
+        # whether this pass is that last one
         self._is_last_pass = self._budget.asks_live
         if not self._is_last_pass:
-            self._forget_costs_of_pass_before()
+            # Each pass takes the answers of all batches from the start, and counts their
+            # costs. The last pass does not count them, and adds to what is there.
+            self._budget.calls = 0
+            self._budget.spent = 0.0
         self._waiting = WaitingRequests(self.path.resolve().parent)
         # ids of failed requests whose calls were counted: each is counted once
         self._ids_of_counted_failures: set[str] = set()
@@ -125,11 +129,6 @@ class ParkingStore(SqliteStore):
         self._batches_with_logged_key: set[str] = set()
         self.write(batch_table.create_tables)
         super().flush()  # the tables are there before anything is asked
-
-    def _forget_costs_of_pass_before(self) -> None:
-        """Let the costs begin at 0: this pass meets the answers of the one before again."""
-        self._budget.calls = 0
-        self._budget.spent = 0.0
 
     @property
     def needs_further_pass(self) -> bool:
@@ -181,7 +180,8 @@ class ParkingStore(SqliteStore):
         """
         assert isinstance(model, OpenAICompatibleModel)  # noqa: S101  # the run has no other
         body = json.dumps(model.body(request))
-        request_id = digest(keys[0])
+        first_key = keys[0]  # under it the file knows the request
+        request_id = digest(first_key)
         row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
         entry = NEVER_ASKED if row is None else RequestEntry(*row)
         reply = _final_reply(model, entry, body)
@@ -195,7 +195,9 @@ class ParkingStore(SqliteStore):
             return self._reply_of_waiting(model, body, request.n)
         # No batch has answered, or it has failed for a reason that may pass.
         if self._is_last_pass:
-            self._forget_answers_of_batches(keys[0])
+            # The caller stores the direct reply. It must not stand beside the failure of
+            # a batch.
+            self._forget_answers_of_batches(first_key)
             return None
         parked = ParkedRequest.of(request_id, body, entry.tries + 1)
         self._waiting.write(model, parked)
@@ -324,21 +326,22 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Make a batch of the requests that no other process has claimed.
 
-        Before the service is asked, the batch is entered in our file under a random
-        word, its token, which the service is given too: so it can be found again
-        whatever happens. Example: of 10 requests another process has claimed 4, to put
-        them into a batch of its own: a batch of 6 is made.
+        Example: of 10 requests another process has claimed 4, to put them into a batch
+        of its own: a batch of 6 is made. Before the service is asked, the batch is
+        entered in the file of replies under a token, a random word. The service is told
+        the token, so that the batch can be found again if this process is ended.
 
         Raises:
             BatchFailed: If the service refuses it.
         """
         token = uuid4().hex
-        lines = await self._claim(model, requests, token)
-        if not lines:  # other processes have claimed all requests
+        # the claimed requests as the service wants them: each as a line of JSON
+        request_lines = await self._claim(model, requests, token)
+        if not request_lines:  # other processes have claimed all requests
             self._waits_for_other_process = True
             return
         self.batches_of_pass.add(token)
-        file_id = await self._upload(model, lines, token)
+        file_id = await self._upload(model, request_lines, token)
         has_claim_expired = not await self._renew_claim(token)
         if has_claim_expired:  # the upload was so slow that other processes took over
             return
@@ -351,7 +354,10 @@ class ParkingStore(SqliteStore):
             logger.warning("a batch may have been made, and is looked for: %s", error)
             return
         logger.info(
-            "%s is submitted: %d requests to %s", batch_id, len(lines), model.name
+            "%s is submitted: %d requests to %s",
+            batch_id,
+            len(request_lines),
+            model.name,
         )
 
     async def _claim(
@@ -581,15 +587,13 @@ class ParkingStore(SqliteStore):
             return
         are_answers_lost = False
         if status == "completed" and n_entered == 0:
-            # All answers are gone. The next run would pay for them once more, and the
-            # user is told before it does so for the first time.
-            are_answers_lost = await self._has_first_tries(token)
+            are_answers_lost = await self._are_answers_lost_for_the_first_time(token)
         counts = await self._forget(token, status, n_entered)
         summary = (
             f"{state['id'] or 'a batch not made'}: {status}, {counts.n_answered}"
             f" requests answered, {counts.n_to_ask_again} to be asked again"
         )
-        if status in _NOT_ASKED or are_answers_lost:
+        if status in _REFUSED_OR_CANCELLED or are_answers_lost:
             reason = reason_for_failure(model, state)  # "" if the service says none
             raise errors.BatchFailed(f"{summary} by the next run {reason}".rstrip())
         level = logging.INFO if counts.are_all_answered else logging.WARNING
@@ -612,7 +616,9 @@ class ParkingStore(SqliteStore):
         n_without_answer = await self._run_and_commit(
             partial(batch_table.forget_batch, token, code_of_unanswered)
         )
-        if status in _NOT_ASKED:  # then they are no failures: all are asked again
+        if (
+            status in _REFUSED_OR_CANCELLED
+        ):  # then they are no failures: all are asked again
             n_to_ask_again = n_failed + n_without_answer
         else:  # counted with the new failures, without those asked three times
             n_to_ask_again = await self._count_failures_to_ask_again(token)
@@ -627,8 +633,12 @@ class ParkingStore(SqliteStore):
         count = partial(batch_table.count_passing_failures, token)
         return await self._run_and_commit(count)
 
-    async def _has_first_tries(self, token: str) -> bool:
-        """Whether a batch has unanswered requests that were asked for the first time."""
+    async def _are_answers_lost_for_the_first_time(self, token: str) -> bool:
+        """Whether a batch without any answer holds requests that were asked only once.
+
+        The next run will ask them again, and they cost their price a second time. So the
+        user is told by an error; but not once more if that is lost as well.
+        """
         count = partial(batch_table.count_first_tries_unanswered, token)
         return bool(await self._run_and_commit(count))
 

@@ -181,10 +181,11 @@ def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
     sample = row.sample
     if sample is not None:
         facts["without_context"] = has_answer_without_context(sample)
-        # whether the answer repeats all its contexts: then it supports itself
+        # An answer that repeats all its contexts supports itself: such rows are counted.
         facts["holding_contexts"] = answer_holds_contexts(sample)
         facts["error"] = sample.error is not None
         if sample.capture is not None:
+            # how surely it is known what the model was shown
             facts["grade"] = sample.capture.grade
             facts["capture_warnings"] = sample.capture.warnings
         facts["group"] = group_of(sample, "auto")
@@ -300,7 +301,8 @@ class ParquetRows(Sequence[SampleResult]):
             ) from error
         added_columns = {*self.metrics, "sample"}
         self._inputs = [name for name in schema.names if name not in added_columns]
-        # a column of the file named "ledger", or one that the user names as that field
+        # A sample's ledger is the record of what the application's calls returned. It
+        # comes from a column of that name, or from one that the user names for it.
         self.may_hold_ledgers = any(
             plain_name(name) == "ledger" for name in (*self._inputs, *columns)
         )
@@ -394,7 +396,7 @@ class ParquetRows(Sequence[SampleResult]):
 
         # a row with a problem is no sample
         is_sample = compute.equal(compute.fill_null(batch["problem"], ""), "")
-        tally.rows.update(rows=batch.num_rows, bad_rows=is_sample.false_count)
+        tally.row_counts.update(rows=batch.num_rows, bad_rows=is_sample.false_count)
         tally.grades.update(_counts_by_value(batch["grade"].filter(is_sample)))
         # the cost of metrics that a limit cut off
         tally.usage += _sum_of_usages(batch["unfinished"])
@@ -418,7 +420,7 @@ class ParquetRows(Sequence[SampleResult]):
             if name in self._summary_columns:
                 traits[name] = batch[name]
         for name, has_trait in traits.items():
-            tally.rows[name] += compute.and_(is_sample, has_trait).true_count
+            tally.row_counts[name] += compute.and_(is_sample, has_trait).true_count
 
     def _result_of_row(
         self, index: int, row: dict[str, Any] | RowError
@@ -705,7 +707,7 @@ class ParquetReport(Report):
             first_text = min(texts, default=metric)
             signature_by_metric[metric] = Signature.model_validate(first_text)
         signatures = signature_by_metric.values()
-        # metrics of one judge have the same details of it
+        # by judge its settings, such as the temperature: the same for all its metrics
         details_by_judge = {
             signature.judge: signature.details for signature in signatures
         }

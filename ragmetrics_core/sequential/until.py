@@ -332,12 +332,14 @@ class Decider:
         """Yield the rows of a list in a random order, each with its index.
 
         Rows of one cluster are a unit, and stay together. Example: of 10 rows and
-        ``max_samples=4`` the first units with 4 rows or fewer in all.
+        ``max_samples=4`` the first units with 4 rows or fewer in all. What the gates
+        need to know of the whole list, such as its largest unit, is noted before.
         """
         samples = [None if isinstance(row, RowError) else row for row in rows]
         self.samples = samples
         if self._earlier_run is not None:
-            # for each row the row of the earlier run that has the same sample
+            # The score of a row is compared with that of its partner: the row of the
+            # earlier run that has the same sample.
             self._partners = partners_of(
                 samples, self._earlier_run, min_scored=self.until.min_scored
             )
@@ -403,12 +405,14 @@ class Decider:
 
         Its scores become evidence once all rows of its unit are there. Example: with
         conversations as units, the first of a conversation's 2 rows is no evidence
-        before the second. Once no further row needs to start, the decisions are logged.
+        before the second. The decisions are logged with the row that settles them.
         """
         was_done = self.done
         if not self._stop_reason:
             self._stop_reason = self._reason_to_stop(row)
         if self._stop_reason:
+            # Such as "a limit was reached": this row and all later ones do not count,
+            # so they settle nothing.
             return
         self._count_row(row)
         for state in self._claim_states:
@@ -513,18 +517,19 @@ class Decider:
         """
         claim = state.claim  # such as "the mean is at least .8"
         gate = state.gate  # its statistical test, with the scores so far
-        outcome = self._outcome(state)
+        outcome = self._outcome(state)  # "passed", "failed" or "undecided"
         decision = SequentialDecision(
             metric=claim.metric,
             outcome=outcome,
             sentence="",
             at_least=claim.at_least,
+            # "point": the mean of these rows; "interval": of all samples like these
             on=self.until.on,
-            alpha=self.until.alpha,
-            e_value=gate.e_value if isfinite(gate.e_value) else None,
+            alpha=self.until.alpha,  # risk of a wrong decision
+            e_value=gate.e_value if isfinite(gate.e_value) else None,  # the evidence
             decided_at=self._n_rows_at_decision(gate, outcome),
             bounds=_bounds(gate, is_difference=claim.is_difference),
-            saved=self._calls_saved(),
+            saved=self._calls_saved(),  # since rows need not be judged
         )
         # That runs are not comparable may show only after some rows. Then the outcome
         # and the sentence are replaced; the numbers stay as they are.

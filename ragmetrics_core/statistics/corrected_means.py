@@ -109,13 +109,14 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     scores = _as_floats(scores)
     unlabelled = _as_floats(unlabelled)
     n_unlabelled = len(unlabelled.values)
-    if _are_rarer_labels_few(labels) or _are_clusters_few(unlabelled):
+    if _are_yes_or_no_labels_few(labels) or _are_clusters_few(unlabelled):
         return _labels_alone(labels, scores.cluster_numbers, n_unlabelled=n_unlabelled)
     label_values = [float(label) for label in labels]
     # From 0 to 1: how much the scores say about the labels. It is estimated for each
     # label from other labels, so that no label influences its own correction.
     weight_for_each_label = _weights(label_values, scores, unlabelled)
-    # label − weight · (score − mean score without labels)
+    # label − weight · (score − mean score of the unlabelled samples): a yes counts less
+    # where its sample is scored higher than the unlabelled ones are on average
     corrected_labels = _correct_labels(
         label_values, scores.values, weight_for_each_label, fmean(unlabelled.values)
     )
@@ -131,7 +132,7 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     )
 
 
-def _are_rarer_labels_few(labels: Sequence[bool]) -> bool:
+def _are_yes_or_no_labels_few(labels: Sequence[bool]) -> bool:
     """Whether fewer than five labels are yes, or fewer than five are no."""
     n_positive = sum(bool(label) for label in labels)
     n_negative = len(labels) - n_positive
@@ -159,7 +160,7 @@ def _interval(
         mean_weight: The mean weight of the scores in the correction.
     """
     # Two made-up labels, 0 and 1, give the interval a width even if all labels agree.
-    labelled_mean = _mean_over_clusters(corrected, added=(0.0, 1.0))
+    labelled_mean = _mean_over_clusters(corrected, made_up_values=(0.0, 1.0))
     unlabelled_mean = _mean_over_clusters(unlabelled)
     # The correction has the unlabelled mean score times the weight, and so its error.
     weighted_error = mean_weight * unlabelled_mean.standard_error
@@ -202,15 +203,17 @@ class _MeanWithError(NamedTuple):
     freedom: int
 
 
-def _mean_over_clusters(scores: Scores, added: Sequence[float] = ()) -> _MeanWithError:
+def _mean_over_clusters(
+    scores: Scores, made_up_values: Sequence[float] = ()
+) -> _MeanWithError:
     """The mean of scores, with an error that takes scores of a cluster as dependent.
 
     Args:
         scores: The scores.
-        added: Made-up scores to count too; see ``ratio_mean``.
+        made_up_values: Scores to count as well; see ``ratio_mean``.
     """
     sums, sizes = sum_clusters(scores.values, scores.cluster_numbers)
-    return _MeanWithError(*ratio_mean(sums, sizes, added))
+    return _MeanWithError(*ratio_mean(sums, sizes, made_up_values))
 
 
 def _half_width(labelled: _MeanWithError, unlabelled: _MeanWithError) -> float:

@@ -290,7 +290,7 @@ def _parts_by_cluster(
 
 
 def ratio_mean(
-    sums: Sequence[float], sizes: Sequence[float], added: Sequence[float] = ()
+    sums: Sequence[float], sizes: Sequence[float], made_up_values: Sequence[float] = ()
 ) -> tuple[float, float, int]:
     """Compute the mean of all values and its standard error over clusters.
 
@@ -299,8 +299,10 @@ def ratio_mean(
     Args:
         sums: The sum of each cluster; see ``sum_clusters``.
         sizes: The size of each cluster, in the same order.
-        added: For each number a made-up cluster of average size is added, in which every
-            value is this number.
+        made_up_values: For each of these a cluster of average size is added, in which
+            every value is this one. So five clusters with nothing but 1.0 do not give
+            an error of 0, which would call the mean certain: with 0.0 and 1.0 added, the
+            mean is 6/7, and the error above 0.
 
     Returns:
         The mean, its standard error (0 for one cluster), and the degrees of freedom of
@@ -309,7 +311,7 @@ def ratio_mean(
     average_size = fsum(sizes) / len(sizes)
     all_sums = array("d", sums)
     all_sizes = array("d", sizes)
-    for value in added:
+    for value in made_up_values:
         all_sums.append(value * average_size)
         all_sizes.append(average_size)
     n_values = fsum(all_sizes)

@@ -297,18 +297,23 @@ def _values_of_resamples(
 def _bounds(values_by_source: Sequence[Sequence[float]]) -> Bounds | None:
     """The 95 % percentile interval of a mean over sources, from resampled values.
 
-    Example: source A has the values .5 and .7, B .7 and .9: the means are .6 and .8.
-    None without any values, if the values of a source are all equal, or if the interval
-    has no width: then the rows do not show how much other rows would differ.
+    Example: in two resamples source A has the values .5 and .7, source B .7 and .9: the
+    means over both sources are .6 and .8.
 
     Args:
         values_by_source: For each source the measure in each resample of its rows. A
             source without any value is left out.
+
+    Returns:
+        Lower and upper end. None without any values, or if the interval has no width.
     """
     resampled_values = [values for values in values_by_source if values]
+    # Of a judge that is right on all rows of a source, each resample says 1.0. That does
+    # not show how much other rows would differ.
     if not resampled_values or any(_agree(values) for values in resampled_values):
         return None
-    # not strict: a source has fewer values if the measure is undefined in a resample
+    # The first mean is over the first resample of each source, and so on. Not strict: a
+    # source has fewer values if the measure is undefined in a resample.
     means = [fmean(values) for values in zip(*resampled_values, strict=False)]
     means.sort()
     last_index = len(means) - 1

@@ -247,10 +247,11 @@ class SequentialGate:
     ) -> None:
         """Check the settings, and start without any evidence.
 
-        The gate passes by evidence against "the mean is too low", and fails by evidence
-        against "the mean is high enough". Example: threshold .8, margin .05 and alpha
-        .05. It passes by evidence of 1 / .05 = 20 against "the mean is at most .75". It
-        fails by evidence of 20 against "the mean is at least .8".
+        The gate takes scores in units: a unit is one row, or the rows of a cluster. It
+        passes by evidence against "the mean is too low", and fails by evidence against
+        "the mean is high enough". Example: threshold .8, margin .05 and alpha .05. It
+        passes by evidence of 1 / .05 = 20 against "the mean is at most .75". It fails by
+        evidence of 20 against "the mean is at least .8".
 
         Args:
             threshold: The mean to reach, in [0, 1].
@@ -262,8 +263,8 @@ class SequentialGate:
                 right.
             largest_cluster: Most rows that a unit can have, known before the first
                 score. In a population each unit is one row.
-            gates: Gates that decide one run together; one of them fails it at ``alpha /
-                gates``.
+            gates: How many gates decide one run together. As one that fails is enough
+                to fail the run, each may fail wrongly with the risk ``alpha / gates``.
             min_samples: Scored samples before which nothing is decided, unless the
                 population ends.
             min_scored: Share of the rows seen that must be scored for a decision.
@@ -286,7 +287,7 @@ class SequentialGate:
         self._min_scored = min_scored
         self._needed_to_pass = 1 / alpha
         self._needed_to_fail = gates / alpha  # any gate fails the run (Bonferroni)
-        self._set_claims(threshold, margin)
+        self._begin_without_evidence(threshold, margin)
         self._units: list[_Unit] = []  # taken so far: a row, or the rows of a cluster
         self.decision: Outcome = "undecided"
         self.decided_at: int | None = None
@@ -294,8 +295,8 @@ class SequentialGate:
         self.scored = 0
         self._evidence_at_decision = 0.0
 
-    def _set_claims(self, threshold: float, margin: float) -> None:
-        """Set the two claims about the mean against which evidence is gathered.
+    def _begin_without_evidence(self, threshold: float, margin: float) -> None:
+        """Begin to gather evidence against two claims about the mean.
 
         Evidence against "the mean is at most ``threshold − margin``" speaks for a high
         mean. Evidence against "the mean is at least ``threshold``" speaks for a low one.
