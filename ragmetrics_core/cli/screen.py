@@ -65,7 +65,7 @@ def _lines_on_verdicts(screen: FirstScreen) -> list[str]:
 def _lines_on_metrics(screen: FirstScreen, summary: Summary) -> list[str]:
     """Return the table of metrics, and a sentence on each metric."""
     lines = [text_grid(summary), ""]
-    for metric, finding in screen.finding_by_metric.items():
+    for metric, finding in screen.sentences.items():
         lines.append(f"{metric_with_gloss(metric)}: {finding}")
     # For each metric of sufficiency: how often the application answered when its
     # contexts were enough for that, and when they were not.

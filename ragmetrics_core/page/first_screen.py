@@ -96,9 +96,9 @@ class FirstScreen:
     groups: tuple[Group, ...]
     rows: int  # of the whole run; the groups may be those of rows drawn of it
     worst: tuple[Example, ...]
-    finding_by_metric: Mapping[str, str]  # what each metric found, in a sentence
+    sentences: Mapping[str, str]  # what each metric found, in a sentence
     # by metric: below 1 where the judge cannot give these rows a higher mean
-    highest_possible_means: Mapping[str, float]
+    highest_means: Mapping[str, float]
     unscored_first: tuple[str, ...]  # groups whose rows without a score come first
     answered_or_declined: tuple[Answering, ...]  # of each metric of sufficiency
     journey: Journey
@@ -286,15 +286,15 @@ class ScreenTally:
             groups=tuple(groups),
             rows=summary.rows,
             worst=tuple(self._rows_by_group.worst(groups_with_unscored_on_top)),
-            finding_by_metric=_finding_by_metric(self._counts_by_metric, summary),
-            highest_possible_means=self._highest_possible_means(summary),
+            sentences=_sentence_by_metric(self._counts_by_metric, summary),
+            highest_means=self._highest_means(summary),
             journey=journey,
             stage_losses=self._stage_losses(journey, summary, has_intervals),
             unscored_first=groups_with_unscored_on_top,
             answered_or_declined=self._answered_or_declined(has_intervals),
         )
 
-    def _highest_possible_means(self, summary: Summary) -> dict[str, float]:
+    def _highest_means(self, summary: Summary) -> dict[str, float]:
         """By metric, the highest mean that the judge could give to these rows."""
         return {
             numbers.metric: self._counts_by_metric[numbers.metric].highest_mean
@@ -347,10 +347,10 @@ class ScreenTally:
         further_warnings: Sequence[str],
     ) -> tuple[str, ...]:
         """Collect all caveats about the numbers: failures, gates out of reach, copies."""
-        highest_possible_means = self._highest_possible_means(summary)
+        highest_means = self._highest_means(summary)
         return (
             *_failures(summary),
-            *_out_of_reach(decisions, highest_possible_means),
+            *_out_of_reach(decisions, highest_means),
             *self._copies(),
             *further_warnings,
         )
@@ -701,7 +701,7 @@ def _with_caution(phrases: Sequence[str], run: RunFacts, *, has_range: bool) -> 
     return f"{'; '.join(phrases)}. {caution}".rstrip()
 
 
-def _finding_by_metric(
+def _sentence_by_metric(
     counts: Mapping[str, MetricCounts], summary: Summary
 ) -> dict[str, str]:
     """Word what each metric found, in a sentence by metric."""
