@@ -6,7 +6,7 @@ address in the answer may mean its line in the list, or the page.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 
 from ragmetrics_core.capture.citing_answer import CitingAnswer
@@ -36,28 +36,44 @@ def refuse_unclear_addresses(answer: CitingAnswer) -> tuple[Citation, ...] | Non
         None: it is left to other rules what the answer cites.
 
     Raises:
-        UnknownMeaning: If an address in the answer stands in a tool's text beside other
-            addresses, so that it names a part that nobody divided from the rest. Or if
-            a tool was called with it, and it is known as that of another text.
+        UnknownMeaning: If a tool's text lists an address of the answer among others. Or
+            if a tool was called with an address of the answer, and a text that this
+            tool did not return is known by the same address.
     """
     pages_in_answer = set(_pages_in_answer(answer))
     if not pages_in_answer:
         return None
     texts_by_page_read = _texts_by_page_read(answer)
     for text in _undivided_texts(answer):
-        pages_in_text = set(map(page_of, addresses_in(text)))
-        # "https://a.test" read by a tool, "See also https://b.test." in its text
-        pages_of_parts = {
-            page
-            for page in pages_in_text
-            if text not in texts_by_page_read.get(page, ())
-        }
-        if len(pages_in_text) > 1 and pages_of_parts & pages_in_answer:
+        listed_pages = _pages_listed_in(text, texts_by_page_read)
+        if listed_pages & pages_in_answer:
             raise UnknownMeaning(UNDIVIDED)
     for page in pages_in_answer & texts_by_page_read.keys():
         if _texts_known_as(page, answer) - texts_by_page_read[page]:
             raise UnknownMeaning(_READ_AND_SHOWN)
     return None
+
+
+def _pages_listed_in(
+    text: str, texts_by_page_read: Mapping[str, Collection[str]]
+) -> set[str]:
+    r"""Return the web pages that a tool's text lists, each with a part of it; often none.
+
+    Example: "1. Manual - https://a.test/manual\n2. Terms - https://a.test/terms" lists
+    both pages. A text with the address of only one page is about this page, and lists
+    none. Nor is the page listed from which a tool read the whole text.
+
+    Args:
+        text: The text that the tool returned.
+        texts_by_page_read: What tools returned when they were called with the address
+            of a page.
+    """
+    pages_in_text = set(map(page_of, addresses_in(text)))
+    if len(pages_in_text) < 2:
+        return set()
+    return {
+        page for page in pages_in_text if text not in texts_by_page_read.get(page, ())
+    }
 
 
 def names_a_part_of_undivided_text(answer: CitingAnswer) -> bool:

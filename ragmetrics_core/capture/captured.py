@@ -62,11 +62,12 @@ class UserValues:
         if self.metadata:
             new_values["metadata"] = {**sample.metadata, **self.metadata}
         if self.conversation is not None:
+            # the ledger lists the searches and tool calls of the conversation so far
             ledger = sample.ledger or Ledger()
-            # a conversation that the framework names goes first
-            conversation = ledger.conversation or self.conversation
+            # "thread-7" of the framework goes before the name that the user gave
+            conversation_name = ledger.conversation or self.conversation
             new_values["ledger"] = ledger.model_copy(
-                update={"conversation": conversation}
+                update={"conversation": conversation_name}
             )
         return sample_with(sample, new_values)
 
@@ -249,8 +250,8 @@ class Captured(Generic[Run]):
         self.dropped = 0  # number of runs beyond ``max_samples``, which were not kept
         self._n_samples_made = 0  # also counts samples that ``redact`` dropped
         self._samples_of_run = build
-        # ``build`` may keep a run back, to join it with a later run of the same
-        # question: this makes the samples of such runs. ``tuple`` makes none.
+        # makes the samples of runs that ``build`` keeps for a later run of the same
+        # question, such as a search by itself; ``tuple`` makes none
         self._samples_of_waiting_runs = samples_that_wait
         # adds a doubt to a sample whose answer a later run may have replaced
         self._revise_sample = revise_sample
@@ -262,8 +263,8 @@ class Captured(Generic[Run]):
         self._max_runs = max_samples
         self._runs_without_samples: list[Run] = []  # recorded since the last reading
         self._samples: list[Sample] = []
-        # how many capture blocks of this process ended before this one; None until it
-        # ends
+        # How many capture blocks of this process ended before this one: their samples are
+        # made first, since this one may continue their conversation. None until it ends.
         self._n_blocks_ended_before: int | None = None
         self._lock = Lock()
 

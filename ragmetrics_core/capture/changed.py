@@ -191,12 +191,15 @@ def _holds_words(words: _WordIndex, raw: str) -> bool:
         words: The words of the prompt by their stems.
         raw: The text.
     """
-    # first letters of the words: "the", "keepe", "brand", "lit", "14", "lamps"
+    # first letters of the words: "the", "keepe", "brand", "lit", "14", "lamps"; without
+    # labels of fields, such as "name" of "name: Brandt"
     stems = _stems_without_labels(raw[:_MOST_CHARACTERS])
     different_stems = set(stems)
     if len(different_stems) < _LEAST_STEMS:
         return False
-    window = words.densest_window(different_stems, n_words=_WIDTH_IN_TEXTS * len(stems))
+    # near each other: six words within a window of nine words of the prompt
+    window_width = _WIDTH_IN_TEXTS * len(stems)
+    window = words.densest_window(different_stems, n_words=window_width)
     # of a text with few words all must stand there
     least_share = _SHARE_IN_ANY_ORDER if len(different_stems) >= _FEW_STEMS else 1
     if len(set(window)) >= least_share * len(different_stems):

@@ -152,7 +152,8 @@ class Conversations:
             turn_number=n_turns_before + 1,
             earlier_calls=last_turn.ledger.calls,
             history=history,
-            # in words: "the words of an earlier turn stand in the prompt as such"
+            # "the words of an earlier turn stand in the prompt as such"; empty if the
+            # name of the conversation told the turn
             how_conversation_was_found=continued.how_found,
         )
 
@@ -172,36 +173,44 @@ class Conversations:
     ) -> _ContinuedTurn | None:
         """Find the captured turn that a run continues; None if it continues none.
 
-        Example: a run has the id "thread-7", so the last turn of "thread-7" is found. A
-        run without an id has a history that ends with "When did it open?", "In 1874.":
-        the captured turn with these words is found, or else a turn that a prompt quotes.
+        Example: a run has the name "thread-7", so the last turn of "thread-7" is found.
+        For a run without a name the words of its history and of its prompts decide.
 
         Args:
             tree: The run.
             name: The name of its conversation; None if it has none.
             quoted: The captured turn that its prompts quote as text; None without one.
-
-        The turn is looked for in this order:
-
-        1. by the name of the conversation
-        2. by the words at the end of the run's history
-        3. by a prompt's quotation, ``quoted``
         """
         if tree.turn_number == 1:  # the framework counts turns, and this is the first
             return None
-        if name is not None:
-            last_turn = self._last_turn_of(name, tree)
-            if last_turn is not None:
-                return _ContinuedTurn(last_turn)
-            # "thread-7" without captured turns is a new thread. But a memory's id may
-            # be new for each message: then the words decide.
-            is_name_of_memory = tree.is_id_of_memory and name == tree.conversation_id
-            if not is_name_of_memory:
-                return None
+        if name is None:
+            return self._turn_found_by_words(tree, quoted)
+        last_turn = self._last_turn_of(name, tree)
+        if last_turn is not None:
+            return _ContinuedTurn(last_turn)
+        is_name_of_memory = tree.is_id_of_memory and name == tree.conversation_id
+        if is_name_of_memory:
+            # an application may fill another memory, with a new id, for each message
+            return self._turn_found_by_words(tree, quoted)
+        return None  # the first run of "thread-7": it begins a conversation
+
+    def _turn_found_by_words(
+        self, tree: Tree, quoted: CapturedTurn | None
+    ) -> _ContinuedTurn | None:
+        """Find the captured turn whose words a run repeats; None if it repeats none.
+
+        Example: a run's history ends with "When did it open?", "In 1874.": the captured
+        turn with these words. Only if the history holds no captured turn, it is the
+        turn that a prompt of the run quotes.
+
+        Args:
+            tree: The run.
+            quoted: The captured turn that its prompts quote as text; None without one.
+        """
         turn_in_history = self._turn_at_end_of_history(tree)
         if turn_in_history is not None:
-            place = _place_in_history(turn_in_history, tree)
-            return _ContinuedTurn(turn_in_history, place)
+            how_found = _place_in_history(turn_in_history, tree)
+            return _ContinuedTurn(turn_in_history, how_found)
         if quoted is not None:
             return _ContinuedTurn(quoted, _IN_THE_PROMPT)
         return None

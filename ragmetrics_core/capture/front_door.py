@@ -139,10 +139,10 @@ class FrontDoor(Generic[Run]):
                 are not used then.
             redact: A function through which each sample goes before anybody else gets
                 it: judge, store, file or you. If it raises, the sample is dropped, and
-                ``problems`` counts it. ``Sample.ledger``, the list of searches and tool
-                calls, repeats texts of the sample: redact them there, too. A ledger
-                that is left as it was, beside a changed answer, would still hold the
-                hidden words: its calls are removed.
+                ``problems`` counts it. The list of searches and tool calls in
+                ``Sample.ledger`` repeats texts of the sample: hide them there, too. If
+                the function changes other texts and leaves the ledger as it was, the
+                calls are removed from the ledger.
             max_samples: Most runs kept; later ones are counted, and ``problems`` says
                 so. None keeps all.
             all_threads: Also take runs in threads that the application started without
@@ -174,11 +174,12 @@ class FrontDoor(Generic[Run]):
         user_values = UserValues(
             question, reference, id, dict(metadata or {}), conversation
         )
-        turns = self.turns(overrides, Problems())
-        turns.share_with_conversation(conversation, redact)
-        captured = self._captured(turns, user_values, max_samples, redact)
+        sample_maker = self.turns(overrides, Problems())
+        sample_maker.share_with_conversation(conversation, redact)
+        captured = self._captured(sample_maker, user_values, max_samples, redact)
+        # inputs and outputs are recorded whole if contexts_from="inputs.docs" reads them
         with self._listening(
-            captured, all_threads=all_threads, data=overrides.needs_data
+            captured, all_threads=all_threads, needs_data=overrides.needs_data
         ):
             yield captured
 
@@ -211,7 +212,7 @@ class FrontDoor(Generic[Run]):
 
     @contextmanager
     def _listening(
-        self, captured: Captured[Run], *, all_threads: bool, data: bool
+        self, captured: Captured[Run], *, all_threads: bool, needs_data: bool
     ) -> Iterator[None]:
         """Hand the runs of a block to ``captured`` while the block runs.
 
@@ -220,11 +221,11 @@ class FrontDoor(Generic[Run]):
         Args:
             captured: The object that gets the runs.
             all_threads: As for ``capture``.
-            data: Whether the inputs and outputs of the runs are needed whole.
+            needs_data: Whether the inputs and outputs of the runs are needed whole.
         """
         problems = captured.problems
         listener = Listener(
-            problems, captured.record, all_threads=all_threads, data=data
+            problems, captured.record, all_threads=all_threads, needs_data=needs_data
         )
         self.listeners.add(listener)
         try:
@@ -296,7 +297,7 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a setting is invalid.
         """
-        # The engine is behind it, which a program that only captures does not need.
+        # These import the engine, which a program that only captures does not need.
         from ragmetrics_core.capture.background import (
             BackgroundEvaluator,
             WatchSettings,
@@ -320,20 +321,24 @@ class FrontDoor(Generic[Run]):
             limits=limits,
             redact=redact,
         )
-        # Finished run → listener → watcher, which lets turns make samples of the run. The
-        # listener records inputs and outputs if an override reads them (needs_data).
-        turns = self.turns(overrides, Problems())
+        # The listener hands each finished run to the watcher, whose thread has the sample
+        # maker make samples of it, and judges them.
+        sample_maker = self.turns(overrides, Problems())
         watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
-            turns.add,  # makes samples of a run
+            sample_maker.add,  # makes samples of a run
             metrics,
             self.as_judge(judge),
             settings,
-            make_waiting_samples=turns.finish,
-            problems=turns.problems,
+            make_waiting_samples=sample_maker.finish,
+            problems=sample_maker.problems,
             on_stop=lambda: self.listeners.remove(listener),  # it is made below
         )
         listener = Listener(
-            turns.problems, watcher.record, everywhere=True, data=overrides.needs_data
+            sample_maker.problems,
+            watcher.record,
+            everywhere=True,
+            # whole inputs and outputs, if contexts_from="inputs.docs" reads them
+            needs_data=overrides.needs_data,
         )
         self.listeners.add(listener)
         return watcher

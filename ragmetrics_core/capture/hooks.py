@@ -234,8 +234,8 @@ class Listener:
             gets the runs that begin in its context: a block.
         all_threads: Whether a block also gets runs that begin in the context of no
             block.
-        data: Whether it needs inputs and outputs whole, because the user names keys or
-            paths in them.
+        needs_data: Whether it needs inputs and outputs whole, because the user names
+            keys or paths in them.
         under: The framework's call in which listening began, where an adapter needs to
             know it.
         begun: Whether a run began for it.
@@ -247,7 +247,7 @@ class Listener:
     _: KW_ONLY
     everywhere: bool = False
     all_threads: bool = False
-    data: bool = False
+    needs_data: bool = False
     under: object = None
     begun: bool = False
     missed: bool = False
@@ -307,22 +307,20 @@ class Listeners:
     def here(self) -> tuple[Listener, ...]:
         """Find the listeners that get a run of the application beginning here and now.
 
-        These are the watches, and the ``capture`` blocks in whose context the code runs.
-        Example: inside ``with capture():`` while a watch is on, both get the run. Work
-        of a judge reaches nobody.
+        These are the watches, and the ``capture`` blocks in whose context the code runs;
+        outside of all blocks those with ``all_threads=True``. Example: inside ``with
+        capture():`` while a watch is on, both get the run. Work of a judge reaches
+        nobody.
         """
         listeners = self.open  # another thread may open and close some meanwhile
         if not listeners or is_judge_work():
             return ()
         watches = [listener for listener in listeners if listener.everywhere]
-        if len(watches) == len(listeners):
-            return listeners
         blocks = [listener for listener in listeners if not listener.everywhere]
         listeners_around = _listeners_around.get()
         blocks_around = [block for block in blocks if block in listeners_around]
-        if blocks_around:
-            return (*watches, *blocks_around)
-        return (*watches, *_blocks_of_all_threads(blocks))
+        receiving_blocks = blocks_around or _blocks_of_all_threads(blocks)
+        return (*watches, *receiving_blocks)
 
     def begin(self) -> tuple[Listener, ...]:
         """Return the listeners that get a run beginning now; each notes that it began."""

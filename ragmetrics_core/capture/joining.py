@@ -112,7 +112,9 @@ def _with_fields_of_all(answering_run: Tree, trees: Sequence[Tree]) -> Tree:
         error=answering_run.error or answering_run.root.error,
         gives_only_documents=all(tree.gives_only_documents for tree in trees),
         given_fields=given_fields,
+        # retrieved documents whose texts were not recorded
         n_without_text=sum(tree.n_without_text for tree in trees),
+        # documents that have no text, such as images
         documents_without_text=tuple(documents_without_text),
         doubts=tuple(dict.fromkeys(doubts)),
         lookup_inputs=tuple(lookup_inputs),

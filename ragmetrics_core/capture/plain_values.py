@@ -257,7 +257,7 @@ def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
     for key, text in value.items():
         if isinstance(text, str) and text.strip():
             text_by_key[key] = text
-    # {"topic": "bridges", "k": 3}: its only text
+    # {"topic": "bridges", "k": 3}: its only text; of several texts none is surely asked
     if text_by_key:
         return _only_text_unless_answer(text_by_key)
     # {"payload": {"question": "When did it open?"}}
@@ -428,7 +428,9 @@ def _read_history(value: object, question: str | None) -> EarlierConversation:
             return EarlierConversation(tuple(turns))
     messages = conversation(value)
     if messages is not None:  # [Message("user", "Open?"), "Yes."]
+        # "Yes." was a mere text in ``value``: after a user's message it is the answer
         messages_with_answers = _with_texts_as_answers(messages, value)
+        # what user and assistant said, without messages of tools or the system
         return EarlierConversation(spoken(messages_with_answers))
     return EarlierConversation(_turns_of_pairs(value))  # [("Open?", "Yes.")]
 

@@ -105,8 +105,10 @@ def annotation_of(
         end_in_reply,
         names,
         quote,
-        _place_in_request(source),
-        _text_of_page(citation, source),
+        # ("document_index", 1): the source is the second document that the application
+        # handed in with its request
+        place_in_request=_place_of_source_in_request(source),
+        text=_text_of_page(citation, source),
     )
 
 
@@ -168,7 +170,7 @@ def _end_of_sentence_citing_file(citation: Fields) -> int | None:
     return None
 
 
-def _place_in_request(citation: Fields) -> tuple[str, int] | None:
+def _place_of_source_in_request(citation: Fields) -> tuple[str, int] | None:
     """Where the request holds a cited source; None if the citation does not count it.
 
     LangChain may nest the number, and Bedrock does: ``{"location": {"documentPage":

@@ -64,15 +64,29 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     shown_message = message_of(calls)
     if shown_message is not None:
         call.prompt = (*call.prompt, shown_message)
-    signs_of_unseen_texts = _signs_of_unseen_texts(call, evidence)
-    if signs_of_unseen_texts:  # the request may have said so already
+    _note_unseen_texts(call, evidence)
+
+
+def _note_unseen_texts(call: Node, evidence: ProviderEvidence) -> None:
+    """Note on a model's call that its provider may have shown it texts nobody recorded.
+
+    Example: the model "gpt-4o-search-preview" searches by itself, and the reply names no
+    page. The call is marked with ``may_have_searched``, and gets the remark that "its
+    reply tells nothing of what it found; let a tool of the application search".
+    """
+    reasons = _reasons_for_unseen_texts(call, evidence)
+    if reasons:
         call.may_have_searched = True
-    tells_nothing = not evidence  # of searches or sources
-    model_names = (call.model or "", evidence.model or "")
-    # then the "[1]" of Perplexity's sonar means a page that nobody recorded
-    if tells_nothing and any(map(_MODEL_NUMBERING_ITS_FINDS.search, model_names)):
+        call.remarks = (*call.remarks, *reasons)
+    if not evidence and _numbers_its_finds(call, evidence):
+        # "It fell [1]." of Perplexity's sonar means a page that the reply does not name
         call.numbers_unseen_sources = True
-    call.remarks = (*call.remarks, *signs_of_unseen_texts)
+
+
+def _numbers_its_finds(call: Node, evidence: ProviderEvidence) -> bool:
+    """Whether a model cites what it found by numbers, as Perplexity's sonar does."""
+    model_names = (call.model or "", evidence.model or "")
+    return any(_MODEL_NUMBERING_ITS_FINDS.search(name) for name in model_names)
 
 
 def _note_cited_sources(call: Node, evidence: ProviderEvidence) -> None:
@@ -85,7 +99,7 @@ def _note_cited_sources(call: Node, evidence: ProviderEvidence) -> None:
         call.reply = replace(call.reply, cited_sources=sources)
 
 
-def _signs_of_unseen_texts(call: Node, evidence: ProviderEvidence) -> Sequence[str]:
+def _reasons_for_unseen_texts(call: Node, evidence: ProviderEvidence) -> Sequence[str]:
     """Say why a model may have been shown texts that its reply does not tell; often ().
 
     One reason is a model that searches by itself, and tells of no search.
@@ -94,7 +108,7 @@ def _signs_of_unseen_texts(call: Node, evidence: ProviderEvidence) -> Sequence[s
         for model in (call.model, evidence.model):
             if model and _SEARCHING_MODEL.search(model):
                 return [searches_by_itself(model)]
-    return evidence.signs_of_unseen_texts
+    return evidence.reasons_for_unseen_texts
 
 
 def _cited_sources(
@@ -165,7 +179,7 @@ def _searches_with_quotes(
     """
     for index, provider_call in enumerate(searches):
         quoted_documents = [
-            source.document for source in quoted_sources if source.search == index
+            source.document for source in quoted_sources if source.search_index == index
         ]
         if quoted_documents:
             documents = (*(provider_call.documents or ()), *quoted_documents)
@@ -184,7 +198,7 @@ def _calls_of_other_sources(
     in_request: list[_QuotedSource] = []
     found_earlier: list[_QuotedSource] = []
     for quoted in quoted_sources:
-        if quoted.search is None:
+        if quoted.search_index is None:
             is_in_request = quoted.source.place_in_request is not None
             (in_request if is_in_request else found_earlier).append(quoted)
     if in_request:
@@ -224,12 +238,12 @@ class _QuotedSource:
     Attributes:
         source: The source.
         quotes: The passages, each once.
-        search: The index of the search of the reply that found it; None if none did.
+        search_index: Which search of the reply found it, from 0; None if none did.
     """
 
     source: _Source
     quotes: tuple[str, ...]
-    search: int | None
+    search_index: int | None
 
     @property
     def document(self) -> Document:
@@ -240,24 +254,26 @@ class _QuotedSource:
 
 
 def _quoted_sources(call: Node, evidence: ProviderEvidence) -> list[_QuotedSource]:
-    """List the sources from which a reply quotes, without quotes from known texts.
+    """List the sources from which a reply quotes, each with its quotes and its search.
 
-    Known texts are the prompt, which the application wrote, and the documents that the
-    provider found. Sources of one name are told apart by their places in the request,
-    such as ("document_index", 0) and ("document_index", 1).
+    Example: the reply cites "It fell." from https://a.test, and its first search names
+    this address: the source https://a.test with the quote "It fell." and the search 0.
+
+    A quote that stands in the prompt, or in a document that the provider returned, is
+    left out: this text is known as a whole.
     """
     normalized_known_texts = _normalized_known_texts(call, evidence)
+    # the quotes are keys of dictionaries, so that each is kept once, in their order
     quotes_by_source: dict[_Source, dict[str, None]] = {}
     for annotation in evidence.annotations:
         quote = annotation.quote
-        if quote is not None and not _is_known(annotation, normalized_known_texts):
+        if quote is not None and not _is_known(quote, normalized_known_texts):
             source = _Source(annotation.names, annotation.place_in_request)
             quotes_by_source.setdefault(source, {})[quote] = None
-    quoted_sources = []
-    for source, quotes in quotes_by_source.items():
-        search = _search_that_found(source, call, evidence)
-        quoted_sources.append(_QuotedSource(source, tuple(quotes), search))
-    return quoted_sources
+    return [
+        _QuotedSource(source, tuple(quotes), _search_that_found(source, call, evidence))
+        for source, quotes in quotes_by_source.items()
+    ]
 
 
 def _normalized_known_texts(call: Node, evidence: ProviderEvidence) -> list[bytes]:
@@ -271,40 +287,52 @@ def _normalized_known_texts(call: Node, evidence: ProviderEvidence) -> list[byte
     return normalized_known_texts
 
 
-def _is_known(annotation: Annotation, normalized_known_texts: Sequence[bytes]) -> bool:
-    """Whether the words that an annotation cites stand in a known text, perhaps cut."""
-    normalized = normalize_text((annotation.quote or "").strip(" .…"))
-    return any(
-        normalized in normalized_text for normalized_text in normalized_known_texts
-    )
+def _is_known(quote: str, normalized_known_texts: Sequence[bytes]) -> bool:
+    """Whether a quote, which may be cut as in "It fell …", stands in a known text."""
+    normalized_quote = normalize_text(quote.strip(" .…"))
+    return any(normalized_quote in text for text in normalized_known_texts)
 
 
 def _search_that_found(
     source: _Source, call: Node, evidence: ProviderEvidence
 ) -> int | None:
-    """Find the search of a reply that found a quoted source.
+    """Return the index of the provider's search that found a source which a reply quotes.
 
-    It is the first one that names the source. Without such a search it is the last one
-    whose texts are not known, if that may have found it: pages that Anthropic fetched
-    are counted as documents behind those of the request.
-
-    Args:
-        source: The source.
-        call: The call of the model.
-        evidence: What its reply tells.
-
-    Returns:
-        The index of the search; None if no search of the reply found the source.
+    Example: the provider made two searches, and the second names https://a.test: for
+    this source 1. If no search names the source, it is the last search that may have
+    found it. None if there is none, or if the request itself held the source.
     """
     for index, provider_call in enumerate(evidence.calls):
         if not provider_call.source_names.isdisjoint(source.names):
             return index
-    place = source.place_in_request
-    if place is not None and holds_place(place, call.request_blocks):
+    if _is_in_request(source, call):
         return None
-    for index, provider_call in reversed(list(enumerate(evidence.calls))):
-        may_have_found = place is None or provider_call.name == "web_fetch"
-        is_unread = provider_call.searches and provider_call.sources_without_text
-        if is_unread and may_have_found:
+    last_index = len(evidence.calls) - 1
+    for index in range(last_index, -1, -1):
+        if _may_have_found_unnamed(source, evidence.calls[index]):
             return index
     return None
+
+
+def _is_in_request(source: _Source, call: Node) -> bool:
+    """Whether the application handed a source in with its request, such as a PDF."""
+    place = source.place_in_request
+    return place is not None and holds_place(place, call.request_blocks)
+
+
+def _may_have_found_unnamed(source: _Source, provider_call: ProviderCall) -> bool:
+    """Whether a provider's search may have found a source that it does not name.
+
+    A search whose texts are all known found nothing else.
+
+    Args:
+        source: A source that the reply quotes. The request does not hold it.
+        provider_call: The search, or a tool that does not search.
+    """
+    if not provider_call.searches or not provider_call.sources_without_text:
+        return False
+    if source.place_in_request is None:
+        return True
+    # The reply numbers the source as a document. Only Anthropic's web_fetch finds such
+    # sources: if the request has 2 documents, its first page is ("document_index", 2).
+    return provider_call.name == "web_fetch"

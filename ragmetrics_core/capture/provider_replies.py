@@ -111,7 +111,7 @@ class ProviderEvidence:
     Attributes:
         calls: The searches and tools, in their order.
         annotations: The sources that are named for places of the reply.
-        signs_of_unseen_texts: Why the model may have been shown texts that the reply
+        reasons_for_unseen_texts: Why the model may have been shown texts that the reply
             does not tell, in words.
         model: The model that replied, by the word of the provider; None if not told.
         n_listed: How many sources stand in a list beside the reply, which may cite them
@@ -120,13 +120,13 @@ class ProviderEvidence:
 
     calls: tuple[ProviderCall, ...] = ()
     annotations: tuple[Annotation, ...] = ()
-    signs_of_unseen_texts: tuple[str, ...] = ()
+    reasons_for_unseen_texts: tuple[str, ...] = ()
     model: str | None = None
     n_listed: int = 0
 
     def __bool__(self) -> bool:
         """Whether the reply tells of anything."""
-        return bool(self.calls or self.annotations or self.signs_of_unseen_texts)
+        return bool(self.calls or self.annotations or self.reasons_for_unseen_texts)
 
     @property
     def message(self) -> Message | None:
@@ -205,27 +205,27 @@ class _ReplyBeingRead:
         call_by_key: The searches and tools, by the id that the provider gives them.
         annotations: The sources named for places of the reply, in their order.
         placed_sources: Names and quotes of the sources named for a place of the reply.
-        signs_of_unseen_texts: Why the model may have been shown texts that the reply
+        reasons_for_unseen_texts: Why the model may have been shown texts that the reply
             does not tell, in words.
         whole_text: The text of the reply, if the provider gives it in one piece.
         text_of_blocks: The text of the blocks that were read so far.
         start_of_last_text: Where the last block begins there that has a text.
-        last_sentence: Where the last sentence of that block begins and ends; None until
-            a citation asks for it.
+        known_last_sentence: Where the last sentence of that block begins and ends; None
+            until a citation asks for it.
         ids_of_tool_searches: The ids of calls that only searched for tools, and so
             returned no evidence.
-        n_listed: How many sources a list beside the reply holds.
+        n_listed: How many sources the longest list beside the reply holds.
         names_counted: The names of searches that the provider only counts.
     """
 
     call_by_key: dict[str, CallBeingRead] = field(default_factory=dict)
     annotations: dict[Annotation, None] = field(default_factory=dict)
     placed_sources: set[tuple[tuple[str, ...], str | None]] = field(default_factory=set)
-    signs_of_unseen_texts: list[str] = field(default_factory=list)
+    reasons_for_unseen_texts: list[str] = field(default_factory=list)
     whole_text: str = ""
     text_of_blocks: str = ""
     start_of_last_text: int = 0
-    last_sentence: tuple[int, int] | None = None
+    known_last_sentence: tuple[int, int] | None = None
     ids_of_tool_searches: set[str] = field(default_factory=set)
     n_listed: int = 0
     names_counted: list[str] = field(default_factory=list)
@@ -303,34 +303,40 @@ class _ReplyBeingRead:
     def read_text(self, block: Fields) -> None:
         """Read a block of text with the sources that are named for it.
 
-        Amazon's Nova names them in a block of its own, whose text is empty: they stand
-        for the last sentence of the block before.
+        ``{"text": "It fell.", "citations": [{"url": "https://a.test"}]}`` adds "It fell."
+        to the text of the reply, for which it cites https://a.test.
         """
         value = block.get("text")
         text = value if isinstance(value, str) else ""
-        self.text_of_blocks += self._blank_before(text)
-        start = len(self.text_of_blocks)
-        self.text_of_blocks += text
+        start = self._append_text(text)
         # what a source stands for if its citation tells no place in the block
-        cited_bounds = (start, len(self.text_of_blocks))
-        if text:
-            self.start_of_last_text = start
-            self.last_sentence = None
-        elif any(block.get(key) for key in _CITATION_KEYS_OF_BLOCKS):
+        cited_bounds = (start, start + len(text))
+        if not text and any(block.get(key) for key in _CITATION_KEYS_OF_BLOCKS):
+            # Amazon's Nova: {"text": "It fell."}, and then {"text": "", "citations": […]}
             cited_bounds = self._bounds_of_last_sentence()
         for key in _CITATION_KEYS_OF_BLOCKS:
             # a place that a citation tells is counted from the start of the block
             self.read_citations(block.get(key), start, cited_bounds)
 
+    def _append_text(self, text: str) -> int:
+        """Append the text of a block to that of the reply, and return where it begins."""
+        self.text_of_blocks += self._blank_before(text)
+        start = len(self.text_of_blocks)
+        self.text_of_blocks += text
+        if text:
+            self.start_of_last_text = start
+            self.known_last_sentence = None  # that of the block before
+        return start
+
     def _bounds_of_last_sentence(self) -> tuple[int, int]:
         """Where the last sentence begins and ends of the last block that has a text."""
-        if self.last_sentence is None:
+        if self.known_last_sentence is None:
             start = self.start_of_last_text
             first, end = 0, len(self.text_of_blocks) - start
             for sentence in statements(self.text_of_blocks[start:]):
                 first, end = sentence.start, sentence.end
-            self.last_sentence = start + first, start + end
-        return self.last_sentence
+            self.known_last_sentence = start + first, start + end
+        return self.known_last_sentence
 
     def _blank_before(self, text: str) -> str:
         """The blank that the whole text has before its next block; "" without one.
@@ -595,13 +601,13 @@ class _ReplyBeingRead:
         for source_id in cohere.ids_without_text:
             call.add_source_without_text((source_id,))
         if not cohere.lists_all_documents:
-            self.signs_of_unseen_texts.append(remedies.COHERE_CITED)
+            self.reasons_for_unseen_texts.append(remedies.COHERE_CITED)
 
     def read_listed_results(self, place: Fields) -> None:
         """Read sources that a provider lists beside its reply, as Perplexity and xAI do.
 
         Example: ``{"citations": ["https://a.test"]}`` is a search that names this
-        address without its text.
+        address without its text. "It fell [1]." of the reply may mean the first address.
         """
         results = [
             result
@@ -611,6 +617,8 @@ class _ReplyBeingRead:
         addresses = list(words_in(place.get("citations")))
         if not results and not addresses:
             return
+        # The same sources may be listed twice, as results and as mere addresses: "[5]"
+        # of the reply means the fifth source of the longest list.
         self.n_listed = max(self.n_listed, len(results), len(addresses))
         call = self.call_of("listed sources", "web_search")
         if results:
@@ -633,7 +641,8 @@ class _ReplyBeingRead:
         """
         kind = tool.get("type")
         name = kind if isinstance(kind, str) else _UNNAMED
-        call = self.call_of(None, name)
+        # Groq gives its tools no ids: each one is a call of its own
+        call = self.call_of(provider_id=None, name=name)
         call.searches = is_name_of_search(name)
         call.add_queries({"query": tool.get("arguments")})
         results = inner_object(tool, "search_results").get("results")
@@ -655,7 +664,7 @@ class _ReplyBeingRead:
         names = filter(None, map(_name_of_hidden_tool, objects_in(place.get("tools"))))
         distinct_names = list(dict.fromkeys(names))
         if distinct_names:
-            self.signs_of_unseen_texts.append(
+            self.reasons_for_unseen_texts.append(
                 remedies.handed_on_nothing(" and ".join(distinct_names))
             )
 
@@ -702,8 +711,8 @@ class _ReplyBeingRead:
         )
         self._add_cited_sources(annotations)
         calls = tuple(call.frozen() for call in self.call_by_key.values())
-        signs = tuple(dict.fromkeys(self.signs_of_unseen_texts))
-        return ProviderEvidence(calls, annotations, signs, n_listed=self.n_listed)
+        reasons = tuple(dict.fromkeys(self.reasons_for_unseen_texts))
+        return ProviderEvidence(calls, annotations, reasons, n_listed=self.n_listed)
 
     def _add_cited_sources(self, annotations: Sequence[Annotation]) -> None:
         """Count cited sources that no search of the reply names.
@@ -732,7 +741,7 @@ class _ReplyBeingRead:
         """Add a page that is cited with its text, as OpenRouter tells it."""
         call = self.call_of("cited addresses", "web_search")
         call.add_results([{"url": names[0], "title": names[-1], "text": text}])
-        self.signs_of_unseen_texts.append(remedies.CITED_PAGES)
+        self.reasons_for_unseen_texts.append(remedies.CITED_PAGES)
 
     def _search_of_cited(self, annotation: Annotation) -> CallBeingRead:
         """The search that found a cited source: the last one without texts, else a new one."""

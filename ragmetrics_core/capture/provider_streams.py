@@ -79,7 +79,7 @@ class StreamedReply:
 
         Each provider has its own fields, so that a chunk is read in all of these ways.
         """
-        fields = _shallow(chunk)
+        fields = _fields_of(chunk)
         self._add_chunk_of_anthropic(fields)
         self._add_delta_of_openai(fields)
         self._add_code_of_gemini(fields)
@@ -92,7 +92,7 @@ class StreamedReply:
         if fields.get("type") in ("content_block_start", "content_block_delta"):
             self._add_event(fields)
         elif "usage" in fields:
-            counts = _shallow(_shallow(fields["usage"]).get("server_tool_use"))
+            counts = _fields_of(_fields_of(fields["usage"]).get("server_tool_use"))
             self._counts_of_tools = counts or self._counts_of_tools
 
     def _add_delta_of_openai(self, fields: Fields) -> None:
@@ -101,32 +101,41 @@ class StreamedReply:
         Groq names a tool when it asks it, and again with what the tool returned.
         """
         for choice in _elements(fields.get("choices")):
-            delta = _shallow(_shallow(choice).get("delta"))
+            delta = _fields_of(_fields_of(choice).get("delta"))
             self._annotations += _elements(delta.get("annotations"))
-            for tool in map(_shallow, _elements(delta.get("executed_tools"))):
+            for tool in map(_fields_of, _elements(delta.get("executed_tools"))):
                 told = {key: value for key, value in tool.items() if value is not None}
                 self._tools_of_groq.setdefault(tool.get("index"), {}).update(told)
 
     def _add_code_of_gemini(self, fields: Fields) -> None:
         """Read ``{"content": {"parts": [{"executable_code": …}]}}``."""
-        for part in _elements(_shallow(fields.get("content")).get("parts")):
-            if any(field_of(_shallow(part), name) for name in _PARTS_OF_CODE):
+        for part in _elements(_fields_of(fields.get("content")).get("parts")):
+            if any(field_of(_fields_of(part), name) for name in _PARTS_OF_CODE):
                 self._parts_of_code.append(part)
 
     def _add_event(self, event: Fields) -> None:
-        """Add an event of Anthropic to its block."""
+        """Add an event of Anthropic's stream to the block of the reply that it tells of.
+
+        ``{"index": 0, "content_block": {"type": "text"}}`` begins block 0, and then
+        ``{"index": 0, "delta": {"text": "It fell."}}`` adds a piece of its text.
+        """
         index = event.get("index")
-        if not is_place(index):
+        if not is_place(index):  # it is no number from 0, so that it names no block
             return
         block = self._blocks.setdefault(index, _Block())
-        block.start = _shallow(event.get("content_block")) or block.start
-        delta = _shallow(event.get("delta"))
-        if delta.get("citation") is not None:
-            block.citations.append(delta["citation"])
-        for key, pieces in (("text", block.texts), ("partial_json", block.arguments)):
-            piece = delta.get(key)
-            if isinstance(piece, str):
-                pieces.append(piece)
+        beginning = _fields_of(event.get("content_block"))
+        if beginning:
+            block.start = beginning
+        delta = _fields_of(event.get("delta"))
+        citation = delta.get("citation")
+        if citation is not None:
+            block.citations.append(citation)
+        text = delta.get("text")
+        if isinstance(text, str):
+            block.texts.append(text)
+        piece_of_arguments = delta.get("partial_json")
+        if isinstance(piece_of_arguments, str):
+            block.arguments.append(piece_of_arguments)
 
     def reply(self, own_arguments: Sequence[Fields] | None) -> dict[str, Any]:
         """Put together what the chunks told, in the form of a reply that was not streamed.
@@ -232,7 +241,7 @@ def _elements(value: object) -> Sequence[Any]:
     return value if is_list(value) else ()
 
 
-def _shallow(value: object) -> Fields:
+def _fields_of(value: object) -> Fields:
     """Return the fields of an object; {} for anything else, such as a text."""
     if isinstance(value, BaseModel):
         return dict(value)

@@ -414,21 +414,20 @@ def by_a_query_no_model_wrote(run: _RunAndOverrides) -> FoundQuestion | None:
     Seen in chziakas/Icarus, rag_openai.py: the application calls a retriever with "When
     did it open?", and a model with "… Question: When did it open?", without a chain.
 
-    Three kinds are tried in this order: a query that is a line of the answering prompt
-    or stands there after a label, as above; a query anywhere in this prompt; any
-    query.
+    The best one is a query that is a line of the answering prompt, or stands there
+    after a label, as above; else a query anywhere in this prompt; else any query.
     """
     # a query that a model wrote is not in the user's words
-    queries = [query for query in run.queries if not run.calls.is_written(query)]
-    if not queries:
+    own_queries = [query for query in run.queries if not run.calls.is_written(query)]
+    if not own_queries:
         return None
     # "Answer from: … Question: When did it open?" shows the query "When did it open?"
-    shown = [query for query in queries if _is_shown(query, run.calls)]
+    shown = [query for query in own_queries if _is_shown(query, run.calls)]
     in_own_line = [query for query in shown if _stands_apart(query, run.calls)]
-    best_first = [*in_own_line, *shown, *queries]
+    best_first = [*in_own_line, *shown, *own_queries]
     question = best_first[0]
-    first_query = run.queries[0]
-    if question == first_query:
+    # in words, where the question was found
+    if question == run.queries[0]:  # of all queries, also those of models
         place = "query of the first retriever"
     elif shown:
         place = "query that the answering prompt shows"

@@ -239,10 +239,11 @@ def _without_set_aside(
 def _set_aside(
     call: Node, nodes: Sequence[Node], shown: Sequence[Document]
 ) -> list[Document]:
-    """List the documents that a call returned in a list of which the prompt shows none.
+    """List the documents that a call returned in lists of which nobody used anything.
 
     Example: a router took A, B and C, and returned the lists "current" (A, B) and
-    "unmatched" (C). The prompt shows A, and no later call took C: C was set aside.
+    "unmatched" (C). The prompt shows A, so "current" was used. It shows nothing of
+    "unmatched", and no later call took C: C was set aside.
 
     Args:
         call: The call. It divided its documents into lists, or it sets nothing aside.
@@ -250,20 +251,17 @@ def _set_aside(
         shown: What the answering prompt shows of documents.
     """
     lists = call.divided_documents
-    lists_hidden = [each for each in lists if not _is_any_shown(each, shown)]
-    lists_shown = [each for each in lists if each not in lists_hidden]
-    if not lists_shown:
+    used_lists = [documents for documents in lists if _is_any_shown(documents, shown)]
+    if not used_lists:
         return []  # the prompt tells nothing of this call
-    document_keys_shown = _keys_of(chain.from_iterable(lists_shown))
+    used_document_keys = _keys_of(chain.from_iterable(used_lists))
     document_keys_taken = _keys_of(_documents_taken(call))
     set_aside: list[Document] = []
-    for documents in lists_hidden:
-        was_given = (
-            _keys_of(documents) <= document_keys_taken
-        )  # else it found them itself
-        if was_given and not _is_taken_later(
-            documents, document_keys_shown, call, nodes
-        ):
+    for documents in lists:
+        found_by_call_itself = not _keys_of(documents) <= document_keys_taken
+        if documents in used_lists or found_by_call_itself:
+            continue
+        if not _is_taken_later(documents, used_document_keys, call, nodes):
             set_aside += documents
     return set_aside
 
@@ -276,21 +274,22 @@ def _is_any_shown(documents: Sequence[Document], shown: Sequence[Document]) -> b
 
 def _is_taken_later(
     documents: Sequence[Document],
-    document_keys_shown: set[DocumentKey],
+    used_document_keys: set[DocumentKey],
     call: Node,
     nodes: Sequence[Node],
 ) -> bool:
-    """Whether a later call took documents that a call returned, for the prompt.
+    """Whether a later call was given a list of documents, and worked for the prompt.
 
-    It was given them, and returned documents, as a joiner does. Or it was given them
-    together with what the prompt shows, as a template is. A node of a graph is given
-    the whole state, which tells nothing: this is none of its ``input_documents``.
+    Example: a router returned "unmatched" (C) beside "current" (A, B), which the prompt
+    shows. A joiner was given C, and returned documents: True. So it is for a template
+    that was given C together with A. A writer of files that was given C alone, and
+    returned no documents, does not count.
 
     Args:
-        documents: Documents that the call returned under one name.
-        document_keys_shown: The keys of what it returned under names that the prompt
-            shows.
-        call: The call.
+        documents: The documents of the list, such as "unmatched".
+        used_document_keys: The keys of the documents in the other lists of the call, of
+            which the prompt shows some.
+        call: The call that returned these lists.
         nodes: The calls of the run.
     """
     document_keys = _keys_of(documents)
@@ -298,7 +297,8 @@ def _is_taken_later(
         document_keys_given = _keys_of(later.input_documents)
         if later.began < end_of(call) or document_keys.isdisjoint(document_keys_given):
             continue
-        if later.documents or not document_keys_shown.isdisjoint(document_keys_given):
+        is_given_used_ones = not used_document_keys.isdisjoint(document_keys_given)
+        if later.documents or is_given_used_ones:
             return True
     return False
 

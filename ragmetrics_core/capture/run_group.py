@@ -480,10 +480,11 @@ def _sort_key(shown_group: ShownGroup) -> tuple[bool, bool, float]:
 
 
 def _look_for_group(group: RunGroup, prompts: Prompts) -> ShownGroup:
-    r"""Look for the queries, documents and answers of a group in the prompts of a run.
+    r"""Find what the prompts of a run show of a group: queries, documents, answers.
 
-    Example: a group searched for "When did it open?" and found "Opened in 1874.". The
-    prompt "Opened in 1874.\nQuestion: When did it open?" holds both.
+    Example: a group, the runs of one question so far, searched for "When did it open?"
+    and found "Opened in 1874.". The prompt "Opened in 1874.\nQuestion: When did it
+    open?" of a further run shows both. An answer is what a model of the group replied.
     """
     document_texts = [text for document in group.documents for text in document.texts]
     # a group that found no document is recognised by its queries alone

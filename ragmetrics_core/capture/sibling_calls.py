@@ -67,9 +67,6 @@ def shown_to_other_calls(
     same question. The application takes the reply to the first as the answer: B was
     shown to another call that was asked the same.
 
-    Whether an answering call was shown B is unknown in three cases: it is not known which
-    call answered, a memory summed B up, or the run gave the other reply as well.
-
     Args:
         found_answer: The answer, and the call that wrote it.
         calls: The calls of the turn.
@@ -84,23 +81,34 @@ def shown_to_other_calls(
         return ShownToOtherCalls(
             why_unknown_if_shown=_why_unknown_without_writer(shown_by_call, calls)
         )
-    when_asked_the_same = []
-    writer_and_calls_it_read = prompt_contents.shown_to(writing_call).calls
-    # a memory summed these up: what the answering call was shown of them is unknown
-    keys_in_summaries = keys_summed_up(writer_and_calls_it_read, calls)
-    why_unknown_if_shown = dict.fromkeys(keys_in_summaries, SUMMED_UP)
+    shown_when_reply_was_left_out: list[Mapping[DocumentKey, ShownDocument]] = []
+    why_unknown_if_shown = _why_unknown_of_summaries(
+        writing_call, calls, prompt_contents
+    )
     for call, shown in shown_by_call.items():
         if not _have_same_template(call, writing_call, prompt_contents):
             continue  # it was asked something else
-        if _is_handed_out(call, writing_call, calls):
-            # The run gave this reply as well, as of two pipelines that are compared. So
-            # the call may have answered, too.
+        if _is_given_beside_answer(call, writing_call, calls):
+            # two pipelines are compared: the user reads both replies as answers
             why_unknown_if_shown |= dict.fromkeys(shown, _ALSO_HANDED_OUT)
         else:
-            when_asked_the_same.append(shown)
+            shown_when_reply_was_left_out.append(shown)
     return ShownToOtherCalls(
-        unite_shown_documents(when_asked_the_same), why_unknown_if_shown
+        when_asked_the_same=unite_shown_documents(shown_when_reply_was_left_out),
+        why_unknown_if_shown=why_unknown_if_shown,
     )
+
+
+def _why_unknown_of_summaries(
+    writing_call: Node, calls: Calls, prompt_contents: PromptContents
+) -> dict[DocumentKey, str]:
+    """Say of the documents that a memory summed up why it is unknown what was shown.
+
+    The answering call was shown the summary, and nobody knows what it keeps of them.
+    """
+    answering_calls = prompt_contents.shown_to(writing_call).calls
+    keys_in_summaries = keys_summed_up(answering_calls, calls)
+    return dict.fromkeys(keys_in_summaries, SUMMED_UP)
 
 
 def _why_unknown_without_writer(
@@ -145,8 +153,8 @@ def _shown_by_other_call(
     return shown_by_call
 
 
-def _is_handed_out(call: Node, writing_call: Node, calls: Calls) -> bool:
-    """Whether the run gave a call's reply as well, and it is not the answer itself."""
+def _is_given_beside_answer(call: Node, writing_call: Node, calls: Calls) -> bool:
+    """Whether the output of the run holds a call's reply beside another one, the answer."""
     line = calls.replies[call].line
     if line == calls.replies[writing_call].line:
         return False

@@ -302,6 +302,13 @@ def _quotation_at(
 ) -> Quotation:
     r"""Say how a message quotes an earlier answer at one place.
 
+    The first that fits of these, for the answer "In 1874.":
+
+    - "earlier turn": "Assistant: In 1874.\nUser: And the ferry?"
+    - "assistant's last words": "Assistant: In 1874.", and no user speaks after it
+    - "after its question": "When did it open? In 1874. Make it short."
+    - "among other words": "Translate: In 1874."
+
     Args:
         text: The message.
         start: The offset in the message at which the answer begins.
@@ -310,31 +317,24 @@ def _quotation_at(
             "anna" for "Anna: When did it open?".
         question_ends: The offsets in the message at which this question ends. The
             question may stand there several times.
-
-    Returns:
-        For the answer "In 1874.":
-
-        - "earlier turn": "Assistant: In 1874.\nUser: And the ferry?"
-        - "assistant's last words": "Assistant: In 1874.", and nobody speaks after it
-        - "after its question": "When did it open? In 1874. Make it short."
-        - "among other words": "Translate: In 1874."
     """
     # for "Assistant: In 1874." the name is "assistant", and the separator ": "
     name, separator = _name_before(text, start)
-    is_assistant = name in _ASSISTANTS
-    # "AIMessage(content='In 1874.')": a list of messages that was written as text
-    if is_assistant and _OF_A_MESSAGE.search(separator):
-        return "earlier turn"
     # the names at the heads of lines after the answer
     later_speakers = {speaker[1].lower() for speaker in _SPEAKER.finditer(text, end)}
-    # "Assistant: In 1874.\nUser: …"
-    if is_assistant and not later_speakers.isdisjoint(_USERS):
-        return "earlier turn"
+    if name in _ASSISTANTS:
+        # "AIMessage(content='In 1874.')": a list of messages that was written as text
+        stands_in_message_object = _OF_A_MESSAGE.search(separator) is not None
+        # "Assistant: In 1874.\nUser: And the ferry?"
+        user_speaks_again = not later_speakers.isdisjoint(_USERS)
+        if stands_in_message_object or user_speaks_again:
+            return "earlier turn"
     is_after_question = _is_right_behind(text, start, question_ends)
-    # "Anna: When did it open?\nIn 1874.\nAnna: …"
-    if is_after_question and not later_speakers.isdisjoint(names_before_question):
+    # "Anna: When did it open?\nIn 1874.\nAnna: And the ferry?"
+    asker_speaks_again = not later_speakers.isdisjoint(names_before_question)
+    if is_after_question and asker_speaks_again:
         return "earlier turn"
-    if is_assistant:
+    if name in _ASSISTANTS:
         return "assistant's last words"
     return "after its question" if is_after_question else "among other words"
 

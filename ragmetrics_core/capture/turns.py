@@ -109,8 +109,9 @@ class Turns(Generic[Run]):
             trees: Reads a run of the framework as trees of calls.
             overrides: The user's own rules for question, contexts and answer.
             problems: Where problems are counted; None for a new count.
-            hint: The problem that is counted for a question without a sample: what the
-                user should do, in words. Empty to count nothing.
+            hint: Advice for the user, such as "name the tools that search". It is noted
+                in ``problems`` once for each question that gets no sample. Empty to
+                note nothing.
         """
         self._trees_of = trees
         self._overrides = overrides
@@ -301,24 +302,31 @@ class Turns(Generic[Run]):
             runs_of_turn: The runs that the new run resumes, and the new run as the
                 last. Usually the new run alone.
         """
-        tree = runs_of_turn[-1]
-        resumption_key = tree.resumption_key  # None: no later run can resume this one
-        if resumption_key is not None and tree.is_paused:
+        new_run = runs_of_turn[-1]
+        resumption_key = new_run.resumption_key  # None: no later run can resume it
+        if resumption_key is not None and new_run.is_paused:
             # a graph asked a person
             return self._let_wait(resumption_key, runs_of_turn)
-        resumes_another = len(runs_of_turn) > 1
-        if resumes_another:
-            joined_tree = join_trees(runs_of_turn, THREAD)
-        else:
-            # a model may have rewritten the user's question in a run of its own before
-            joined_tree = self._join_with_calls_that_wrote_question(tree)
-        calls = Calls(joined_tree, self._overrides.context_tools or ())
+        whole_turn = self._join_runs_of_turn(runs_of_turn)
+        calls = Calls(whole_turn, self._overrides.context_tools or ())
         if resumption_key is not None and _stops_before_tools(calls):
             # a graph stopped at a breakpoint before its search
             return self._let_wait(resumption_key, runs_of_turn)
+        resumes_another = len(runs_of_turn) > 1
         if resumes_another:
             return self._end_turn(runs_of_turn, calls)
-        return self._take_in_single_run(tree, calls)
+        return self._take_in_single_run(new_run, calls)
+
+    def _join_runs_of_turn(self, runs_of_turn: list[Tree]) -> Tree:
+        """Join the runs of one turn into one run that holds the calls of all.
+
+        Example: a graph searched, and stopped for a person; a second run resumed it, and
+        answered. The joined run has the search and the answer. A single run is joined
+        with an earlier run in which a model rewrote its question, if there is one.
+        """
+        if len(runs_of_turn) > 1:
+            return join_trees(runs_of_turn, THREAD)
+        return self._join_with_calls_that_wrote_question(runs_of_turn[0])
 
     def _take_in_single_run(self, tree: Tree, calls: Calls) -> list[Sample]:
         """Take in a run that resumes no other, and return the samples that are complete.
@@ -349,7 +357,8 @@ class Turns(Generic[Run]):
             calls: The calls of these runs, joined into one run.
 
         Returns:
-            The samples. Empty where a graph gave no answer: another run may resume it.
+            The samples. If one lacks an answer, and a later run may resume this one, the
+            runs wait for it, and their samples are made then.
         """
         joined_tree = self._place_in_conversation(calls.tree)
         # the other runs stopped before they answered
@@ -358,13 +367,13 @@ class Turns(Generic[Run]):
             # "Sum up what you found": its question may be that of the earlier turn
             joined_tree = doubtful(joined_tree, _FOUND_EARLIER)
         samples = samples_of(joined_tree, self._overrides)
-        is_answered = all(sample.answer is not None for sample in samples)
+        lacks_answer = any(sample.answer is None for sample in samples)
         resumption_key = joined_tree.resumption_key  # None: it cannot be resumed
-        if resumption_key is not None and not is_answered:
+        if lacks_answer and resumption_key is not None:
             return self._let_wait(resumption_key, runs_of_turn)
         if not samples:
             self._note_unsampled_question(joined_tree, runs_of_turn)
-        elif is_answered:
+        elif not lacks_answer:
             # the same question again: the user reads this answer, not the earlier one
             self._earlier_answers.doubt_answer_replaced_by(joined_tree)
         self._remember_samples(joined_tree, samples)

@@ -129,36 +129,40 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
 
     Example: a block ``{"type": "input_file", …}`` shows a PDF, and the parameter
     ``previous_response_id`` lets the provider insert earlier turns. Both are evidence
-    that was not recorded. So are the pages that Gemini may have read by its tool
-    ``url_context``, and what Azure OpenAI finds in ``data_sources``: by these two
-    ``lets_provider_search`` is true. An image or a sound may be a part of the question:
-    it gives only a remark.
+    that was not recorded. An image or a sound may be a part of the question: it gives
+    only a remark.
 
     Args:
         parameters: The parameters of the request by their names. Anything but a mapping
             holds none.
         contents: The contents of its messages: texts, or lists of blocks.
     """
-    # parameters that name texts which the provider keeps, each once
-    names = dict.fromkeys(_names_of_kept(parameters))
-    kinds = set(_kinds_of_blocks(contents))
-    evidence = [_KEPT_BY_PROVIDER.format(name) for name in names]
-    if not kinds.isdisjoint(_FILES):
-        evidence.append(_FILES_SHOWN)
+    # parameters such as "previous_response_id", each once
+    names_of_kept_texts = dict.fromkeys(_names_of_kept(parameters))
+    kinds_of_blocks = set(_kinds_of_blocks(contents))
     lets_read_pages = _lets_read_pages(parameters)
+    evidence = [_KEPT_BY_PROVIDER.format(name) for name in names_of_kept_texts]
+    if not kinds_of_blocks.isdisjoint(_FILES):
+        evidence.append(_FILES_SHOWN)
     if lets_read_pages:
         evidence.append(_PAGES_READ)
-    remarks = []
-    if not kinds.isdisjoint(_IMAGES):
-        remarks.append(_IMAGES_SHOWN)
-    if not kinds.isdisjoint(_SOUNDS):
-        remarks.append(_SOUNDS_SHOWN)
+    # Azure OpenAI searches what the parameter "data_sources" names, each time
+    lets_search = _SEARCHED_BY_PROVIDER in names_of_kept_texts
     return UnreadRequest(
         tuple(evidence),
-        tuple(remarks),
-        lets_provider_search=lets_read_pages or _SEARCHED_BY_PROVIDER in names,
+        remarks=tuple(_remarks_on_media(kinds_of_blocks)),
+        lets_provider_search=lets_search or lets_read_pages,
+        # {"type": "search_result", "citations": {"enabled": true}, …} of Anthropic
         lets_provider_cite=_lets_cite(contents),
     )
+
+
+def _remarks_on_media(kinds_of_blocks: set[str]) -> Iterator[str]:
+    """Yield what to say of images and sounds among the blocks of a request."""
+    if not kinds_of_blocks.isdisjoint(_IMAGES):
+        yield _IMAGES_SHOWN
+    if not kinds_of_blocks.isdisjoint(_SOUNDS):
+        yield _SOUNDS_SHOWN
 
 
 def parameters_in_reply(fields: object) -> dict[str, object]:

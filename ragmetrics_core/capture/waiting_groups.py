@@ -260,7 +260,10 @@ class WaitingGroups:
             The group that now holds the run; None if its prompts show no group's
             documents, answer or question.
         """
+        # for each group how the run's prompts quote its answer: "after its question" for
+        # "When did it open? Draft: In 1874. Make it longer."
         quotation_by_group = self._quotations_of_open_groups(run, calls)
+        # groups of the run's own thread come first: others may be of other users
         shown_groups = groups_that_run_joins(
             list(quotation_by_group), run.task_or_thread, Prompts.of(calls)
         )
@@ -270,11 +273,10 @@ class WaitingGroups:
         wrote_free_text = FREE_TEXT in calls.reply_forms.values()  # no grade or route
         joined.add(run, is_answered=wrote_free_text)
         joined.note_shown_to_model(_names_of_shown_documents(joined, shown_groups))
-        if any(
-            _may_be_a_new_turn(shown_group, quotation_by_group[shown_group.group])
-            for shown_group in shown_groups
-        ):
-            joined.add_doubt(_MAY_BE_A_TURN_OF_ITS_OWN)
+        for shown_group in shown_groups:
+            if _may_be_a_new_turn(shown_group, quotation_by_group[shown_group.group]):
+                joined.add_doubt(_MAY_BE_A_TURN_OF_ITS_OWN)
+                break
         return joined
 
     def _quotations_of_open_groups(

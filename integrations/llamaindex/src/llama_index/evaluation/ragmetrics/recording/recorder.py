@@ -452,7 +452,7 @@ class Recorder:
             listeners: Those who get the run.
         """
         # the user of a listener may name keys or paths in the whole arguments
-        needs_data = any(listener.data for listener in listeners)
+        needs_data = any(listener.needs_data for listener in listeners)
         run = Run(node, kind=kind, task_or_thread=current_task_or_thread())
         self._doubt_after_unrecorded_search(run)
         for listener in listeners:
