@@ -269,6 +269,14 @@ def test_examples_stand_in_tags_and_their_verdicts_behind() -> None:
     assert "<example-" not in user
 
 
+def test_examples_of_any_language_stand_in_their_own_letters() -> None:
+    example = LabelledExample(
+        contexts=("Анна зажгла лампу.",), answer="是安娜。", adherent=True
+    )
+    text = prompt_of(ContextAdherence(labelled_examples=(example,)), SAMPLE)
+    assert '{"contexts": ["Анна зажгла лампу."], "answer": "是安娜。"}' in text
+
+
 def test_prompts_with_examples_share_all_that_stands_before_the_sample() -> None:
     metric = ContextAdherence(labelled_examples=EXAMPLES)
     prompts = [

@@ -447,6 +447,21 @@ def test_a_reply_that_contradicts_itself_is_no_reply(
     assert ContextSufficiency(declining=False).score(SAMPLE, judge=against).value == 0
 
 
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        ("The year.", "Missing: The year."),
+        ("", "Missing: the judge does not say what."),
+    ],
+)
+def test_the_reason_says_what_is_missing_as_far_as_the_judge_does(
+    missing: str, reason: str
+) -> None:
+    judge = ScriptedJudge({SufficientContexts: {"missing": missing, "sufficient": 0}})
+    result = ContextSufficiency(declining=False).score(SAMPLE, judge=judge)
+    assert result.reason == reason
+
+
 # A history that holds this turn, too, in the forms that memories and tables have: of
 # the turns as (role, text).
 Said = list[tuple[str, str]]
@@ -827,6 +842,24 @@ def test_typed_questions_share_the_request_on_the_answer() -> None:
     assert enough.value == addresses.value == 0.25
     assert isinstance(enough.evidence, SufficiencyEvidence)
     assert (enough.evidence.mode, enough.evidence.case) == ("decision", "unbacked")
+    assert addresses.evidence is not None
+    assert addresses.evidence.verdicts() == ["addresses the question, probability 0.25"]
+
+
+@pytest.mark.parametrize(
+    ("grade", "in_words"),
+    [
+        (0, "grade 0 of 3: is about something else"),
+        (3, "grade 3 of 3: addresses the question fully"),
+    ],
+)
+def test_the_verdict_on_relevance_is_the_grade_in_words(
+    grade: int, in_words: str
+) -> None:
+    judge = ScriptedJudge({Declined: {"declined": 0}, Addresses: {"grade": grade}})
+    evidence = AnswerRelevance().score(SAMPLE, judge=judge).evidence
+    assert evidence is not None
+    assert evidence.verdicts() == [in_words]
 
 
 @pytest.mark.parametrize(
