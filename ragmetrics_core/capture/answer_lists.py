@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ragmetrics_core.capture.closing_sources import closing_sources_in
@@ -19,7 +19,7 @@ from ragmetrics_core.data.mark_patterns import (
     SOURCE_WORD,
     Span,
 )
-from ragmetrics_core.data.marks import marks_in
+from ragmetrics_core.data.marks import Numbering, marks_in
 from ragmetrics_core.data.source_lists import is_reference, source_lists_in
 
 # "[1] report.pdf", "- 1. report.pdf", "**[1]**: report.pdf", "| 1 | report.pdf |",
@@ -91,30 +91,70 @@ def entries_of_lists_in_answer(
 ) -> list[ListEntry]:
     """List the entries of the lists of sources in an answer, each once.
 
+    "[1] a.pdf" below "Sources:" gives an entry with the number "1" and the text "a.pdf".
+
     Args:
         answer: The answer.
         lettered_labels: The labels with letters that its marks name, such as "S1". Other
             entries with letters, as "A1 a.pdf", explain no mark, and are left out.
     """
     text = with_plain_lists(answer)
-    spans = [*source_lists_in(text), *_lists_at_the_end(text, lettered_labels)]
-    # {"1": "doc-1"}: the number as which an entry "doc-1: a.pdf" is read, and the label
-    label_by_number = {mark_label_of(label): label for label in lettered_labels}
+    spans = list(source_lists_in(text))
+    span_at_the_end = _cited_list_at_the_end(text, lettered_labels)
+    if span_at_the_end is not None:
+        spans.append(span_at_the_end)
+    # {"1": "doc-1"}: an entry "doc-1: a.pdf" is read with the number 1
+    lettered_label_by_number = {
+        mark_label_of(label): label for label in lettered_labels
+    }
     list_entries: list[ListEntry] = []
     for start, end in spans:
-        is_further_reading = FURTHER_READING.match(text, start, end) is not None
-        for list_entry in _entries_from(text, start, end):
-            label = label_by_number.get(list_entry.number, list_entry.number)
-            line = text[list_entry.start : list_entry.end].lstrip(" \t-*•[")
-            if line.startswith(label):  # "doc-1: a.pdf", and not "1: a.pdf"
-                list_entry = replace(list_entry, number=label)
-            if is_further_reading and list_entry.has_item_number:
-                # The 1 of "1. a.pdf" is not that of a mark, so that the number is left
-                # out. The place of the entry is kept: a mark there cites nothing.
-                list_entries.append(replace(list_entry, number=""))
-            elif list_entry.number.isdigit() or list_entry.number in lettered_labels:
-                list_entries.append(list_entry)
+        list_entries += _entries_of_list(text, start, end, lettered_label_by_number)
     return list(dict.fromkeys(list_entries))
+
+
+def _entries_of_list(
+    text: str, start: int, end: int, lettered_label_by_number: Mapping[str, str]
+) -> Iterator[ListEntry]:
+    """Yield the entries of one list of sources, each with the label that it explains.
+
+    Args:
+        text: The answer.
+        start: Where the list begins in it.
+        end: Where the list ends.
+        lettered_label_by_number: The labels with letters that the answer's marks name,
+            ``{"1": "doc-1", "S1": "S1"}``. Entries of other letters are left out.
+    """
+    is_further_reading = FURTHER_READING.match(text, start, end) is not None
+    lettered_labels = set(lettered_label_by_number.values())
+    for list_entry in _entries_from(text, start, end):
+        if is_further_reading and list_entry.has_item_number:
+            # The 1 of "1. a.pdf" is not that of a mark, so that the number is left
+            # out. The place of the entry is kept: a mark there cites nothing.
+            yield replace(list_entry, number="")
+            continue
+        label = _label_of_entry(list_entry, lettered_label_by_number, text)
+        if label.isdigit() or label in lettered_labels:
+            yield replace(list_entry, number=label)
+
+
+def _label_of_entry(
+    list_entry: ListEntry, lettered_label_by_number: Mapping[str, str], text: str
+) -> str:
+    """Return the label that an entry explains: "doc-1" of "doc-1: a.pdf", 1 of "1: a.pdf".
+
+    Args:
+        list_entry: The entry. Its number is 1 in both cases.
+        lettered_label_by_number: The labels that the answer's marks name:
+            ``{"1": "doc-1"}``.
+        text: The answer.
+    """
+    number = list_entry.number
+    lettered_label = lettered_label_by_number.get(number)
+    line = text[list_entry.start : list_entry.end].lstrip(" \t-*•[")
+    if lettered_label is not None and line.startswith(lettered_label):
+        return lettered_label
+    return number
 
 
 def with_plain_lists(answer: str) -> str:
@@ -227,32 +267,34 @@ def _number_of(list_entry: re.Match[str]) -> str:
     return next(list_entry[group] for group in groups if list_entry[group] is not None)
 
 
-def _lists_at_the_end(answer: str, lettered_labels: Collection[str]) -> list[Span]:
-    """Find the last lines if they list sources that the text before them cites.
+def _cited_list_at_the_end(
+    answer: str, lettered_labels: Collection[str]
+) -> Span | None:
+    """Find where an answer ends with a list of sources that marks before it cite.
 
-    After "It fell [1]." the lines "Read:", "[1] a.pdf" are such a list, and so is
-    "Sources: [1] a.pdf". A heading is not needed, and is left out.
+    In "It fell [1].", "Read:", "[1] a.pdf" the last line is such a list, since a mark
+    cites its only number. A list needs no heading, and "Read:" is no part of it.
 
     Args:
         answer: The answer.
         lettered_labels: The labels with letters that its marks name, such as "S1".
 
     Returns:
-        Where the list begins and ends in the answer, as the only element; else empty.
+        Where the list begins and ends in the answer; None without one.
     """
     start = _start_of_last_entries(answer)
     if start is None:
-        return []
-    # "S1" is read as a mark only where it is known as a label
-    numbering = dict.fromkeys(lettered_labels, 0)
+        return None
+    # "[S1]" is found as a mark only where S1 is known as a label, be it of no context
+    labels_of_no_context: Numbering = dict.fromkeys(lettered_labels, ())
     cited_numbers: set[str] = set()
-    for mark in marks_in(answer[:start], numbering):
+    for mark in marks_in(answer[:start], labels_of_no_context):
         cited_numbers.update(mark.labels)
-    numbers = [
+    numbers_listed = [
         list_entry.number for list_entry in _entries_from(answer, start, len(answer))
     ]
-    is_list = bool(numbers) and cited_numbers.issuperset(numbers)
-    return [(start, len(answer))] if is_list else []
+    are_all_cited = cited_numbers.issuperset(numbers_listed)
+    return (start, len(answer)) if numbers_listed and are_all_cited else None
 
 
 def _start_of_last_entries(answer: str) -> int | None:

@@ -361,14 +361,16 @@ def _has_another_title(
     context_indexes_of_number: frozenset[int],
     shown_in_prompts: ShownInPrompts,
 ) -> bool:
-    """Whether an entry's title is surely none of what the prompt shows under its number.
+    """Whether an answer's list gives a number another title than the prompt surely does.
 
-    Where the prompt shows "[1] HR Handbook", the entry "[1] Bus prices" has another
-    title. "[1] The handbook" has not: it shares a word. Nor has "[1] Paid leave" if both
-    words stand in the passage, which they may describe.
+    The prompt shows "[1] HR Handbook" above a passage on paid leave. Below the answer
+
+    - "[1] Bus prices" has another title.
+    - "[1] The handbook" may be the same: it shares a word with "HR Handbook".
+    - "[1] Paid leave" may be the same: both words stand in the passage.
 
     Args:
-        title: The entry without its number.
+        title: What the answer's list says behind the number: "Bus prices".
         context_indexes_of_number: The contexts that the prompt shows under the number.
         shown_in_prompts: What the prompt showed.
     """
@@ -382,10 +384,11 @@ def _has_another_title(
                 words_of_titles |= _words_of_title(name)
         context = shown_in_prompts.contexts[index]
         words_of_passages |= _words_of_title(f"{context.text} {context.metadata}")
-    can_be_compared = bool(words) and bool(words_of_titles)
+    if not words or not words_of_titles:
+        return False  # one of them has no title: nothing can be compared
     shares_a_word = not words.isdisjoint(words_of_titles)
     may_describe_passage = words.issubset(words_of_passages)
-    return can_be_compared and not shares_a_word and not may_describe_passage
+    return not (shares_a_word or may_describe_passage)
 
 
 def _words_of_title(text: str) -> set[str]:

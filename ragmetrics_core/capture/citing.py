@@ -83,7 +83,7 @@ _RULES = (
 # is none of the prompt's, and no mark tells what it is. Where the marks of an answer
 # contradict its field, a later rule would believe one of the two alone. An address that
 # may mean two texts is no clearer to the rules that follow, either.
-_RULES_WITHOUT_A_SECOND_OPINION = (
+_RULES_WHOSE_DOUBT_IS_FINAL = (
     by_the_provider,
     refuse_unclear_addresses,
     by_marks_and_a_field,
@@ -133,16 +133,14 @@ def cited_by(
             citations = rule(answer)
         except UnknownMeaning as reason:
             first_reason = first_reason or str(reason)
-            if rule in _RULES_WITHOUT_A_SECOND_OPINION:
-                # what the provider means, or an answer that contradicts itself, is no
-                # clearer to the rules that follow
-                return CitationsFound(None, first_reason)
+            if rule in _RULES_WHOSE_DOUBT_IS_FINAL:
+                break  # the later rules know less
             continue  # a later rule may still tell
         if citations:
             return CitationsFound(citations)
-        cites_nothing = citations is not None
+        is_said_to_cite_nothing = citations is not None
         # after a mark of unknown meaning an empty list of sources is not believed
-        if cites_nothing and not first_reason:
+        if is_said_to_cite_nothing and not first_reason:
             return _citing_nothing(answer)
     if first_reason:
         return CitationsFound(None, first_reason)
@@ -196,8 +194,8 @@ def _citing_nothing(answer: CitingAnswer) -> CitationsFound:
     """
     why_unknown = _why_words_may_cite(answer)
     if not why_unknown and answer.text_cut_off:
-        search_in_rest = answer.with_text(answer.text_cut_off)
-        if may_cite(search_in_rest.text) or _why_words_may_cite(search_in_rest):
+        part_cut_off = answer.with_text(answer.text_cut_off)
+        if may_cite(part_cut_off.text) or _why_words_may_cite(part_cut_off):
             why_unknown = _CUT_OFF
     if why_unknown:
         return CitationsFound(None, why_unknown)

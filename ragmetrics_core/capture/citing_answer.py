@@ -266,37 +266,53 @@ class CitingAnswer:
 
     def labels_of(self, prompts: Sequence[str]) -> Labels:
         """Read from some prompts which labels stand above which contexts."""
-        texts_of_earlier_turns = dict.fromkeys(
-            item.text
-            for call in self.answer_evidence.earlier_calls
-            for item in call.items
-        )
-        earlier_texts = [
-            text
-            for text in texts_of_earlier_turns
-            if text not in self.context_texts
-            and any(text[:_OPENING] in prompt for prompt in prompts)
-        ]
-        writing_call = self.found_answer.writing_call
         return labels_of_turn(
             prompts,
             self.context_texts,
-            earlier_texts,
-            []
-            if writing_call is None
-            else self._earlier_results_shown_to(writing_call),
-            cites_by_numbers=bool(
-                marks_in(self.text)
-                or closing_marks_in(self.text)
-                or _WORD_AND_NUMBER.search(self.text)
-                or self.sources
-            ),
+            self._passages_of_earlier_turns_in(prompts),
+            self._earlier_tool_results_in_prompt(),
+            cites_by_numbers=self._may_cite_by_numbers(),
         )
 
-    def _earlier_results_shown_to(self, call: Node) -> list[str]:
-        """List the results of tools of earlier turns that stand in the prompt of a call."""
-        earlier_messages = messages_of_earlier_turns(call.prompt, self.turn.question)
+    def _passages_of_earlier_turns_in(self, prompts: Sequence[str]) -> list[str]:
+        """List the passages that earlier turns retrieved, and that prompts still show.
+
+        Passages that are contexts of this turn, too, are left out.
+        """
+        passages = dict.fromkeys(
+            passage.text
+            for earlier_call in self.answer_evidence.earlier_calls
+            for passage in earlier_call.items
+        )
+        return [
+            passage
+            for passage in passages
+            if passage not in self.context_texts
+            and any(passage[:_OPENING] in prompt for prompt in prompts)
+        ]
+
+    def _earlier_tool_results_in_prompt(self) -> list[str]:
+        """List the tool results of earlier turns that the answer's writer was still shown."""
+        writing_call = self.found_answer.writing_call
+        if writing_call is None:
+            return []
+        earlier_messages = messages_of_earlier_turns(
+            writing_call.prompt, self.turn.question
+        )
         return [message.text for message in earlier_messages if message.role == "tool"]
+
+    def _may_cite_by_numbers(self) -> bool:
+        """Whether the answer may name sources by numbers.
+
+        It may by a mark, "[1]", in a last line, "Sources: 1", by a word of any language,
+        "[Kilde 1]", or in a field of a structured reply, ``{"sources": [1]}``.
+        """
+        return bool(
+            marks_in(self.text)
+            or closing_marks_in(self.text)
+            or _WORD_AND_NUMBER.search(self.text)
+            or self.sources
+        )
 
     @cached_property
     def known_labels(self) -> KnownLabels:

@@ -25,55 +25,57 @@ _WORDS_BEFORE_A_KEY = (
 
 def numbers_that_fields_may_mean(
     lines_by_context: Mapping[int, Iterable[LabelLine]],
-    context_indexes_by_number: Mapping[str, tuple[int, ...]],
+    context_indexes_by_label_number: Mapping[str, tuple[int, ...]],
     instructions: str,
 ) -> frozenset[str]:
-    """Find the numbers of fields, as in "doc_id: 7", that an answer may cite.
+    """Find the numbers by which an answer may mean a field, such as "doc_id: 7".
 
-    A number is left out where it is also the label of the same text. Others are returned
-    in two cases:
+    Example: the label "[1]" stands above "doc_id: 2", and "[2]" above "doc_id: 1". The
+    instructions say "cite the doc_id". Then "[1]" in an answer may mean the text with
+    the field 1 as well as the text with the label 1, and so for 2: both are returned.
 
-    - The key is cited: the instructions say "cite the doc_id", or the key itself says
-      it, as "source number" does. Example: "[1]" stands above "doc_id: 2", and "[2]"
-      above "doc_id: 1".
-    - The key counts texts, as "doc_id" does and "page" does not, and no text has the
-      number as its label: the 7 of "doc_id: 7".
+    - A number whose field and label belong to the same texts is never returned.
+    - If the field is cited, all its other numbers are. It is cited if the instructions
+      say so, or the key itself does, as "source number".
+    - If the field is not cited, and counts texts as "doc_id" does and "page" does not,
+      its numbers that are no label are returned.
 
     Args:
         lines_by_context: The lines that label each context.
-        context_indexes_by_number: The context indexes by the number of each label.
+        context_indexes_by_label_number: By the number of a label, "1" of "[1]", the
+            indexes of its contexts.
         instructions: What the prompts say around the contexts.
     """
     numbers: set[str] = set()
-    for key, context_indexes_by_value in _context_indexes_by_field(
+    for key, context_indexes_by_value in context_indexes_by_field(
         lines_by_context
     ).items():
-        is_cited = _is_named(key, instructions) or _KEY_OF_CITING.fullmatch(key)
-        # whether the key counts texts: "doc_id" does, "page" does not
+        is_field_cited = _is_named(key, instructions) or _KEY_OF_CITING.fullmatch(key)
         counts_texts = KEY_OF_NUMBER.fullmatch(key) is not None
-        for number, context_indexes in context_indexes_by_value.items():
-            labelled = set(context_indexes_by_number.get(number, ()))
-            if context_indexes == labelled:  # label and field mean the same
+        for number, contexts_with_field in context_indexes_by_value.items():
+            contexts_with_label = set(context_indexes_by_label_number.get(number, ()))
+            if contexts_with_field == contexts_with_label:
                 continue
-            if is_cited or (counts_texts and not labelled):
+            is_no_label = not contexts_with_label
+            if is_field_cited or (counts_texts and is_no_label):
                 numbers.add(number)
     return frozenset(numbers)
 
 
-def _context_indexes_by_field(
+def context_indexes_by_field(
     lines_by_context: Mapping[int, Iterable[LabelLine]],
 ) -> dict[str, dict[str, set[int]]]:
     """Group the indexes of the contexts by the key of a field, then by its number.
 
     "doc_id: 7" of the first context gives ``{"doc_id": {"7": {0}}}``.
     """
-    context_indexes_by_field: dict[str, dict[str, set[int]]] = {}
+    by_field: dict[str, dict[str, set[int]]] = {}
     for context_index, lines in lines_by_context.items():
         for line in lines:
             for key, number in line.fields:
-                context_indexes_by_value = context_indexes_by_field.setdefault(key, {})
-                context_indexes_by_value.setdefault(number, set()).add(context_index)
-    return context_indexes_by_field
+                by_number = by_field.setdefault(key, {})
+                by_number.setdefault(number, set()).add(context_index)
+    return by_field
 
 
 def _is_named(key: str, instructions: str) -> bool:

@@ -197,25 +197,25 @@ def _line_of_page(line: str) -> LabelLine | None:
 
 
 def _line_of_tags(line: str) -> LabelLine | None:
-    """Read a line with tags, such as ``<doc id="3" file="report.pdf">``.
+    """Read a line with tags, such as ``<doc id="3" file="report.pdf">``; None without.
 
     This line has the number 3, the name "report.pdf" and the shape ``<doc>``: the tags
-    without attributes. In ``<id>4</id>`` the words beside the tags, "4", are the value
-    of the field ``id``: the line has the number 4. None without tags.
+    without attributes. ``<id>4</id>`` has the number 4.
     """
     tags = list(_TAG.finditer(line))
     if not tags:
         return None
     shape = "".join(f"<{tag['slash']}{tag['name']}>" for tag in tags)
-    fields = _fields_of_tags(tags)
+    fields = _fields_of_tags(tags)  # ("id", "3") and ("file", "report.pdf")
+    # the words around which a tag stands are a value as well: ("id", "4") of
+    # "<id>4</id>"; the first tag is the one that opens
     text_beside_tags = _TAG.sub(" ", line).strip()
-    # ("id", "4") for "<id>4</id>"; ("doc", "") for a line with nothing beside its tags
     fields.append((tags[0]["name"], text_beside_tags))
     numbers = [_number_of_field(key, value) for key, value in fields]
     first_number = next((number for number in numbers if number is not None), None)
-    return LabelLine(
-        shape, _names_of_values([text for _, text in fields]), first_number
-    )
+    # any value may be a name, except a bare number
+    names = _names_of_values([value for _, value in fields])
+    return LabelLine(shape, names, first_number)
 
 
 def _fields_of_tags(tags: Iterable[re.Match[str]]) -> list[tuple[str, str]]:
@@ -244,6 +244,8 @@ def _line_of_brackets(line: str) -> LabelLine | None:
     if _may_stand_before_number(words_before):
         number = _number_in(texts_in_brackets)
     text_beside_brackets = _BRACKETS.sub(" ", line)
+    # "[1]" is number 1 in brackets: "Source 1" may be another text's number
+    numbers_in_brackets = () if number is None else ((IN_BRACKETS, number),)
     return LabelLine(
         # equal for lines of one format, "[a.pdf]" and "[b.pdf]": by equal shapes a
         # prompt's lines are recognised as labels
@@ -251,7 +253,7 @@ def _line_of_brackets(line: str) -> LabelLine | None:
         # the name of a file stands in brackets or beside them
         names=_names([*texts_in_brackets, text_beside_brackets]),
         number=number,
-        numbers_with_numbering=() if number is None else ((IN_BRACKETS, number),),
+        numbers_with_numbering=numbers_in_brackets,
     )
 
 

@@ -34,8 +34,12 @@ def by_its_numbering(
 ) -> Citation:
     """Return a mark's citation where prompt or answer number the contexts in two ways.
 
-    Under "[1] Source 3: IRON" and "[3] Source 1: WOOD", the mark "[Source 1]" cites
-    WOOD, and "[1]" cites IRON. With one numbering the citation is returned unchanged.
+    - The prompt does under "[1] Source 3: IRON" and "[3] Source 1: WOOD": the mark
+      "[Source 1]" cites WOOD, and "[1]" cites IRON.
+    - The answer does if its own list, "Sources: [1] WOOD", gives the number 1 another
+      meaning than the prompt: then "[1]" cites WOOD.
+
+    Otherwise the citation is returned unchanged.
 
     Args:
         mark: The mark.
@@ -46,30 +50,25 @@ def by_its_numbering(
     Raises:
         UnknownMeaning: If a number may mean one context or another.
     """
-    # differ_from_prompt: the answer's list gives a number another meaning than the
-    # prompt does
-    if (
-        not labels.context_indexes_by_numbering
-        and not answer.lists_in_answer.numbers.differ_from_prompt
-    ):
+    has_prompt_two_numberings = bool(labels.context_indexes_by_numbering)
+    has_answer_its_own = answer.lists_in_answer.numbers.differ_from_prompt
+    if not has_prompt_two_numberings and not has_answer_its_own:
         return citation
-    # a numbering is named by the word before its numbers: "source" of "[Source 1]"
+    # the word before the numbers of the mark: "source" of "[Source 1]"
     numbering = answer.numbering_of_mark(mark, labels)
-    context_indexes: list[int] = []
+    contexts_cited: list[int] = []
     dangling: list[str] = []
     for label in mark.labels:
-        context_indexes_of_label = _context_indexes_of_label(
+        contexts_of_this_label = _context_indexes_of_label(
             label, numbering, labels, answer
         )
-        context_indexes += context_indexes_of_label
+        contexts_cited += contexts_of_this_label
         # "[9]", which the prompt does not show; a label that it shows never dangles
-        if not context_indexes_of_label and label in citation.dangling:
+        if not contexts_of_this_label and label in citation.dangling:
             dangling.append(label)
+    without_repeats = tuple(dict.fromkeys(contexts_cited))
     return citation.model_copy(
-        update={
-            "contexts": tuple(dict.fromkeys(context_indexes)),
-            "dangling": tuple(dangling),
-        }
+        update={"contexts": without_repeats, "dangling": tuple(dangling)}
     )
 
 

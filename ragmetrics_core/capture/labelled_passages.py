@@ -39,37 +39,46 @@ def unknown_passages(
             is known if it stands in one of them.
     """
     # The first 48 characters of each context: by them its heading is found in a prompt.
-    # Compared are only the letters of openings and passages.
     openings = [_first_piece(text)[:_LENGTH_COMPARED] for text in contexts]
     passages: list[str] = []
     for prompt in prompts:
         passages += _passages_with_labels_like(openings, prompt)
     if not passages:
         return 0
+    beginnings = _beginnings_of_other_passages(passages, openings)
     normalized_known_texts = [normalize_text(text) for text in known]
-    normalized_openings = {normalize_text(opening) for opening in openings}
-    sizes_of_openings = {
-        len(normalized)
-        for normalized in normalized_openings
-        if len(normalized) >= _SHORTEST_PASSAGE  # a few letters may be equal by chance
-    }
-    # a set, so that a passage of several prompts counts once
-    unknown_beginnings: set[bytes] = set()
+    unknown_beginnings = [
+        beginning
+        for beginning in beginnings
+        if not any(beginning in known_text for known_text in normalized_known_texts)
+    ]
+    return len(unknown_beginnings)
+
+
+def _beginnings_of_other_passages(
+    passages: Iterable[str], openings_of_contexts: Iterable[str]
+) -> set[bytes]:
+    """Return the normalized beginnings of the passages that are no context and no remark.
+
+    With the context "It is old by now.", "It is old by now. </doc>" is that context:
+    more may stand behind it in its line. "See above." is a remark. "The ferry was blue."
+    gives ``{b"theferrywasblue"}``. A passage of several prompts counts once.
+    """
+    normalized_openings = {normalize_text(opening) for opening in openings_of_contexts}
+    # few letters may be equal by chance
+    lengths = {len(opening) for opening in normalized_openings}
+    lengths_compared = [length for length in lengths if length >= _SHORTEST_PASSAGE]
+    beginnings: set[bytes] = set()
     for passage in passages:
         normalized = normalize_text(passage)
-        is_remark = len(normalized) < _SHORTEST_PASSAGE  # "See above."
-        # more may stand after a context in its line, as in "It is old. </doc>"
-        is_a_context = any(
-            normalized[:size] in normalized_openings for size in sizes_of_openings
+        # one look-up for each length of an opening, however many contexts there are
+        begins_with_opening = any(
+            normalized[:length] in normalized_openings for length in lengths_compared
         )
-        if is_remark or is_a_context:
-            continue
-        beginning = normalized[:_LENGTH_COMPARED]
-        if not any(
-            beginning in normalized_known for normalized_known in normalized_known_texts
-        ):
-            unknown_beginnings.add(beginning)
-    return len(unknown_beginnings)
+        is_remark = len(normalized) < _SHORTEST_PASSAGE
+        if not begins_with_opening and not is_remark:
+            beginnings.add(normalized[:_LENGTH_COMPARED])
+    return beginnings
 
 
 def _first_piece(context: str) -> str:

@@ -36,10 +36,13 @@ def each_context_has_label_to_cite(
     """
     if _are_numbered_as_sources(labels, prompts):
         return True
+    # what the prompts say around the contexts, such as "Cite sources."
     instructions = without_texts(prompts, context_texts, "\n")
     labels_in_brackets = set(map(plain_label, _IN_BRACKETS.findall(instructions)))
-    asks_in_words = _ASKS_TO_CITE.search(instructions) is not None  # "Cite sources."
-    asks_to_cite = asks_in_words or _show_a_model_citation(labels_in_brackets, labels)
+    asks_in_words = _ASKS_TO_CITE.search(instructions) is not None
+    # "Write [report.pdf] behind it." asks to cite without the word
+    has_example = _give_example_of_citing(labels_in_brackets, labels)
+    asks_to_cite = asks_in_words or has_example
     contexts_to_cite: set[int] = set()
     for label, context_indexes in labels.context_indexes_by_label.items():
         is_name_to_cite = asks_to_cite and is_distinctive(label)  # "a.pdf", no "notes"
@@ -56,8 +59,10 @@ def _are_numbered_as_sources(labels: Labels, prompts: Sequence[str]) -> bool:
     return bool(labels.numbers) and (all_stand_in_brackets or all_stand_behind_words)
 
 
-def _show_a_model_citation(labels_in_brackets: Collection[str], labels: Labels) -> bool:
-    """Whether instructions have a model citation, as "Write [report.pdf] behind it.".
+def _give_example_of_citing(
+    labels_in_brackets: Collection[str], labels: Labels
+) -> bool:
+    """Whether instructions give an example of citing: "Write [report.pdf] behind it.".
 
     Its label labels no context, but looks like the labels of the contexts:
     "report.pdf" beside "a.pdf" and "b.pdf". A number may be anything, as a year.

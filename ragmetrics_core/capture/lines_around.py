@@ -145,8 +145,9 @@ def _surroundings(blocks: Sequence[Block], prompt: str) -> _Surroundings:
         prompt[block.end : next_block.start]
         for block, next_block in itertools.pairwise(blocks)
     ]
-    # the labels of the first and the last context may stand further off: other words,
-    # such as instructions, stand there, too
+    # Before the first and behind the last context the rest of the prompt stands, too. As
+    # much of it is taken as surely holds the labels: they are no longer than the longest
+    # text between two contexts, and a few words such as "Context:" may stand beside them.
     n_near = max(_REGION, 2 * max(map(len, texts_between)))
     first_start, last_end = blocks[0].start, blocks[-1].end
     text_before = prompt[max(0, first_start - n_near) : first_start]
@@ -160,26 +161,26 @@ def _surroundings(blocks: Sequence[Block], prompt: str) -> _Surroundings:
 
 
 def _with_first_label_behind_words(surroundings: _Surroundings) -> _Surroundings:
-    """Find the label of the first context where other words stand before it.
+    """Read the line "Context: [1]" before the first context as its label "[1]".
 
-    In ``Context: [1] It is old.`` the label is ``[1]``. It is found if the next context
-    has the label ``[2]``: of the same shape, with the next number.
+    The label of the second context must be "[2]": of the same shape, with the next
+    number. Otherwise "[1]" may be a part of the words, and nothing is changed.
 
     Returns:
-        The surroundings with this label before the first context. As they are without
-        such a label.
+        The surroundings, with "[1]" alone in place of the lines before the first context.
     """
-    # the lines that label the second context: "[2]"; or two lines, "[2]" and "b.pdf"
+    # the lines between the first two contexts: "[2]", or two lines, "[2]" and "b.pdf"
     labels_of_second = surroundings.lines_between[0]
     n_lines = len(labels_of_second)
-    # as many lines label the first one, with words in the first: "Context: [1]", "a.pdf"
-    raw_lines = lines_with_words(surroundings.text_before)[-n_lines:]
-    if n_lines == 0 or len(raw_lines) < n_lines:
+    # as many lines must label the first context: "Context: [1]" and "a.pdf"
+    lines_of_first = lines_with_words(surroundings.text_before)[-n_lines:]
+    if n_lines == 0 or len(lines_of_first) < n_lines:
         return surroundings
-    first_label = _label_at_the_end(raw_lines[0], labels_of_second[0].shape)  # "[1]"
+    line_with_words, *further_lines = lines_of_first
+    first_label = _label_at_the_end(line_with_words, labels_of_second[0].shape)
     if first_label is None:
         return surroundings
-    labels_of_first = [first_label, *map(_label_or_words, raw_lines[1:])]
+    labels_of_first = [first_label, *map(_label_or_words, further_lines)]
     if not _count_on(labels_of_first, labels_of_second):
         # another number in words before the first context, as "cite as [7]"
         return surroundings
@@ -212,52 +213,59 @@ def _label_at_the_end(raw: str, shape: str) -> LabelLine | None:
 
 
 def _lines_of_a_single_text(block: Block, prompt: str) -> list[LabelLine]:
-    """Return the lines before the only context if they name it, else those after it.
+    """Return the lines that label the only context of a prompt.
 
-    No second context shows which lines are labels, so that only the nearest ones count.
-    A number in brackets close before the text is its number, whatever words stand before
-    it: ``What was found: [1] It is old.``
+    These are the label lines directly before it, such as "[a.pdf]"; if they give no name
+    and no number, those directly after it. No second context shows which lines are
+    labels, so that lines further off do not count.
+
+    Args:
+        block: Where the context stands.
+        prompt: The prompt.
     """
     text_before = prompt[max(0, block.start - _REGION) : block.start]
     lines_before = _nearest_lines(text_before, direction=-1)
-    bracket = _NUMBER_AT_THE_END.search(text_before)
-    if bracket is not None and not numbers_of(lines_before):
-        line = label_line_of(bracket[0])
-        if line is not None:
-            return [line]
-    names_it = any(line.names or line.number for line in lines_before)
-    if names_it:
+    # "What was found: [1] It is old.": the words before the text are no label, and [1] is
+    number_at_the_end = _NUMBER_AT_THE_END.search(text_before)
+    if number_at_the_end is not None and not numbers_of(lines_before):
+        label = label_line_of(number_at_the_end[0])
+        if label is not None:
+            return [label]
+    give_name_or_number = any(line.names or line.number for line in lines_before)
+    if give_name_or_number:
         return lines_before
     return _nearest_lines(prompt[block.end : block.end + _REGION], direction=1)
 
 
 def _count_lines_below(surroundings: _Surroundings) -> int | None:
-    """Count how many lines between two contexts label the context above them.
+    """Count how many lines directly below each context label it.
 
-    The first lines between two contexts belong to the context above, the other lines to
-    the context below. Two prompts with one line between IRON and STEEL:
+    The further lines below it label the next context. Two prompts with one line between
+    IRON and STEEL:
 
-    - "[a] IRON [b] STEEL" gives 0: "[b]" belongs to STEEL below, as "[a]" to IRON.
-    - "IRON [a] STEEL [b]" gives 1: "[a]" belongs to IRON above, as "[b]" to STEEL.
+    - "[a] IRON [b] STEEL" gives 0: "[b]" labels STEEL below it, as "[a]" labels IRON.
+    - "IRON [a] STEEL [b]" gives 1: "[a]" labels IRON above it, as "[b]" labels STEEL.
 
     Returns:
         The count. None if no count or several counts fit, or if the lines between other
         contexts have other shapes.
     """
     # "[a.txt]" and "[b.txt]" have the same shape
-    shapes = [line.shape for line in surroundings.lines_between[0]]
+    shapes_between = [line.shape for line in surroundings.lines_between[0]]
     for lines in surroundings.lines_between:
-        if [line.shape for line in lines] != shapes:
+        if [line.shape for line in lines] != shapes_between:
             return None
     shapes_before = [line.shape for line in surroundings.lines_before]
     shapes_behind = [line.shape for line in surroundings.lines_behind]
     fitting_counts = []
-    for n_below in range(len(shapes) + 1):
-        # the lines that belong to the context above must also stand after the last
-        # context; the other lines must also stand before the first context
-        fits_behind = shapes_behind[:n_below] == shapes[:n_below]
-        fits_before = _ends_with(shapes_before, shapes[n_below:])
-        if fits_behind and fits_before:
+    for n_below in range(len(shapes_between) + 1):
+        labels_below = shapes_between[:n_below]
+        labels_above = shapes_between[n_below:]
+        # The last context must have its labels below it, too, and the first context its
+        # labels above it.
+        fits_last = shapes_behind[:n_below] == labels_below
+        fits_first = _ends_with(shapes_before, labels_above)
+        if fits_last and fits_first:
             fitting_counts.append(n_below)
     return fitting_counts[0] if len(fitting_counts) == 1 else None
 

@@ -117,13 +117,13 @@ _LISTS_OTHERS = (
 
 
 def by_marks(answer: CitingAnswer) -> tuple[Citation, ...] | None:
-    """Read the marks in the answer, by the labels of the prompt.
+    """Return what the marks in an answer cite: "[1]" what the prompt shows under 1.
 
     run-llama/llama_index, docs/examples/query_engine/citation_query_engine.ipynb: the
-    prompt shows "Source 1:" above each text, and the answer says "[1]".
+    prompt shows "Source 1:" above each text, and the answer says "It fell [1]."
 
     Returns:
-        The citations of the marks. For an answer without marks, the sources that the
+        A citation for each mark. An answer without marks cites the sources that the
         framework names as cited. None if there are no such sources either, if the
         answer is JSON, or if its marks stand only in lists of sources.
 
@@ -140,27 +140,49 @@ def by_marks(answer: CitingAnswer) -> tuple[Citation, ...] | None:
         return _by_the_framework(answer)
     first_mark, _ = marks_and_citations[0]
     if _is_in_closing_line(first_mark, answer):
-        return None  # the other marks stand behind it, in this last line too
+        # "It fell.\nSOURCES: [1], [2]" has marks in its last line alone, which
+        # another rule reads: ``by_a_closing_line``
+        return None
     if answer.spans_of_the_model is None:  # the application edited the model's words
         raise UnknownMeaning(MARKS_CHANGED)
+    meanings = _meanings_outside_of_lists(marks_and_citations, answer)
+    if not meanings:
+        return None
+    _refuse_open_meanings(meanings, answer)
+    contexts_named = set(
+        chain.from_iterable(meaning.contexts_named for meaning in meanings)
+    )
+    _refuse_sources_beside_marks(contexts_named, answer)
+    return tuple(meaning.citation for meaning in meanings)
+
+
+def _meanings_outside_of_lists(
+    marks_and_citations: list[tuple[Mark, Citation]], answer: CitingAnswer
+) -> list[_MeaningOfMark]:
+    """Return what the marks cite that the model wrote outside of its lists of sources.
+
+    An answer that cites by links, "It fell [a](https://a.test).", may also have a link
+    to a page that the model made up, "[b](https://b.test)". This link is read as a mark
+    that cites nothing that was shown.
+
+    Args:
+        marks_and_citations: The marks of known labels, each with its citation by the
+            first number of each line of the prompt. The link to b.test is not among
+            them.
+        answer: The answer, with its prompts, contexts and labels.
+
+    Raises:
+        UnknownMeaning: If a mark may mean something else that was shown.
+    """
     marks = [mark for mark, _ in marks_and_citations]
     made_up_addresses = invented_addresses(marks, answer)
     if made_up_addresses:
-        # the answer cites by addresses: a link to a page that the model made up is a
-        # mark, too, and cites nothing that was shown
         marks_and_citations = _marks_and_links_to(made_up_addresses, answer)
-    meanings = [
+    return [
         _meaning_of(mark, citation, made_up_addresses, answer)
         for mark, citation in marks_and_citations
         if _may_cite(mark, answer)
     ]
-    if not meanings:
-        return None
-    _refuse_open_meanings(meanings, answer)
-    _refuse_sources_beside_marks(
-        set(chain.from_iterable(meaning.contexts_named for meaning in meanings)), answer
-    )
-    return tuple(meaning.citation for meaning in meanings)
 
 
 class _MeaningOfMark(NamedTuple):
@@ -328,29 +350,37 @@ def _names_another_page(answer: CitingAnswer) -> bool:
     )
 
 
-def _refuse_other_page(mark: Mark, citation: Citation, answer: CitingAnswer) -> None:
-    """Raise if a link names a context by its words, and another page by its target.
+def _refuse_link_to_another_source(
+    mark: Mark, citation: Citation, answer: CitingAnswer
+) -> None:
+    """Raise if a mark is a link, and the link leads to another source than the mark names.
 
-    ``[lamp.org](https://lamp.org/history)`` does not cite the home page of lamp.org, and
-    nobody knows whether ``[1](#3)`` cites source 1 or source 3.
+    "[lamp.org](https://lamp.org/history)" names the home page of lamp.org, and leads to
+    another page. Of "[1](#3)" nobody knows whether it cites source 1 or source 3.
+
+    Args:
+        mark: The mark, such as "[lamp.org]": the link without its address.
+        citation: The contexts that the mark names.
+        answer: The answer, with its prompts, contexts and labels.
 
     Raises:
-        UnknownMeaning: If the contexts that its words name have other addresses, or if
-            the model wrote a target that may be another source.
+        UnknownMeaning: If the model wrote an address that may be another source, as
+            "#3", or if all contexts that the mark names have other addresses.
     """
-    # in the words of the model alone, since the application may make "[1](#3)" of "[1]"
-    known_labels = answer.known_labels.context_indexes_by_label
-    if may_link_another_source(answer.model_text, mark, known_labels):
+    # ``model_text`` has blanks for what the application wrote: it may have added "(#3)"
+    if may_link_another_source(
+        answer.model_text, mark, answer.known_labels.context_indexes_by_label
+    ):
         raise UnknownMeaning(OTHER_TARGET)
     address = address_behind(answer.text, mark.end)
     # "[1](https://a.test)" means source 1, wherever the link leads
     is_numbered = any(map(is_mark_label, mark.labels))
     if address is None or is_numbered:
         return
-    pages: set[str] = set()
+    pages_of_contexts: set[str] = set()
     for index in citation.contexts:
-        pages |= answer.known_labels.web_pages_by_context.get(index, set())
-    if pages and page_of(address) not in pages:
+        pages_of_contexts |= answer.known_labels.web_pages_by_context.get(index, set())
+    if pages_of_contexts and page_of(address) not in pages_of_contexts:
         raise UnknownMeaning(_OTHER_PAGE)
 
 
@@ -380,13 +410,13 @@ def _citation_of_mark(
 ) -> Citation:
     """Return what a mark cites, if each of its labels has one clear meaning.
 
-    Example: under "[1] Source 3: IRON" the marks "[Source 3]" and "[1]" cite IRON. For
-    "[3]" an error is raised: perhaps it means Source 3.
+    A line of the prompt may have two numbers. Under "[1] Source 3: IRON" the marks "[1]"
+    and "[Source 3]" cite IRON. For "[3]" an error is raised: perhaps it means Source 3.
 
     Args:
         mark: The mark.
-        by_first_numbers: What it cites if each line of the prompt has only its first
-            number: of "[1] Source 3:" the 1, and not the 3.
+        by_first_numbers: A provisional citation, made as if "[1] Source 3:" had its
+            first number alone: "[1]" cites IRON, "[3]" and "[Source 3]" cite nothing.
         answer: The answer, with its prompts, contexts and labels.
 
     Raises:
@@ -397,8 +427,8 @@ def _citation_of_mark(
     _refuse_copied_marks(mark, answer)
     _refuse_marks_of_earlier_answers(mark, by_first_numbers, answer)
     _refuse_numbers_of_other_calls(mark, answer)
-    _refuse_other_page(mark, by_first_numbers, answer)
-    # "[Source 3]" by the 3 of "Source 3:"
+    _refuse_link_to_another_source(mark, by_first_numbers, answer)
+    # now the second numbers count, too: "[Source 3]" cites IRON
     citation = by_its_numbering(mark, by_first_numbers, answer.labels, answer)
     # "[doc1]" is read as the number 1, and the prompt shows a file "doc1.pdf"
     _refuse_other_files(mark, citation, answer)
@@ -603,7 +633,7 @@ def _is_number_or_file(label: str) -> bool:
 
 
 def _by_the_framework(answer: CitingAnswer) -> tuple[Citation, ...] | None:
-    """Cite the sources that the framework names as cited, each for the whole answer.
+    """Return a citation of the whole answer for each source that the framework calls cited.
 
     Example: the answer says "It fell <2>." Haystack's ``AnswerBuilder`` finds the
     number by the user's ``reference_pattern``, and names a source with the label "2".
@@ -612,8 +642,9 @@ def _by_the_framework(answer: CitingAnswer) -> tuple[Citation, ...] | None:
         The citations; None if the framework names no source as cited.
 
     Raises:
-        UnknownMeaning: If neither prompt nor framework says what a label means, or if
-            the application changed the numbers before the framework read them.
+        UnknownMeaning: If neither prompt nor framework says what a label means, if the
+            application changed the numbers before the framework read them, or if the
+            framework may have read them in the model's reasoning.
     """
     sources = answer.found_answer.answer.cited_sources or ()
     labels = [source.label or "" for source in sources if source.is_cited]
@@ -621,8 +652,10 @@ def _by_the_framework(answer: CitingAnswer) -> tuple[Citation, ...] | None:
         return None
     if not has_the_numbers_of(answer.reply, answer.text):
         raise UnknownMeaning(MARKS_CHANGED)
-    # the framework may have read the 2 of "<think>Perhaps <2>?</think>It fell <1>."
-    if answer.text != answer.found_answer.text:
+    # ``text`` has blanks where ``found_answer.text`` has reasoning
+    has_reasoning = answer.text != answer.found_answer.text
+    if has_reasoning:
+        # of "<think>Perhaps <2>?</think>It fell <1>." the framework also reads the 2
         raise UnknownMeaning(_READ_IN_REASONING)
     citations = []
     for label in labels:
@@ -655,10 +688,9 @@ def _context_indexes_of_label_read_by_framework(
 
 
 def by_a_closing_line(answer: CitingAnswer) -> tuple[Citation, ...] | None:
-    r"""Read the sources that an answer without marks names in its last line.
+    r"""Return what the last line of an answer cites, such as "Sources: b.pdf, c.pdf".
 
-    Example: "It fell.\n\nSources: b.pdf, c.pdf" gives two citations of "It fell." The
-    application may have cut this line off; then it is read in the model's reply.
+    Example: "It fell.\n\nSources: b.pdf, c.pdf" gives two citations of "It fell."
 
     Returns:
         A citation for each source, for all of the answer before the line. None without
@@ -668,39 +700,63 @@ def by_a_closing_line(answer: CitingAnswer) -> tuple[Citation, ...] | None:
         UnknownMeaning: If the line names something that is no label of the prompt, or if
             a number may mean one context or another.
     """
-    # what the application added, such as a list of links, is blank here
-    text = answer.model_text
-    closing = closing_sources_in(text)
+    # ``model_text`` has blanks for what the application added, such as a list of links
+    closing = closing_sources_in(answer.model_text)
     if closing is None:
         return _by_a_closing_line_cut_off(answer)
-    body = text[: closing.start].rstrip()
-    # "It fell [1].": the answer before the line may have citations of its own
-    if may_cite(body) or marks_in(body, answer.known_labels.context_indexes_by_label):
+    return _citations_of_closing_line(closing, answer)
+
+
+def _citations_of_closing_line(
+    closing: ClosingSources, answer: CitingAnswer
+) -> tuple[Citation, ...] | None:
+    """Return a citation for each name in the last line of an answer.
+
+    None if the answer before the line may cite by itself, as "It fell [1]." does.
+
+    Raises:
+        UnknownMeaning: As in ``by_a_closing_line``.
+    """
+    text_before = answer.model_text[: closing.start].rstrip()
+    known_labels = answer.known_labels.context_indexes_by_label
+    if may_cite(text_before) or marks_in(text_before, known_labels):
         return None
-    names = names_in_closing(closing, text)
+    names = names_in_closing(closing, answer.model_text)
     if len(names) == 1 and names[0].isdecimal():  # "Sources: 3" may be how many
         raise UnknownMeaning(UNREAD_FORM)
-    place = {"start": 0, "end": len(body), "mark": (closing.start, closing.end)}
-    cited = [_citation_of_name(name, closing, answer) for name in names]
-    return tuple(one.model_copy(update=place) for one in cited) or None
+    citations = [_citation_of_name(name, closing, answer) for name in names]
+    # each name cites for all of the answer before the line
+    place = {"start": 0, "end": len(text_before), "mark": (closing.start, closing.end)}
+    return tuple(citation.model_copy(update=place) for citation in citations) or None
 
 
 def _by_a_closing_line_cut_off(answer: CitingAnswer) -> tuple[Citation, ...] | None:
-    r"""Read the last line of the reply, where the application hands on what is above it.
+    r"""Return what the last line of the model's reply cites, if the answer lacks this line.
 
-    langchain-ai/langchain, ``RetrievalQAWithSourcesChain``: of the reply
-    "It fell.\nSOURCES: b.pdf" the answer is "It fell."
+    langchain-ai/langchain, ``RetrievalQAWithSourcesChain``: the model replies "It
+    fell.\nSOURCES: b.pdf", and the chain cuts the line off: the answer is "It fell."
+
+    Returns:
+        The citations, for the whole answer; None if nothing, or something else than
+        such a line, was cut off.
 
     Raises:
         UnknownMeaning: If the line names something that is no label of the prompt.
     """
-    reply = "" if answer.reply is None else without_reasoning(answer.reply.text)
-    closing = closing_sources_in(reply)
-    if closing is None or reply[: closing.start].strip() != answer.text.strip():
+    if answer.reply is None:
         return None
-    cited = by_a_closing_line(answer.with_text(reply)) or ()
+    reply_text = without_reasoning(answer.reply.text)
+    closing = closing_sources_in(reply_text)
+    if closing is None:
+        return None
+    is_line_cut_off = reply_text[: closing.start].strip() == answer.text.strip()
+    if not is_line_cut_off:
+        return None
+    # read as if the application had handed on the whole reply
+    citations = by_a_closing_line(answer.with_text(reply_text)) or ()
+    # in the answer itself the line has no place, so that there is no mark
     place = {"start": 0, "end": len(answer.text.rstrip()), "mark": None}
-    return tuple(one.model_copy(update=place) for one in cited) or None
+    return tuple(citation.model_copy(update=place) for citation in citations) or None
 
 
 def _citation_of_name(

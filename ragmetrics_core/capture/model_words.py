@@ -23,29 +23,34 @@ def spans_of_the_model(
 ) -> list[Span] | None:
     """Return the parts of an answer that the model wrote; None if its marks were changed.
 
-    All of the answer if it stands in the reply, or has the reply's marks. Example: of
-    "It fell [1]." and a list of links that the application added, (0, 12).
+    Example: the model replied "It fell [1].", and the application returned this with a
+    list of links below it: (0, 12).
 
     Args:
         answer: The answer.
         reply: The reply of the call that wrote it; None if that call is not known.
         reply_texts: What that call and those that contributed to it said.
     """
-    all_of_it = [(0, len(answer))]
+    whole_answer = [(0, len(answer))]
     if reply is None:
-        return all_of_it
-    line = as_one_line(answer)
-    if line in reply.line or line in reply.fields:
-        return all_of_it
-    # a synthesizer may join replies, and an application may add to them
+        return whole_answer
+    answer_line = as_one_line(answer)
+    # in the reply's text, or a whole field of it, as in {"answer": "It fell [1]."}
+    if answer_line in reply.line or answer_line in reply.fields:
+        return whole_answer
+    # else replies may stand in the answer: a synthesizer may join several, and an
+    # application may add to them
+    reply_texts_once = {text.strip() for text in reply_texts} - {""}
     spans = [
         found.span()
-        for text in {text.strip() for text in reply_texts} - {""}
+        for text in reply_texts_once
         for found in re.finditer(re.escape(text), answer)
     ]
     if spans:
         return sorted(spans)
-    return all_of_it if _has_the_marks_of(reply, answer) else None
+    # else the application edited the reply; with the same marks as before, it is taken
+    # for the model's
+    return whole_answer if _has_the_marks_of(reply, answer) else None
 
 
 def _has_the_marks_of(reply: Reply, answer: str) -> bool:

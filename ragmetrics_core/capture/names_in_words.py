@@ -45,28 +45,45 @@ _AROUND_NAME = " \t\"'“”„‘’`*"
 
 
 def with_file_marks(answer: str, names: Collection[str]) -> str:
-    """Return an answer with square brackets around files that stand in round brackets.
+    """Return an answer with "(report.pdf)" written as "[report.pdf]", which is a mark.
 
-    "(see report.pdf, p. 2)" becomes "[    report.pdf, p. 2]", which is read as a mark,
-    if "report.pdf" is one of the names. If any name is a key with pages, such as
-    "Dubey2024 pages 3-4", all such keys are marks, even "(Smith2020 pages 1-2)" that no
-    source has. Each character keeps its place.
+    "(see report.pdf, p. 2)" becomes "[    report.pdf, p. 2]". Each character keeps its
+    place.
+
+    Args:
+        answer: The answer.
+        names: The names of the sources. Only a file among them is written so. If one of
+            them is a key with pages, such as "Dubey2024 pages 3-4", all such keys are
+            written so, even "(Smith2020 pages 1-2)" that no source has.
     """
-    has_keys_with_pages = any(map(is_key_with_pages, names))
+    are_keys_marks = any(map(is_key_with_pages, names))
 
-    def in_square_brackets(found: re.Match[str]) -> str:
-        """Return a round bracket as a square one if it names such a file."""
-        name, n_before = _name_in(found["inside"])
-        is_known_file = name in names and is_file(name)
-        key = _AND.split(name)[0]
-        # "Smith2020 pages 1-2"; but "Section 4 page 3" may be a place in any source
-        has_one_word_before_pages = key.count(" ") == 2
-        is_key = is_key_with_pages(key) and (key in names or has_one_word_before_pages)
-        if not is_known_file and not (has_keys_with_pages and is_key):
-            return found[0]
-        return "[" + " " * n_before + found["inside"][n_before:] + "]"
+    def with_square_brackets(bracket: re.Match[str]) -> str:
+        """Return "[    a.pdf]" for "(see a.pdf)"; a bracket without a source as it is."""
+        inside = bracket["inside"]  # "see a.pdf"
+        name, n_before = _name_in(inside)  # "a.pdf", and 4 characters before it
+        is_file_of_source = name in names and is_file(name)
+        is_key = are_keys_marks and _begins_with_key(name, names)
+        if not is_file_of_source and not is_key:
+            return bracket[0]
+        blanks = " " * n_before  # in place of "see "
+        return f"[{blanks}{inside[n_before:]}]"
 
-    return _IN_ROUND_BRACKETS.sub(in_square_brackets, answer)
+    return _IN_ROUND_BRACKETS.sub(with_square_brackets, answer)
+
+
+def _begins_with_key(name: str, names: Collection[str]) -> bool:
+    """Whether a name is a key with pages, such as "Smith2020 pages 1-2", or several.
+
+    Of "Smith2020 pages 1-2 and Lee2021 page 3" the first one decides. "Section 4 page 3",
+    with two words before the page, may be a place in any source: it counts only if it
+    is one of the names of sources.
+    """
+    first_key = _AND.split(name)[0]
+    if not is_key_with_pages(first_key):
+        return False
+    has_one_word_before_pages = first_key.count(" ") == 2
+    return has_one_word_before_pages or first_key in names
 
 
 def names_unknown_file(answer: str, names: Collection[str]) -> bool:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
+from ragmetrics_core.capture.model_words import without_spans
 from ragmetrics_core.capture.prompt_numbers import CHUNK, numbers_with_numbering_in
 from ragmetrics_core.capture.source_names import (
     LABEL_IN_BRACKETS,
@@ -23,7 +25,7 @@ from ragmetrics_core.capture.source_names import (
     mark_label_of,
 )
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.mark_patterns import LINE, LOOKBACK, SOURCE_WORD
+from ragmetrics_core.data.mark_patterns import LINE, LOOKBACK, SOURCE_WORD, Span
 from ragmetrics_core.data.source_lists import is_reference
 
 # "[1]", "Source 1", '"1":', "1 =": a number that names a source wherever it stands
@@ -133,34 +135,45 @@ class NamedNumber:
 
 
 def numbers_beside_names(text: str, names: SourceNames) -> Iterator[NamedNumber]:
-    """Yield each number of a text that the name of a source explains.
+    """Yield each number of a text that stands for the source named beside it.
 
-    "[1] a.pdf", "where [1] is a.pdf", "| [1] | a.pdf |", and "[1]" above a line "a.pdf"
-    do. So does "- **a.pdf** [1]: …", where no sentence leads to the name. "Edit a.pdf
-    [1]." does not: there the mark cites a source of the sentence.
+    The number 1 stands for a.pdf in "[1] a.pdf", "where [1] is a.pdf", "| [1] | a.pdf |",
+    "- **a.pdf** [1]: It is old.", and where "[1]" stands above a line "a.pdf". In "Edit
+    a.pdf [1]." it does not: there [1] is cited for what the sentence says of a.pdf.
 
     Args:
         text: An answer, or a prompt without its contexts.
         names: The names of the contexts.
     """
     lines = list(LINE.finditer(text))
-    for line_index, line in enumerate(lines):
+    for line, line_below in zip_longest(lines, lines[1:]):
         yield from _numbers_in_line(line[0], line.start(), names)
-        # "[1]" alone in its line, and "a.pdf" in the next
-        alone = _NUMBER.fullmatch(line[0].strip(" \t*_:-"))
-        if alone is not None and line_index + 1 < len(lines):
-            name = _name_of_entry(lines[line_index + 1][0], 0, names)
-            if name is not None:
-                yield NamedNumber(_label(alone), name.context_indexes, line.start())
+        if line_below is not None:
+            number = _number_alone_above(line_below[0], line, names)
+            if number is not None:
+                yield number
+
+
+def _number_alone_above(
+    line_below: str, line: re.Match[str], names: SourceNames
+) -> NamedNumber | None:
+    """Return the number in "[1]", a whole line, if the line below it names a source."""
+    number = _NUMBER.fullmatch(line[0].strip(" \t*_:-"))
+    if number is None:
+        return None
+    name = _name_of_entry(line_below, 0, names)
+    if name is None:
+        return None
+    return NamedNumber(_label(number), name.context_indexes, line.start())
 
 
 def _numbers_in_line(
     words: str, line_start: int, names: SourceNames
 ) -> Iterator[NamedNumber]:
-    """Yield the numbers of a line that the name of a source explains.
+    """Yield the numbers of a line that stand for a source named before or behind them.
 
-    The name may stand before the number, as in "a.pdf = [1]", or behind it, as in "[1]
-    a.pdf" and "[1] is a.pdf".
+    "a.pdf = [1]" names it before the number, "[1] a.pdf" and "[1] is a.pdf" behind it. A
+    number with a source on both sides is yielded with each of them.
 
     Args:
         words: The line.
@@ -171,7 +184,8 @@ def _numbers_in_line(
     numbers = [
         number for number in _NUMBER.finditer(words) if _numbering_of(number) != CHUNK
     ]
-    # in "a.pdf [1], b.pdf [2]" the name that follows [1] is not its name
+    # "a.pdf [1], b.pdf [2]" begins with a name, so that its numbers stand behind their
+    # names: b.pdf, which follows [1], is not the name of 1
     are_names_first = bool(numbers) and _stands_behind_a_name(numbers[0], words, names)
     for number in numbers:
         named_before = _named_before(number, words, names)
@@ -279,20 +293,26 @@ def _named_before_a_link(
 def _named_by_itself_before(
     number: re.Match[str], words: str, names: SourceNames
 ) -> frozenset[int]:
-    """Return the contexts named before a number, if the name stands there by itself.
+    """Return the contexts whose name and number stand together, outside of a sentence.
 
-    It does at the start of a line, a clause or a bracket, "- **a.pdf** [1]: …" or "(a.pdf
-    [1])", and in a cell of a table. Empty for "Edit a.pdf [1].", where it is a part of
-    the sentence, and where other words follow the number, "a.pdf [1] is old".
+    They do in "- **a.pdf** [1]: It is old.", in "It is old (a.pdf [1])." and in the row
+    "| a.pdf | It is old. | [1] |". Empty for "Edit a.pdf [1]." and "a.pdf [1] is old",
+    which speak of the file: [1] may be the source of what they say.
+
+    Args:
+        number: The number.
+        words: The line in which it stands.
+        names: The names of the contexts.
     """
     # "[1]" or "Source 1"; no other form, such as "1 =" or "S1"
     is_mark = number["in_brackets"] is not None or number["behind_word"] is not None
-    # "a.pdf [1].", "a.pdf [1] and", "a.pdf [1] says"
-    stands_alone = _ENDS_THE_CLAUSE_OR_SAYS.match(words, number.end()) is not None
-    if not is_mark or not stands_alone:
+    # "a.pdf [1].", "a.pdf [1] and"; "a.pdf [1] says", as only a source does
+    is_end_of_name = _ENDS_THE_CLAUSE_OR_SAYS.match(words, number.end()) is not None
+    if not is_mark or not is_end_of_name:
         return frozenset()
     is_row_of_a_table = words.lstrip().startswith("|")
     if is_row_of_a_table and _is_alone_in_its_cell(number, words):
+        # the name stands in another cell
         return _file_that_a_row_is_about(words, names)
     name = _name_directly_before(number, words, names)
     if name is None or not is_distinctive(name.name) or not _is_set_off(name, words):
@@ -402,14 +422,15 @@ def _name_behind(
 def _name_at(
     words: str, start: int, names: SourceNames, *, must_end_clause: bool = True
 ) -> NameFound | None:
-    """Find the name of a source at a place of a line; None if other words stand there.
+    """Find the name of a source that begins at a place of a line; None without.
 
     Args:
         words: The line.
         start: The place.
         names: The names of the contexts.
-        must_end_clause: Whether a title must do so. "[1] Opening day was in May." tells
-            of the day, and names no source "Opening day". A file counts whatever follows.
+        must_end_clause: Whether a title counts only where its clause ends behind it, as
+            "Opening day" in "[1] Opening day." It does not in "[1] Opening day was in
+            May.", which tells of the day. The name of a file counts in any case.
     """
     name = names.longest_at(words, start)
     if name is None:  # "docs/a.pdf", where "a.pdf" is known
@@ -418,14 +439,16 @@ def _name_at(
     if name is None or not is_distinctive(name.name):
         return None
     # a context may be labelled "page 3"; but in "[1] (page 3)" this names no source
-    is_page = _PAGE_OR_PART.match(name.name) is not None
+    if _PAGE_OR_PART.match(name.name):
+        return None
+    if is_file(name.name) or not must_end_clause:
+        return name
     ends_clause = _TITLE_ENDS.match(words, name.end) is not None
-    is_subject = must_end_clause and not is_file(name.name) and not ends_clause
-    return None if is_page or is_subject else name
+    return name if ends_clause else None
 
 
 def numbers_in_short_lines(text: str, names: SourceNames) -> Iterator[NamedNumber]:
-    """Yield the bare numbers of lines that hold names of sources, and no sentence.
+    """Yield the numbers of lines that hold names of sources, and no sentence.
 
     "1 – a.pdf", "¹ a.pdf", "| a.pdf | 1 |" and "Footnote 1: a.pdf" do. The number of a
     page, as in "a.pdf, p. 1", does not count.
@@ -442,7 +465,10 @@ def numbers_in_short_lines(text: str, names: SourceNames) -> Iterator[NamedNumbe
 def _numbers_of_entry(
     entry: str, line_start: int, names: SourceNames
 ) -> Iterator[NamedNumber]:
-    """Yield the bare numbers of an entry such as "1 – a.pdf"; none of a sentence.
+    """Yield each number of an entry, with the contexts that the entry names.
+
+    "1 – a.pdf" yields the number 1 with the contexts of a.pdf; "Source 1: a.pdf" yields
+    it with the numbering "source". A sentence yields nothing.
 
     Args:
         entry: The entry.
@@ -452,21 +478,22 @@ def _numbers_of_entry(
     if not is_reference(entry):
         return
     context_indexes: set[int] = set()
-    words_left = entry  # without the names, which may hold numbers
+    spans_of_names: list[Span] = []
     for start, found in names.found_in(entry):
         context_indexes.update(found.context_indexes)
-        blanks = " " * (found.end - start)
-        words_left = words_left[:start] + blanks + words_left[found.end :]
-    # "a.pdf, p. 1" and "a.pdf (3 pages)" have no number of an entry
-    words_left = _MEASURE.sub(" ", _PLACE_IN_SOURCE.sub(" ", words_left))
+        spans_of_names.append((start, found.end))
     if not context_indexes:
         return
-    numberings = {
+    # a name may hold a number, as "report 2.pdf"
+    words_left = without_spans(entry, spans_of_names)
+    # "a.pdf, p. 1" and "a.pdf (3 pages)" have no number of an entry
+    words_left = _MEASURE.sub(" ", _PLACE_IN_SOURCE.sub(" ", words_left))
+    numbering_by_number = {
         number: numbering for numbering, number in numbers_with_numbering_in(words_left)
     }
     for found_number in _NUMBER_OF_ENTRY.finditer(words_left):
         number = _label(found_number)
-        numbering = numberings.get(number, "")  # "source" in "Source 1: a.pdf"
+        numbering = numbering_by_number.get(number, "")
         yield NamedNumber(
             number, frozenset(context_indexes), line_start, numbering=numbering
         )

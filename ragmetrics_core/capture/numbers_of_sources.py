@@ -59,7 +59,7 @@ class SpokenNumbers:
                 self.values.add(number.value)
                 self._pairs.update(_pairs_of(number))
 
-    def has(self, number: _NumberBesideWords) -> bool:
+    def have_beside_same_word(self, number: _NumberBesideWords) -> bool:
         """Whether a text has the number beside one of its two words: "2 euros"."""
         return not self._pairs.isdisjoint(_pairs_of(number))
 
@@ -99,12 +99,15 @@ def has_number_of_a_source(
     starts_of_items = _starts_of_items(text)
     for number in _numbers_in(text):
         counts_an_item = number.start in starts_of_items
-        if counts_an_item or numbers_of_passages.has(number):
+        # "2 euros", as a passage says
+        is_of_a_passage = numbers_of_passages.have_beside_same_word(number)
+        if counts_an_item or is_of_a_passage:
             continue
         if labels.have(number) or labels.are_numbered_by(number.before):
             return True
-        is_of_no_passage = number.value not in numbers_of_passages.values
-        if number.start in starts_in_brackets and is_of_no_passage:
+        # "(2)" may repeat the 2 of a passage's "2 euros"; "(99)" repeats none
+        is_in_a_passage = number.value in numbers_of_passages.values
+        if number.start in starts_in_brackets and not is_in_a_passage:
             return True
     return False
 
@@ -127,7 +130,7 @@ class _NumbersOfLabels:
         self._values_by_word: dict[str, set[str]] = {}
         for prompt in prompts:
             for number in _numbers_in(_plain(prompt)):
-                if not spoken.has(number):
+                if not spoken.have_beside_same_word(number):
                     self._add(number)
 
     def _add(self, number: _NumberBesideWords) -> None:

@@ -5,7 +5,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ragmetrics_core.capture.context_blocks import blocks_in
-from ragmetrics_core.capture.fields_of_labels import numbers_that_fields_may_mean
+from ragmetrics_core.capture.fields_of_labels import (
+    context_indexes_by_field,
+    numbers_that_fields_may_mean,
+)
 from ragmetrics_core.capture.label_lines import (
     OF_FIELD,
     LabelLine,
@@ -207,7 +210,7 @@ def _labels_without_numbering(
     all_numbers = set().union(*map(numbers_of, lines_by_context.values()))
     return Labels(
         {
-            **_context_indexes_by_field(lines_by_context),
+            **_context_indexes_by_field_label(lines_by_context),
             **_context_indexes_by_name(lines_by_context),
         },
         ambiguous_numbers=frozenset(all_numbers),
@@ -237,7 +240,7 @@ def _labels_with_numbering(
     )
     return Labels(
         {
-            **_context_indexes_by_field(lines_by_context),
+            **_context_indexes_by_field_label(lines_by_context),
             **_context_indexes_by_name(lines_by_context),
             **context_indexes_by_number,
         },
@@ -455,37 +458,48 @@ def _context_indexes_by_name(
     return _sorted_values(context_indexes_by_name)
 
 
-def _context_indexes_by_field(
-    lines_by_context: Mapping[int, Iterable[LabelLine]],
+def _context_indexes_by_field_label(
+    lines_by_context: Mapping[int, Sequence[LabelLine]],
 ) -> dict[str, tuple[int, ...]]:
-    """Return the indexes of the contexts by fields that tell them apart: "chunk_id: 7".
+    """Return the index of the context that each field labels: {"chunk_id: 7": (0,)}.
 
-    Such a field stands beside each context, and each has another number. A page may be
-    of several files, and "id: 7" or "document: 7" gives a number to any source.
+    A field such as "chunk_id" labels the contexts if each of them has one, and no two
+    the same number. A page labels none: "page: 7" may be that of several files.
+
+    Args:
+        lines_by_context: The lines that label each context, by the context's index.
     """
-    # {"chunk_id": {"7": {0}, "8": {1}}}
-    context_indexes_by_field: dict[str, dict[str, set[int]]] = {}
-    for index, lines in lines_by_context.items():
-        for key, number in itertools.chain(*(line.fields for line in lines)):
-            context_indexes_by_number = context_indexes_by_field.setdefault(key, {})
-            context_indexes_by_number.setdefault(number, set()).add(index)
     context_indexes_by_label: dict[str, tuple[int, ...]] = {}
-    for key, context_indexes_by_number in context_indexes_by_field.items():
-        # "document" is a word for a source: "document: 1" is read as the label 1
-        is_word_for_source = is_number(plain_label(f"{key}: 1"))
-        if key in _PAGE_KEYS or is_word_for_source:
+    for key, context_indexes_by_number in context_indexes_by_field(
+        lines_by_context
+    ).items():
+        if key in _PAGE_KEYS or _is_word_for_source(key):
             continue
-        context_indexes = list(itertools.chain(*context_indexes_by_number.values()))
-        is_each_number_of_one_context = len(context_indexes) == len(
-            context_indexes_by_number
-        )
-        has_each_context_one_number = sorted(context_indexes) == sorted(
-            lines_by_context
-        )
-        if is_each_number_of_one_context and has_each_context_one_number:
-            for number, (index,) in context_indexes_by_number.items():
-                context_indexes_by_label[field_label(key, number)] = (index,)
+        if not _has_each_its_own_number(lines_by_context, context_indexes_by_number):
+            continue
+        for number, context_indexes in context_indexes_by_number.items():
+            label = field_label(key, number)
+            context_indexes_by_label[label] = tuple(context_indexes)
     return context_indexes_by_label
+
+
+def _is_word_for_source(key: str) -> bool:
+    """Whether a key is a word for a source: "document: 1" is read as the label 1."""
+    return is_number(plain_label(f"{key}: 1"))
+
+
+def _has_each_its_own_number(
+    context_indexes: Iterable[int], context_indexes_by_number: Mapping[str, set[int]]
+) -> bool:
+    """Whether each of some contexts has one number, and no two have the same.
+
+    True for the contexts 0 and 1 and ``{"7": {0}, "8": {1}}``. False for ``{"7": {0,
+    1}}``, and for ``{"7": {0}}``, where 1 has none.
+    """
+    numbered_contexts = list(itertools.chain(*context_indexes_by_number.values()))
+    is_any_number_shared = len(numbered_contexts) > len(context_indexes_by_number)
+    has_each_one_number = sorted(numbered_contexts) == sorted(context_indexes)
+    return has_each_one_number and not is_any_number_shared
 
 
 def _context_indexes_by_number(

@@ -183,12 +183,13 @@ def _contexts_shown_once(
 
 
 def _tokens_that_differ(lines: Sequence[str]) -> list[str]:
-    """Return the token with a digit in which lines of equal words differ; [] for others.
+    """Return from each line the one token that no other line has; [] without such tokens.
 
-    ["[webpage 1 begin]", "[webpage 2 begin]"] gives ["1", "2"].
+    A token is a number, or a word with a digit such as "D1". "[webpage 1 begin]" and
+    "[webpage 2 begin]" give ["1", "2"]. The words around the tokens must be the same in
+    all lines.
     """
     plain_lines = [_IN_ROUND_BRACKETS.sub("", line) for line in lines]
-    # what the lines say around their tokens: it must be the same in all
     words_around = {tuple(_TOKEN.split(line)) for line in plain_lines}
     if len(words_around) != 1:
         return []
@@ -198,9 +199,8 @@ def _tokens_that_differ(lines: Sequence[str]) -> list[str]:
         # no other line to compare it with: it must be hardly more than its token
         is_label = len(tokens_by_line[0]) == 1 and n_words <= 1
         return tokens_by_line[0] if is_label else []
-    if n_words > _MOST_WORDS_OF_A_LABEL:  # a sentence
-        return []
-    return _tokens_at_differing_position(tokens_by_line)
+    is_sentence = n_words > _MOST_WORDS_OF_A_LABEL
+    return [] if is_sentence else _tokens_at_differing_position(tokens_by_line)
 
 
 def _tokens_at_differing_position(tokens_by_line: Iterable[Sequence[str]]) -> list[str]:

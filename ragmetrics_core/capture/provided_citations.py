@@ -148,18 +148,17 @@ def _with_marks_of_the_prompt(
         UnknownMeaning: If a number may mean one context or another.
     """
     labels = _labels_of_applications_contexts(answer)
-    # the numbers among these labels, each with the indexes of its contexts
-    numbering = {
+    # the first number of each line of the prompt: ``{"1": (0,)}`` of "[1] Source 3: IRON"
+    context_indexes_by_number = {
         number: labels.context_indexes_by_label[number] for number in labels.numbers
     }
-    if not numbering:
+    if not context_indexes_by_number:
         return tuple(citations)
     citations_of_numbers = []
-    for mark, citation in marks_with_citations(answer.text, numbering):
+    for mark, citation in marks_with_citations(answer.text, context_indexes_by_number):
         if answer.lists_in_answer.hold(mark.start):
             continue  # "[2] b.pdf" in the answer's own list of sources
-        # Under "[1] Source 3: IRON" the mark "[Source 3]" cites IRON, and "[3]" does
-        # not: the word before a number decides.
+        # so far "[1]" cites IRON, and "[Source 3]" nothing; now this cites IRON, too
         citation = by_its_numbering(mark, citation, labels, answer)
         if citation.contexts:
             citations_of_numbers.append(citation)

@@ -105,6 +105,10 @@ class SourceNames:
         ``{"1": (0,), "docs/big_map.pdf": (0,)}`` gives "docs/big_map.pdf",
         "big_map.pdf", "big_map" and "big map". A short form that is a label itself
         keeps the label's meaning.
+
+        Args:
+            context_indexes_by_label: By a label of the prompt: the indexes of the
+                contexts that it labels.
         """
         context_indexes_by_name: dict[str, frozenset[int]] = {}
         context_indexes_by_short_form: dict[str, frozenset[int]] = {}
