@@ -525,8 +525,8 @@ def _samples_with_probabilities(
             if not sample.verdicts:
                 continue  # the judge failed on the sample
             scored_samples.append(sample)
-            # Such a verdict has a score and no ``verdict`` of its own: then the judge
-            # gave no probability. A dry run asks no judge, so nothing is refused.
+            # ``verdict`` stays None where the judge gave no probability. A dry run asks
+            # no judge: its replies are examples, and are not refused.
             lacks_probability = any(
                 judged.verdict is None for judged in sample.verdicts
             )

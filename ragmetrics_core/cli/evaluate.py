@@ -595,10 +595,10 @@ def fill_in(options: argparse.Namespace) -> None:
     Raises:
         SettingError: If the file chooses what it may not choose.
     """
-    # What was typed of judge, metrics, address and store is not even looked at in the
-    # file, so that a mistake there does not matter.
-    names_typed = _settings_of_options(options)
-    file_settings = project_settings(Path.cwd(), settings_not_read=names_typed)
+    # Judge, metrics, address and store of the file are not even read where they were
+    # typed, so that a mistake there does not matter. All else is read.
+    settings_not_read = _settings_of_options(options)
+    file_settings = project_settings(Path.cwd(), settings_not_read=settings_not_read)
     if file_settings != ProjectSettings():
         logging.getLogger("ragmetrics_core").info(
             "settings are taken from %s", PROJECT_FILE
@@ -612,7 +612,7 @@ def fill_in(options: argparse.Namespace) -> None:
             raise SettingError(
                 f"{PROJECT_FILE} names the column of {field_name}, which samples lack"
             )
-        # All columns of the file were read: one may have been typed, as --answer-column.
+        # A column was read even if it was typed, as --answer-column.
         was_typed = getattr(options, name) is not None
         if not was_typed:
             setattr(options, name, value)

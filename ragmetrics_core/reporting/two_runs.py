@@ -10,6 +10,7 @@ from ragmetrics_core.reporting.pairing import (
     GroupBy,
     KeysSought,
     Matched,
+    Part,
     are_identical,
     count_other_questions,
     count_other_slices,
@@ -21,6 +22,7 @@ from ragmetrics_core.reporting.pairing import (
 if TYPE_CHECKING:
     from ragmetrics_core.metrics.metric import Metric
     from ragmetrics_core.reporting.comparison import Comparison
+    from ragmetrics_core.reporting.metric_change import MetricChange
     from ragmetrics_core.reporting.report import Report
 
 MARGIN = 0.02
@@ -62,11 +64,6 @@ def compare(
     """
     # Imported only here: ``Report.compare`` is this function, and most users of a report
     # never call it.
-    from ragmetrics_core.reporting.change_tests import (
-        changes_of_identical_runs,
-        changes_with_tests,
-        changes_without_tests,
-    )
     from ragmetrics_core.reporting.comparison import Comparison
 
     check_margin(margin)
@@ -78,12 +75,14 @@ def compare(
     if not anyway:
         _refuse_differing(differing)
     parts = list(matched.parts(slices))  # all pairs of rows, then those of each slice
-    if _are_the_same_run(before, after, names, differing):
-        changes = changes_of_identical_runs(parts, names)
-    elif _were_rows_chosen_by_scores(before, after):
-        changes = changes_without_tests(parts, names, cluster)
-    else:
-        changes = changes_with_tests(parts, names, cluster, margin)
+    changes = _changes(
+        parts,
+        names,
+        cluster,
+        margin,
+        is_same_run=_are_the_same_run(before, after, names, differing),
+        is_testable=not _were_rows_chosen_by_scores(before, after),
+    )
     judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
     are_all_compared = metrics is None  # then those of one run alone are named
     return Comparison(
@@ -97,6 +96,38 @@ def compare(
         lacking=_lacking(after, before.metrics) if are_all_compared else (),
         added=_lacking(before, after.metrics) if are_all_compared else (),
     )
+
+
+def _changes(
+    parts: Sequence[Part],
+    names: Sequence[str],
+    cluster: GroupBy,
+    margin: float,
+    *,
+    is_same_run: bool,
+    is_testable: bool,
+) -> list[MetricChange]:
+    """Compute how each metric changed, over all pairs of rows and in each slice.
+
+    Args:
+        parts: All pairs of rows, then those of each slice.
+        names: The metrics.
+        cluster: Which samples belong together.
+        margin: Differences up to this do not matter.
+        is_same_run: Whether the two runs have equal outcomes, so that nothing changed.
+        is_testable: Whether a test may say if chance could explain a change.
+    """
+    from ragmetrics_core.reporting.change_tests import (
+        changes_of_identical_runs,
+        changes_with_tests,
+        changes_without_tests,
+    )
+
+    if is_same_run:
+        return changes_of_identical_runs(parts, names)
+    if not is_testable:
+        return changes_without_tests(parts, names, cluster)
+    return changes_with_tests(parts, names, cluster, margin)
 
 
 def _were_rows_chosen_by_scores(before: Report, after: Report) -> bool:

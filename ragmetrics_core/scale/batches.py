@@ -104,7 +104,7 @@ class ParkingStore(SqliteStore):
         file = _check_store(store)
         batch_models = _check_models(models)
         super().__init__(file.path, fresh=file.fresh)
-        # whether one more pass, the last one, is to send what is left without a batch
+        # whether the next pass is to send what is left without a batch, as the last one
         self.asks_live_next = False
         # tokens (random names) of the batches that hold requests of this pass
         self.batches_of_pass: set[str] = set()
@@ -115,11 +115,11 @@ class ParkingStore(SqliteStore):
         self._model_by_address = {model.base_url: model for model in batch_models}
         self._pass_token = uuid4().hex  # names this pass in the file
         self._budget = budget or Budget()
-        # whether this pass is that last one
+        # whether this is the last pass, which sends what is left without a batch
         self._is_last_pass = self._budget.asks_live
         if not self._is_last_pass:
-            # Each pass takes the answers of all batches from the start, and counts their
-            # costs. The last pass does not count them, and adds to what is there.
+            # A pass takes the answers of all batches once more, and counts their costs
+            # anew. The last pass does not: it adds its own to those of the pass before.
             self._budget.calls = 0
             self._budget.spent = 0.0
         self._waiting = WaitingRequests(self.path.resolve().parent)
@@ -180,10 +180,9 @@ class ParkingStore(SqliteStore):
         """
         assert isinstance(model, OpenAICompatibleModel)  # noqa: S101  # the run has no other
         body = json.dumps(model.body(request))
-        first_key = keys[0]  # under it the file knows the request
-        request_id = digest(first_key)
-        row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
-        entry = NEVER_ASKED if row is None else RequestEntry(*row)
+        first_key = keys[0]
+        request_id = digest(first_key)  # under it the file knows the request
+        entry = self._entry_of(request_id)
         reply = _final_reply(model, entry, body)
         if reply is not None:  # a batch has answered the request
             usage = self._note_taken(reply, keys, request_id, entry.tries)
@@ -202,6 +201,11 @@ class ParkingStore(SqliteStore):
         parked = ParkedRequest.of(request_id, body, entry.tries + 1)
         self._waiting.write(model, parked)
         return self._reply_of_waiting(model, body, request.n)
+
+    def _entry_of(self, request_id: str) -> RequestEntry:
+        """Read what the file holds of a request; ``NEVER_ASKED`` if it has nothing."""
+        row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
+        return NEVER_ASKED if row is None else RequestEntry(*row)
 
     def _reply_of_waiting(
         self, model: OpenAICompatibleModel, body: str, n_replies: int
@@ -587,6 +591,7 @@ class ParkingStore(SqliteStore):
             return
         are_answers_lost = False
         if status == "completed" and n_entered == 0:
+            # The service has answered all requests, and deleted the answers meanwhile.
             are_answers_lost = await self._are_answers_lost_for_the_first_time(token)
         counts = await self._forget(token, status, n_entered)
         summary = (

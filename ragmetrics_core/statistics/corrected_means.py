@@ -115,8 +115,8 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     # From 0 to 1: how much the scores say about the labels. It is estimated for each
     # label from other labels, so that no label influences its own correction.
     weight_for_each_label = _weights(label_values, scores, unlabelled)
-    # label − weight · (score − mean score of the unlabelled samples): a yes counts less
-    # where its sample is scored higher than the unlabelled ones are on average
+    # label − weight · (score − mean score of the unlabelled samples): the label of a
+    # sample that scores higher than the unlabelled ones is lowered
     corrected_labels = _correct_labels(
         label_values, scores.values, weight_for_each_label, fmean(unlabelled.values)
     )
