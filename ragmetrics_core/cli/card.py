@@ -382,13 +382,7 @@ def _two_prompts(
     second_metric = _metric_of(metric_class, options.against or _SHIPPED)
     judged_by_first = judge_samples(ask, first_metric, samples)
     judged_by_second = judge_samples(ask, second_metric, samples)
-    # For each sample a list of verdicts: by the first prompt, each with the score that
-    # the second prompt, its rival, gave for the same text.
-    verdicts_by_sample = []
-    for by_first, by_second in zip(judged_by_first, judged_by_second, strict=True):
-        if by_first.verdicts and by_second.verdicts:
-            verdicts = _beside_rival_verdicts(by_first.verdicts, by_second.verdicts)
-            verdicts_by_sample.append(verdicts)
+    verdicts_by_sample = _verdicts_of_both(judged_by_first, judged_by_second)
     if not verdicts_by_sample:
         raise SettingError(
             "no sample was scored by both prompts, so nothing can be compared"
@@ -401,14 +395,27 @@ def _two_prompts(
     return [heading, *lines]
 
 
-def _beside_rival_verdicts(
-    verdicts: Sequence[Labelled], rival_verdicts: Sequence[Labelled]
-) -> list[Labelled]:
-    """Return verdicts on a sample, each with a rival's score and verdict added."""
-    return [
-        replace(verdict, rival_score=rival.score, rival_verdict=rival.verdict)
-        for verdict, rival in zip(verdicts, rival_verdicts, strict=True)
-    ]
+def _verdicts_of_both(
+    judged_by_first: LabelledSamples, judged_by_second: LabelledSamples
+) -> list[list[Labelled]]:
+    """Return the first judging's verdicts, with those of the second as its rival's.
+
+    There is a list for each sample that has verdicts in both. Example: score .9 by the
+    first prompt and .2 by the second: a verdict with the score .9 and the rival's .2.
+
+    Args:
+        judged_by_first: The samples with their verdicts in the first judging.
+        judged_by_second: The same samples in the same order, in the second judging.
+    """
+    verdicts_by_sample = []
+    for first, second in zip(judged_by_first, judged_by_second, strict=True):
+        if first.verdicts and second.verdicts:
+            verdicts = [
+                replace(verdict, rival_score=rival.score, rival_verdict=rival.verdict)
+                for verdict, rival in zip(first.verdicts, second.verdicts, strict=True)
+            ]
+            verdicts_by_sample.append(verdicts)
+    return verdicts_by_sample
 
 
 def _metric_of(kind: type[Metric], template: Path) -> Metric:

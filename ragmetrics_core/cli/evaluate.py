@@ -197,12 +197,10 @@ def _dry_run(plan: _Plan) -> int:
         )
         for gate in plan.gates
     ]
-    # A run in batches does not wait for a batch of a few last requests: with
-    # ``--max-live 10``, up to 10 are asked directly. These cost the full price, which the
-    # estimate names.
-    most_asked_outside_batches = plan.options.max_live
     lines = [
-        estimated.text(live=most_asked_outside_batches),
+        # With ``--max-live 10`` a run in batches asks its last requests, if they are 10
+        # at most, outside of a batch and at the full price. The text names both.
+        estimated.text(live=plan.options.max_live),
         *_lines_on_rows_needed(plan, estimated),
         *map(str, undecided),
     ]

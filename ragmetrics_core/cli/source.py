@@ -284,17 +284,17 @@ class Source:
             column_options = ["--question-column etc."]
         for file in self._files:
             if not file.rows and not file.notes:
-                print(f"ragmetrics: {_no_rows(file.path)}", file=sys.stderr)
-                continue
-            sentence = (
-                f"no metric applies to {file.path} (rows: {file.rows}, bad:"
-                f" {file.bad}{why_undefined})"
-            )
-            if file.unread:  # columns that no field was made of
-                sentence += (
-                    f"; {file.unread_columns_in_words}; name the right ones with"
-                    f" {', '.join(column_options)}"
+                sentence = _no_rows(file.path)
+            else:
+                sentence = (
+                    f"no metric applies to {file.path} (rows: {file.rows}, bad:"
+                    f" {file.bad}{why_undefined})"
                 )
+                if file.unread:
+                    sentence += (
+                        f"; {file.unread_columns_in_words}; name the right ones with"
+                        f" {', '.join(column_options)}"
+                    )
             print(f"ragmetrics: {sentence}", file=sys.stderr)
         for file in self._files:
             for note in file.notes:

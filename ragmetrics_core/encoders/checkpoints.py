@@ -159,18 +159,20 @@ def load(
         loaded_tokenizer = _load_tokenizer(transformers, tokenizer, folder, options)
         known_labels = labels or KNOWN.get(str(model))
         outputs = _find_outputs(model, kind, known_labels, config, loaded_tokenizer)
-        # the function that runs the model on tokens, and returns its logits
+        # ``logits_of`` is a function: it runs the model on the tokens of texts.
         if onnx_file is not None:
-            compute_logits = _onnx_logits(onnx_file)
+            logits_of = _onnx_logits(onnx_file)
         else:
             network = _load_network(transformers, folder, kind, options, model)
             network = _to_device(network, device)
-            # A "seq2seq" model replies in words such as "yes" and "no": only the logits
-            # of their first tokens are read. Other models have None here.
-            compute_logits = _torch_logits(network, outputs.reply_tokens)
+            if outputs.reply_tokens is not None:  # it replies in words ("seq2seq")
+                # such as the first tokens of "no" and "yes": only theirs are read
+                logits_of = _logits_of_reply(network, outputs.reply_tokens)
+            else:
+                logits_of = _logits_of_classifier(network)
     return Checkpoint(
         tokenizer=loaded_tokenizer,
-        logits=compute_logits,
+        logits=logits_of,
         support_index=outputs.support_index,
         window=window or _stated_window(model, config, loaded_tokenizer),
         commit=commit_of(folder, onnx_file),
@@ -491,17 +493,8 @@ def _onnx_logits(file: Path) -> Logits:
     return logits
 
 
-def _torch_logits(network: Any, reply_tokens: tuple[int, int] | None) -> Logits:
-    """Make the function that runs a model by torch.
-
-    Of a model that replies in words, the logits of the two tokens count.
-    """
-    if reply_tokens is not None:
-        return _logits_of_reply(network, reply_tokens)
-    return _logits_of_classifier(network)
-
-
 def _logits_of_classifier(network: Any) -> Logits:
+    """Make the function that runs a model by torch, and gives the logits of its labels."""
     torch = import_extra("torch", "local", "an encoder")
 
     def logits(tokens: Any) -> Any:

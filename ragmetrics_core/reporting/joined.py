@@ -122,10 +122,6 @@ def _join_facts(runs: Sequence[RunFacts], file_names: Sequence[str]) -> RunFacts
         runs: The facts of each run.
         file_names: The name of each run's results file, such as "monday.jsonl".
     """
-    reasons_for_early_end = []
-    for run, file_name in zip(runs, file_names, strict=True):
-        if run.ended_early:
-            reasons_for_early_end.append(f"{file_name}: {run.ended_early}")
     metrics: dict[str, Signature] = {}
     for run in runs:
         metrics.update(run.metrics)
@@ -141,10 +137,22 @@ def _join_facts(runs: Sequence[RunFacts], file_names: Sequence[str]) -> RunFacts
         seconds=sum(run.seconds for run in runs),
         concurrency=max(run.concurrency for run in runs),
         interrupted=any(run.interrupted for run in runs),
-        stopped="; ".join(reasons_for_early_end),
+        stopped=_why_any_ended_early(runs, file_names),
         notes=_drop_repeats(run.notes for run in runs),
     )
     return facts.model_copy(update=_join_judges(runs))
+
+
+def _why_any_ended_early(runs: Sequence[RunFacts], file_names: Sequence[str]) -> str:
+    """Why runs ended before all their rows were read; "" if none of them did.
+
+    Example: "monday.jsonl: it was interrupted; friday.jsonl: a limit was reached".
+    """
+    reasons = []
+    for run, file_name in zip(runs, file_names, strict=True):
+        if run.ended_early:
+            reasons.append(f"{file_name}: {run.ended_early}")
+    return "; ".join(reasons)
 
 
 def _join_judges(runs: Sequence[RunFacts]) -> dict[str, object]:

@@ -75,8 +75,8 @@ def _shift(
 ) -> RowShift | None:
     """Count the rows with a trait in each run; None if these are the same rows.
 
-    Example: rows 1, 2 and 3 declined in the first run, row 3 in the second: 3 and 1,
-    with the mean scores that rows 1 and 2 have in the second run.
+    Example: rows 1, 2 and 3 declined in the first run, row 3 in the second: 3 and 1.
+    Rows 1 and 2 have scores now, and a sentence names their means.
 
     Args:
         title: The trait in words, such as "Declined".
@@ -89,20 +89,19 @@ def _shift(
     in_second = [_has_any(row, metrics, has_trait) for _, row in pairs]
     if in_first == in_second:
         return None
-    pairs_of_first_only = []
+    newly_scored_pairs = []  # they no longer have the trait: no longer decline or fail
     for pair, is_in_first, is_in_second in zip(pairs, in_first, in_second, strict=True):
         if is_in_first and not is_in_second:
-            pairs_of_first_only.append(pair)
-    # Rows that no longer have the trait, e.g. no longer decline, are scored in the second
-    # run, and their mean is named. Beside it stands the highest score of any row: a mean
-    # of .7 is no bad one where no row has more than .75.
+            newly_scored_pairs.append(pair)
+    # The sentence sets their means against the highest score of all rows in the second
+    # run: a mean of .7 is no bad one where no row has more than .75.
     highest_by_metric = _highest_scores([after for _, after in pairs], metrics)
     return RowShift(
         title,
         first=sum(in_first),
         second=sum(in_second),
         p=_p_of_shift(in_first, in_second) if is_tested else None,
-        newly_scored=_means_in_words(pairs_of_first_only, highest_by_metric),
+        newly_scored=_means_in_words(newly_scored_pairs, highest_by_metric),
     )
 
 

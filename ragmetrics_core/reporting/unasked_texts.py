@@ -185,27 +185,26 @@ def _unasked_texts_of_ledger(
     conversation, and of what the model was shown of it. Example: a metric asked about
     the documents of a search; the page that a tool returned is yielded.
     """
-    if sample.ledger is None:
+    ledger = sample.ledger
+    if ledger is None:
         return
-    for call in sample.ledger.calls:
-        is_of_this_turn = call.turn == sample.ledger.turn
+    for call in ledger.calls:
         for index, item in enumerate(call.items):
             # A document that the search of this turn found is known by its id, since its
             # text in the ledger may be a shortened one.
-            has_asked_id = is_of_this_turn and item.id in asked_texts.ids
+            has_asked_id = call.turn == ledger.turn and item.id in asked_texts.ids
             if has_asked_id or asked_texts.include(item):
                 continue
             was_shown = None if call.shown is None else index in call.shown
-            why_it_may_hold_fact = _why_item_may_hold_fact(
-                sample, call, item, was_shown
-            )
-            if why_it_may_hold_fact:
-                # An item may consist of asked texts, such as of two passages joined.
+            why_unasked = _why_item_may_hold_fact(sample, call, item, was_shown)
+            if why_unasked:
+                # e.g. a text that joins two passages, about which metrics asked apart
+                is_made_of_asked_texts = asked_texts.are_joined_in(item)
                 yield UnaskedText(
                     item.text,
                     was_shown,
-                    why_it_may_hold_fact,
-                    was_asked_in_parts=asked_texts.are_joined_in(item),
+                    why_unasked,
+                    was_asked_in_parts=is_made_of_asked_texts,
                 )
 
 

@@ -594,15 +594,15 @@ class ParkingStore(SqliteStore):
             # The service has answered all requests, and deleted the answers meanwhile.
             are_answers_lost = await self._are_answers_lost_for_the_first_time(token)
         counts = await self._forget(token, status, n_entered)
-        summary = (
+        outcome = (
             f"{state['id'] or 'a batch not made'}: {status}, {counts.n_answered}"
             f" requests answered, {counts.n_to_ask_again} to be asked again"
         )
         if status in _REFUSED_OR_CANCELLED or are_answers_lost:
             reason = reason_for_failure(model, state)  # "" if the service says none
-            raise errors.BatchFailed(f"{summary} by the next run {reason}".rstrip())
+            raise errors.BatchFailed(f"{outcome} by the next run {reason}".rstrip())
         level = logging.INFO if counts.are_all_answered else logging.WARNING
-        logger.log(level, "%s", summary)
+        logger.log(level, "%s", outcome)
 
     async def _forget(self, token: str, status: str, n_entered: int) -> "_Counts":
         """Forget a batch that has ended, and count what became of its requests.

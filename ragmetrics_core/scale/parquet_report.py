@@ -278,9 +278,7 @@ class ParquetRows(Sequence[SampleResult]):
         """
         dataset = import_extra("pyarrow.dataset", "parquet", "a report from Parquet")
         self._path = path
-        # {"question": "frage"}: the question of a sample is in the file's column
-        # "frage"
-        self._columns = columns
+        self._columns = columns  # {"question": "frage"}: its column is called "frage"
         self._field = dataset.field  # makes an expression that reads a column
         try:
             data = dataset.dataset(path, format="parquet")
@@ -301,8 +299,8 @@ class ParquetRows(Sequence[SampleResult]):
             ) from error
         added_columns = {*self.metrics, "sample"}
         self._inputs = [name for name in schema.names if name not in added_columns]
-        # A sample's ledger is the record of what the application's calls returned. It
-        # comes from a column of that name, or from one that the user names for it.
+        # Summaries need the ledger of a sample: the record of what the application's
+        # calls returned. A column of this name holds it, or one that ``columns`` names.
         self.may_hold_ledgers = any(
             plain_name(name) == "ledger" for name in (*self._inputs, *columns)
         )
