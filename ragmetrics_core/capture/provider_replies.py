@@ -67,7 +67,6 @@ _TELLING_KEYS = frozenset(
         *PAGE_KEYS,
         *_CITATION_KEYS,
         "choices",
-        "usage",
         "documents",
         "search_results",
         "executed_tools",
@@ -193,8 +192,16 @@ def may_tell_evidence(place: object) -> bool:
         return False
     if not _TELLING_KEYS.isdisjoint(place):
         return True
+    # nearly every reply counts its tokens, and hardly any its searches
+    if _counts_of_searches(place):
+        return True
     content = place.get("content")
     return is_list(content) or isinstance(content, Mapping)
+
+
+def _counts_of_searches(place: Fields) -> Fields:
+    """The searches that Anthropic counts among the tokens of a reply; {} without."""
+    return inner_object(inner_object(place, "usage"), "server_tool_use")
 
 
 @dataclass(slots=True)
@@ -560,8 +567,7 @@ class _ReplyBeingRead:
         A stream of LlamaIndex may hand on no more than ``{"usage": {"server_tool_use":
         {"web_search_requests": 1}}}``.
         """
-        counts = inner_object(inner_object(place, "usage"), "server_tool_use")
-        for key, count in counts.items():
+        for key, count in _counts_of_searches(place).items():
             name = str(key).removesuffix("_requests")
             if name != key and is_place(count) and count > 0:
                 self.names_counted.append(name)
