@@ -237,18 +237,9 @@ def choose_metrics(
         SettingError: If a name is not known, an object is no metric, or two metrics
             have one name.
     """
-    requested: Iterable[Any]
-    if metrics is None:
-        requested = METRICS
-    elif isinstance(metrics, (Metric, str)) or callable(metrics):
-        # callable: the class ContextAdherence, say; below an error tells to write
-        # ContextAdherence()
-        requested = [metrics]
-    else:
-        requested = metrics
     chosen_metrics = [
         metric_named(metric) if isinstance(metric, str) else metric
-        for metric in requested
+        for metric in _as_several(metrics)
     ]
     for metric in chosen_metrics:
         if not isinstance(metric, Metric):
@@ -264,6 +255,20 @@ def choose_metrics(
             " another name="
         )
     return chosen_metrics
+
+
+def _as_several(
+    metrics: Iterable[Metric | str] | Metric | str | None,
+) -> Iterable[Any]:
+    """Return what was given as metrics, one by one: a single metric as a list of one."""
+    if metrics is None:
+        return METRICS
+    # Somebody may give a class, ``ContextAdherence`` for ``ContextAdherence()``, or a
+    # function. Neither can be iterated; as one of a list it gets an error that helps.
+    is_class_or_function = callable(metrics)
+    if isinstance(metrics, (Metric, str)) or is_class_or_function:
+        return [metrics]
+    return metrics
 
 
 def _describe_wrong_metric(value: object) -> str:

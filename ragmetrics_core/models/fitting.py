@@ -325,8 +325,8 @@ class Fitting:
         if self._n_rejected_in_every_form >= _MAX_GUESSES:
             return None
         for name in untried:
-            # "limit_form" leaves nothing out: it writes ``max_tokens`` in its newer
-            # form, and a rejection of the older form always names ``max_tokens``.
+            # "limit_form" leaves nothing out: it sends the limit of the reply's length
+            # under its newer name. Only a rejection that names the limit asks for that.
             if name != "limit_form":
                 return name
         return None
