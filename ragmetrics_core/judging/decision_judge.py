@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -183,21 +184,22 @@ _DecisionByTypedQuestion = Mapping[tuple[str, str], Decision[Chances]]
 def _make_requests(
     converted_questions: Sequence[ConvertedQuestion], most_questions: int
 ) -> list[_TypedRequest]:
-    """Gather the typed questions with equal state into requests; each is sent once.
+    """Gather the typed questions about equal texts into requests.
 
     Seven typed questions about one context, with ``most_questions=3``, are requests of
-    3, 3 and 1. A question about another context (another state) gets another request.
+    3, 3 and 1. Questions about another context get requests of their own. An equal
+    typed question is sent once.
     """
-    typed_jsons_by_state: dict[str, dict[str, None]] = {}
+    # by the texts that they are about (their state), written as JSON
+    typed_jsons_by_state: defaultdict[str, list[str]] = defaultdict(list)
     for converted in converted_questions:
-        typed_jsons = typed_jsons_by_state.setdefault(converted.state, {})
-        typed_jsons.update(dict.fromkeys(converted.typed_by_json))
+        typed_jsons_by_state[converted.state] += converted.typed_by_json
     requests: list[_TypedRequest] = []
-    for state, unique_jsons in typed_jsons_by_state.items():
-        typed_jsons_of_state = list(unique_jsons)
-        for start in range(0, len(typed_jsons_of_state), most_questions):
+    for state, typed_jsons in typed_jsons_by_state.items():
+        distinct_jsons = list(dict.fromkeys(typed_jsons))
+        for start in range(0, len(distinct_jsons), most_questions):
             end = start + most_questions
-            requests.append(_TypedRequest(state, typed_jsons_of_state[start:end]))
+            requests.append(_TypedRequest(state, distinct_jsons[start:end]))
     return requests
 
 

@@ -223,7 +223,10 @@ class _Asking:
         if known_weights and len(known_weights) == len(weights_of_tokens):
             return Asked((reply.value,), weights=known_weights)
         return await self._weigh_by_polls(
-            request, wanted_probability, first_poll=reply, of_tokens=weights_of_tokens
+            request,
+            wanted_probability,
+            first_poll=reply,
+            weights_of_tokens=weights_of_tokens,
         )
 
     async def _weigh_by_polls(
@@ -231,7 +234,7 @@ class _Asking:
         request: ChatRequest,
         wanted_probability: LabelProbability,
         first_poll: ReadReply[Any] | None = None,
-        of_tokens: Sequence[Weight | None] = (),
+        weights_of_tokens: Sequence[Weight | None] = (),
     ) -> Asked[Any]:
         """Poll the model; a verdict's weight is the share of polls that say "positive".
 
@@ -242,16 +245,18 @@ class _Asking:
             wanted_probability: Which label's probability is wanted, and how many polls
                 are asked.
             first_poll: A reply to the request that counts as the first poll.
-            of_tokens: The weights that the tokens of this reply tell, None for a
+            weights_of_tokens: The weights that the tokens of this reply tell, None for a
                 verdict whose token does not tell.
         """
         n_polls = wanted_probability.fallback_polls
-        read_before = [] if first_poll is None else [first_poll]
-        replies = await self._poll_to_majority(request, n_polls, read_before)
+        replies_so_far = [] if first_poll is None else [first_poll]
+        replies = await self._poll_to_majority(request, n_polls, replies_so_far)
         # A single poll, with verdicts on many texts, has no shares but 0 and 1. So the
         # weights that its tokens tell are kept.
         if n_polls == 1 and _lists_verdicts(self._question):
-            weights = _weights_of_one_reply(replies, wanted_probability, of_tokens)
+            weights = _weights_of_one_reply(
+                replies, wanted_probability, weights_of_tokens
+            )
         else:
             weights = weights_by_share(replies, wanted_probability, "polls")
         return Asked(replies, weights=weights)
@@ -271,7 +276,7 @@ class _Asking:
         self,
         request: ChatRequest,
         n_polls: int,
-        read_before: Sequence[ReadReply[Any]],
+        replies_so_far: Sequence[ReadReply[Any]],
     ) -> tuple[BaseModel, ...]:
         """Poll until ``n_polls`` replies were asked for; return the readable ones.
 
@@ -281,20 +286,20 @@ class _Asking:
         Args:
             request: The request for one reply.
             n_polls: How many replies are wanted in all.
-            read_before: Replies to the same question that count among them.
+            replies_so_far: Replies to the same question that count among them.
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.
             JudgeError: If there is no reply at all.
         """
-        read_now: list[ReadReply[Any]] = []
+        new_replies: list[ReadReply[Any]] = []
         errors: list[JudgeError] = []
-        n_missing = n_polls - len(read_before)
+        n_missing = n_polls - len(replies_so_far)
         if n_missing > 0:
-            read_now, errors = await self._ask(
-                request, polls=n_missing, first_poll=len(read_before)
+            new_replies, errors = await self._ask(
+                request, polls=n_missing, first_poll=len(replies_so_far)
             )
-        replies = tuple(reply.value for reply in (*read_before, *read_now))
+        replies = tuple(reply.value for reply in (*replies_so_far, *new_replies))
         if errors and not replies:
             raise errors[0]
         has_majority = 2 * len(replies) > n_polls

@@ -156,21 +156,22 @@ def _spans_with_names(choice: Choice, names: Sequence[str]) -> Iterator[_ObjectS
     """Yield the outermost objects of a reply in whose text a name occurs.
 
     Example: in '{"id": 7} {"useful": 1}' with the name "useful" only the second object
-    is yielded. Each comes with whether it stands as a verdict, as at the beginning of
-    the reply; an object in the middle of a sentence does not. An object with no text
-    before it but another object stands as that object does. An object that is never
-    closed is the last one, and reaches to the end of the reply.
+    is yielded. Each comes with whether it may be a quotation: so it may in the middle of
+    a sentence, 'I would not say {"useful": 1} here', and not where the reply begins.
     """
     reply_start = _start_of_reply(choice)
     name_search = _NameSearch(choice.text, names)
     previous_end = reply_start
     stands_as_verdict = True  # at the beginning of the reply
     for start, end in find_spans(choice.text, reply_start):
-        if start > previous_end:  # the text between the two objects decides
+        # The text between two objects decides. Of '{…}{…}', without a text between
+        # them, the second object stands as the first one does.
+        if start > previous_end:
             stands_as_verdict = _stands_as_verdict(
                 choice.text[previous_end:start], previous_does=stands_as_verdict
             )
-        previous_end = start if end is None else end  # None: never closed
+        # ``end`` is None for an object that is never closed: it is the last one
+        previous_end = start if end is None else end
         if name_search.is_between(start, end):
             yield _ObjectSpan(start, end, may_be_quotation=not stands_as_verdict)
 
