@@ -33,7 +33,7 @@ _PATTERN = rf"""(?: & | {_SLASHES} (?: u0026 | x26 | U00000026 ) ) (?: amp; | \#
         | x(?P<two_digits>{_HEX}{{2}}) | [nrtfb] )"""
 _ESCAPE = lazy_pattern(_PATTERN, re.VERBOSE)
 _CONTROL = lazy_pattern(rf"{_SLASHES} [nrtfb]", re.VERBOSE)
-_PIECE = lazy_pattern(rf"{_PATTERN} | [^\\&]{{1,256}} | \\++", re.VERBOSE)
+_PIECE = lazy_pattern(rf"{_PATTERN} | [^\\&]{{1,512}} | \\++", re.VERBOSE)
 _ASCII = bytes(range(128))
 _LOWER = bytes(range(256)).lower()
 _LAST_CHARACTER = 0x10FFFF
@@ -258,7 +258,7 @@ class Text:
 
     @cached_property
     def _pieces(self) -> list[_Piece]:
-        """The text in pieces: each escape, and plain pieces of up to 256 characters.
+        """The text in pieces: each escape, and plain pieces of up to 512 characters.
 
         Pieces without letters are left out.
         """
@@ -323,8 +323,8 @@ class Text:
             count_bytes = (
                 str.isalnum if characters.isascii() else _count_normalized_bytes
             )
-            ends_in_piece = accumulate(map(count_bytes, characters))
-            byte_ends = [piece.first_byte + end for end in ends_in_piece]
+            n_bytes = map(count_bytes, characters)
+            _, *byte_ends = accumulate(n_bytes, initial=piece.first_byte)
             self._byte_ends_by_piece[piece_index] = byte_ends
         return self._byte_ends_by_piece[piece_index]
 
