@@ -67,19 +67,25 @@ class OccurrenceSearch:
     """
 
     def __init__(self, prompt: Prompt, sought_texts: Sequence[SoughtText]) -> None:
-        """Index the texts by their anchors, to search the prompt later."""
+        """Index the texts by their anchors, to search the prompt later.
+
+        An **anchor** is a piece of 16 bytes of a text: ``portoliesonthedo`` is the first
+        anchor of "Porto lies on the Douro." and of "Porto lies on the Douro. It is
+        old.". Texts with the same first anchor are a **family**.
+        """
         self.prompt = prompt
         self.sought_texts = sought_texts
         # in a long prompt the scan looks only at every third byte
         self._stride = 3 if len(prompt.normalized) > _LONG_PROMPT else 1
         normalized_texts = [sought.text.normalized for sought in sought_texts]
-        # finds a text that stands in the prompt whole, by the anchor it begins with
+        # finds the texts that stand in the prompt whole, by their first anchor
         self._whole_texts = WholeTexts(
             prompt.normalized, normalized_texts, stride=self._stride
         )
         # finds a part of a text, by any of the text's anchors
         self._anchors = AnchorIndex(normalized_texts, self._stride)
-        # anchors at the beginning of texts, and all others: the scan skips other places
+        # the first anchors of texts, and all their others: the scan stops where one of
+        # these stands in the prompt
         self._anchors_to_stop_at = {
             *self._whole_texts.families_by_first_anchor,
             *self._anchors.first_position_by_anchor,

@@ -80,22 +80,32 @@ class _Pieces:
         was_added_itself = normalized in self._normalized_added_documents
         if not normalized or was_added_itself:
             return False
-        # the added documents of which pieces stand in it
-        origins: dict[DocumentKey, Document] = {}
-        n_found = 0
+        pieces = self._added_pieces_in(normalized)
+        # A quick look first. It may see a little less of the document than is there: a
+        # part that was cut within one of its pieces of 16 bytes has only some of these.
+        if len(pieces) * _PIECE < _LEAST_SHARE_BY_PIECES * len(normalized):
+            return False
+        # the look that decides, which compares whole texts and is costly
+        origins = [self._document_by_piece[piece] for piece in pieces]
+        origin_by_key = {origin.key: origin for origin in origins}  # each once
+        return _share_from(origin_by_key.values(), document) >= _LEAST_SHARE
+
+    def _added_pieces_in(self, normalized: bytes) -> list[bytes]:
+        """List the pieces of 16 bytes of added documents that stand in a text.
+
+        Pieces that overlap are not both listed. Example: ``itwasbuiltin1874`` is a piece
+        of an added document, and stands in ``notesitwasbuiltin1874itfell``.
+        """
+        pieces = []
         start = 0
         while start <= len(normalized) - _PIECE:
-            origin = self._document_by_piece.get(normalized[start : start + _PIECE])
-            if origin is None:
+            piece = normalized[start : start + _PIECE]
+            if piece in self._document_by_piece:
+                pieces.append(piece)
+                start += _PIECE
+            else:
                 start += 1
-                continue
-            origins[origin.key] = origin
-            n_found += _PIECE
-            start += _PIECE
-        # a quick look, which misses parts of pieces; the look that decides is costly
-        if n_found < _LEAST_SHARE_BY_PIECES * len(normalized):
-            return False
-        return _share_from(origins.values(), document) >= _LEAST_SHARE
+        return pieces
 
 
 def _share_from(origins: Iterable[Document], document: Document) -> float:

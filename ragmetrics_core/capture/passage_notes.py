@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from ragmetrics_core.capture.calls import end_of
@@ -135,8 +136,11 @@ def passages_of(
     """Note what became of each retrieved document between its search and the answer.
 
     Example: a search found A and B, a reranker dropped B, and the prompt shows A. The
-    note of A names its context, and the note of B the reranker. Besides, it is listed
-    what retrievers dropped or cut of the documents that searches inside them found.
+    note of A names its context, and the note of B the reranker.
+
+    A retriever may have a search inside it: "compressor" searches by "bm25", drops what
+    does not fit, and returns the rest cut to a few sentences. What it dropped and what
+    it cut stands in two further lists.
 
     Args:
         retrieved: The documents, as the sample lists them; None where that is unknown.
@@ -179,24 +183,31 @@ def _warnings_of_other_calls(
     notes: Sequence[PassageNote],
     shown_to_other_calls: ShownToOtherCalls,
 ) -> list[str]:
-    """Say how many retrieved documents only other calls than the answering call were shown."""
-    n_asked_the_same = n_summed_up = n_unknown = 0
-    for document, note in zip(retrieved, notes, strict=True):
-        is_of_sibling = document.key in shown_to_other_calls.when_asked_the_same
-        if note.context is None and is_of_sibling:
-            n_asked_the_same += 1
-        elif note.why_unknown == SUMMED_UP:
-            n_summed_up += 1
-        elif note.why_unknown:
-            n_unknown += 1
-    warnings = []
-    if n_asked_the_same:
-        warnings.append(_SHOWN_WHEN_ASKED_THE_SAME.format(n_asked_the_same, len(notes)))
-    if n_unknown:
-        warnings.append(_UNKNOWN_IF_SHOWN.format(n_unknown, len(notes)))
-    if n_summed_up:
-        warnings.append(_SUMMED_UP_BY_MEMORY.format(n_summed_up, len(notes)))
-    return warnings
+    """Warn of documents that are no contexts, and that a call was shown all the same.
+
+    Example: the application asked a model the same question twice, once with A and once
+    with B, and took the reply about A. A warning says that 1 of 2 retrieved documents,
+    B, was shown to another call. Further warnings count the documents of which it is
+    unknown whether a call that answered was shown them.
+    """
+    shown_beside = shown_to_other_calls.shown_to_calls_asked_the_same_question
+    n_shown_beside = sum(
+        note.context is None and document.key in shown_beside
+        for document, note in zip(retrieved, notes, strict=True)
+    )
+    # such as "a memory had a model sum it up, …"
+    reasons_unknown = [note.why_unknown for note in notes if note.why_unknown]
+    n_summed_up = reasons_unknown.count(SUMMED_UP)
+    n_by_warning = {
+        _SHOWN_WHEN_ASKED_THE_SAME: n_shown_beside,
+        _UNKNOWN_IF_SHOWN: len(reasons_unknown) - n_summed_up,
+        _SUMMED_UP_BY_MEMORY: n_summed_up,
+    }
+    return [
+        warning.format(n_documents, len(notes))
+        for warning, n_documents in n_by_warning.items()
+        if n_documents
+    ]
 
 
 def _warnings_of_summaries(
@@ -400,7 +411,7 @@ class _NoteWriter:
         """
         other_calls = self.document_record.shown_to_other_calls
         key = self.retrieved[index].key
-        finding = other_calls.finding_when_asked_the_same(key)
+        finding = other_calls.finding_if_asked_the_same_question(key)
         if finding is not None:
             return note.model_copy(update={"share": _share_shown(finding)})
         was_dropped_by_reranker = note.kept is False
@@ -450,62 +461,90 @@ class _NoteWriter:
         document = self.retrieved[index]
         context_key = self.document_record.matched_contexts.context_keys[index]
         if context_key is None:
+            # no context is made of it alone; one that joins several documents may hold it
             return self._shown_in_new_contexts.share_by_document_index[index]
         shown_to_call = self.document_record.shown_to_answering_call
-        if (
-            shown_to_call is not None
-            and context_key not in shown_to_call.shown_documents
-        ):
+        if shown_to_call is None:
+            # no prompt is known: the contexts are taken to be what the model was shown
+            return self._share_in_texts_of_contexts(index, context_key)
+        if context_key not in shown_to_call.shown_documents:
             # it is a context although no prompt shows it: how much was shown is unknown
             return None
-        if shown_to_call is not None and context_key == document.key:
-            _, finding = shown_to_call.shown_documents[context_key]
-            return _share_shown(finding)
-        # the context is another text, made of the document, or no prompt is known
-        share_in_one = _share_in_context(document, self._context_by_key[context_key])
+        if context_key != document.key:
+            # a step made another text of the document, and this text is the context
+            return self._share_in_texts_of_contexts(index, context_key)
+        _, finding = shown_to_call.shown_documents[context_key]
+        return _share_shown(finding)
+
+    def _share_in_texts_of_contexts(
+        self, index: int, context_key: DocumentKey
+    ) -> float | None:
+        """Return which share of a document stands in the texts of contexts; None: unknown.
+
+        Example: a step cut the document A to its first half, and another one joined A
+        and B. Both results are contexts. Half of A stands in the first one, and all of it
+        in the second one: 1.0.
+
+        Args:
+            index: The index of the document.
+            context_key: The key of the context that was made of this document alone.
+        """
+        share_in_its_context = _share_in_context(
+            self.retrieved[index], self._context_by_key[context_key]
+        )
         share_by_document_index = self._shown_in_new_contexts.share_by_document_index
-        share_in_others = share_by_document_index.get(index, 0.0)
-        if 1.0 in (share_in_one, share_in_others):
+        share_in_joined_contexts = share_by_document_index.get(index, 0.0)
+        if 1.0 in (share_in_its_context, share_in_joined_contexts):
             return 1.0
-        if share_in_one is None or share_in_others is None:
+        if share_in_its_context is None or share_in_joined_contexts is None:
             return None
-        return max(share_in_one, share_in_others)
+        return max(share_in_its_context, share_in_joined_contexts)
 
     @cached_property
     def _shown_in_new_contexts(self) -> _ShownInNewContexts:
         """How much of each document stands in contexts that a step made of documents.
 
-        Only documents that are no contexts themselves are looked for. Example: a step
-        joined A and B into one new context, and cut it in the middle of B. The shares
-        are 1.0 and 0.5, and the new context shows both.
+        Example: a step joined A and B into one new context, and cut it in the middle of
+        B. The shares are 1.0 and 0.5, and the new context shows both. Documents that
+        are contexts themselves are left out.
         """
-        indexes = [
-            index
-            for index, document in enumerate(self.retrieved)
-            if document.key not in self._context_by_key
-        ]
+        finding_by_document_index = self._findings_in_new_contexts()
+        if not self._new_text_by_key:
+            return _ShownInNewContexts(
+                dict.fromkeys(finding_by_document_index, 0.0), {}
+            )
+        normalized_pieces = _normalized_pieces(self._new_text_by_key.values())
         new_keys = list(self._new_text_by_key)
-        new_texts = list(self._new_text_by_key.values())
-        if not new_texts:
-            return _ShownInNewContexts(dict.fromkeys(indexes, 0.0), {})
-        pieces: list[bytes] = []
-        for new_text in new_texts:
-            pieces += map(normalize_text, new_text.split(BETWEEN_PIECES))
-        texts = [self.retrieved[index].text_without_metadata for index in indexes]
-        findings = locate(texts, new_texts).findings
         share_by_document_index: dict[int, float | None] = {}
         context_key_by_document_index: dict[int, DocumentKey] = {}
-        for index, finding in zip(indexes, findings, strict=True):
-            normalized = self._normalized_documents[index]
+        for index, finding in finding_by_document_index.items():
             share_by_document_index[index] = _share_in_pieces(
-                normalized, pieces, finding
+                self._normalized_documents[index], normalized_pieces, finding
             )
-            index_of_text = finding.message_index
-            if finding.outcome == "shown" and index_of_text is not None:
-                context_key_by_document_index[index] = new_keys[index_of_text]
+            # the new contexts were searched like the messages of a prompt
+            index_of_new_context = finding.message_index
+            if index_of_new_context is not None:
+                context_key_by_document_index[index] = new_keys[index_of_new_context]
         return _ShownInNewContexts(
             share_by_document_index, context_key_by_document_index
         )
+
+    def _findings_in_new_contexts(self) -> dict[int, Finding]:
+        """Search the contexts that a step made of documents for each document.
+
+        Documents that are contexts themselves are left out.
+
+        Returns:
+            By the index of a document, what the new contexts show of it.
+        """
+        text_by_document_index = {
+            index: document.text_without_metadata
+            for index, document in enumerate(self.retrieved)
+            if document.key not in self._context_by_key
+        }
+        new_texts = list(self._new_text_by_key.values())
+        located = locate(list(text_by_document_index.values()), new_texts)
+        return dict(zip(text_by_document_index, located.findings, strict=True))
 
     @cached_property
     def _new_text_by_key(self) -> dict[DocumentKey, str]:
@@ -645,6 +684,16 @@ def _add_rewriting_step(note: PassageNote, step: str) -> PassageNote:
 def _share_shown(finding: Finding) -> float:
     """Return the share of a document that prompts show; 1 if they show it whole."""
     return 1.0 if finding.extent == "whole" else finding.coverage
+
+
+def _normalized_pieces(texts: Iterable[str]) -> list[bytes]:
+    """Return the pieces of texts that were cut or joined, normalized.
+
+    Example: a step joined two pieces of a document to "It fell. … It is red.": ``itfell``
+    and ``itisred``.
+    """
+    pieces = chain(*(text.split(BETWEEN_PIECES) for text in texts))
+    return [normalize_text(piece) for piece in pieces]
 
 
 def _share_in_pieces(

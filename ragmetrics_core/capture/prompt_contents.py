@@ -189,20 +189,23 @@ class PromptContents:
         document_keys_in_order = order_with_unknown(
             shown_documents_by_key, unknown_documents, retrieved_lists
         )
+        perhaps_shown = PerhapsShown(
+            unknown_documents=unknown_documents,
+            document_keys_with_some_words=_keys_with_some_words(own_prompts),
+            # Call 3 was shown D and replied "2,100 cars", and these few words stand in
+            # the prompt of call 2: perhaps as its note on D, perhaps by chance.
+            document_keys_perhaps_noted=self._keys_perhaps_noted(
+                call, calls, shown_documents_by_key
+            ),
+            # A prompt has the line "- Anna lit the old lamp", and E begins so: perhaps
+            # the application cut E to its first words.
+            document_keys_perhaps_cut=self._keys_perhaps_cut(
+                calls, shown_documents_by_key, retrieved_lists
+            ),
+        )
         return ShownToCall(
             shown_documents=shown_documents_by_key,
-            perhaps_shown=PerhapsShown(
-                unknown_documents=unknown_documents,
-                document_keys_with_some_words=_keys_with_some_words(own_prompts),
-                # of documents on which another call may have written "2,100 cars" here
-                document_keys_perhaps_noted=self._keys_perhaps_noted(
-                    call, calls, shown_documents_by_key
-                ),
-                # of documents of which a short line here may be the first words
-                document_keys_perhaps_cut=self._keys_perhaps_cut(
-                    calls, shown_documents_by_key, retrieved_lists
-                ),
-            ),
+            perhaps_shown=perhaps_shown,
             document_keys_in_order=tuple(document_keys_in_order),
             calls=tuple(calls),
             calls_showing_documents=self._calls_showing_documents(calls),
@@ -235,24 +238,34 @@ class PromptContents:
     def _summarisers(self, call: Node, calls: Iterable[Node]) -> frozenset[Node]:
         """Return the calls that summed up several documents for a call.
 
-        The call read them. If they were asked the question, and the call was not, it
-        only revises their draft: they answered. Calls inside a tool or sub-run that
-        does not hold the call itself are left out: they answered a question of their
-        own.
+        Example: call 1 was shown A and B, and wrote a summary of both, which call 2 was
+        shown: call 1 is a summariser for call 2.
+
+        Args:
+            call: The call, such as call 2.
+            calls: The call and the calls whose replies it was shown.
         """
         is_asked = self._is_asked(call)
-        path = self.calls.paths[call]
         summarisers = set()
         for reader in calls:
-            has_several = len(self._shown_by_itself(reader).shown_documents) > 1
-            is_inside_other = any(
-                around.kind in ("agent", "tool") and around not in path
-                for around in self.calls.paths[reader]
-            )
-            wrote_draft = not is_asked and self._is_asked(reader)
-            if has_several and not is_inside_other and not wrote_draft:
+            n_documents = len(self._shown_by_itself(reader).shown_documents)
+            # "Improve this draft: …" does not repeat the question: the first call answered
+            # it, and the second one only revises the answer
+            wrote_draft = self._is_asked(reader) and not is_asked
+            answered_for_itself = self._is_in_another_tool_or_agent(reader, call)
+            if n_documents > 1 and not wrote_draft and not answered_for_itself:
                 summarisers.add(reader)
         return frozenset(summarisers)
+
+    def _is_in_another_tool_or_agent(self, reader: Node, call: Node) -> bool:
+        """Whether a call stands inside a tool or agent that does not hold another call.
+
+        Such a tool or agent was asked a question of its own.
+        """
+        return any(
+            around.kind in ("agent", "tool") and around not in self.calls.paths[call]
+            for around in self.calls.paths[reader]
+        )
 
     def _is_asked(self, call: Node) -> bool:
         """Whether a call was asked the question of this turn, or its rewrite."""
@@ -294,10 +307,11 @@ class PromptContents:
         if not unshown_documents:
             return frozenset()
         shown_documents = [document for document, _ in shown_documents_by_key.values()]
-        # lines of the prompts that no shown document holds
+        # lines of the prompts that no shown document holds, normalized as well
         lines = self._unexplained_lines(calls, shown_documents)
         document_keys = set()
         for document in unshown_documents:
+            # the document's text with and without its metadata
             normalized_texts = self._normalized_documents([document])
             if any(
                 begins_with_any(normalized, lines) for normalized in normalized_texts
@@ -385,17 +399,26 @@ class PromptContents:
         shown_documents = self._shown_of_this_turn(
             found_in_prompt, prompt, retrieved_lists
         )
-        calls_read = [
-            *_calls_whose_replies_are_shown(
-                replies, found_in_prompt.findings_of_replies, shown_documents
-            ),
-            # in other words: a reply handed on as a document, "Sub question: When did it
-            # fall? Response: In May."
+        calls_shown_word_for_word = _calls_whose_replies_are_shown(
+            replies, found_in_prompt.findings_of_replies, shown_documents
+        )
+        calls_read = [*calls_shown_word_for_word, *self._calls_read_in_any_words(call)]
+        return _shown_in_own_prompt(found_in_prompt, shown_documents, calls_read)
+
+    def _calls_read_in_any_words(self, call: Node) -> list[Node]:
+        """Return the calls whose replies a call was shown, in whatever words.
+
+        Nobody needs to find these replies in the prompt: the run tells that the call was
+        handed them. There are two cases:
+
+        - the reply "In May." was handed to it as the document "Sub question: When did
+          it fall? Response: In May.";
+        - the call refines the answer that earlier calls of its step wrote.
+        """
+        return [
             *self._writers_of_documents_handed_to(call),
-            # in other words: the answer so far, which a later call of its step refines
             *self._earlier_calls_of_same_step(call),
         ]
-        return _shown_in_own_prompt(found_in_prompt, shown_documents, calls_read)
 
     def _shown_of_this_turn(
         self,
@@ -459,7 +482,9 @@ class PromptContents:
     ) -> PromptToSearch:
         """Return the texts of a call's prompt, and the known texts among them.
 
-        A known text, such as the question, stands there without retrieval.
+        A known text, such as the question, stands there without retrieval. It is listed
+        as often as it stands there: ["When?", "When?"]. So the search leaves both places
+        to the question, and takes neither for a retrieved document "When?".
 
         Args:
             call: The call.
@@ -470,18 +495,14 @@ class PromptContents:
         turn_start = start_of_turn(call.prompt, asking_index)
         # The assistant said "It fell in May." in an earlier turn, and a document found now
         # says the same. That message is left out, or it would be taken for the document.
-        normalized_documents_found = self._normalized_documents_no_model_wrote(
-            documents, replies
-        )
         left_out = earlier_answers_like(
-            call.prompt[:turn_start], normalized_documents_found
+            call.prompt[:turn_start],
+            self._normalized_documents_no_model_wrote(documents, replies),
         )
         texts_of_turn, texts_of_earlier_turns = texts_this_turn_first(
             call.prompt, turn_start, left_out=left_out
         )
         message_texts = [*texts_of_turn, *texts_of_earlier_turns]
-        # ["When?", "When?"] if the question stands there twice: neither of these places
-        # may then count as one at which a document "When?" is shown
         known_texts = self._repeat_known_texts(
             [text for text in self.known_texts if text not in left_out],
             message_texts=message_texts,

@@ -286,6 +286,7 @@ def _labelled_texts_shown_without_label(
     Returns:
         The texts with a label, each with the key of its document.
     """
+    # {key of the document: ["It fell.", "page: 1 It fell."]}
     texts_by_key: dict[DocumentKey, list[str]] = {}
     for candidate in found_in_prompt.candidates:
         texts_by_key.setdefault(candidate.document.key, []).append(candidate.text)
@@ -294,29 +295,33 @@ def _labelled_texts_shown_without_label(
         if finding.outcome != "shown":
             continue
         document_key = candidate.document.key
-        labels = _labels_before(texts_by_key[document_key], candidate.text)
-        if any(
-            _lacks_first_bytes(finding, len(normalize_text(each))) for each in labels
-        ):
-            labelled_texts.add((document_key, candidate.text))
+        for label in _labels_of(candidate.text, texts_by_key[document_key]):
+            n_bytes_of_label = len(normalize_text(label))  # 5: "page1"
+            if _begins_within_label(finding, n_bytes_of_label):
+                labelled_texts.add((document_key, candidate.text))
     return labelled_texts
 
 
-def _labels_before(texts: Iterable[str], labelled_text: str) -> list[str]:
-    """Return what a text has before others: "page: 1 " before "It fell."; often []."""
-    starts = [labelled_text.find(text) for text in texts]  # 0 or -1: no label before it
+def _labels_of(labelled_text: str, texts_of_document: Iterable[str]) -> list[str]:
+    """Return the labels that a text has before other texts of its document.
+
+    Example: "page: 1 " for "page: 1 It fell.", if "It fell." is another text. Empty for
+    "It fell.", which has no other text behind a label.
+    """
+    # 0 if it begins with the other text, and -1 if it does not hold it: no label
+    starts = [labelled_text.find(text) for text in texts_of_document]
     return [labelled_text[:start] for start in starts if start > 0]
 
 
-def _lacks_first_bytes(finding: Finding, n_bytes_of_label: int) -> bool:
+def _begins_within_label(finding: Finding, n_bytes_of_label: int) -> bool:
     """Whether a prompt shows a text from the middle or the end of its label on.
 
     Example: of "page: 1 It fell." the prompt "[1] It fell." has only "1 It fell.", which
-    begins at the fifth of the label's five letters.
+    begins at the fifth of the label's five bytes ``page1``: True.
 
     Args:
         finding: What the prompt shows of the text.
-        n_bytes_of_label: With how many letters of a label the text begins.
+        n_bytes_of_label: How many bytes the label has, normalized.
     """
     spans = finding.shown_in_prompts[0].occurrence.spans
     return any(0 < span.text_start <= n_bytes_of_label for span in spans)

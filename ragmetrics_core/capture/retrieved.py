@@ -66,14 +66,16 @@ def retrieved_of(answered_turn: AnsweredTurn, contexts: Contexts) -> Retrieved:
         contexts: The contexts of the sample.
     """
     call_results = answered_turn.call_results
-    # a plain function of a graph may search: nobody recorded it as a retriever
+    # A plain function of a graph may search, and nobody recorded it as a retriever:
+    # for each such function the documents that it returned.
     by_step = call_results.documents_of_steps(
         contexts.by_document_key, answered_turn.found_answer.writing_call
     )
     documents_by_search = {**answered_turn.calls.retrievals, **by_step}
     # A, B and C; None if no call retrieved anything
     documents = call_results.documents_retrieved(_document_keys(contexts), by_step)
-    # which context shows A, what the reranker did to A, B and C, and the like
+    # Which context shows A, what steps such as the reranker did to A, B and C, and the
+    # like: the notes of the passages are read from it.
     document_record = _record_of(
         documents or (), documents_by_search, answered_turn, contexts
     )
@@ -113,12 +115,16 @@ def _record_of(
     reranker took all three and returned A and B, and which calls were shown B.
     """
     matched_contexts = match_contexts(documents, contexts.by_document_key)
-    # what the prompt of the answering call shows; None if that is unknown, or if the
-    # user named the contexts, whatever the prompt shows
+    # what the prompt of the answering call shows; None if no prompt is known, or if the
+    # user named other contexts than those of the prompt, by ``contexts_from="docs"``
     shown_to_call = answered_turn.shown_unless_named(contexts)
+    # Each step handed on a list of documents. Which of these lists the prompt was written
+    # from is seen by the texts that the prompt shows.
+    texts_in_prompt = []
+    if shown_to_call is not None:
+        texts_in_prompt = [context.text for context in contexts.items]
     # what rerankers, filters and other steps dropped, added and rewrote
-    texts_shown = [context.text for context in contexts.items] if shown_to_call else []
-    changes = changes_of(answered_turn.calls.nodes, texts_shown)
+    changes = changes_of(answered_turn.calls.nodes, texts_in_prompt)
     answering_call = answered_turn.found_answer.writing_call
     texts_rewritten = _texts_rewritten(contexts, matched_contexts)
     return DocumentRecord(

@@ -111,22 +111,24 @@ def borders_of(occurrence: Occurrence, prompt: Prompt) -> Borders:
     """
     span = occurrence.spans[0]
     message = prompt.message_at(span.prompt_start)
-    # how many normalized bytes of the message stand before the text, and before its
-    # end: 3 and 6 for "art" in 'the "art" of', the same for "..."
-    n_bytes_before = prompt.index_in_message(span.prompt_start)
-    n_bytes_to_end = prompt.index_in_message(span.prompt_end)
-    if occurrence.literal_offsets is not None:  # "...", which has no letters
-        start, end = occurrence.literal_offsets
-        left = _left_border(message, n_bytes_before, start)
-        right = _right_border(message, n_bytes_to_end, end)
-        # a letter beside the dots is none of a longer word
-        return Borders(_gap_if_letter(left), _gap_if_letter(right))
-    start = message.raw_start_at(n_bytes_before)
-    end = message.raw_end_before(n_bytes_to_end)
-    return Borders(
-        _left_border(message, n_bytes_before, start),
-        _right_border(message, n_bytes_to_end, end),
-    )
+    # Where the text begins and ends in the normalized message: 3 and 6 for "art" in
+    # 'the "art" of', which is normalized to "theartof".
+    normalized_start = prompt.index_in_message(span.prompt_start)
+    normalized_end = prompt.index_in_message(span.prompt_end)
+    if occurrence.literal_offsets is None:
+        # where it begins and ends in the message as written: 5 and 8
+        start = message.raw_start_at(normalized_start)
+        end = message.raw_end_before(normalized_end)
+        return Borders(
+            _left_border(message, normalized_start, start),
+            _right_border(message, normalized_end, end),
+        )
+    # "..." has no letters, and so no place of its own in the normalized message
+    start, end = occurrence.literal_offsets
+    left = _left_border(message, normalized_start, start)
+    right = _right_border(message, normalized_end, end)
+    # of "Yes..." the "s" touches the dots, and yet the dots are not cut out of a word
+    return Borders(_gap_if_letter(left), _gap_if_letter(right))
 
 
 def _gap_if_letter(border: Border) -> Border:
@@ -134,39 +136,38 @@ def _gap_if_letter(border: Border) -> Border:
     return Border.GAP if border is Border.LETTER else border
 
 
-def _left_border(message: Text, n_bytes_before: int, start: int) -> Border:
+def _left_border(message: Text, normalized_start: int, start: int) -> Border:
     """Return what stands on the left of a text in a message.
 
     Args:
         message: The message.
-        n_bytes_before: How many normalized bytes of the message stand before the text.
+        normalized_start: Where the text begins in the normalized message.
         start: Where the text begins in the message as written.
     """
     # "50" in "12.50", which is one number
     if divides_word(message.raw, start):
         return Border.LETTER
     # nothing stands before it, or only the number of a line, as in "3. art"
-    if n_bytes_before == 0 or _ends_with_numbering(message.raw, start):
+    if normalized_start == 0 or _ends_with_numbering(message.raw, start):
         return Border.MARK
-    raw_end_before = message.raw_end_before(n_bytes_before)
+    raw_end_before = message.raw_end_before(normalized_start)
     return _border(message.raw[raw_end_before:start])
 
 
-def _right_border(message: Text, n_bytes_to_end: int, end: int) -> Border:
+def _right_border(message: Text, normalized_end: int, end: int) -> Border:
     """Return what stands on the right of a text in a message.
 
     Args:
         message: The message.
-        n_bytes_to_end: How many normalized bytes of the message stand before the text's
-            end.
+        normalized_end: Where the text ends in the normalized message.
         end: Where the text ends in the message as written.
     """
     # "12" in "12.50", which is one number
     if divides_word(message.raw, end):
         return Border.LETTER
-    if n_bytes_to_end == len(message.normalized):
+    if normalized_end == len(message.normalized):
         return Border.MARK
-    start_of_next_letter = message.raw_start_at(n_bytes_to_end)
+    start_of_next_letter = message.raw_start_at(normalized_end)
     return _border(message.raw[end:start_of_next_letter])
 
 
@@ -199,8 +200,9 @@ def _occurrences_by_characters(
 ) -> Iterator[Occurrence]:
     """Yield where a text without letters, such as "...", stands in a message.
 
-    Places in a prompt are counted in its normalized bytes. Example: in "Yes, ...",
-    "..." stands after 3 of them, and its literal offsets are 5 and 8.
+    Normalized, "Yes, ..." is ``yes``, in which the dots are no bytes: their span is
+    empty, and stands behind byte 3. Their place in the message as written is noted
+    beside it, as literal offsets: 5 and 8.
 
     After 64 occurrences the search ends, and ``n_tries_left`` of the text is set to 0.
 
@@ -216,6 +218,7 @@ def _occurrences_by_characters(
         if offset < 0:
             return
         n_bytes_before = len(normalize_text(message.raw[:offset]))
+        # the place of the text in the normalized prompt, of which it has no bytes
         empty_span = EqualSpan(message_start + n_bytes_before, text_start=0, size=0)
         literal_offsets = (offset, offset + len(characters))
         yield Occurrence(sought_text, [empty_span], literal_offsets)

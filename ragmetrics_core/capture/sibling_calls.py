@@ -39,22 +39,26 @@ class ShownToOtherCalls:
     """The documents that other calls than the answering call were shown.
 
     Attributes:
-        when_asked_the_same: What calls that were asked the same show of each document,
-            by its key. The application left their replies out.
+        shown_to_calls_asked_the_same_question: What other calls, to which the
+            application put the same question with other documents, were shown: the
+            documents by their keys. The application left their replies out.
         why_unknown_if_shown: For the key of each other document that calls were shown,
             in words, why it is unknown whether a call that answered was shown it.
     """
 
-    when_asked_the_same: Mapping[DocumentKey, ShownDocument] = field(
+    shown_to_calls_asked_the_same_question: Mapping[DocumentKey, ShownDocument] = field(
         default_factory=dict
     )
     why_unknown_if_shown: Mapping[DocumentKey, str] = field(default_factory=dict)
 
-    def finding_when_asked_the_same(self, document_key: DocumentKey) -> Finding | None:
-        """Return what calls that were asked the same show of a document; None: nothing."""
-        if document_key not in self.when_asked_the_same:
+    def finding_if_asked_the_same_question(
+        self, document_key: DocumentKey
+    ) -> Finding | None:
+        """Return what calls asked the same question show of a document; None: nothing."""
+        shown_documents = self.shown_to_calls_asked_the_same_question
+        if document_key not in shown_documents:
             return None
-        _, finding = self.when_asked_the_same[document_key]
+        _, finding = shown_documents[document_key]
         return finding
 
 
@@ -94,7 +98,9 @@ def shown_to_other_calls(
         else:
             shown_when_reply_was_left_out.append(shown)
     return ShownToOtherCalls(
-        when_asked_the_same=unite_shown_documents(shown_when_reply_was_left_out),
+        shown_to_calls_asked_the_same_question=unite_shown_documents(
+            shown_when_reply_was_left_out
+        ),
         why_unknown_if_shown=why_unknown_if_shown,
     )
 

@@ -141,12 +141,12 @@ def effects_of(
         retrieved: The retrieved documents.
         answering_call: The call that wrote the answer; None if it is unknown.
     """
-    # of rerankers and filters
+    # what rerankers and filters returned, and in which order
     step_effects = [
         _step_effect(step, retrieved)
         for step in _steps_before_answer(changes, calls, answering_call)
     ]
-    # of retrievers that filter or merge what other retrievers inside them found
+    # what retrievers dropped and cut of the documents that searches inside them found
     retriever_effects = [
         _retriever_effect(retriever, found)
         for retriever, found in _found_inside_each_retriever(calls).items()
@@ -158,12 +158,6 @@ def effects_of(
     perhaps_searching = [
         change for change in replacing if change.texts_of_unknown_origin
     ]
-    # a window "It opened in 1874. It fell." comes beside its sentence "It fell.", and a
-    # translation in the place of its original
-    documents_added = (
-        *_documents_added_before(replacing, answering_call),
-        *_widened_documents_before(calls.nodes, answering_call),
-    )
     return StepEffects(
         steps=tuple(step_effects),
         retrievers=tuple(retriever_effects),
@@ -176,7 +170,13 @@ def effects_of(
         document_keys_of_unknown_origin=_keys_of_unknown_origin(perhaps_searching),
         # {3: 0}: a step removed document 3, a duplicate of document 0
         copy_by_document_index=_copy_by_document_index(retrieved, changes, calls.nodes),
-        documents_added=documents_added,
+        documents_added=(
+            # the translation that a step returned in the place of "Es fiel."
+            *_documents_added_before(replacing, answering_call),
+            # the window "It opened in 1874. It fell." that a step returned for the
+            # sentence "It fell."
+            *_widened_documents_before(calls.nodes, answering_call),
+        ),
     )
 
 
@@ -502,8 +502,8 @@ def _retriever_effect(
     Example: the searches found A, B and "It is old. It fell.", and the retriever returned
     A and "It is old.": it dropped B, and cut "It is old." out of the third document.
     """
-    returned = retriever.documents or ()
     documents = [found.document for found in found_by_inner_searches]
+    returned = retriever.documents or ()
     parts_by_document_index = _parts_by_document_index(documents, returned)
     matched = match_documents(documents, returned)
     normalized_returned = [normalize_text(document.text) for document in returned]
@@ -522,23 +522,34 @@ def _retriever_effect(
             document_keys_rewritten.add(rewritten_key)
         else:
             dropped.append(found)
+    effect = RetrieverEffect(
+        retriever, tuple(dropped), tuple(cut), frozenset(document_keys_rewritten)
+    )
     # returned texts that were made of no document found inside, as far as is known
-    document_keys_of_parts = frozenset[DocumentKey]().union(
+    keys_of_new_texts = frozenset(matched.unmatched_keys).difference(
         *parts_by_document_index.values()
     )
-    keys_of_new_texts = frozenset(matched.unmatched_keys) - document_keys_of_parts
-    if keys_of_new_texts:
-        # Each of them may be any of the found documents in other words. So nobody knows
-        # what was dropped, and what seems a part may be rewritten, too.
-        for cut_document in cut:
-            document_keys_rewritten |= cut_document.document_keys_of_parts
-        dropped = []
-        cut = []
+    return _with_new_texts(effect, keys_of_new_texts) if keys_of_new_texts else effect
+
+
+def _with_new_texts(
+    effect: RetrieverEffect, keys_of_new_texts: frozenset[DocumentKey]
+) -> RetrieverEffect:
+    """Add to a retriever's effect the new texts that it returned.
+
+    Example: B was found inside a retriever, and nothing like B was returned: it seems
+    dropped. But a new text was returned, "A tower fell.", which may be B in other words:
+    then B was not dropped. So nobody knows what was dropped, and what seems to be cut
+    out of a document counts as written in new words, too.
+    """
+    document_keys_in_new_words = effect.document_keys_in_new_words | keys_of_new_texts
+    for cut in effect.cut:
+        document_keys_in_new_words |= cut.document_keys_of_parts
     return RetrieverEffect(
-        retriever=retriever,
-        dropped=tuple(dropped),
-        cut=tuple(cut),
-        document_keys_in_new_words=keys_of_new_texts | document_keys_rewritten,
+        effect.retriever,
+        dropped=(),
+        cut=(),
+        document_keys_in_new_words=document_keys_in_new_words,
     )
 
 

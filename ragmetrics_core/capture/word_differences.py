@@ -47,7 +47,8 @@ class IntactRange(NamedTuple):
     Attributes:
         start: Where it begins in the normalized text.
         end: Where it ends there.
-        end_in_prompt: Where its last equal byte ends in the normalized prompt.
+        end_in_prompt: Where it ends in the normalized prompt. A reader looks there
+            whether the prompt goes on within the last word: "in" of "inside".
     """
 
     start: int
@@ -61,36 +62,44 @@ def intact_ranges(
     """Return the ranges of a text that a prompt shows without other words in them.
 
     Example: the text "It opened in 1874 and fell.", and the prompt "It opened in 1875
-    and fell.": one range ends before the "4", and one begins after it.
+    and fell.". The ranges are "It opened in 187" and "and fell".
 
     A tag or a mark such as "[12]" that only the text has is no other word.
 
     Args:
-        text: The text. All places are counted in its letters and digits.
+        text: The text.
         prompt: The prompt.
-        spans: Where text and prompt have equal letters; at least one span.
+        spans: Where the normalized text and prompt are equal; at least one span.
 
     Returns:
         The ranges in the order of the text. If the prompt only puts a word in, as "not"
         in "It is not old.", a range ends where the next begins.
     """
     in_order = sorted(spans, key=lambda span: span.text_start)
-    start = in_order[0].text_start  # of the range that is followed now
-    # before the first equal letters the text has only tags and marks
-    if not _words_of_text(text, _LetterRange(0, start)):
-        start = 0
+    first, last = in_order[0], in_order[-1]
+    start = _start_with_markup_before(text, first.text_start)
     ranges = []
     for before, after in pairwise(in_order):
         if _has_other_words(text, prompt, _gap_between(before, after)):
-            # both ends: the prompt may go on within the last word, "in" in "inside"
+            # here one range ends, behind "187", and the next one begins, before "and"
             ranges.append(IntactRange(start, before.text_end, before.prompt_end))
             start = after.text_start
-    last = in_order[-1]
-    end = last.text_end
-    # after the last equal letters the text has only tags and marks
-    if not _words_of_text(text, _LetterRange(end, len(text.normalized))):
-        end = len(text.normalized)
-    return [*ranges, IntactRange(start, end, last.prompt_end)]
+    end = _end_with_markup_behind(text, last.text_end)
+    ranges.append(IntactRange(start, end, last.prompt_end))
+    return ranges
+
+
+def _start_with_markup_before(text: Text, start: int) -> int:
+    """Return 0 if a text has only tags and marks before a byte, else this byte's index."""
+    has_words_before = _words_of_text(text, _ByteRange(0, start))
+    return start if has_words_before else 0
+
+
+def _end_with_markup_behind(text: Text, end: int) -> int:
+    """Return a text's end if only tags and marks stand behind ``end``, else ``end``."""
+    n_bytes = len(text.normalized)
+    has_words_behind = _words_of_text(text, _ByteRange(end, n_bytes))
+    return end if has_words_behind else n_bytes
 
 
 def is_rest_of_last_word(text: Text, start: int) -> bool:
@@ -108,7 +117,7 @@ def is_rest_of_last_word(text: Text, start: int) -> bool:
     return rest is not None and len(normalize_text(rest[0])) == n_missing
 
 
-class _LetterRange(NamedTuple):
+class _ByteRange(NamedTuple):
     """A range of bytes of a normalized text or prompt.
 
     Attributes:
@@ -138,8 +147,8 @@ class _Gap(NamedTuple):
         n_equal_before: How many equal letters stand before them.
     """
 
-    in_text: _LetterRange
-    in_prompt: _LetterRange
+    in_text: _ByteRange
+    in_prompt: _ByteRange
     n_equal_before: int
 
     @property
@@ -157,8 +166,8 @@ def _gap_between(before: EqualSpan, after: EqualSpan) -> _Gap:
     # two spans that stand elsewhere in the prompt may hold the same letters of the text
     end_in_text = max(before.text_end, after.text_start)
     return _Gap(
-        in_text=_LetterRange(before.text_end, end_in_text),
-        in_prompt=_LetterRange(before.prompt_end, after.prompt_start),
+        in_text=_ByteRange(before.text_end, end_in_text),
+        in_prompt=_ByteRange(before.prompt_end, after.prompt_start),
         n_equal_before=before.size,
     )
 
@@ -205,7 +214,7 @@ class _PutIn(NamedTuple):
         text_offset: The letter of the text before which they are put in.
     """
 
-    in_prompt: _LetterRange
+    in_prompt: _ByteRange
     text_offset: int
 
 
@@ -220,7 +229,7 @@ def _normalized_put_in(text: Text, prompt: Prompt, gap: _Gap) -> _PutIn | None:
     if not normalized_prompt.endswith(normalized_text):
         return None
     end = gap.in_prompt.end - gap.in_text.size
-    return _PutIn(_LetterRange(gap.in_prompt.start, end), gap.in_text.start)
+    return _PutIn(_ByteRange(gap.in_prompt.start, end), gap.in_text.start)
 
 
 def _puts_words_in(
@@ -300,8 +309,8 @@ def _is_between_sentences(text: Text, text_offset: int) -> bool:
 
 
 def _shifted(
-    normalized: bytes, span: _LetterRange, *, most_back: int
-) -> Iterator[_LetterRange]:
+    normalized: bytes, span: _ByteRange, *, most_back: int
+) -> Iterator[_ByteRange]:
     """Yield a range of letters, and the same range further back where the letters allow it.
 
     Nobody can say which of two equal letters was put in. Example: the prompt has the
@@ -316,7 +325,7 @@ def _shifted(
     start, end = span
     for _ in range(min(most_back, LONGEST_STEP) + 1):
         if not _is_inside_of_letter(normalized, start):
-            yield _LetterRange(start, end)
+            yield _ByteRange(start, end)
         # other letters would be left in the text
         if start == 0 or normalized[start - 1] != normalized[end - 1]:
             return
@@ -329,14 +338,14 @@ def _is_inside_of_letter(normalized: bytes, index: int) -> bool:
     return index < len(normalized) and normalized[index] in _NOT_FIRST_OF_LETTER
 
 
-def _words_of_text(text: Text, span: _LetterRange) -> bytes:
+def _words_of_text(text: Text, span: _ByteRange) -> bytes:
     """Return the letters of a range in a text that are no tags, links or marks."""
     if span.size <= 0:
         return b""
     return normalize_text(MARKUP.sub(" ", text.written_around(span.start, span.end)))
 
 
-def _words_of_prompt(prompt: Prompt, span: _LetterRange) -> bytes:
+def _words_of_prompt(prompt: Prompt, span: _ByteRange) -> bytes:
     """Return the letters of a range in a message of a prompt that are words.
 
     Example: ``fellin1879`` for "<b>fell</b> in 1879 [2]". Tags, the targets of links,
@@ -346,7 +355,7 @@ def _words_of_prompt(prompt: Prompt, span: _LetterRange) -> bytes:
     return normalize_text(_without_line_number(written, prompt.message_at(span.start)))
 
 
-def _are_last_words_of_line(prompt: Prompt, span: _LetterRange) -> bool:
+def _are_last_words_of_line(prompt: Prompt, span: _ByteRange) -> bool:
     """Whether the letters of a range in a prompt are whole words behind which a line ends."""
     written = prompt.written_around(span.start, span.end)
     return _LAST_WORDS_OF_LINE.fullmatch(written) is not None
