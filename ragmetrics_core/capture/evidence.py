@@ -109,15 +109,16 @@ def evidence(
     entries, calls_of_earlier_turns = _ledger_entries(
         answered_turn, contexts, contributing_calls, retrieved
     )
-    # the user wrote contexts_from="docs", and no framework recorded the search
+    # The user wrote contexts_from="docs", and no framework recorded the search: the
+    # ledger gets one entry, with these contexts as what the run itself found.
     if _are_named_without_search(contexts, entries):
         entries = (entry_of_named_contexts(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
+    # tools that returned a text and no documents, such as "1. It is old. 2. It fell."
     tools = tools_of_text(contexts, entries, turn.calls)
-    if tools.with_text and not contexts.items:
-        # A tool returned "1. It is old. 2. It fell." and no documents, or an agent told
-        # its supervisor "It fell.". This text is the only evidence, and nobody divided
-        # it into contexts.
+    is_tool_text_the_only_evidence = bool(tools.with_text) and not contexts.items
+    if is_tool_text_the_only_evidence:
+        # there is evidence, and nobody divided it into contexts
         contexts = replace(contexts, evidence_from="undivided")
     return AnswerEvidence(
         contexts=contexts,

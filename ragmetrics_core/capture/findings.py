@@ -259,9 +259,9 @@ class _Piece(NamedTuple):
 
     Attributes:
         start: Where it begins.
-        end: Where the letters that are equal in prompt and text end.
-        certain_end: Where the letters end that are equal for certain. The last letters
-            may be equal only by chance, as the first letters of another word.
+        end: Where the bytes that are equal in prompt and text end.
+        certain_end: Where the bytes end that are equal for certain. The last ones may
+            be equal only by chance, as the first letters of another word.
     """
 
     start: int
@@ -376,7 +376,7 @@ class ShownInPrompt:
         """The pieces of the text that the prompt shows, without other words in them.
 
         Example: of "It lies on the Douro in the north", a prompt shows "It lies on the
-        Douro inside". The equal letters end after "in", but only those up to "Douro"
+        Douro inside". The equal bytes end after "in", but only those up to "Douro"
         are certain: the prompt's word "inside" begins like the text's word "in".
         """
         pieces = []
@@ -385,7 +385,7 @@ class ShownInPrompt:
             is_cut = intact.end < len(self.text.normalized)
             if is_cut:
                 n_by_chance = self._n_bytes_by_chance(intact.end_in_prompt)
-                # a piece keeps one letter at least
+                # a piece keeps one byte at least
                 certain_end = max(intact.end - n_by_chance, intact.start + 1)
             pieces.append(_Piece(intact.start, intact.end, certain_end))
         return pieces
@@ -398,16 +398,18 @@ class ShownInPrompt:
         equal by chance.
 
         Args:
-            prompt_end: Where the equal letters end: an index in the normalized prompt.
+            prompt_end: Where the equal bytes end: an index in the normalized prompt.
         """
         message = self.prompt.message_at(prompt_end)
-        next_byte_index = self.prompt.index_in_message(prompt_end)
-        # in the message as it is written, with its blanks: "the Douro in|side"
-        equal_end = message.raw_end_before(next_byte_index)  # 12, behind "in"
-        next_start = message.raw_start_at(next_byte_index)  # 12, before "side"
+        # in the normalized message, ``thedouroin|side``: 10
+        normalized_end = self.prompt.index_in_message(prompt_end)
+        # in the message as written, "the Douro in|side": 12 and 12, as no blank stands
+        # between "in" and the next letter
+        equal_end = message.raw_end_before(normalized_end)
+        next_start = message.raw_start_at(normalized_end)
         goes_on_within_word = next_start == equal_end < len(message.raw)
-        if not goes_on_within_word:  # the prompt's last equal word is no longer
-            return 0
+        if not goes_on_within_word:
+            return 0  # "in" is a whole word of the prompt
         last_equal = message.raw[max(equal_end - _MOST_BY_CHANCE, 0) : equal_end]
         begun_word = _LAST_LETTERS.search(last_equal)  # "in"
         return 0 if begun_word is None else len(normalize_text(begun_word["letters"]))
@@ -469,8 +471,8 @@ def _extent(text: Text, shown_in_prompts: tuple[ShownInPrompt, ...]) -> Extent:
     """Return which part of a text some prompts show together.
 
     They show it whole if all its words stand there. Its tags and marks may be missing.
-    Example: one prompt shows letters 0 to 40 of a text of 100 letters, another 30 to
-    60: together they show its beginning.
+    Example: one prompt shows the bytes 0 to 40 of a normalized text of 100 bytes, and
+    another 30 to 60: together they show its beginning.
     """
     if any(shown.is_in_one_piece for shown in shown_in_prompts):
         return "whole"
@@ -558,7 +560,7 @@ def _meetings(pieces: Sequence[_Piece]) -> set[int]:
 def _merge_pieces(pieces: Iterable[_Piece], parted_at: set[int]) -> list[_Piece]:
     """Sort pieces by their place in the text, and merge those that overlap or meet.
 
-    Example: two prompts show the letters 0 to 40 and 30 to 90 of a text. They become
+    Example: two prompts show the bytes 0 to 40 and 30 to 90 of a text. They become
     one piece, 0 to 90.
 
     Args:

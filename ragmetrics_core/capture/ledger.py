@@ -34,10 +34,11 @@ def ledger(
         call_of_answer: The call that wrote the answer; None if it is not known.
     """
     tree = turn.tree
-    turn_number = tree.turn_number
+    turn_number = tree.turn_number  # None if the framework does not count the turns
     if not turn_number:
         user_messages = [said for said in tree.history if said.role == "user"]
         turn_number = 1 + len(user_messages)
+    # the calls of this turn, each with the step of the agent in which it was made
     own_calls = (
         _evidence_call(turn, ledger_entry, answer_evidence.call_order, turn_number)
         for ledger_entry in answer_evidence.ledger_entries

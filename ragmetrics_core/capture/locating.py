@@ -213,12 +213,13 @@ class _Competition:
                 take_bytes(self.is_byte_taken, occurrence)
                 self.shared_parts.add_place(occurrences_of_bytes)
             elif _repeats_longer_part(occurrence):
-                # The end of chunk 1 stands here a second time. It may be the beginning
-                # of chunk 2, which has the same words: chunk 2 goes first.
+                # The end of chunk 1 stands here a second time. Chunk 2 may begin with
+                # these words, and stand here: chunk 1 gets only what chunk 2 leaves free.
                 repetitions.append(occurrence)
             elif _is_known_text_with_all_places(occurrence.sought_text):
-                # The question stands here once more than is known. These bytes stay
-                # free: a document that has the question's words may stand here.
+                # The caller knows one place of the question in this prompt, and that one
+                # was found. Its words stand here once more: perhaps as a document that
+                # repeats the question. So these bytes stay free.
                 continue
             else:
                 self._accept(occurrence)

@@ -19,7 +19,7 @@ RESUMED_LENGTH = 12
 # number of a line, or stand inside of what was put in.
 WORD_LENGTH = 4
 LINE_NUMBER = lazy_pattern(rb"\d{1,4}")
-# the most letters of tags that are stepped over at once
+# the most bytes of tags that are stepped over at once
 _LONGEST_TAG = 96
 _FIRST_COMPARED = 64  # bytes compared first; then twice as many, and so on
 # a letter beyond ASCII takes several bytes; all but its first byte are among these
@@ -137,7 +137,11 @@ def _collect_equal_spans(
 
     Example: the text "theferrygoes…" and the prompt "theferry12goes…" give two spans,
     "theferry" and "goes…". Up to 24 bytes are skipped in each; where both then still
-    differ, the spans end. A tag of the prompt, such as "<b>", is skipped as well.
+    differ, the spans end.
+
+    A tag of the prompt is skipped as well, also where its bytes equal the text by
+    chance: the text "The big" and the prompt "The <b>big" are equal in ``theb``, of
+    which the ``b`` is the tag. The span is shortened to ``the``, and goes on behind it.
 
     Args:
         prompt: The prompt.
@@ -154,9 +158,10 @@ def _collect_equal_spans(
         tag_start = _start_of_tag(prompt, text, span)
         if tag_start is None:
             step = _next_step(normalized, span.prompt_end, text, span.text_end)
-        else:  # the text goes on behind the tag
+        else:  # end before the tag, and step over it: nothing of the text is skipped
             span = span._replace(size=tag_start - prompt_offset)
-            step = _Step(prompt.tag_ends[tag_start] - tag_start, n_in_text=0)
+            n_bytes_of_tag = prompt.tag_ends[tag_start] - tag_start
+            step = _Step(n_in_prompt=n_bytes_of_tag, n_in_text=0)
         if span.size:
             spans.append(span)
         if step is None:
@@ -169,13 +174,13 @@ def _start_of_tag(prompt: NormalizedPrompt, text: bytes, span: EqualSpan) -> int
     """Return where a tag of the prompt begins that interrupts a text; None without one.
 
     Example: the text "The lamp" is normalized to "thelamp". The prompt "The <b>lamp"
-    has "theblamp", and the letter "b" at 3 is a tag. Their equal letters, "the", end at
-    3, and behind the tag the prompt goes on with the text's next word, "lamp": 3.
+    has "theblamp", and the "b" at 3 is a tag. Their equal bytes, "the", end at 3, and
+    behind the tag the prompt goes on with the text's next word, "lamp": 3.
 
     Args:
         prompt: The prompt.
         text: The normalized text.
-        span: The equal letters.
+        span: The equal bytes.
     """
     if not prompt.tag_ends or span.text_end == len(text):
         return None
@@ -188,15 +193,15 @@ def _start_of_tag(prompt: NormalizedPrompt, text: bytes, span: EqualSpan) -> int
 
 
 def _starts_of_tags(prompt: NormalizedPrompt, span: EqualSpan) -> Iterator[int]:
-    """Yield where tags begin at the end of some equal letters, and then shortly before.
+    """Yield where tags begin at the end of some equal bytes, and then shortly before.
 
-    The first letters of a tag may equal the text by chance. Example: the prompt "The
-    <b>big" has the letters "thebbig", and the text "The big" has "thebig". Their equal
-    letters are "theb", and the last of these is the tag.
+    The first bytes of a tag may equal the text by chance. Example: the prompt "The
+    <b>big" is normalized to "thebbig", and the text "The big" to "thebig". Their equal
+    bytes are "theb", and the last of these is the tag.
 
     Args:
         prompt: The prompt.
-        span: The equal letters. Tags among the last 24 of them are yielded.
+        span: The equal bytes. Tags among the last 24 of them are yielded.
     """
     furthest_back = max(span.prompt_end - LONGEST_STEP, span.prompt_start)
     for offset in range(span.prompt_end, furthest_back - 1, -1):

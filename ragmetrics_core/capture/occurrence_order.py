@@ -74,24 +74,27 @@ def _covered_by_fuller(
 ) -> set[Occurrence]:
     """Find the occurrences whose bytes belong to texts that are shown more fully.
 
-    Example: a prompt shows two chunks of a page, both whole. The same bytes are 60 % of
-    the page. The chunks are shown more fully, and cover the occurrence of the page.
+    Example: a page was divided into chunks, and a prompt shows two of these, each to
+    100 %. The same bytes are 60 % of the page. So they belong to the chunks, and the
+    occurrence of the page is covered.
 
-    Of two whole texts the unbroken one is shown more fully: nothing is put into it.
+    Of two texts shown to 100 %, the one into which nothing is put is shown more fully.
     """
     covered: set[Occurrence] = set()
     # each text stands there whole and unbroken: no text is fuller than another
     if all(occurrence.is_unbroken for occurrence in occurrences):
         return covered
-    taken_by_fuller = bytearray(prompt_size)  # 1 for each byte of a fuller whole text
+    # 1 for each byte that belongs to a whole text, such as a chunk, that is shown more
+    # fully than the occurrences which are still to come
+    taken_by_fuller = bytearray(prompt_size)
     fullest_first = sorted(occurrences, key=_fullness, reverse=True)
     for _, equally_full in groupby(fullest_first, key=_fullness):
         equals = list(equally_full)
         # compare all of them before any takes its bytes: equals do not cover each other
         for occurrence in equals:
-            n_free = count_free_bytes(taken_by_fuller, occurrence)
-            # fuller texts leave fewer than twelve bytes, which may be equal by chance
-            if n_free < RESUMED_LENGTH:
+            n_left_by_fuller = count_free_bytes(taken_by_fuller, occurrence)
+            # so few bytes, fewer than twelve, may stand beside the chunks by chance
+            if n_left_by_fuller < RESUMED_LENGTH:
                 covered.add(occurrence)
         for occurrence in equals:
             if occurrence.is_whole:

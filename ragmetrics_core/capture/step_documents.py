@@ -20,29 +20,31 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
     with another text or score counts as brought. A step that returned an empty list in
     the place of its documents dropped them all: its documents are ().
 
-    If a step divided its documents, as a router does into "current" and "outdated", the
-    lists into which it divided them are written into the call as well.
+    Two things more are written into the call: the lists into which the step divided its
+    documents, as a router does into "current" and "outdated", and the longer texts that
+    it returned and was not given, such as a summary.
 
     Args:
         node: The call, with its ``documents_among_inputs``; it is changed.
         given: What the step was given.
         returned: What it returned.
     """
-    identities_taken = {_identity(document) for document in node.documents_among_inputs}
+    identities_given = {_identity(document) for document in node.documents_among_inputs}
     brought = []
     passed_on = []
     for document in documents_in(returned):
-        if _identity(document) in identities_taken:
+        if _identity(document) in identities_given:
             passed_on.append(document)
         else:
             brought.append(document)
-    node.documents = tuple(brought) or None
+    is_none_returned = not brought and not passed_on
+    if is_none_returned and _drops_all_documents(given, returned):
+        node.documents = ()  # an empty list: it dropped all
+    else:
+        node.documents = tuple(brought) or None  # None: it brought no documents
     node.documents_passed_on = tuple(passed_on)
     node.divided_documents = lists_divided(given, returned)
     node.new_texts = new_texts(given, returned)
-    is_none_returned = not brought and not passed_on
-    if is_none_returned and _drops_all_documents(given, returned):
-        node.documents = ()
 
 
 def lists_divided(given: object, returned: object) -> tuple[tuple[Document, ...], ...]:

@@ -250,14 +250,11 @@ def _copy_by_document_index(
     index_by_identity = _index_by_identity(retrieved)  # id, else text and metadata
     copy_by_document_index: dict[int, int] = {}
     for change in changes:
+        # {"Opened in 1874.": 0}: the text of a.txt, which the step handed on
         index_by_kept_text = _index_by_kept_text(change.node, retrieved)
         if not index_by_kept_text:
             continue
-        # taken by the step, but neither returned by it nor taken by a later call
-        removed = _identities_of(change.documents_taken) - _identities_of(
-            _handed_on(change.node)
-        )
-        removed -= _identities_taken_after(change.node, nodes)
+        removed = _identities_removed(change, nodes)
         for identity in removed.intersection(index_by_identity):
             duplicate_index = index_by_identity[identity]
             text = retrieved[duplicate_index].text
@@ -265,6 +262,19 @@ def _copy_by_document_index(
             if copy_index is not None:
                 copy_by_document_index.setdefault(duplicate_index, copy_index)
     return copy_by_document_index
+
+
+def _identities_removed(
+    change: DocumentChange, nodes: Iterable[Node]
+) -> set[DocumentKey]:
+    """Return the identities of the documents that nobody has any longer after a step.
+
+    The step took them, and did not hand them on; nor did a later call take them.
+    """
+    identities_taken = _identities_of(change.documents_taken)
+    identities_handed_on = _identities_of(_handed_on(change.node))
+    identities_taken_later = _identities_taken_after(change.node, nodes)
+    return identities_taken - identities_handed_on - identities_taken_later
 
 
 def _index_of_copy(text: str, index_by_kept_text: Mapping[str, int]) -> int | None:

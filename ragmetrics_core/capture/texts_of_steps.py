@@ -85,10 +85,12 @@ def _is_known_by(text: bytes, known: bytes) -> bool:
 
 
 def _normalized_known_texts(turn: Turn) -> Iterator[bytes]:
-    """Yield what a prompt may show although no plain step returned it, normalized.
+    """Yield the texts of a turn whose origin is known, normalized.
 
     These are question and history, retrieved documents, the queries of searches, and
-    what models and tools said.
+    what models and tools said. Where a step returns such a text again, the prompt does
+    not have it from that step alone. Texts so short that they stand in other texts by
+    chance are left out.
     """
     texts = [*turn.texts_besides_documents]
     for documents in turn.calls.lists():

@@ -26,8 +26,9 @@ def with_widened_texts(
     """Return the retrieved documents, with longer texts where a step widened them.
 
     Example: a search found the sentence "It fell.", and a step put "It opened in 1874.
-    It fell." in its place. The document gets this longer text, also where a reranker
-    then dropped it, so that no context shows it: the year was retrieved all the same.
+    It fell." in its place. The document gets this longer text: that of the context that
+    shows it. If a reranker then dropped it, no context shows it, and the longer text is
+    looked up among the documents that steps added: the year was retrieved all the same.
 
     Args:
         retrieved: The documents, in their order.
@@ -36,9 +37,11 @@ def with_widened_texts(
         contexts: The contexts of the prompt by their keys.
         documents_added: What steps before the answer put in the place of others.
     """
-    is_any_hidden = None in context_keys
-    added = _added_texts(documents_added, retrieved) if is_any_hidden else []
-    # for each document the key of the text that a step made of it, or None
+    added: list[Document] = []
+    has_document_without_context = None in context_keys
+    if has_document_without_context:
+        added = _added_texts(documents_added, retrieved)
+    # for each document the key of the added document that was made of it, or None
     added_keys = match_documents(retrieved, added).successor_keys
     keys_of_texts = [
         context_key or added_key

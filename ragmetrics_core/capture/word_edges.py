@@ -21,7 +21,7 @@ from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.data.word_borders import divides_word, holds_as_words
 
 _DIGITS = range(ord("0"), ord("9") + 1)
-_BESIDE = 4  # letters on both sides of a place that tell whether a number goes on there
+_BESIDE = 4  # bytes on both sides of a place that tell whether a number goes on there
 _LONGEST_WORD = 64  # characters of a word that are looked at
 
 
@@ -59,30 +59,45 @@ def cut_longer_words(
             that is one word.
         prompt: The prompt.
         is_of_text: For each byte of the normalized prompt 1 if it is of a sought text.
-            Words of another sought text are no longer words of this one.
+            Where the next byte is of another sought text, as where two pieces of a page
+            are joined within a word, the prompt's word does not count as longer.
     """
+    longer_words = _longer_words_around(occurrence, prompt, is_of_text)
+    if not any(longer_words):
+        return
     text = occurrence.sought_text.text
-    n_bytes = len(text.normalized)
-    first = min(occurrence.spans, key=lambda span: span.text_start)
-    last = max(occurrence.spans, key=lambda span: span.text_end)
-    if first.size == 0:  # a text without letters, such as "..."
-        return
-    is_longer_before = first.text_start == 0 and _has_longer_word_before(
-        first.prompt_start, prompt, is_of_text
-    )
-    is_longer_behind = last.text_end == n_bytes and _has_longer_word_behind(
-        last.prompt_end, prompt, is_of_text
-    )
-    if not is_longer_before and not is_longer_behind:
-        return
-    text_start = _size_of_first_word(text) if is_longer_before else 0
-    text_end = n_bytes
-    if is_longer_behind:
+    text_start = 0
+    text_end = len(text.normalized)
+    if longer_words.before:
+        text_start += _size_of_first_word(text)
+    if longer_words.behind:
         text_end -= _size_of_last_word(text)
     occurrence.spans = clip_spans(
         occurrence.spans, text_start=text_start, text_end=text_end
     )
-    occurrence.longer_words = LongerWords(is_longer_before, is_longer_behind)
+    occurrence.longer_words = longer_words
+
+
+def _longer_words_around(
+    occurrence: Occurrence, prompt: Prompt, is_of_text: bytearray
+) -> LongerWords:
+    """Tell at which ends of a text the prompt has a longer word than the text.
+
+    Example: the text "The fare is 12." in the prompt "The fare is 125.": behind it. An
+    occurrence without the text's first or last byte has no longer word at that end.
+    """
+    first = min(occurrence.spans, key=lambda span: span.text_start)
+    last = max(occurrence.spans, key=lambda span: span.text_end)
+    if first.size == 0:  # a text without letters, such as "..."
+        return LongerWords(before=False, behind=False)
+    shows_first_byte = first.text_start == 0
+    shows_last_byte = last.text_end == occurrence.sought_text.size
+    return LongerWords(
+        before=shows_first_byte
+        and _has_longer_word_before(first.prompt_start, prompt, is_of_text),
+        behind=shows_last_byte
+        and _has_longer_word_behind(last.prompt_end, prompt, is_of_text),
+    )
 
 
 def _has_longer_word_before(place: int, prompt: Prompt, is_of_text: bytearray) -> bool:
@@ -138,7 +153,7 @@ def _is_inside_of_word(message: Text, index: int, offset: int) -> bool:
         index: How many normalized bytes of the message stand before the place.
         offset: The place in the message as it is written.
     """
-    # a few letters on both sides of the place, with the signs between them
+    # a few bytes on both sides of the place, as they are written, with their signs
     start = message.raw_end_before(max(index - _BESIDE, 0))
     end = message.raw_start_at(min(index + _BESIDE, len(message.normalized)))
     before = decode_escapes(message.raw[start:offset])
