@@ -101,10 +101,11 @@ def find_objects(choice: Choice, names: Sequence[str]) -> Iterator[FoundObject]:
             or if all may be quotations.
     """
     # only objects near the beginning are repaired: a repair of long text takes long
-    end_of_repairs = _start_of_reply(choice) + _TOLERANT_LIMIT
+    reply_start = _start_of_reply(choice)
+    end_of_repairs = reply_start + _TOLERANT_LIMIT
     may_all_be_quotations = True
     end_of_last: int | None = None
-    for span in _spans_with_names(choice, names):
+    for span in _spans_with_names(choice, names, reply_start):
         found = _parse_span(choice, span, end_of_repairs)
         if not span.may_be_quotation:
             may_all_be_quotations = False
@@ -152,14 +153,15 @@ def _parse_span(choice: Choice, span: _ObjectSpan, end_of_repairs: int) -> Found
     return FoundObject(fields, span.start, span.end)
 
 
-def _spans_with_names(choice: Choice, names: Sequence[str]) -> Iterator[_ObjectSpan]:
+def _spans_with_names(
+    choice: Choice, names: Sequence[str], reply_start: int
+) -> Iterator[_ObjectSpan]:
     """Yield the outermost objects of a reply in whose text a name occurs.
 
     Example: in '{"id": 7} {"useful": 1}' with the name "useful" only the second object
     is yielded. Each comes with whether it may be a quotation: so it may in the middle of
     a sentence, 'I would not say {"useful": 1} here', and not where the reply begins.
     """
-    reply_start = _start_of_reply(choice)
     name_search = _NameSearch(choice.text, names)
     previous_end = reply_start
     stands_as_verdict = True  # at the beginning of the reply

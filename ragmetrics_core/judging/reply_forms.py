@@ -103,13 +103,14 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         ConflictingVerdicts: If several objects contradict each other.
     """
     _refuse_without_text(choice)
-    replies = _replies_in(choice, question)
-    verdicts = [_what_must_agree(reply.value) for reply in replies]
-    if any(verdict != verdicts[0] for verdict in verdicts):
-        raise ConflictingVerdicts(
-            "it holds several verdicts that contradict each other", raw=choice.text
-        )
-    return replies[0]
+    first_reply, *other_replies = _replies_in(choice, question)
+    if other_replies:
+        verdict = _what_must_agree(first_reply.value)
+        if any(_what_must_agree(reply.value) != verdict for reply in other_replies):
+            raise ConflictingVerdicts(
+                "it holds several verdicts that contradict each other", raw=choice.text
+            )
+    return first_reply
 
 
 def _replies_in(choice: Choice, question: Question[R]) -> list[ReadReply[R]]:
