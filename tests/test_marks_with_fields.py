@@ -75,6 +75,14 @@ def test_a_field_that_passages_share_tells_no_passage(key: str) -> None:
         assert sample_of(prompt, f"It is old [{key}: {value}].").citations is None
 
 
+def test_a_field_that_one_passage_lacks_tells_no_passage() -> None:
+    # "file_id: 7" may be what the first passage says, and no label
+    passages = [f"file_id: 7\n{TEXTS[0]}", f"file_id: 8\n{TEXTS[1]}", TEXTS[2]]
+    prompt = "\n\n".join(["Use the passages.", *passages, "Asked: where is Faro?"])
+    sample = sample_of(prompt, "It is old [file_id: 8].", texts=passages)
+    assert sample.citations is None
+
+
 @pytest.mark.parametrize("key", ["source", "document", "reference", "ref"])
 def test_a_word_for_a_source_may_be_the_key(key: str) -> None:
     prompt = prompt_in_order(f"{key}: {{}}\n", (2, 3, 1))

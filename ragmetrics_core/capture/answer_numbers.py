@@ -375,20 +375,27 @@ def _has_another_title(
         shown_in_prompts: What the prompt showed.
     """
     words = _words_of_title(title)
-    words_of_titles: set[str] = set()
+    words_of_titles_shown: set[str] = set()
     words_of_passages: set[str] = set()
     for index in context_indexes_of_number:
-        for name in shown_in_prompts.names_by_context.get(index, ()):
-            # the words of "reference_id: 1" are a key, and no title
-            if not is_file(name) and not _KEY_AND_NUMBER.fullmatch(name):
-                words_of_titles |= _words_of_title(name)
+        for title_shown in _titles_of_context(index, shown_in_prompts):
+            words_of_titles_shown |= _words_of_title(title_shown)
         context = shown_in_prompts.contexts[index]
         words_of_passages |= _words_of_title(f"{context.text} {context.metadata}")
-    if not words or not words_of_titles:
+    if not words or not words_of_titles_shown:
         return False  # one of them has no title: nothing can be compared
-    shares_a_word = not words.isdisjoint(words_of_titles)
+    shares_a_word = not words.isdisjoint(words_of_titles_shown)
     may_describe_passage = words.issubset(words_of_passages)
     return not (shares_a_word or may_describe_passage)
+
+
+def _titles_of_context(index: int, shown_in_prompts: ShownInPrompts) -> list[str]:
+    """List the names of a context that are titles: no file, and no "reference_id: 1"."""
+    return [
+        name
+        for name in shown_in_prompts.names_by_context.get(index, ())
+        if not is_file(name) and not _KEY_AND_NUMBER.fullmatch(name)
+    ]
 
 
 def _words_of_title(text: str) -> set[str]:

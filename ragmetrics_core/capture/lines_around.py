@@ -251,23 +251,27 @@ def _count_lines_below(surroundings: _Surroundings) -> int | None:
         contexts have other shapes.
     """
     # "[a.txt]" and "[b.txt]" have the same shape
-    shapes_between = [line.shape for line in surroundings.lines_between[0]]
-    for lines in surroundings.lines_between:
-        if [line.shape for line in lines] != shapes_between:
-            return None
-    shapes_before = [line.shape for line in surroundings.lines_before]
-    shapes_behind = [line.shape for line in surroundings.lines_behind]
+    shapes_between = _shapes_of(surroundings.lines_between[0])
+    if any(_shapes_of(lines) != shapes_between for lines in surroundings.lines_between):
+        return None
+    shapes_before_first = _shapes_of(surroundings.lines_before)
+    shapes_behind_last = _shapes_of(surroundings.lines_behind)
     fitting_counts = []
     for n_below in range(len(shapes_between) + 1):
+        # Then the last context has such labels below it, too, and the first one has
+        # the other labels above it.
         labels_below = shapes_between[:n_below]
         labels_above = shapes_between[n_below:]
-        # The last context must have its labels below it, too, and the first context its
-        # labels above it.
-        fits_last = shapes_behind[:n_below] == labels_below
-        fits_first = _ends_with(shapes_before, labels_above)
+        fits_last = shapes_behind_last[:n_below] == labels_below
+        fits_first = _ends_with(shapes_before_first, labels_above)
         if fits_last and fits_first:
             fitting_counts.append(n_below)
     return fitting_counts[0] if len(fitting_counts) == 1 else None
+
+
+def _shapes_of(lines: Iterable[LabelLine]) -> list[str]:
+    """Return the shape of each line."""
+    return [line.shape for line in lines]
 
 
 def _ends_with(shapes: Sequence[str], last_shapes: Sequence[str]) -> bool:

@@ -116,14 +116,12 @@ class SourceNames:
             if label.isdigit() or len(label) > _LONGEST_NAME:
                 continue
             add_context_indexes(context_indexes_by_name, label.lower(), context_indexes)
-            if is_file(label):
-                forms = {file_name_of(label), stem_of(label), stem_in_words(label)}
-                for form in forms - {"", label}:
-                    add_context_indexes(
-                        context_indexes_by_short_form, form.lower(), context_indexes
-                    )
+            for short_form in _short_forms(label):
+                add_context_indexes(
+                    context_indexes_by_short_form, short_form, context_indexes
+                )
         all_names = {**context_indexes_by_short_form, **context_indexes_by_name}
-        return cls(all_names, max(map(len, all_names), default=0))
+        return cls(all_names, longest=max(map(len, all_names), default=0))
 
     def longest_at(self, text: str, start: int) -> NameFound | None:
         """Find the longest name that begins at a place of a text, as a whole word.
@@ -162,6 +160,17 @@ class SourceNames:
             if context_indexes is not None:
                 return NameFound(name, context_indexes, end)
         return None
+
+
+def _short_forms(label: str) -> set[str]:
+    """Return other names of a file, in lower case; none of a label that is no file.
+
+    "docs/Big_Map.pdf" may be called "big_map.pdf", "big_map" or "big map".
+    """
+    if not is_file(label):
+        return set()
+    forms = {file_name_of(label), stem_of(label), stem_in_words(label)}
+    return {form.lower() for form in forms - {"", label}}
 
 
 def add_context_indexes(
