@@ -491,16 +491,21 @@ def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | Non
     kept for safety, since we know no public application that ends so.
 
     Example: one call writes "It opened in 1874."; the last call is shown this and
-    writes "yes". The answer is "It opened in 1874." None if the last reply is neither a
-    verdict nor a list of questions, or if the last call was shown no answer.
+    writes "yes", or the further questions ["Who built it?", "Where is it?"]. The answer
+    is "It opened in 1874."
+
+    None if the last reply is neither a verdict nor a list of questions, or if the last
+    call was shown no answer.
     """
     turn_and_prompts = attribution.turn_and_prompts
     last_writer = attribution.last_writer
     if last_writer is None:
         return None
     reply = turn_and_prompts.calls.replies[last_writer]
-    if not reply.is_verdict and not _has_further_questions(reply):
+    is_answer_itself = not reply.is_verdict and not _has_further_questions(reply)
+    if is_answer_itself:
         return None
+    # the call that wrote "It opened in 1874."
     judged_call = turn_and_prompts.last_answer_shown_to(last_writer)
     if judged_call is None:
         return None

@@ -88,7 +88,8 @@ class AnswersReadLater:
         """Doubt recent answers that a later run took as input or answered anew.
 
         Run 1 answers "In 1874."; run 2 gets "Make it a sentence: In 1874." and writes
-        "It opened in 1874.": the user may read this, so the first answer is in doubt.
+        "It opened in 1874.". The user may read this in the place of "In 1874.", so that
+        the sample of run 1 gets a doubt.
 
         Args:
             tree: The later run.
@@ -108,9 +109,10 @@ class AnswersReadLater:
         for run, sample in self._answers_not_in_history(tree):
             if questions is not None and as_one_line(sample.question) not in questions:
                 continue
-            # "In 1874." of an older sample may stand in "Draft: In 1874." by chance
+            # "Draft: In 1874." gives the answer to the latest run to work on; an older
+            # answer of the same few words stands there by chance
             is_last = sample is last_sample
-            if _is_given_as_material(sample, messages, is_last=is_last):
+            if _is_given_to_work_on(sample, messages, is_last=is_last):
                 self._doubt(run, sample, _READ_LATER)
 
     def _doubt_last_answer_if_asked_again(self, tree: Tree, calls: Calls) -> None:
@@ -145,17 +147,20 @@ class AnswersReadLater:
     def doubt_answer_replaced_by(self, tree: Tree) -> None:
         """Doubt the last answer of a task or thread if a run answers its turn anew.
 
-        Two runs of one question answer the same turn if they have the same history. They
-        also do if the first asked no model: it gave a text of the framework, such as
-        "Empty Response", and the second writes "In 1874.", which the user may read.
+        Two runs that were asked the same question answer one turn in two cases:
+
+        - both have the same earlier messages, so that the second run does not come after
+          the first one in the conversation;
+        - the first run asked no model, and gave a text of the framework, "Empty
+          Response". The second one writes "In 1874.", which the user may read.
         """
         earlier_run, sample = self._last_of(tree.task_or_thread)
         if earlier_run is None or sample is None or sample.answer is None:
             return
         if as_one_line(sample.question) != as_one_line(tree.question):
             return
-        have_histories = bool(earlier_run.history)
-        have_same_history = have_histories and earlier_run.history == tree.history
+        # Two runs without earlier messages say nothing: a question may be asked twice.
+        have_same_history = bool(tree.history) and earlier_run.history == tree.history
         asked_no_model = not Calls(earlier_run).models
         is_doubted = id(sample) in self._doubted
         if (have_same_history or asked_no_model) and not is_doubted:
@@ -194,10 +199,10 @@ def _questions_to(tree: Tree, calls: Calls) -> set[str]:
     return lines - {""}
 
 
-def _is_given_as_material(
+def _is_given_to_work_on(
     sample: Sample, messages: Sequence[Text], *, is_last: bool
 ) -> bool:
-    """Return whether the prompts of a later run hold an answer as a text to work on.
+    """Whether the prompts of a later run hold an answer as a text to work on.
 
     "Make it longer: It opened in 1874." does. "Assistant: It opened in 1874." does not:
     there the answer is an earlier turn of a conversation.

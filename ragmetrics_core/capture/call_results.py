@@ -83,8 +83,9 @@ class CallResults:
     ) -> list[CallResult]:
         """Return the calls' results that the ledger lists, in the order of the ledger.
 
-        A sub-agent replies "It fell in 1874.", and the run answers the same: this text
-        is left out. Texts that a model of an earlier turn wrote are left out too.
+        Left out is the result of a sub-agent that replied "It fell in 1874." if the run
+        answers just this, or if a model already wrote it in an earlier turn: the answer
+        cannot rest on itself.
 
         Args:
             answer: The answer of this turn; None if there is none.
@@ -213,17 +214,19 @@ class CallResults:
         missing_keys = set(keys_of_unmatched_contexts(known_documents, contexts))
         documents_by_step: dict[Node, tuple[Document, ...]] = {}
         for step in filter(self._may_be_a_search, self.calls.steps_with_documents):
+            found: tuple[Document, ...] = ()
             is_before_answer = _is_before(step, answering_call)
             if is_before_answer and adds_to_documents(step, known_documents):
+                # it was given [A], and returned [A, C]: it found C
                 found = self._documents_added_by(step, known_documents)
             elif missing_keys:
+                # it returned [A, B], and A is a context: it found A and B
                 found = self._documents_found_with_context(
                     step, known_documents, missing_keys
                 )
-            else:
-                found = ()
             if found:
                 documents_by_step[step] = found
+                # a later step that returns them again did not find them
                 known_documents += found
                 missing_keys.difference_update(document.key for document in found)
         return documents_by_step
@@ -441,11 +444,12 @@ class CallResults:
             # the user named the tool in ``context_tools``: its text is a document
             yield CallResult("retrieval", tool, (Document(tool.text or ""),))
         elif tool in self._tools_made_of_documents:
-            # The tool's text only presents what a retriever inside it found. The tool
-            # yields these documents; the retriever yields nothing.
+            # The tool's text only presents what a retriever inside it found, "1. It is
+            # old. 2. It fell.". These documents are yielded here, and not a second time
+            # as results of the retriever.
             documents = _not_written_by_models(documents_behind(tool))
             yield CallResult("retrieval", tool, documents)
-        elif tool.ended is not None:
+        elif tool.ended is not None:  # it ran to its end, so that its text is known
             yield self._text_of_tool(tool)
             yield from _documents_beside_text(tool)
 

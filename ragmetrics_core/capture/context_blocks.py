@@ -52,7 +52,7 @@ def _without_inner_blocks(blocks: Iterable[Block]) -> list[Block]:
 
 
 def _blocks_of_text(text: str, indexes: Sequence[int], prompt: str) -> list[Block]:
-    """Give equal contexts one place of their text after the other.
+    """Find where a text stands in a prompt, and to which context each place belongs.
 
     Example: the contexts 0 and 3 are both "Closed on Monday.", and the prompt holds it
     three times: the places belong to 0, 3 and 3.
@@ -62,20 +62,26 @@ def _blocks_of_text(text: str, indexes: Sequence[int], prompt: str) -> list[Bloc
         indexes: The indexes of the contexts with this text.
         prompt: The prompt.
     """
-    spans: list[tuple[int, int]] = []
-    # as it is, else as a string of JSON
-    for form in (
-        text,
-        json.dumps(text)[1:-1],
-        json.dumps(text, ensure_ascii=False)[1:-1],
-    ):
-        spans = list(itertools.islice(_spans(form, prompt), _MOST_OCCURRENCES))
-        if spans:
-            break
+    spans = _spans_in_any_form(text, prompt)
     n_left_over = len(spans) - len(indexes)
+    # places that are left over belong to the last context; a context may get no place
     owners = [*indexes, *([indexes[-1]] * n_left_over)]
     pairs = zip(owners, spans, strict=False)
     return [Block(context_index, start, end) for context_index, (start, end) in pairs]
+
+
+def _spans_in_any_form(text: str, prompt: str) -> list[tuple[int, int]]:
+    """Return where a text stands in a prompt: as it is, else as a string of JSON."""
+    forms = (
+        text,
+        json.dumps(text)[1:-1],
+        json.dumps(text, ensure_ascii=False)[1:-1],
+    )
+    for form in forms:
+        spans = list(itertools.islice(_spans(form, prompt), _MOST_OCCURRENCES))
+        if spans:
+            return spans
+    return []
 
 
 def _spans(text: str, prompt: str) -> Iterator[tuple[int, int]]:

@@ -216,7 +216,7 @@ def by_the_prompt(answered_turn: AnsweredTurn) -> Contexts | None:
         _context_as_shown(document_key, shown_to_call)
         for document_key in shown_to_call.document_keys_in_order
     )
-    # "Source 3: …" beside the contexts, which no recorded search found
+    # how many passages such as "Source 3: …" the prompt has that no recorded search found
     n_from_elsewhere = _count_passages_from_elsewhere(answered_turn, call, contexts)
     doubts = [
         *_doubts_of_contexts(answered_turn, shown_to_call, contexts),
@@ -671,16 +671,20 @@ def _contexts_of_list(
         return Contexts(evidence_from=_why_no_contexts(answered_turn))
     document_keys = tuple(document.key for document in documents)
     warning = _why_inferred(answered_turn, document_keys, place)
-    # the prompt was recorded, and no word of the documents was found in it
-    is_nothing_found = warning == _UNSEEN
-    # forgotten: the prompt's template has no place for documents
-    are_forgotten = is_nothing_found and is_everything_forgotten(
-        answered_turn.turn, answered_turn.found_answer, answered_turn.prompt_contents
-    )
+    are_forgotten = False
+    if warning == _UNSEEN:  # no word of the documents was found in the recorded prompt
+        # The template may be "Answer the question: {question}", without a place for
+        # documents: the model surely saw none. Else they may stand there reworded.
+        are_forgotten = is_everything_forgotten(
+            answered_turn.turn,
+            answered_turn.found_answer,
+            answered_turn.prompt_contents,
+        )
     return Contexts(
         items=tuple(document.context() for document in documents),
         document_keys=document_keys,
         place=place,
+        # a run without an answer, or one whose contexts are the list that was found last
         evidence_from="retrieved_only" if _only_searches(answered_turn) else "listed",
         grades=frozenset({"inferred"}),
         warnings=(_FORGOTTEN if are_forgotten else warning,),

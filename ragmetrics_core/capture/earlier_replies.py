@@ -43,9 +43,12 @@ class EarlierReplies:
     def to_search_for(self, call: Node) -> list[EarlierReply]:
         """Collect the replies of earlier calls that a call's prompt may repeat.
 
-        Long replies are collected all. The short reply "4 May 1874" is collected if the
-        prompt has "[1] 4 May 1874"; in "opened on 4 May 1874" it stands by chance.
+        A long reply is always collected: where the prompt has so many of its words, it
+        has them from the reply. The short reply "4 May 1874" is collected only if the
+        prompt has it as "[1] 4 May 1874", "Answer: 4 May 1874", or as all that a tool
+        returned; in "The bridge opened on 4 May 1874." it stands by chance.
         """
+        # what tools returned, each in one line
         tool_results = _tool_results_in_prompt(call)
         message_texts = [message.text for message in call.prompt]
         replies = []
@@ -54,6 +57,7 @@ class EarlierReplies:
             is_verdict = self.calls.replies[earlier_call].is_verdict
             for text in self._texts_written_by(earlier_call):
                 is_long = len(text) >= DISTINCTIVE_LENGTH
+                # all that a tool returned: the call was made inside this tool
                 is_tool_result = as_one_line(text) in tool_results
                 # "[1] 4 May 1874"
                 is_list_entry = not is_verdict and _is_entry_in(message_texts, text)

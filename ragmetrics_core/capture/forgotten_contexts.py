@@ -46,15 +46,15 @@ def is_everything_forgotten(
     if _may_have_reached_model_otherwise(turn.calls, call, prompt_contents):
         return False
     document_texts: set[str] = set()
-    for documents in turn.calls.lists():
-        for document in documents:
+    for retrieved_documents in turn.calls.lists():  # what each search returned
+        for document in retrieved_documents:
             document_texts.update(document.texts)
     prompt_texts = [
         message.text for node in calls_behind_answer for message in node.prompt
     ]
-    return has_no_trace_of(
-        sorted(document_texts), prompt_texts, turn.texts_besides_documents
-    )
+    # the question, the history and the like: they stand in the prompt anyway
+    known_texts = turn.texts_besides_documents
+    return has_no_trace_of(sorted(document_texts), prompt_texts, known_texts)
 
 
 def _may_have_reached_model_otherwise(

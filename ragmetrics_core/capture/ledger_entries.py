@@ -150,7 +150,6 @@ class ShownToAnswer:
             These texts, and the texts of all contexts.
         """
         context_texts = {context.text for context in self.contexts.values()}
-        texts_shown = context_texts | self._texts_made_into_contexts(results)
         texts: list[str] = []
         for call in earlier:
             texts += [context.text for context in call.items]
@@ -159,14 +158,18 @@ class ShownToAnswer:
         texts_to_seek = [
             text for text in dict.fromkeys(texts) if text not in context_texts
         ]
-        return texts_shown | self._texts_in_prompts(texts_to_seek, context_texts)
+        # The contexts stand in the prompts, too: their places are none of a tool's text
+        # that has the same words.
+        texts_found = self._texts_in_prompts(texts_to_seek, context_texts)
+        return context_texts | self._texts_made_into_contexts(results) | texts_found
 
     def _texts_in_prompts(
         self, texts: Sequence[str], context_texts: Iterable[str]
     ) -> set[str]:
         """Return the texts that stand in the prompts, at least by half.
 
-        Where a context or another known text stands, none of the texts is found.
+        Where a context or another known text, such as the question, stands in a prompt,
+        none of the texts is found.
         """
         if not texts:
             return set()

@@ -163,14 +163,16 @@ def _candidates(
             candidates.append(Candidate(document, text))
             documents_by_text.setdefault(text, []).append(document)
     for text, documents_of_text in documents_by_text.items():
-        n_occurrences = _n_most_in_one(text, message_texts)
+        n_occurrences = _n_occurrences_in_one_message(text, message_texts)
+        # each document of this text has one occurrence; the last has all further ones
         n_repetitions = n_occurrences - len(documents_of_text)
+        last_document = documents_of_text[-1]
         for repetition in range(1, n_repetitions + 1):
-            candidates.append(Candidate(documents_of_text[-1], text, repetition))
+            candidates.append(Candidate(last_document, text, repetition))
     return candidates
 
 
-def _n_most_in_one(text: str, message_texts: Iterable[str]) -> int:
+def _n_occurrences_in_one_message(text: str, message_texts: Iterable[str]) -> int:
     """Count how often a text stands in the message that holds it most often.
 
     0 for a text of fewer than 32 characters: it may stand there by chance.
@@ -251,15 +253,17 @@ def _longer_forms_of_unknown(
 ) -> set[tuple[DocumentKey, str]]:
     """Find longer texts of a document that keep a shorter one from being found.
 
-    A document may have the texts "The tower is of stone …" and "file: tower.md, The
-    tower is of stone …". A prompt that shows the first half of "The tower …" fits both,
-    so that both are unknown. It is the same document: the shorter text is enough.
+    Example: a document has the text "The tower is of stone …", and a longer one with its
+    metadata: "file: tower.md, The tower is of stone …". A prompt that shows "The tower is
+    of" has this from either, so that the outcome of both is "unknown". Without the longer
+    text the search finds the shorter one: the longer text is returned.
 
     Returns:
         The longer texts, each with the key of its document.
     """
     unknown_texts_by_key: dict[DocumentKey, list[str]] = {}
     for candidate, finding in found_in_prompt.findings_of_candidates:
+        # some of its words stand there, and nobody can tell whose they are
         if finding.outcome == "unknown" and finding.has_some_words:
             document_key = candidate.document.key
             unknown_texts_by_key.setdefault(document_key, []).append(candidate.text)
@@ -360,8 +364,9 @@ def keys_of_divided(
     """Return the keys of documents that a splitter cut, and whose pieces a prompt shows.
 
     A retriever found "It is old. It fell.", a splitter made "It is old." and "It fell.",
-    and the prompt shows both pieces. Together they read like the whole document. So the
-    search says that the whole document is shown, and that its pieces are not.
+    and the prompt shows both pieces, one behind the other. So the search found the whole
+    document there, and nothing left for its pieces. The key of the whole document is
+    returned: without it a second search finds the pieces.
 
     Args:
         found_in_prompt: What was found in the prompt.

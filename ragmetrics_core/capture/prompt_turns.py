@@ -113,17 +113,18 @@ def messages_up_to_question(
         as_one_line(message.text) for message in passed_on if message.role == "user"
     ]
     was_question_given = question_line in lines_given
-    is_reply_behind = False  # whether the assistant's text stands behind the message
+    is_reply_after = False  # whether the assistant replies after the message
     for index in reversed(range(len(messages))):
         message = messages[index]
         line = as_one_line(message.text)
         if message.role == "user":
-            # "Open?" as the step was given it: replies behind it are of this turn
+            # "Open?" as the step was given it: replies after it are of this turn
             is_given_question = was_question_given and line == question_line
-            # "Context: … Question: Open?" with a reply behind it may be of an earlier one
-            holds_question = question_line in line and not is_reply_behind
+            # "Context: … Question: Open?" is how this turn asks; with a reply after it, an
+            # earlier turn may have asked so
+            holds_question = question_line in line and not is_reply_after
             if is_given_question or holds_question:
                 return list(messages[: index + 1])
         elif message.role == "assistant" and line:
-            is_reply_behind = True
+            is_reply_after = True
     return list(messages)

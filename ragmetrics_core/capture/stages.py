@@ -142,10 +142,11 @@ def _sample(
         capture=_notes(turn, found_answer, answer_evidence, cited),
         ledger=ledger_of_turn,
     )
-    # the run answered " ": a sample stores None for a blank answer, so these differ
-    is_blank_answer = sample.answer != found_answer.text
-    # no citations are known, a blank answer cites nothing, or the user gave some
-    if cited.citations is None or is_blank_answer or sample.citations:
+    # A sample stores the answer " " as None, and half a character as "�": then the
+    # citations were found in another text than the stored one.
+    is_stored_otherwise = sample.answer != found_answer.text
+    has_citations_of_user = bool(sample.citations)
+    if cited.citations is None or is_stored_otherwise or has_citations_of_user:
         return sample
     return sample.model_copy(update={"citations": cited.citations})
 
@@ -158,10 +159,9 @@ def _notes(
 ) -> CaptureNotes:
     """Note how the sample came about, and how certain it is.
 
-    Each finding has a grade and a warning: the sample gets this grade at best. So the
-    worst of these is the sample's grade. Example: ("exact", "documents carry a
-    distance") and ("inferred", "the retriever's query stands for the question") make
-    it "inferred".
+    Example: two things were found out on the way, ("exact", "documents carry a
+    distance") and ("inferred", "the retriever's query stands for the question"). The
+    sample gets the worse of these grades, "inferred", and both warnings.
     """
     tree = turn.tree
     findings = list(_findings(turn, found_answer, answer_evidence))
@@ -174,13 +174,15 @@ def _notes(
         evidence_from=answer_evidence.contexts.evidence_from,
         provenance=_provenance(turn, found_answer, answer_evidence),
         warnings=tuple(warnings),
-        intermediate=_intermediate(turn, answer_evidence),  # texts of earlier models
+        # what earlier calls of models wrote, from which the answer was made
+        intermediate=_intermediate(turn, answer_evidence),
         # retrieved documents without a text, such as images
         other=tuple(document.context() for document in tree.documents_without_text),
         complete=tree.is_complete and not turn.error,
         # for each retrieved document: kept or dropped, and how much of it was shown
         passages=answer_evidence.passages.notes,
-        # {"MergerRetriever": 2}: what retrievers left out of their inner searches
+        # {"MergerRetriever": 2}: how many documents that searches inside a retriever found
+        # it left out; then these documents, and those of which it returned parts
         dropped_inside=dict(Counter(each.dropped_by for each in dropped)) or None,
         passages_dropped_inside=dropped or None,
         passages_cut_inside=answer_evidence.passages.cut_by_retrievers or None,
@@ -260,7 +262,7 @@ def _findings(
     # which runs belong to the turn, or what its question is, was guessed
     for words in (*tree.doubts, *turn.found_question.doubts):
         yield "inferred", words
-    # no id named the conversation: an earlier turn was recognised by its words
+    # no id names the conversation: which one it is was told by the words of its messages
     if tree.how_conversation_was_found in CONVERSATION_FOUND_BY_WORDS:
         yield "inferred", _TOLD_BY_WORDS.format(tree.how_conversation_was_found)
     # how the contexts were found

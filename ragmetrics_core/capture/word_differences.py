@@ -1,6 +1,6 @@
 """Where a prompt that shows a text has other words than the text. Pure.
 
-Locating steps over a few letters that only the prompt or only the text has. Most of them
+Locating steps over a few bytes that only the prompt or only the text has. Most of them
 change no word of the text: the number of a line, a tag, a citation mark. Others do, such
 as a date that the application replaced, or a "not" that it put in. A text with such a
 **difference** is not shown whole.
@@ -135,16 +135,16 @@ class _ByteRange(NamedTuple):
 
 
 class _Gap(NamedTuple):
-    """What stands between two spans of equal letters.
+    """What stands between two spans of equal bytes.
 
     Example: the text "It opened in 1874." and the prompt "It was opened in 1875." have
     "It" and "opened in 187" in common. Between them the text has nothing, and the prompt
     has "was".
 
     Attributes:
-        in_text: The letters that only the text has.
-        in_prompt: The letters that only the prompt has.
-        n_equal_before: How many equal letters stand before them.
+        in_text: The bytes that only the text has.
+        in_prompt: The bytes that only the prompt has.
+        n_equal_before: How many equal bytes stand before them.
     """
 
     in_text: _ByteRange
@@ -163,7 +163,7 @@ class _Gap(NamedTuple):
 
 def _gap_between(before: EqualSpan, after: EqualSpan) -> _Gap:
     """Return what text and prompt have between two spans, in the order of the text."""
-    # two spans that stand elsewhere in the prompt may hold the same letters of the text
+    # two spans that stand elsewhere in the prompt may hold the same bytes of the text
     end_in_text = max(before.text_end, after.text_start)
     return _Gap(
         in_text=_ByteRange(before.text_end, end_in_text),
@@ -194,24 +194,24 @@ def _has_other_words(text: Text, prompt: Prompt, gap: _Gap) -> bool:
 
 
 def _leaves_words_out(text: Text, gap: _Gap) -> bool:
-    """Whether the letters of a text that a prompt leaves out are words.
+    """Whether the bytes of a text that a prompt leaves out are words.
 
     Of "<p>port" the prompt leaves out one "p". The first one is a tag: False.
     """
-    # the letters may also be equal ones further back
+    # nobody can tell which of two equal bytes was left out: try those further back, too
     readings = _shifted(text.normalized, gap.in_text, most_back=gap.n_equal_before)
     return all(_words_of_text(text, reading) for reading in readings)
 
 
 class _PutIn(NamedTuple):
-    """Letters that only the prompt has, between two letters of a text.
+    """Bytes that only the prompt has, between two bytes of a text.
 
     Example: the text "It fell." and the prompt "It never fell.": ``in_prompt`` (2, 7)
-    holds the letters "never", and ``text_offset`` 2 is the letter "f" of the text.
+    holds ``never``, and ``text_offset`` 2 is the "f" of the text.
 
     Attributes:
         in_prompt: Where they stand in the normalized prompt.
-        text_offset: The letter of the text before which they are put in.
+        text_offset: The byte of the text before which they are put in.
     """
 
     in_prompt: _ByteRange
@@ -219,10 +219,10 @@ class _PutIn(NamedTuple):
 
 
 def _normalized_put_in(text: Text, prompt: Prompt, gap: _Gap) -> _PutIn | None:
-    """Return what a prompt puts into a text; None if it replaces letters of the text.
+    """Return what a prompt puts into a text; None if it replaces bytes of the text.
 
     The text may have the end of a letter there: each Cyrillic letter has two bytes, and
-    the first one may be equal by chance. The prompt's letters then end with this end.
+    the first one may be equal by chance. The prompt's bytes then end with this end.
     """
     normalized_text = text.normalized[gap.in_text.start : gap.in_text.end]
     normalized_prompt = prompt.normalized[gap.in_prompt.start : gap.in_prompt.end]
@@ -235,7 +235,7 @@ def _normalized_put_in(text: Text, prompt: Prompt, gap: _Gap) -> _PutIn | None:
 def _puts_words_in(
     text: Text, prompt: Prompt, put_in: _PutIn, n_equal_before: int
 ) -> bool:
-    """Whether the letters that a prompt puts into a text are words in a sentence.
+    """Whether the bytes that a prompt puts into a text are words in a sentence.
 
     Example: for the text "It fell in 1874." the prompt has "It never fell in 1874.":
     True. False for a tag, for words between two sentences of the text, which change
@@ -244,8 +244,8 @@ def _puts_words_in(
     Args:
         text: The text.
         prompt: The prompt.
-        put_in: The letters.
-        n_equal_before: How many letters before them are equal in text and prompt.
+        put_in: The bytes.
+        n_equal_before: How many bytes before them are equal in text and prompt.
     """
     # In "<p>port" the first or the second "p" may be put into "port": nobody can tell.
     readings = _readings(prompt, put_in, n_equal_before)
@@ -258,15 +258,15 @@ def _puts_words_in(
 
 
 def _readings(prompt: Prompt, put_in: _PutIn, n_equal_before: int) -> list[_PutIn]:
-    """List which letters of a prompt may be those put in, the furthest back last.
+    """List which bytes of a prompt may be those put in, the furthest back last.
 
     Example: the text "port" and the prompt "<p>port". The second "p" may be put in
     before the "o", or the first "p" before the other one.
 
     Args:
         prompt: The prompt.
-        put_in: The letters, where they would be put in last.
-        n_equal_before: How many letters before them are equal in text and prompt.
+        put_in: The bytes, where they would be put in last.
+        n_equal_before: How many bytes before them are equal in text and prompt.
     """
     readings = []
     for normalized in _shifted(
@@ -283,14 +283,14 @@ def _repeats_words(
     r"""Whether the words that a prompt puts into a text repeat words beside them.
 
     Example: two chunks of the text "It fell in 1874, at last." overlap. The prompt has
-    "It fell in 1874,\n1874, at last.": True. A repetition of fewer than 12 letters, as
+    "It fell in 1874,\n1874, at last.": True. A repetition of fewer than 12 bytes, as
     in "had had", may be chance: it counts only at the end of a line, as here.
 
     Args:
         text: The text.
         prompt: The prompt.
-        first: The letters put in, if it was the first "1874" that was put in.
-        second: The letters put in, if it was the second one.
+        first: The bytes put in, if it was the first "1874" that was put in.
+        second: The bytes put in, if it was the second one.
     """
     words = _words_of_prompt(prompt, first.in_prompt)
     # The first "1874" stands before its equal in the text, the second one behind it.
@@ -303,7 +303,7 @@ def _repeats_words(
 
 
 def _is_between_sentences(text: Text, text_offset: int) -> bool:
-    """Whether a sentence or a paragraph of a text ends before one of its letters."""
+    """Whether a sentence or a paragraph of a text ends before one of its bytes."""
     between = text.written_around(text_offset, text_offset)
     return _SENTENCE_END.search(between) is not None
 
@@ -311,22 +311,22 @@ def _is_between_sentences(text: Text, text_offset: int) -> bool:
 def _shifted(
     normalized: bytes, span: _ByteRange, *, most_back: int
 ) -> Iterator[_ByteRange]:
-    """Yield a range of letters, and the same range further back where the letters allow it.
+    """Yield a range of bytes, and the same range further back where the bytes allow it.
 
-    Nobody can say which of two equal letters was put in. Example: the prompt has the
-    letters ``thepport`` and the text ``theport``. The range (4, 5) is the second "p" of
+    Nobody can say which of two equal bytes was put in. Example: the prompt has
+    ``thepport`` and the text ``theport``. The range (4, 5) is the second "p" of
     the prompt, and (3, 4) the first one.
 
     Args:
         normalized: The normalized prompt or text.
         span: The range.
-        most_back: How many letters further back it may begin.
+        most_back: How many bytes further back it may begin.
     """
     start, end = span
     for _ in range(min(most_back, LONGEST_STEP) + 1):
         if not _is_inside_of_letter(normalized, start):
             yield _ByteRange(start, end)
-        # other letters would be left in the text
+        # further back, other bytes would be left in the text
         if start == 0 or normalized[start - 1] != normalized[end - 1]:
             return
         start -= 1
@@ -339,14 +339,14 @@ def _is_inside_of_letter(normalized: bytes, index: int) -> bool:
 
 
 def _words_of_text(text: Text, span: _ByteRange) -> bytes:
-    """Return the letters of a range in a text that are no tags, links or marks."""
+    """Return the bytes of a range in a text that are no tags, links or marks."""
     if span.size <= 0:
         return b""
     return normalize_text(MARKUP.sub(" ", text.written_around(span.start, span.end)))
 
 
 def _words_of_prompt(prompt: Prompt, span: _ByteRange) -> bytes:
-    """Return the letters of a range in a message of a prompt that are words.
+    """Return the bytes of a range in a message of a prompt that are words.
 
     Example: ``fellin1879`` for "<b>fell</b> in 1879 [2]". Tags, the targets of links,
     marks such as "[2]", and the number of a line are left out.
@@ -356,7 +356,7 @@ def _words_of_prompt(prompt: Prompt, span: _ByteRange) -> bytes:
 
 
 def _are_last_words_of_line(prompt: Prompt, span: _ByteRange) -> bool:
-    """Whether the letters of a range in a prompt are whole words behind which a line ends."""
+    """Whether the bytes of a range in a prompt are whole words behind which a line ends."""
     written = prompt.written_around(span.start, span.end)
     return _LAST_WORDS_OF_LINE.fullmatch(written) is not None
 
