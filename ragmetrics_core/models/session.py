@@ -630,11 +630,11 @@ class Session:
             to_await = {
                 key: on_their_way[key] for key in missing if key in on_their_way
             }
-            keys_to_call_and_fill_in = [key for key in missing if key not in to_await]
-            if keys_to_call_and_fill_in:
-                request = make_request(keys_to_call_and_fill_in)
+            keys_to_call_for = [key for key in missing if key not in to_await]
+            if keys_to_call_for:
+                request = make_request(keys_to_call_for)
                 cost_of_call = await self._call_and_fill_in(
-                    request, keys_to_call_and_fill_in, outcomes, keep, complete
+                    request, keys_to_call_for, outcomes, keep, complete
                 )
                 usages.append(cost_of_call)
             usages += await self._await_and_fill_in(to_await, outcomes, keep=keep)
