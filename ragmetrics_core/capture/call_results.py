@@ -214,12 +214,12 @@ class CallResults:
         missing_keys = set(keys_of_unmatched_contexts(known_documents, contexts))
         documents_by_step: dict[Node, tuple[Document, ...]] = {}
         for step in filter(self._may_be_a_search, self.calls.steps_with_documents):
-            found: tuple[Document, ...] = ()
-            is_before_answer = _is_before(step, answering_call)
-            if is_before_answer and adds_to_documents(step, known_documents):
+            if _is_before(step, answering_call) and adds_to_documents(
+                step, known_documents
+            ):
                 # it was given [A], and returned [A, C]: it found C
                 found = self._documents_added_by(step, known_documents)
-            elif missing_keys:
+            else:
                 # it returned [A, B], and A is a context: it found A and B
                 found = self._documents_found_with_context(
                     step, known_documents, missing_keys
@@ -254,6 +254,8 @@ class CallResults:
         first half of C, a search found C, and A is a context that no search found: the
         step found A and B.
         """
+        if not missing_keys:
+            return ()
         candidates = self._documents_perhaps_found_by(step, known_documents)
         if not any(document.key in missing_keys for document in candidates):
             return ()

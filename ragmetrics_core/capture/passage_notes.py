@@ -508,20 +508,23 @@ class _NoteWriter:
         B. The shares are 1.0 and 0.5, and the new context shows both. Documents that
         are contexts themselves are left out.
         """
-        finding_by_document_index = self._findings_in_new_contexts()
-        if not self._new_text_by_key:
-            return _ShownInNewContexts(
-                dict.fromkeys(finding_by_document_index, 0.0), {}
-            )
+        indexes = [
+            index
+            for index, document in enumerate(self.retrieved)
+            if document.key not in self._context_by_key
+        ]
+        if not self._new_text_by_key:  # no step made any
+            return _ShownInNewContexts(dict.fromkeys(indexes, 0.0), {})
+        findings = self._findings_in_new_contexts(indexes)
         normalized_pieces = _normalized_pieces(self._new_text_by_key.values())
         new_keys = list(self._new_text_by_key)
         share_by_document_index: dict[int, float | None] = {}
         context_key_by_document_index: dict[int, DocumentKey] = {}
-        for index, finding in finding_by_document_index.items():
+        for index, finding in zip(indexes, findings, strict=True):
             share_by_document_index[index] = _share_in_pieces(
                 self._normalized_documents[index], normalized_pieces, finding
             )
-            # the new contexts were searched like the messages of a prompt
+            # the new contexts were searched as if they were the messages of a prompt
             index_of_new_context = finding.message_index
             if index_of_new_context is not None:
                 context_key_by_document_index[index] = new_keys[index_of_new_context]
@@ -529,22 +532,10 @@ class _NoteWriter:
             share_by_document_index, context_key_by_document_index
         )
 
-    def _findings_in_new_contexts(self) -> dict[int, Finding]:
-        """Search the contexts that a step made of documents for each document.
-
-        Documents that are contexts themselves are left out.
-
-        Returns:
-            By the index of a document, what the new contexts show of it.
-        """
-        text_by_document_index = {
-            index: document.text_without_metadata
-            for index, document in enumerate(self.retrieved)
-            if document.key not in self._context_by_key
-        }
-        new_texts = list(self._new_text_by_key.values())
-        located = locate(list(text_by_document_index.values()), new_texts)
-        return dict(zip(text_by_document_index, located.findings, strict=True))
+    def _findings_in_new_contexts(self, indexes: Sequence[int]) -> Sequence[Finding]:
+        """Say for each document with one of the indexes what new contexts show of it."""
+        texts = [self.retrieved[index].text_without_metadata for index in indexes]
+        return locate(texts, list(self._new_text_by_key.values())).findings
 
     @cached_property
     def _new_text_by_key(self) -> dict[DocumentKey, str]:

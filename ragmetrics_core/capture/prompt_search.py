@@ -291,9 +291,7 @@ def _labelled_texts_shown_without_label(
         The texts with a label, each with the key of its document.
     """
     # {key of the document: ["It fell.", "page: 1 It fell."]}
-    texts_by_key: dict[DocumentKey, list[str]] = {}
-    for candidate in found_in_prompt.candidates:
-        texts_by_key.setdefault(candidate.document.key, []).append(candidate.text)
+    texts_by_key = _texts_by_document_key(found_in_prompt.candidates)
     labelled_texts = set()
     for candidate, finding in found_in_prompt.findings_of_candidates:
         if finding.outcome != "shown":
@@ -304,6 +302,16 @@ def _labelled_texts_shown_without_label(
             if _begins_within_label(finding, n_bytes_of_label):
                 labelled_texts.add((document_key, candidate.text))
     return labelled_texts
+
+
+def _texts_by_document_key(
+    candidates: Iterable[Candidate],
+) -> dict[DocumentKey, list[str]]:
+    """Return all texts of each document that were searched for."""
+    texts_by_key: dict[DocumentKey, list[str]] = {}
+    for candidate in candidates:
+        texts_by_key.setdefault(candidate.document.key, []).append(candidate.text)
+    return texts_by_key
 
 
 def _labels_of(labelled_text: str, texts_of_document: Iterable[str]) -> list[str]:

@@ -516,6 +516,36 @@ def _retriever_effect(
     returned = retriever.documents or ()
     parts_by_document_index = _parts_by_document_index(documents, returned)
     matched = match_documents(documents, returned)
+    effect = _effect_by_likeness(
+        retriever,
+        found_by_inner_searches,
+        parts_by_document_index,
+        matched.successor_keys,
+    )
+    # returned texts that were made of no document found inside, as far as is known
+    keys_of_new_texts = frozenset(matched.unmatched_keys).difference(
+        *parts_by_document_index.values()
+    )
+    return _with_new_texts(effect, keys_of_new_texts) if keys_of_new_texts else effect
+
+
+def _effect_by_likeness(
+    retriever: Node,
+    found_by_inner_searches: Sequence[FoundByInnerSearch],
+    parts_by_document_index: Mapping[int, frozenset[DocumentKey]],
+    successor_keys: Sequence[DocumentKey | None],
+) -> RetrieverEffect:
+    """Say which documents a retriever dropped, cut or rewrote, by what it returned.
+
+    Args:
+        retriever: The retriever.
+        found_by_inner_searches: The documents that searches inside it found.
+        parts_by_document_index: By the index of such a document the keys of the returned
+            documents that are parts of it.
+        successor_keys: For each such document the key of the returned document that has
+            its id or most of its words; None if there is none.
+    """
+    returned = retriever.documents or ()
     normalized_returned = [normalize_text(document.text) for document in returned]
     dropped: list[FoundByInnerSearch] = []
     cut: list[CutByRetriever] = []
@@ -524,22 +554,16 @@ def _retriever_effect(
         if _is_handed_on_whole(found.document, normalized_returned):
             continue
         keys_of_its_parts = parts_by_document_index.get(index)
-        # the returned document that has its id or most of its words
-        rewritten_key = matched.successor_keys[index]
+        rewritten_key = successor_keys[index]
         if keys_of_its_parts:
             cut.append(CutByRetriever(found, keys_of_its_parts))
         elif rewritten_key is not None:
             document_keys_rewritten.add(rewritten_key)
         else:
             dropped.append(found)
-    effect = RetrieverEffect(
+    return RetrieverEffect(
         retriever, tuple(dropped), tuple(cut), frozenset(document_keys_rewritten)
     )
-    # returned texts that were made of no document found inside, as far as is known
-    keys_of_new_texts = frozenset(matched.unmatched_keys).difference(
-        *parts_by_document_index.values()
-    )
-    return _with_new_texts(effect, keys_of_new_texts) if keys_of_new_texts else effect
 
 
 def _with_new_texts(
