@@ -310,6 +310,33 @@ def test_law_one_half_is_no_in_every_predicate(
             assert at_one_half != verdicts_at(question, just_above, of_a_claim)
 
 
+# What is shown
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "shown"),
+    [
+        ("When was the lamp lit?", "When was the lamp lit?"),
+        ("When?", None),  # the question itself, which is shown anyway
+        (None, None),
+    ],
+)
+def test_a_rewrite_is_shown_beside_the_question_where_they_differ(
+    rewrite: str | None, shown: str | None
+) -> None:
+    sample = Sample(
+        question="When?",
+        standalone_question=rewrite,
+        contexts=["Anna lit the lamp in May."],
+        answer="In May.",
+    )
+    (question,) = next(ContextUtilization().plan(sample))
+    assert question.typed_form is not None
+    state: Any = question.typed_form.state(question)
+    assert state["question"] == "When?"
+    assert state.get("standalone_question") == shown
+
+
 # Labels of the ledger: a forced choice
 
 

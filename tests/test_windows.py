@@ -251,6 +251,17 @@ def test_an_answer_judged_in_windows_says_so() -> None:
     )
 
 
+@pytest.mark.parametrize(("characters_more", "windows"), [(0, 2), (1, 1)])
+def test_contexts_are_divided_unless_the_answer_is_longer(
+    characters_more: int, windows: int
+) -> None:
+    contexts = [f"{claim} {'Rain fell. ' * 100}" for claim in CLAIMS[:2]]
+    n_characters = sum(map(len, contexts))
+    answer = " ".join(CLAIMS[:2]).ljust(n_characters + characters_more, ".")
+    outcome, _ = adherence_by_claims(contexts, answer, n_characters + 100)
+    assert (outcome.value, outcome.evidence.windows) == (1.0, windows)
+
+
 def test_an_answer_longer_than_the_contexts_is_no_reason_to_divide_them() -> None:
     contexts = [CLAIMS[0], CLAIMS[1]]
     answer = " ".join(CLAIMS[:2]) + " Rain fell." * 400
