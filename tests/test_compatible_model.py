@@ -170,6 +170,8 @@ def test_it_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve_judge("openai-compatible/x")
     with pytest.raises(SettingError, match="http://127"):
         OpenAICompatibleModel("127.0.0.1:9", "x")
+    with pytest.raises(SettingError, match="OpenAICompatibleModel names no model"):
+        OpenAICompatibleModel("http://127.0.0.1:9/v1", " ")
 
 
 @pytest.mark.parametrize(

@@ -303,8 +303,14 @@ def test_what_was_not_judged_is_no_better_than_failed(
         in decision.sentence
     )
     assert "More rows" not in decision.sentence
+    claim = f"m reaches {gate.at_least}, but rows without a score could change that:"
+    assert decision.sentence.startswith(claim)
     low = Gate(metric="m", at_least=0.03)
-    assert decide(low, mixed({SCORE: 96, kind: 4}, 0.0), on=on).outcome == "undecided"
+    decision = decide(low, mixed({SCORE: 96, kind: 4}, 0.0), on=on)
+    assert decision.outcome == "undecided"
+    if on == "point":
+        claim = "m is below 0.03, but rows without a score could change that:"
+        assert decision.sentence.startswith(claim)
 
 
 def test_min_scored_is_the_users_to_set() -> None:
@@ -312,7 +318,7 @@ def test_min_scored_is_the_users_to_set() -> None:
     gate = Gate(metric="m", at_least=0.9)
     assert decide(gate, report).outcome == "undecided"
     assert decide(gate, report, min_scored=0.6).outcome == "passed"
-    with pytest.raises(SettingError, match="from 0 to 1"):
+    with pytest.raises(SettingError, match="min_scored .* from 0 to 1"):
         decide(gate, report, min_scored=95)
 
 

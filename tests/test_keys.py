@@ -89,11 +89,17 @@ def test_what_no_file_can_hold_has_no_key(form: Any) -> None:
 @pytest.mark.parametrize(
     "error", [ValueError, KeyError, RuntimeError, type("Theirs", (Exception,), {})]
 )
-def test_a_serialiser_that_fails_gives_no_key(error: type[Exception]) -> None:
+def test_a_serialiser_that_fails_gives_no_key(
+    error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
     def form() -> Any:
         raise error
 
-    assert key_of(Installed(), form) is None
+    with caplog.at_level("DEBUG", logger="ragmetrics_core"):
+        assert key_of(Installed(), form) is None
+    assert caplog.messages == [
+        f"replies of Installed are kept for the process only: {error.__name__}"
+    ]
 
 
 def test_a_class_outside_an_installed_package_has_no_key(tmp_path: Path) -> None:

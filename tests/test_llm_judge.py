@@ -783,6 +783,13 @@ def test_hostile_contexts_change_nothing_but_their_own_fence(
     assert model.asked[0].messages[0].content == 'Reply with "useful".'
 
 
+@pytest.mark.parametrize("timeout", [0, -1.0, math.nan])
+def test_a_timeout_is_above_zero_or_none(timeout: float) -> None:
+    with pytest.raises(SettingError, match="timeout"):
+        LLMJudge(Toy(), timeout=timeout)
+    assert LLMJudge(Toy(), timeout=None).timeout is None
+
+
 def test_no_text_in_reprs() -> None:
     model = Toy("secret reply", "secret reply")
     failure = error(model, useful("secret chunk", answer="secret answer"))
