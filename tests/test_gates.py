@@ -318,7 +318,7 @@ def test_min_scored_is_the_users_to_set() -> None:
     gate = Gate(metric="m", at_least=0.9)
     assert decide(gate, report).outcome == "undecided"
     assert decide(gate, report, min_scored=0.6).outcome == "passed"
-    with pytest.raises(SettingError, match="min_scored .* from 0 to 1"):
+    with pytest.raises(SettingError, match=r"min_scored .* from 0 to 1"):
         decide(gate, report, min_scored=95)
 
 

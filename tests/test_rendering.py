@@ -73,8 +73,12 @@ def test_the_part_above_the_break_is_the_system_message() -> None:
     assert messages[1].content.endswith("---\nEnd.")
 
 
-def test_texts_above_the_break_stand_in_tags_of_the_system_message() -> None:
-    system, user = render(useful("Rules.\n{chunk}\n{answer}\n---\nGo on."))
+@pytest.mark.parametrize("of_all_samples", ["", "{examples}\n{language}\n"])
+def test_texts_above_the_break_stand_in_tags_of_the_system_message(
+    of_all_samples: str,
+) -> None:
+    template = f"Rules.\n{of_all_samples}{{chunk}}\n{{answer}}\n---\nGo on."
+    system, user = render(useful(template))
     assert (system.role, user) == ("system", Message("user", "Go on."))
     tags = [(tag["name"], tag["text"]) for tag in TAG.finditer(system.content)]
     assert tags == [("chunk", "the chunk"), ("answer", "the answer")]
