@@ -246,6 +246,38 @@ def test_a_cost_is_known_where_all_that_is_paid_was_told(
     assert add_price(reply, None).usage.cost is None
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "is_named"),
+    [
+        ("SHOP_API_KEY", "sk-1234567", False),
+        ("SHOP_API_KEY", "sk-1", True),  # too short for a secret
+        ("SHOP_MODEL", "sk-1234567", True),
+    ],
+)
+def test_a_model_whose_name_holds_a_secret_is_not_named(
+    variable: str, value: str, is_named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    name = f"tiny-{value}"
+    reply = reply_of("m", [Choice("text")], usage=None, models=[name])
+    assert reply.usage.models == ((name,) if is_named else ())
+
+
+@pytest.mark.parametrize(
+    ("fault", "cannot_be_read"),
+    [
+        (Fault(status=500), False),
+        (Fault(class_names=frozenset({"JSONDecodeError"})), True),
+    ],
+)
+def test_an_error_of_a_server_is_told_from_a_reply_that_cannot_be_read(
+    fault: Fault, cannot_be_read: bool
+) -> None:
+    message = str(judge_error(JudgeServerError, fault, "m"))
+    assert ("cannot be read" in message) == cannot_be_read
+    assert ("HTTP 500" in message) != cannot_be_read
+
+
 @pytest.mark.parametrize("status", [[1], {}, "500", None, True, 1.5])
 def test_a_status_of_any_type_is_a_typed_fault(status: object) -> None:
     fault = Fault.from_reply(status, "{}", None)  # type: ignore[arg-type]
