@@ -270,11 +270,11 @@ def annotations_of_grounding(
             yield Annotation(start, end, names, text=text)
 
 
-def _place_in_characters(normalized: bytes, place: object) -> int | None:
+def _place_in_characters(text_as_bytes: bytes, place: object) -> int | None:
     """Convert a place counted in bytes of a text into one counted in characters.
 
     None if the value is no place.
     """
     if not is_place(place):
         return None
-    return len(normalized[:place].decode(errors="ignore"))
+    return len(text_as_bytes[:place].decode(errors="ignore"))

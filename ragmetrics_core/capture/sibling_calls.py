@@ -135,9 +135,11 @@ def _why_unknown_without_writer(
 def _shown_by_other_call(
     writing_call: Node, calls: Calls, prompt_contents: PromptContents
 ) -> dict[Node, Mapping[DocumentKey, ShownDocument]]:
-    """Return what each call was shown that the answering call was not shown all of.
+    """Return what other calls were shown, if the answering call was not shown all of it.
 
-    Calls that answer nothing, as one that only chooses a tool, are left out.
+    Example: the answering call was shown A, another call B, and a third one A: only the
+    second call, with what it shows of B. Left out are calls that answer nothing, such as
+    one that only chooses a tool.
 
     Args:
         writing_call: The answering call.
@@ -146,9 +148,8 @@ def _shown_by_other_call(
     """
     document_keys_shown = prompt_contents.shown_to(writing_call).shown_documents.keys()
     keys_found = {document.key for document in chain(*calls.lists())}
-    if (
-        keys_found <= document_keys_shown
-    ):  # the usual run: no other prompt need be searched
+    is_all_shown = keys_found <= document_keys_shown
+    if is_all_shown:  # the usual run: no other prompt need be searched
         return {}
     shown_by_call: dict[Node, Mapping[DocumentKey, ShownDocument]] = {}
     for call, form in calls.reply_forms.items():

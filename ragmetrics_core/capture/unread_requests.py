@@ -29,9 +29,8 @@ _NAMES_OF_KEPT = (
 )
 _SEARCHED_BY_PROVIDER = "data_sources"  # of Azure OpenAI: it searches them each time
 _STORED_PROMPT = "prompt"  # OpenAI's; elsewhere a parameter of this name is a text
-_FURTHER_PARAMETERS = (
-    "extra_body"  # of OpenAI's client: parameters that it does not know
-)
+# of OpenAI's client: parameters that it does not know
+_FURTHER_PARAMETERS = "extra_body"
 # Gemini's tool that reads pages. Its clients spell it so as the name of a field.
 _PAGE_READERS = ("url_context", "urlContext")
 # Kinds of blocks, by the types that providers and frameworks give them. Some have no
