@@ -340,11 +340,11 @@ def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
     marks = _marks_of(text, citations)
     if marks and _lists_other_sources(text, marks):
         return True
-    return _has_numbers_beside_marks(text, marks)
+    return _may_cite_beside_marks(text, marks)
 
 
-def _has_numbers_beside_marks(answer: str, marks: Sequence[Mark]) -> bool:
-    """Tell whether words such as "Document 2" may cite a source that no mark names.
+def _may_cite_beside_marks(answer: str, marks: Sequence[Mark]) -> bool:
+    """Tell whether "Document 2" or other words may cite a source that no mark names.
 
     "Document 2 [2] says so" names only the source of its mark: False.
     """

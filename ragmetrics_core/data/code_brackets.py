@@ -164,7 +164,7 @@ def _is_in_line_of_code(bracket: re.Match[str], text: str) -> bool:
     statement = _STATEMENT_BEGINS.match(line)
     if statement is None and _SIGN_OF_CODE.search(line) is None:
         return False
-    # in "return row[1]" the word "return" may stand beside a name, as in no sentence
+    # "return" of "return row[1]" is left out: a word of code may stand beside a name
     words = line if statement is None else _FIRST_WORD.sub("", line, count=1)
     words_without_marks = MARK.sub("", words)
     return _WORDS_SIDE_BY_SIDE.search(words_without_marks) is None
@@ -175,10 +175,10 @@ def _line_around(bracket: re.Match[str], text: str) -> str | None:
 
     None if the line begins too far before the bracket for a line of code.
     """
-    line_start = (
-        text.rfind("\n", max(0, bracket.start() - _LONGEST), bracket.start()) + 1
-    )
-    if bracket.start() - line_start > _LONGEST:
+    farthest_start = max(0, bracket.start() - _LONGEST)
+    # 0, the beginning of the text, if no line break is found
+    line_start = text.rfind("\n", farthest_start, bracket.start()) + 1
+    if line_start < farthest_start:
         return None
     farthest_end = bracket.end() + _LONGEST
     line_end = text.find("\n", bracket.end(), farthest_end)

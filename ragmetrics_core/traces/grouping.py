@@ -328,8 +328,8 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
     Raises:
         InputError: If nothing has a known form.
     """
-    # In which lines of the files each trace has spans. The empty name keeps the database
-    # in memory, and in a temporary file once it is large.
+    # The index notes in which lines of the files each trace has spans. Its empty name
+    # keeps it in memory, and in a temporary file once it is large.
     with closing(sqlite3.connect("")) as index, lines.open_files():
         _write_index(index, lines)
         for trace, _ended, n_bytes in index.execute(_TRACES_AS_THEY_ENDED):

@@ -250,13 +250,13 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     synthesizers = [node for node in root.walk() if _is_synthesizer(node)]
     tree = _tree_of_calls(root, call, session)
     tree.output = reading.output
-    # First the calls are completed, since the steps that fill the tree read them.
-    # a model's streamed reply may not be recorded: the run's output is its reply
+    # The order counts: each step reads what those before it have written into the calls.
+    # A model's streamed reply may not be recorded: the run's output is its reply.
     _restore_reply_of_stream(call, models, reading.output)
-    # what a model's provider searched on its own becomes a call inside the model's call
+    # What a model's provider searched on its own becomes a call inside the model's call.
     add_provider_searches(root, call)
     add_question(tree, reading)
-    # documents that are answers of inner engines get these engines as authors
+    # Documents that are answers of inner engines get these engines as authors.
     _mark_documents_that_are_answers(root, synthesizers)
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)  # its error, and whether it came to its end

@@ -155,10 +155,10 @@ def _message_lists_of_components(
 def _messages_not_of_this_run(
     calls: Calls, answer_began: int | None
 ) -> Iterator[tuple[Node, list[Message]]]:
-    """Yield each output of a component before the answer, with its messages of before.
+    """Yield the messages in each output of a component, with the component's span.
 
-    What models and prompt builders of this run wrote is left out: it is no earlier
-    turn, also where a memory returns it.
+    Only components that ended before the answer count. What models and prompt builders
+    of this run wrote is left out: it is no earlier turn, even if a memory returns it.
 
     Args:
         calls: The calls of the run.
