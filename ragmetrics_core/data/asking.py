@@ -309,6 +309,8 @@ class Question(PrivateRepr, Generic[R]):
             is_left_out = value is None and may_be_none
             if not isinstance(value, kind) and not is_left_out:
                 raise _wrong_field(self, name, f"{kind.__name__}, e.g. {example}")
+        # if the probability of a label is wanted, such as of "yes" in the field "useful",
+        # the form of the reply must have this field
         problem = _problem_of_reply_form(self.Reply, self.wanted_probability)
         if problem:
             raise SettingError(f"{type(self).__name__}: {problem}")

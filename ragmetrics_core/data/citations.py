@@ -352,10 +352,11 @@ def _may_cite_beside_marks(answer: str, marks: Sequence[Mark]) -> bool:
     for mark in marks:
         numbers_in_marks.update(_NUMBER.findall(answer[mark.start : mark.end]))
     spans_of_marks = _spans_with_markup(answer, marks)  # "**[1]**" with its asterisks
+    # words outside of these spans that may cite
     for start, end in doubtful_forms_in(answer, spans_of_marks):
         numbers = set(_NUMBER.findall(answer[start:end]))
-        repeats_a_mark = numbers and numbers <= numbers_in_marks
-        if not repeats_a_mark:
+        has_only_numbers_of_marks = bool(numbers) and numbers <= numbers_in_marks
+        if not has_only_numbers_of_marks:  # "Document 3", or a title such as "[Guide]"
             return True
     return False
 

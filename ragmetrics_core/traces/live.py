@@ -144,6 +144,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
             judge,
             settings,
             linger_s=linger_s,
+            # of traces that only retrieved: a later trace may show a model what they found
             make_waiting_samples=self._waiting_samples,
         )
 

@@ -275,9 +275,14 @@ class _Trace:
         lacks_reply = not model.reading.replies
         if tool_calls or lacks_reply:
             model.reading.replies = (replace(reply, tool_calls=tool_calls),)
-            # ``_read_model`` comes to this model later, and prefers a reply in the output
-            # that the model's span recorded. Without this output it keeps the step's reply.
-            self._records.outputs[model] = None
+            self._forget_own_reply(model)
+
+    def _forget_own_reply(self, model: Call) -> None:
+        """Forget the reply that a model's own span recorded, since its step told a better one.
+
+        The model is read after its step: a reply in its own output would count then.
+        """
+        self._records.outputs[model] = None
 
     def _model_of_step(self, step: Call) -> Call | None:
         """Return the last call of a model in an agent's step; None if there is none.

@@ -44,6 +44,7 @@ def count_previews(root: Node) -> int:
     """
     documents = _documents_of(root)
     shown_texts = _shown_texts(root)
+    # other documents, queries and replies: these may follow a document in a prompt
     known_texts = _KnownTexts(root, documents)
     n_surely_cut = 0
     unclear_rests = []  # the rests of lines behind documents that are not surely cut
@@ -61,8 +62,10 @@ def count_previews(root: Node) -> int:
     # The words behind one document may be the rest of its sentence, or words of the
     # prompt's template. Only those behind all documents together tell which.
     n_cut = n_surely_cut + _n_rests_of_sentences(unclear_rests)
-    # further sentences in labelled blocks are a weaker sign: they count if no other does
-    return n_cut or _n_cut_in_blocks(documents, shown_texts, known_texts)
+    if n_cut > 0:
+        return n_cut
+    # A weaker sign: in the prompt's part behind "[1]" a document goes on with sentences.
+    return _n_cut_in_blocks(documents, shown_texts, known_texts)
 
 
 def _n_rests_of_sentences(rests_of_lines: Sequence[str]) -> int:

@@ -242,10 +242,8 @@ class TraceReader:
     def _read_calls(self, trace: str, spans: Sequence[Span]) -> list[Call] | None:
         """Make calls of the spans of a trace, and return the outermost ones.
 
-        Each call has a **reading**: what its span says, by the names of its dialect.
-        Example: the spans "answer" and, inside it, "retrieve" make one outermost call.
-        A reason why the trace gives no sample is noted already here; if it gives one
-        after all, the reason is removed.
+        Each call has a **reading**: what its span says. Example: the spans "answer" and,
+        inside it, "retrieve" make one outermost call.
 
         Returns:
             The calls. None for a trace of Haystack whose instrumentation does not
@@ -260,6 +258,7 @@ class TraceReader:
             # the user is told: "Traceloop's spans of Haystack are not read; …"
             self.reason_by_trace_without_sample[trace] = "framework"
             return None
+        # of use only if the trace gives no sample; ``read`` removes it if it gives one
         self.reason_by_trace_without_sample[trace] = _why_no_sample(readings)
         # the rules of a framework tell in the readings what is question, document, answer
         if is_haystack:

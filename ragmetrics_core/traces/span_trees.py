@@ -256,7 +256,7 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     # What a model's provider searched on its own becomes a call inside the model's call.
     add_provider_searches(root, call)
     add_question(tree, reading)
-    # Documents that are answers of inner engines get these engines as authors.
+    # A document may be what another query engine inside answered: a model wrote it.
     _mark_documents_that_are_answers(root, synthesizers)
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)  # its error, and whether it came to its end

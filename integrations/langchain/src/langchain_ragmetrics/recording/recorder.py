@@ -167,7 +167,7 @@ class Recorder(BaseCallbackHandler):
                 _parameters_sent(serialized, all_messages, details),
                 [message.content for message in all_messages if _is_sent(message)],
             )
-            _keep_evidence_handed_over(run, all_messages)
+            _keep_documents_in_messages(run, all_messages)
 
     @guard_hook
     def on_llm_start(
@@ -430,8 +430,8 @@ def _are_texts_alone(
     return True
 
 
-def _keep_evidence_handed_over(run: Run, messages: Sequence[BaseMessage]) -> None:
-    """Keep the blocks of messages by which the application hands evidence to a model.
+def _keep_documents_in_messages(run: Run, messages: Sequence[BaseMessage]) -> None:
+    """Keep the blocks of messages that are documents, beside the texts of the messages.
 
     Example: ``{"type": "search_result", "content": "Rome is old"}`` in the user's message
     is a document, and the first of the blocks that a provider counts when it cites. In a
@@ -461,8 +461,9 @@ def _parameters_sent(
         return parameters
     if not settings.get("use_previous_response_id"):
         return parameters
-    # A response behind the last question, such as one that called a tool, is one of this
-    # run: what its model was shown is recorded. So only earlier ones hide something.
+    # What the earlier response goes on from is shown to the model again, and stands in
+    # none of these messages. A response behind the last question, such as a call of a
+    # tool, goes on from messages of this run, which are recorded.
     for message in reversed(_messages_before_last_question(messages)):
         response_id = message.response_metadata.get("id")
         if isinstance(message, AIMessage) and str(response_id).startswith("resp_"):

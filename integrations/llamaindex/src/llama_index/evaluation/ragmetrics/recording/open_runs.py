@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from llama_index.core.schema import BaseNode
 from llama_index.evaluation.ragmetrics.recording.run import Kind, Run
 
 from ragmetrics_core.capture import (
@@ -18,6 +19,7 @@ from ragmetrics_core.capture import (
 )
 
 MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
+_MOST_SEARCHERS = 1000
 # gives the next moment, over all runs: whole numbers, without gaps
 tick = itertools.count().__next__
 
@@ -155,6 +157,61 @@ class BeginningSpan:
     method: str
     arguments: Mapping[str, Any]
     instance: object
+
+
+class StoreSearchers:
+    """Tasks and threads in which a vector store was searched outside of all runs.
+
+    The next call of a model there may show what the search found.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        # an ordered set: the last one to search stands last
+        self._searchers: dict[str, None] = {}
+
+    def add(self, task_or_thread: str) -> None:
+        """Remember a task or thread; the one that searched longest ago may be forgotten."""
+        # put at the end, also if it is there already
+        self._searchers.pop(task_or_thread, None)
+        self._searchers[task_or_thread] = None
+        if len(self._searchers) > _MOST_SEARCHERS:
+            oldest = next(iter(self._searchers))
+            del self._searchers[oldest]
+
+    def take(self, task_or_thread: str) -> bool:
+        """Whether a store was searched in a task or thread, which is forgotten then."""
+        if task_or_thread not in self._searchers:
+            return False
+        del self._searchers[task_or_thread]
+        return True
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._searchers.clear()
+
+
+class NodesOfTestData:
+    """The nodes that a generator of test data makes for itself.
+
+    LlamaIndex's ``DatasetGenerator`` writes questions about an application's nodes, and
+    searches them for this: no user has asked.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._ids: set[str] = set()
+
+    def add(self, made: object) -> None:
+        """Remember the nodes in what the generator made, if it is a list."""
+        nodes = made if isinstance(made, list) else ()
+        self._ids |= {node.node_id for node in nodes if isinstance(node, BaseNode)}
+
+    def is_all_found_by(self, call: Node) -> bool:
+        """Whether a call is a search that found only such nodes."""
+        found_ids = {document.id for document in call.documents or ()}
+        is_search = call.kind == "retriever" and bool(found_ids)
+        return is_search and found_ids <= self._ids
 
 
 # the record of a span that stands in no run; a span inside it may begin a run

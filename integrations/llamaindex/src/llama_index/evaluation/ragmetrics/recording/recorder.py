@@ -23,7 +23,6 @@ from llama_index.core.chat_engine.types import (
     StreamingAgentChatResponse,
 )
 from llama_index.core.evaluation.dataset_generation import DatasetGenerator
-from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Workflow
 from llama_index.evaluation.ragmetrics.recording import snapshot
@@ -43,8 +42,10 @@ from llama_index.evaluation.ragmetrics.recording.open_runs import (
     NOT_RECORDED,
     BeginningSpan,
     CallOfRun,
+    NodesOfTestData,
     OpenRun,
     SpanRecord,
+    StoreSearchers,
     WrittenAnswer,
     add_call,
     call_of_same_model,
@@ -60,6 +61,8 @@ from llama_index.evaluation.ragmetrics.recording.open_runs import (
     with_runs_read_here,
 )
 from llama_index.evaluation.ragmetrics.recording.run import (
+    KINDS_OF_CALLS,
+    KINDS_WITHOUT_SEARCH,
     MEMORY,
     ROOTS,
     Kind,
@@ -85,22 +88,6 @@ from ragmetrics_core.capture import (
     guard_hook,
 )
 
-# What kind of call of the core's tree a span is; a kind that is not listed keeps its name.
-_KINDS_OF_CALLS: dict[Kind, Any] = {
-    "query": "agent",
-    "chat": "agent",
-    "workflow": "agent",
-    "predict": "agent",
-    "retrieve": "retriever",
-    "post": "reranker",
-    "synth": "step",
-    "respond": "step",
-    "program": "step",
-}
-# Kinds of runs that search nothing: they answer from what was found before them.
-_KINDS_WITHOUT_SEARCH: frozenset[Kind] = frozenset(
-    ("model", "program", "predict", "synth", "respond")
-)
 # characters of "-" and a UUID at the end of a span's id, behind class and method
 _UUID_SIZE = 37
 _READ_BY_NOBODY = (
@@ -110,7 +97,6 @@ _STORE_SEARCHED_BEFORE = (
     "a vector store was queried without a retriever before this call: what it found, and"
     " what of that was shown, is not recorded"
 )
-_MOST_SEARCHERS = 1000
 _NOT_READ_YET = (
     "a streamed answer was not read to its end when the block ended; its sample is there"
     " once it is read, or its response is gone"
@@ -146,11 +132,8 @@ class Recorder:
         self._pieces_written: dict[str, list[str]] = {}
         # by the id of an open span: calls us if nothing is left that could end it
         self._end_watchers: dict[str, weakref.finalize[Any, Any]] = {}
-        # Tasks and threads in which a store was searched outside of all runs. A dict serves
-        # as an ordered set: the last one to search stands last.
-        self._store_searchers: dict[str, None] = {}
-        # ids of nodes that generators of test data made for themselves
-        self._test_data: set[str] = set()
+        self._store_searchers = StoreSearchers()
+        self._test_data = NodesOfTestData()
 
     def _opened(self, listener: Listener) -> None:
         """Put the hooks in for a new listener, and note under which span it listens."""
@@ -226,19 +209,32 @@ class Recorder:
         method = id_[:-_UUID_SIZE].rpartition(".")[2]
         kind = self._kind_of_span(id_, method, arguments, instance)
         span = BeginningSpan(kind, method, arguments, instance)
-        # None if no span is around, or one that began before anybody listened
+        record = self._record_of_beginning(span, parent_id)
+        if record is not None:
+            self._keep_record(id_, record)
+
+    def _record_of_beginning(
+        self, span: BeginningSpan, parent_id: str | None
+    ) -> SpanRecord | None:
+        """Make the record of a span that begins; None if it needs none.
+
+        Inside a span that is ignored, such as a judge's, a span is ignored, too.
+
+        Args:
+            span: The span.
+            parent_id: The id of the span around it; None if there is none.
+        """
         outer = self._record_around(parent_id)
         if outer is IGNORED:
-            # Inside the work of a judge, for example, nothing begins a run either.
-            self._records[id_] = IGNORED
-            return
+            return IGNORED
+        # those for whom a run may begin with this span
         new_listeners = self._listeners_of_new_run(parent_id, outer)
-        may_begin_run = bool(new_listeners)
-        outer = outer or NOT_RECORDED  # stands for "in no run"
+        if outer is None:
+            outer = NOT_RECORDED
         stands_in_run = bool(outer.calls_of_runs)
-        if stands_in_run or may_begin_run:
-            record = self._record_unless_ignored(span, outer, new_listeners)
-            self._keep_record(id_, record)
+        if not stands_in_run and not new_listeners:
+            return None
+        return self._record_unless_ignored(span, outer, new_listeners)
 
     def _record_around(self, parent_id: str | None) -> SpanRecord | None:
         """Return the record of the span around a new one; None if there is none.
@@ -406,7 +402,7 @@ class Recorder:
         if kind == "step":
             return self._make_step(span)
         name = type(span.instance).__name__
-        node = Node(_KINDS_OF_CALLS.get(kind, kind), name, tick())
+        node = Node(KINDS_OF_CALLS.get(kind, kind), name, tick())
         # A program lets a model fill in a form by calling a tool. That is no tool of
         # the application.
         if kind == "tool" and "program" in outer.kinds_around_and_own:
@@ -473,9 +469,8 @@ class Recorder:
         Such a run searches nothing by itself, as a model that is called alone. It is the
         next one in the task or thread that searched.
         """
-        searches_nothing = run.kind in _KINDS_WITHOUT_SEARCH
-        if searches_nothing and run.task_or_thread in self._store_searchers:
-            del self._store_searchers[run.task_or_thread]
+        searches_nothing = run.kind in KINDS_WITHOUT_SEARCH
+        if searches_nothing and self._store_searchers.take(run.task_or_thread):
             run.doubts = (_STORE_SEARCHED_BEFORE,)
 
     @guard_hook
@@ -500,7 +495,8 @@ class Recorder:
         record = self._record_of_ended(id_)
         # first: this answer may be what the run waits for that ends below
         self._note_written_answer(id_, record, instance, error)
-        self._note_test_data(record, result)
+        if record.kind == "ignored" and preparing_caller() is DatasetGenerator:
+            self._test_data.add(result)
         is_step_of_workflow = instance is None
         if is_step_of_workflow and isinstance(result, AgentOutput):
             self._note_reply_of_agent(record, result)
@@ -548,10 +544,11 @@ class Recorder:
                 snapshot.copy_result, record.kind, call, result, instance
             )
         note_end(call, error)
-        is_search_of_test_data = self._found_only_test_data(call)
+        is_search_of_test_data = self._test_data.is_all_found_by(call)
         for open_run in record.open_runs:
             if is_search_of_test_data:
-                _ignore_search(open_run.run)  # no user has asked
+                # a ``DatasetGenerator`` looks for texts to ask about: no user has asked
+                _ignore_search(open_run.run)
             if call is open_run.run.root:
                 self._end_outermost_call(open_run, result, error)
 
@@ -576,27 +573,6 @@ class Recorder:
             # an interrupt, such as a cancelled task, leaves the run incomplete
             open_run.run.is_complete = isinstance(error, Exception)
             self._end(open_run)
-
-    def _note_test_data(self, record: SpanRecord, result: object) -> None:
-        """Remember the nodes that a generator of test data makes for itself.
-
-        LlamaIndex's ``DatasetGenerator`` writes questions about an application's nodes.
-        """
-        if record.kind == "ignored" and preparing_caller() is DatasetGenerator:
-            nodes = result if isinstance(result, list) else ()
-            self._test_data |= {
-                node.node_id for node in nodes if isinstance(node, BaseNode)
-            }
-
-    def _found_only_test_data(self, node: Node) -> bool:
-        """Whether a call is a search that found only nodes of a generator of test data.
-
-        LlamaIndex's ``DatasetGenerator`` searches nodes of its own making in order to
-        write questions for tests: no user has asked.
-        """
-        found_ids = {document.id for document in node.documents or ()}
-        is_search = node.kind == "retriever" and bool(found_ids)
-        return is_search and found_ids <= self._test_data
 
     @guard_hook
     def on_piece_written(self, id_: str | None, delta: str) -> None:
@@ -643,13 +619,7 @@ class Recorder:
         """
         if not self.listeners.here():
             return
-        here = current_task_or_thread()
-        # put at the end, also if it is there already
-        self._store_searchers.pop(here, None)
-        self._store_searchers[here] = None
-        if len(self._store_searchers) > _MOST_SEARCHERS:
-            oldest = next(iter(self._store_searchers))
-            del self._store_searchers[oldest]
+        self._store_searchers.add(current_task_or_thread())
 
     @guard_hook
     def on_model_chunk(
@@ -675,19 +645,25 @@ class Recorder:
         call = record.node
         if call is None or call.kind != "model" or call.reply is not None:
             return
-        # the chunks that came one by one tell what the provider searched
+        # of a stream the event does not tell what the provider searched: its chunks do
         note_reply = partial(
             snapshot.note_reply, chunks_of_reply=record.chunks_of_reply
         )
         self._copy_guarded(note_reply, call, reply)
         call.ended = tick()
         for open_run in record.open_runs:
-            # The application may have called the model alone: then this call is the
-            # whole run. A streaming call has returned before its reply was read, so that
-            # the run waits, and ends here.
-            is_whole_run = call is open_run.run.root
-            if is_whole_run and open_run.run.is_streamed:
-                self._end(open_run)
+            if call is open_run.run.root:
+                self._end_streamed_model(open_run)
+
+    def _end_streamed_model(self, open_run: OpenRun) -> None:
+        """End a run that is one streaming call of a model, since its reply is whole.
+
+        The application called ``llm.stream_chat`` by itself. The call returned its stream
+        at once, and the run has waited for the reply. A call without a stream ends its
+        run when it returns.
+        """
+        if open_run.run.is_streamed:
+            self._end(open_run)
 
     @guard_hook
     def _copy_guarded(self, copy: Callable[..., object], *arguments: object) -> None:

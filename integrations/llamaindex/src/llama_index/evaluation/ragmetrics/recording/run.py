@@ -54,6 +54,22 @@ Kind = Literal[Root, "tool", "step", "write", "ignored"]
 
 # Kinds that are a run of their own where nothing is around them.
 ROOTS: frozenset[Kind] = frozenset(get_args(Root))
+# What kind of call of the core's tree a span is; a kind that is not listed keeps its name.
+KINDS_OF_CALLS: dict[Kind, Any] = {
+    "query": "agent",
+    "chat": "agent",
+    "workflow": "agent",
+    "predict": "agent",
+    "retrieve": "retriever",
+    "post": "reranker",
+    "synth": "step",
+    "respond": "step",
+    "program": "step",
+}
+# Kinds of runs that search nothing: they answer from what was found before them.
+KINDS_WITHOUT_SEARCH: frozenset[Kind] = frozenset(
+    ("model", "program", "predict", "synth", "respond")
+)
 _METHODS: tuple[tuple[type, Kind, str], ...] = (
     (BaseQueryEngine, "query", "query aquery"),
     (BaseChatEngine, "chat", "chat achat stream_chat astream_chat"),

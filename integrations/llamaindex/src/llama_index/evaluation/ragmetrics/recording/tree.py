@@ -385,6 +385,7 @@ def _drop_pointers_and_blank_documents(calls: Sequence[Node]) -> tuple[Document,
             return False
         return not isinstance(document, Pointer) or is_pointer_used(document)
 
+    # from all lists of a call: given, somewhere in its inputs, passed on, and returned
     for call in calls:
         call.input_documents = tuple(filter(is_evidence, call.input_documents))
         call.documents_among_inputs = tuple(
