@@ -297,11 +297,10 @@ class EncoderJudge(Judge):
         )
         lowest_probability = min(probabilities)
         score = self._score(lowest_probability, len(claims))
+        weakest_in_words = self._weakest_in_words(lowest_probability, score)
         poll = Poll(
             verdict="yes" if score >= 0.5 else "no",
-            reason=_reason(
-                claims, parts.others, self._weakest_in_words(lowest_probability, score)
-            ),
+            reason=_reason(claims, parts.others, weakest_in_words),
             unsupported=self._unsupported_claims(claims, score),
             encoder_claims=claims + unjudged,
         )

@@ -267,7 +267,7 @@ class JourneyTally:
         sample_journey = journey_of(row)
         if sample_journey is None:
             return None
-        # Passages that a retriever found inside and kept to itself have no rank.
+        # Only a retrieved passage has a rank: not one that a retriever kept to itself.
         retrieved = [
             passage for passage in sample_journey.passages if passage.rank is not None
         ]
