@@ -78,6 +78,7 @@ def _add_compare(commands: Any) -> None:
     )
     # The exit code is 1 if a metric fell by more than the margin.
     flag(parser, "--fail-on-regression", "hold a gate against the margin")
+    # --min-scored and --undecided: when this gate is undecided, and what that means
     shared.add_undecided(parser)
     shared.add_summary(parser)
     shared.add_clusters_of_samples(parser)

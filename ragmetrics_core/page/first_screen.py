@@ -270,8 +270,9 @@ class ScreenTally:
         journey = self._journey.journey()
         # A run that stopped early chose its rows by their scores: no interval holds.
         has_intervals = _are_rows_a_random_choice(run)
-        # The report's table sorts rows by score, the worst first. A row of these groups
-        # stands above all of them if it has no score.
+        # The table of rows on the HTML page begins with the lowest score. Above it stand
+        # rows without any score, such as those on which the judge failed, if they are of
+        # these groups.
         groups_with_unscored_on_top = self._groups_with_unscored_on_top(fault_groups)
         return FirstScreen(
             title=title_of(run),
@@ -282,10 +283,12 @@ class ScreenTally:
             loss=self._faults_and_unscored_in_words(fault_groups, summary),
             how_sure=self._how_sure(fault_groups, summary, run),
             warnings=self._warnings(summary, decisions, warnings),
+            # the step of the application to repair first, such as the search
             to_mend=self._to_mend(groups, journey, decisions, has_intervals),
             groups=tuple(groups),
             rows=summary.rows,
             worst=tuple(self._rows_by_group.worst(groups_with_unscored_on_top)),
+            # by metric: what it found; the highest mean that its judge could give
             sentences=_sentence_by_metric(self._counts_by_metric, summary),
             highest_means=self._highest_means(summary),
             journey=journey,
