@@ -391,6 +391,7 @@ def _two_prompts(
         f"{len(verdicts_by_sample)} of {len(samples)} samples were scored by both"
         " prompts; the first less the second:"
     )
+    # From a score of .5 on a verdict is a yes. Intervals rest on ``draws`` resamples.
     lines = lines_on_rival(verdicts_by_sample, threshold=0.5, draws=options.draws)
     return [heading, *lines]
 

@@ -199,7 +199,7 @@ def _dry_run(plan: _Plan) -> int:
     ]
     lines = [
         # With ``--max-live 10`` a run in batches asks its last requests, if they are 10
-        # at most, outside of a batch and at the full price. The text names both.
+        # at most, one by one at the full price. The estimate allows for that.
         estimated.text(live=plan.options.max_live),
         *_lines_on_rows_needed(plan, estimated),
         *map(str, undecided),
@@ -593,8 +593,8 @@ def fill_in(options: argparse.Namespace) -> None:
     Raises:
         SettingError: If the file chooses what it may not choose.
     """
-    # Judge, metrics, address and store of the file are not even read where they were
-    # typed, so that a mistake there does not matter. All else is read.
+    # Of judge, metrics, address and store the file's value is not even read if one was
+    # typed, so that a mistake there does not matter.
     settings_not_read = _settings_of_options(options)
     file_settings = project_settings(Path.cwd(), settings_not_read=settings_not_read)
     if file_settings != ProjectSettings():
@@ -610,7 +610,7 @@ def fill_in(options: argparse.Namespace) -> None:
             raise SettingError(
                 f"{PROJECT_FILE} names the column of {field_name}, which samples lack"
             )
-        # A column was read even if it was typed, as --answer-column.
+        # Columns are always read. If --answer-column was typed, the file's is passed over.
         was_typed = getattr(options, name) is not None
         if not was_typed:
             setattr(options, name, value)

@@ -307,6 +307,8 @@ class EncoderJudge(Judge):
         # Beside the verdict stands its probability (a weight), which the metric takes for
         # the answer's score.
         weight = Weight(round(score, 4), "encoder")
+        # Contexts that do not fit into the model were read in several pieces (windows);
+        # the result says in how many.
         return Asked((poll,), weights=(weight,), windows=_windows_if_several(n_windows))
 
     def _probabilities_in_answer(

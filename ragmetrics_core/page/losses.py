@@ -22,11 +22,15 @@ def count_good_answers(fault_groups: Iterable[Group]) -> int:
 
 def largest_fault_groups(fault_groups: Sequence[Group]) -> list[Group]:
     """The largest fault, and any other faults of the same size."""
-    n_largest = _size(fault_groups[0], fault_groups)
-    return [group for group in fault_groups if _size(group, fault_groups) == n_largest]
+    n_largest = _n_rows_that_count(fault_groups[0], fault_groups)
+    return [
+        group
+        for group in fault_groups
+        if _n_rows_that_count(group, fault_groups) == n_largest
+    ]
 
 
-def _size(group: Group, fault_groups: Sequence[Group]) -> int:
+def _n_rows_that_count(group: Group, fault_groups: Sequence[Group]) -> int:
     """How large a group of rows with a fault is: the number of its bad answers.
 
     If no row with a fault has a bad answer, it is the number of its rows.
@@ -126,12 +130,13 @@ def _largest_in_words(fault_groups: Sequence[Group]) -> str:
     found too little (9); the answer left facts out (7) is not surely smaller".
     """
     largest = largest_fault_groups(fault_groups)
-    n_largest = _size(largest[0], fault_groups)
+    # Only rows with a bad answer count, unless all answers of all groups are good.
+    n_largest = _n_rows_that_count(largest[0], fault_groups)
     words = "; ".join(f"{group.title} ({n_largest:,})" for group in largest)
     smaller = [group for group in fault_groups if group not in largest]
     if smaller:
         next_group = smaller[0]  # groups with a fault come in the order of their size
-        n_next = _size(next_group, fault_groups)
+        n_next = _n_rows_that_count(next_group, fault_groups)
         if n_next and mcnemar(n_largest, n_next) > _CHANCE:
             words += f"; {next_group.title} ({n_next:,}) is not surely smaller"
     return words

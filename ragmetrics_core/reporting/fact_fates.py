@@ -142,9 +142,10 @@ def passages_dropped_or_cut(
             passages.append(PassageDroppedOrCut(passage.cut_by, holds_fact, passage))
         else:
             passages.append(PassageDroppedOrCut(passage.dropped_by, holds_fact, None))
-    if notes.passages_dropped_inside:
+    is_each_dropped_passage_known = bool(notes.passages_dropped_inside)
+    if is_each_dropped_passage_known:
         return passages
-    # An older results file lacks the dropped passages. It only has their number, such as
+    # An older results file has only the number that each retriever dropped, such as
     # {"reranker": 2}. One entry stands for these two: either may hold the fact.
     for retriever in notes.dropped_inside or {}:
         passages.append(

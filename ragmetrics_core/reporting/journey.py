@@ -267,7 +267,8 @@ class JourneyTally:
         sample_journey = journey_of(row)
         if sample_journey is None:
             return None
-        # Only a retrieved passage has a rank: not one that a retriever kept to itself.
+        # Only these have a rank. Other passages were found by a search within a retriever,
+        # which did not hand them on.
         retrieved = [
             passage for passage in sample_journey.passages if passage.rank is not None
         ]

@@ -440,7 +440,7 @@ class Tally:
             self._keys_to_find = KeysSought()
         else:
             self._keys_to_find = KeysSought(self._slices_by_key, cluster)
-        self.grades = Counter[Grade]()
+        self.grades = Counter[Grade]()  # how surely the samples' contexts are known
         self.capture_warnings = CaptureWarningTally()
         self.usage = Usage()
 
@@ -641,7 +641,8 @@ class MetricTally:
         self.first_failure = ""
         self.first_undefined_reason = ""
         self.n_not_judged = 0
-        self.n_uncertain = 0
+        self.n_uncertain = 0  # scores that the judge itself calls uncertain
+        # scored samples of which it is known whether any chunk is useful
         self.n_samples_with_usefulness = 0
 
     def add_bad_row(self) -> None:

@@ -84,7 +84,8 @@ def compare(
         is_testable=not _were_rows_chosen_by_scores(before, after),
     )
     judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
-    are_all_compared = metrics is None  # then those of one run alone are named
+    # Where all metrics are compared, those that only one of the runs has are named.
+    are_all_compared = metrics is None
     return Comparison(
         changes=tuple(changes),
         matched=matched,

@@ -139,7 +139,8 @@ def _unasked_texts(
 ) -> Iterator[UnaskedText]:
     """Yield the texts of a sample that no metric asked about.
 
-    First come contexts, then texts that calls of the application returned. Example:
+    First come contexts, then texts in the metadata of retrieved documents, then texts
+    that calls of the application returned. Example:
     metrics asked about the retrieved passages a and b. A context c that is neither is
     yielded. A context that joins a and b is yielded, too, marked as made of texts that
     were asked about.
@@ -196,14 +197,15 @@ def _unasked_texts_of_ledger(
             if has_asked_id or asked_texts.include(item):
                 continue
             was_shown = None if call.shown is None else index in call.shown
-            why_unasked = _why_item_may_hold_fact(sample, call, item, was_shown)
-            if why_unasked:
+            # such as "texts of earlier turns"; "" if the item can hold no fact
+            why_it_may = _why_item_may_hold_fact(sample, call, item, was_shown)
+            if why_it_may:
                 # e.g. a text that joins two passages, about which metrics asked apart
                 is_made_of_asked_texts = asked_texts.are_joined_in(item)
                 yield UnaskedText(
                     item.text,
                     was_shown,
-                    why_unasked,
+                    why_unasked=why_it_may,
                     was_asked_in_parts=is_made_of_asked_texts,
                 )
 

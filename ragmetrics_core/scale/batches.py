@@ -194,8 +194,8 @@ class ParkingStore(SqliteStore):
             return self._reply_of_waiting(model, body, request.n)
         # No batch has answered, or it has failed for a reason that may pass.
         if self._is_last_pass:
-            # The caller stores the direct reply. It must not stand beside the failure of
-            # a batch.
+            # The caller sends the request and stores its reply. A failure that a batch
+            # gave for it is out of date then.
             self._forget_answers_of_batches(first_key)
             return None
         parked = ParkedRequest.of(request_id, body, entry.tries + 1)

@@ -181,7 +181,8 @@ def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
     sample = row.sample
     if sample is not None:
         facts["without_context"] = has_answer_without_context(sample)
-        # An answer that repeats all its contexts supports itself: such rows are counted.
+        # Whether the answer repeats all its contexts. A summary warns of such rows: their
+        # answers are judged by their own words.
         facts["holding_contexts"] = answer_holds_contexts(sample)
         facts["error"] = sample.error is not None
         if sample.capture is not None:

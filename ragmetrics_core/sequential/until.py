@@ -332,8 +332,9 @@ class Decider:
         """Yield the rows of a list in a random order, each with its index.
 
         Rows of one cluster are a unit, and stay together. Example: of 10 rows and
-        ``max_samples=4`` the first units with 4 rows or fewer in all. What the gates
-        need to know of the whole list, such as its largest unit, is noted before.
+        ``max_samples=4`` the first units with 4 rows or fewer in all. The statistical
+        tests need to know how many rows there are, and how large the largest unit is:
+        that is noted first.
         """
         samples = [None if isinstance(row, RowError) else row for row in rows]
         self.samples = samples
@@ -415,10 +416,10 @@ class Decider:
             # so they settle nothing.
             return
         self._count_row(row)
-        for state in self._claim_states:
+        for state in self._claim_states:  # a claim is e.g. "recall has a mean of .8"
             score = self._score_for(state.claim, row)
             state.n_scored += int(score.is_known)
-            state.scores_not_counted.append(score)
+            state.scores_not_counted.append(score)  # until the unit is complete
         if self._unit_is_complete():
             self._count_unit_as_evidence()
         if self.done and not was_done:

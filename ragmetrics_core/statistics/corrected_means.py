@@ -101,15 +101,15 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
 
     Source:
         Angelopoulos, Duchi & Zrnic (2023), PPI++, arXiv:2311.01453. Degrees of freedom
-        after Welch (1947), Biometrika 34(1–2). Coverage with the two labels that
-        ``_interval`` adds: ``benchmarks/simulated_statistics.py``.
+        after Welch (1947), Biometrika 34(1–2). Two made-up labels, a yes and a no,
+        widen the interval. Coverage: ``benchmarks/simulated_statistics.py``.
     """
     if len(labels) == 0:
         raise InputError("a calibrated mean needs labels")
     scores = _as_floats(scores)
     unlabelled = _as_floats(unlabelled)
     n_unlabelled = len(unlabelled.values)
-    if _are_yes_or_no_labels_few(labels) or _are_clusters_few(unlabelled):
+    if _has_too_few_yes_or_too_few_no(labels) or _are_clusters_few(unlabelled):
         return _labels_alone(labels, scores.cluster_numbers, n_unlabelled=n_unlabelled)
     label_values = [float(label) for label in labels]
     # From 0 to 1: how much the scores say about the labels. It is estimated for each
@@ -132,7 +132,7 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     )
 
 
-def _are_yes_or_no_labels_few(labels: Sequence[bool]) -> bool:
+def _has_too_few_yes_or_too_few_no(labels: Sequence[bool]) -> bool:
     """Whether fewer than five labels are yes, or fewer than five are no."""
     n_positive = sum(bool(label) for label in labels)
     n_negative = len(labels) - n_positive

@@ -305,7 +305,8 @@ def _bounds(values_by_source: Sequence[Sequence[float]]) -> Bounds | None:
             source without any value is left out.
 
     Returns:
-        Lower and upper end. None without any values, or if the interval has no width.
+        Lower and upper end. None without any values, if all values of one source are
+        equal, or if the interval has no width.
     """
     resampled_values = [values for values in values_by_source if values]
     # Of a judge that is right on all rows of a source, each resample says 1.0. That does
