@@ -155,6 +155,14 @@ def test_stated_prices_give_the_cost(
     assert once(OpenAICompatibleModel(server.base_url, "test")).usage.cost is None  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("path", ["/v 1", "/v\\1", "/v\t1"])
+def test_an_address_with_a_sign_that_clients_read_differently_is_refused(
+    path: str,
+) -> None:
+    with pytest.raises(SettingError, match="holds whitespace, a control character"):
+        OpenAICompatibleModel(f"http://127.0.0.1:9{path}", "x")
+
+
 def test_it_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
     judge = resolve_judge(
