@@ -164,12 +164,7 @@ def load(
             logits_of = _onnx_logits(onnx_file)
         else:
             network = _load_network(transformers, folder, kind, options, model)
-            network = _to_device(network, device)
-            if outputs.reply_tokens is not None:  # it replies in words ("seq2seq")
-                # such as the first tokens of "no" and "yes": only theirs are read
-                logits_of = _logits_of_reply(network, outputs.reply_tokens)
-            else:
-                logits_of = _logits_of_classifier(network)
+            logits_of = _torch_logits(_to_device(network, device), outputs.reply_tokens)
     return Checkpoint(
         tokenizer=loaded_tokenizer,
         logits=logits_of,
@@ -491,6 +486,20 @@ def _onnx_logits(file: Path) -> Logits:
         return outputs[0].tolist()
 
     return logits
+
+
+def _torch_logits(network: Any, reply_tokens: tuple[int, int] | None) -> Logits:
+    """Return a function that runs a network on the tokens of texts.
+
+    Args:
+        network: The network.
+        reply_tokens: The first tokens of the two replies of a model that replies in
+            words ("seq2seq"), such as those of "no" and "yes": only their logits are
+            read. None for a classifier.
+    """
+    if reply_tokens is None:
+        return _logits_of_classifier(network)
+    return _logits_of_reply(network, reply_tokens)
 
 
 def _logits_of_classifier(network: Any) -> Logits:

@@ -452,6 +452,34 @@ def tokens_by_name(body: Any) -> Mapping[str, Any]:
     }
 
 
+def cost_of_each(
+    usage: Usage,
+    question_by_key: Mapping[str, str],
+    unanswered_by_key: Mapping[str, str],
+) -> dict[str, Usage]:
+    """Return the cost of each typed question, by the key of its answer.
+
+    The questions that were sent share the cost of the request, by their lengths; the
+    others count as stored. Example: of 4 questions 3 were sent for 3 cents: about one
+    cent each, and nothing for the fourth.
+
+    Args:
+        usage: What the request cost.
+        question_by_key: All questions.
+        unanswered_by_key: Those for which this run had to send a request.
+    """
+    was_anything_sent = usage.calls > 0
+    if was_anything_sent and not unanswered_by_key:
+        # This run waited for the calls of other runs alone, one of which was cancelled:
+        # it had to send questions after all.
+        unanswered_by_key = question_by_key
+    lengths = [len(question) for question in unanswered_by_key.values()]
+    shares = share_usage(usage, lengths)
+    cost_by_key = dict.fromkeys(question_by_key, Usage(stored=1, models=usage.models))
+    cost_by_key.update(zip(unanswered_by_key, shares, strict=True))
+    return cost_by_key
+
+
 def share_usage(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
     """Share out what a request cost among its questions, by their length.
 

@@ -30,7 +30,7 @@ from ragmetrics_core.models.chat import (
     Origin,
     check_prices,
 )
-from ragmetrics_core.models.decision_forms import request_text, share_usage
+from ragmetrics_core.models.decision_forms import cost_of_each, request_text
 from ragmetrics_core.models.fitting import Fitting, Send, gather_all, lacking
 from ragmetrics_core.models.limits import Budget, Limiter, RateLimiter, Slots
 from ragmetrics_core.models.reply_reading import (
@@ -547,7 +547,7 @@ class Session:
             # Typed questions have no optional features to leave out.
             _send_unchanged,
         )
-        cost_by_key = _cost_of_each(usage, question_by_key, unanswered_by_key)
+        cost_by_key = cost_of_each(usage, question_by_key, unanswered_by_key)
         decisions: dict[str, Decision[T]] = {}
         for outcome, (key, question) in zip(
             outcomes, question_by_key.items(), strict=True
@@ -837,34 +837,6 @@ def _reasons_of_missing(
     too_few = errors.EmptyReply("the endpoint returned fewer replies than asked for")
     failures = iter(reply.failures)
     return {key: next(failures, too_few) for key in missing}
-
-
-def _cost_of_each(
-    usage: Usage,
-    question_by_key: Mapping[str, str],
-    unanswered_by_key: Mapping[str, str],
-) -> dict[str, Usage]:
-    """Return the cost of each typed question, by the key of its answer.
-
-    The questions that were sent share the cost of the request, by their lengths; the
-    others count as stored. Example: of 4 questions 3 were sent for 3 cents: about one
-    cent each, and nothing for the fourth.
-
-    Args:
-        usage: What the request cost.
-        question_by_key: All questions.
-        unanswered_by_key: Those for which this run had to send a request.
-    """
-    was_anything_sent = usage.calls > 0
-    if was_anything_sent and not unanswered_by_key:
-        # This run waited for the calls of other runs alone, one of which was cancelled:
-        # it had to send questions after all.
-        unanswered_by_key = question_by_key
-    lengths = [len(question) for question in unanswered_by_key.values()]
-    shares = share_usage(usage, lengths)
-    cost_by_key = dict.fromkeys(question_by_key, Usage(stored=1, models=usage.models))
-    cost_by_key.update(zip(unanswered_by_key, shares, strict=True))
-    return cost_by_key
 
 
 def _read_decision(

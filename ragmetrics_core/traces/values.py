@@ -320,9 +320,8 @@ def _message(value: Mapping[str, Any]) -> Message | None:
     # some providers write the result of a tool into a message of the user
     result = _only_tool_result(content)
     if result is not None:
-        return _tool_message(
-            text, tool_calls, {"tool_call_id": result.get("id"), **fields}
-        )
+        call_id = own_fields.get("tool_call_id", result.get("id"))
+        return _tool_message(text, tool_calls, {**fields, "tool_call_id": call_id})
     if role == "tool":
         return _tool_message(text, tool_calls, fields)
     return Message(role, text, tool_calls)
