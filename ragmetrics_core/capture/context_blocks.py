@@ -72,16 +72,18 @@ def _blocks_of_text(text: str, indexes: Sequence[int], prompt: str) -> list[Bloc
 
 def _spans_in_any_form(text: str, prompt: str) -> list[tuple[int, int]]:
     """Return where a text stands in a prompt: as it is, else as a string of JSON."""
-    forms = (
-        text,
-        json.dumps(text)[1:-1],
-        json.dumps(text, ensure_ascii=False)[1:-1],
-    )
-    for form in forms:
+    for form in _forms(text):
         spans = list(itertools.islice(_spans(form, prompt), _MOST_OCCURRENCES))
         if spans:
             return spans
     return []
+
+
+def _forms(text: str) -> Iterator[str]:
+    """Yield the text, and then the two strings of JSON as which a prompt may show it."""
+    yield text
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _spans(text: str, prompt: str) -> Iterator[tuple[int, int]]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.call_results import CallResults
@@ -298,6 +299,8 @@ def _ranks_quoted_by_assistant(
         normalize_text(answer)
         for answer in _answers_printed(answered_turn, shown_to_call.calls)
     ]
+    if not normalized_answers:
+        return []
     ranks = []
     for rank, context in enumerate(contexts, start=1):
         normalized = normalize_text(context.text)
@@ -332,12 +335,13 @@ def _count_passages_from_elsewhere(
     text that no recorded call returned.
     """
     context_texts = [context.text for context in contexts]
-    known_texts = [
-        *answered_turn.turn.texts_besides_documents,
-        *_texts_of_known_documents(answered_turn),
-        *_texts_returned_before(answered_turn, call),
-        *context_texts,
-    ]
+    # read only where the prompt has labelled passages at all
+    known_texts = chain(
+        answered_turn.turn.texts_besides_documents,
+        _texts_of_known_documents(answered_turn),
+        _texts_returned_before(answered_turn, call),
+        context_texts,
+    )
     return unknown_passages(texts_not_of_models(call), context_texts, known_texts)
 
 

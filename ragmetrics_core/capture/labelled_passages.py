@@ -5,7 +5,7 @@ list with what a retriever found, "[Page 4]" and "[Page 7]" above them, the labe
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.findings import BETWEEN_PIECES
@@ -24,7 +24,7 @@ _VALUE_BEGINS = lazy_pattern(r"""\{|["']\s*:\s*["']$|=\s*["']$""")
 
 
 def unknown_passages(
-    prompts: Sequence[str], contexts: Iterable[str], known: Collection[str]
+    prompts: Sequence[str], contexts: Iterable[str], known: Iterable[str]
 ) -> int:
     """Count the passages under headings like "Page 4:" that no recorded call brought.
 

@@ -612,18 +612,24 @@ def drop_shown_documents(
         documents: The documents that this run found.
     """
     ids_of_answered = _ids_of_answered(messages)  # id() of each answered message
+    unanswered = [
+        message
+        for message in messages
+        if message.role == "user" and id(message) not in ids_of_answered
+    ]
+    if not unanswered:
+        return list(messages)
     # each text once, though a search and a reranker return the same documents
     texts = dict.fromkeys(document.text for document in documents)
     normalized_documents = [normalize_text(text) for text in texts]
-    remaining: list[Message] = []
-    for message in messages:
-        is_answered = id(message) in ids_of_answered
-        if message.role == "user" and not is_answered:
-            normalized = normalize_text(message.text)
-            if any(share_a_passage(each, normalized) for each in normalized_documents):
-                continue
-        remaining.append(message)
-    return remaining
+    ids_of_shown_documents: set[int] = set()  # id() of each message that shows some
+    for message in unanswered:
+        normalized = normalize_text(message.text)
+        if any(share_a_passage(each, normalized) for each in normalized_documents):
+            ids_of_shown_documents.add(id(message))
+    return [
+        message for message in messages if id(message) not in ids_of_shown_documents
+    ]
 
 
 def _ids_of_answered(messages: Sequence[Message]) -> set[int]:

@@ -265,6 +265,8 @@ def _numbering_of(
     numbers_by_context = {
         index: numbers_of(lines) for index, lines in lines_by_context.items()
     }
+    if not all(numbers_by_context.values()):
+        return None  # some context has no number
     context_indexes_by_number = _context_indexes_by_number(numbers_by_context, {})
     if context_indexes_by_number is not None or not _are_in_one_prompt(
         prompts, contexts
@@ -512,17 +514,15 @@ def _context_indexes_by_number(
     a context that stands in the prompt twice may have two numbers. Open WebUI gives the
     chunks of one file one number, ``<source id="1" name="a.pdf">``: it means them all.
 
-    None where a context has no number, or two contexts have the same and not the same
-    names: nobody can tell what a number means.
+    None where two contexts have the same number and not the same names: nobody can tell
+    what a number means.
 
     Args:
-        numbers_by_context: The numbers in the label lines of each context.
+        numbers_by_context: The numbers in the label lines of each context; each has one.
         names_by_context: The names in these lines; empty if no number may be shared.
     """
     context_indexes_by_number: dict[str, tuple[int, ...]] = {}
     for index, numbers in numbers_by_context.items():
-        if not numbers:
-            return None
         for number in sorted(numbers):
             others = context_indexes_by_number.get(number, ())
             names = names_by_context.get(index)

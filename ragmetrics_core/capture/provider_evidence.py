@@ -54,7 +54,17 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     was_added_before = any(child.by_provider for child in call.children)
     if was_added_before:
         return
-    # searches and tools of the provider, with the passages that the reply quotes
+    if evidence:  # most replies tell of no search
+        _add_calls(call, evidence)
+    _note_unseen_texts(call, evidence)
+
+
+def _add_calls(call: Node, evidence: ProviderEvidence) -> None:
+    """Add the searches and tools of the provider below a model's call.
+
+    The passages that the reply quotes are documents of the searches. What the model was
+    shown of it all becomes the last message of its prompt.
+    """
     quoted_sources = _quoted_sources(call, evidence)
     calls = [
         *_searches_with_quotes(evidence.calls, quoted_sources),
@@ -64,7 +74,6 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     shown_message = message_of(calls)
     if shown_message is not None:
         call.prompt = (*call.prompt, shown_message)
-    _note_unseen_texts(call, evidence)
 
 
 def _note_unseen_texts(call: Node, evidence: ProviderEvidence) -> None:

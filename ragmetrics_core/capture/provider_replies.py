@@ -163,7 +163,7 @@ def evidence_in_reply(*places: object) -> ProviderEvidence:
         >>> call.name, call.query, [document.text for document in call.documents]
         ('file_search', 'lamp', ['Anna lit the lamp.'])
     """
-    mappings = [place for place in places if isinstance(place, Mapping)]
+    mappings = [place for place in places if isinstance(place, Mapping) and place]
     # a plain message is not read further: a conversation holds many
     model = next(filter(None, map(_model_of, mappings)), None)
     if not any(map(may_tell_evidence, mappings)):

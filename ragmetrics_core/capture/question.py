@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls
@@ -120,14 +121,16 @@ class Turn:
         texts: list[str] = []
         if self.question:
             texts.append(self.question)
-        document_texts: set[str] = set()  # of all documents that calls returned
-        for documents in self.calls.lists():
-            document_texts.update(document.text for document in documents)
-        if self.standalone_question and self.standalone_question not in document_texts:
+        if self.standalone_question and not self._is_document(self.standalone_question):
             texts.append(self.standalone_question)
         texts += [message.content for message in self.tree.history]
         texts += self.tree.instructions
         return tuple(texts)
+
+    def _is_document(self, text: str) -> bool:
+        """Whether a text is that of a document that a call took or returned."""
+        documents = chain.from_iterable(self.calls.lists())
+        return any(document.text == text for document in documents)
 
 
 def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:

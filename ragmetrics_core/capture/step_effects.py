@@ -460,17 +460,17 @@ def _indexes_of(
         The indexes, in the order of ``documents``.
     """
     index_by_identity = _index_by_identity(retrieved)
-    texts_by_identity = {other.identity: other.texts for other in retrieved}
     retrieved_texts = {other.text for other in retrieved}
+    indexes: list[int] = []
     for document in documents:
-        texts_of_id = texts_by_identity.get(document.identity)
-        if texts_of_id is None:  # the step gave it a new id
+        index = index_by_identity.get(document.identity)
+        if index is None:  # the step gave it a new id
             return _indexes_by_words(documents, retrieved)
         # the id "0" of A, with the text of B
-        has_other_text = document.text not in texts_of_id
+        has_other_text = document.text not in retrieved[index].texts
         if has_other_text and document.text in retrieved_texts:
             return _indexes_by_words(documents, retrieved)
-    indexes = [index_by_identity[document.identity] for document in documents]
+        indexes.append(index)
     return list(dict.fromkeys(indexes))
 
 

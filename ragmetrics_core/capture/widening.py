@@ -37,18 +37,18 @@ def with_widened_texts(
         contexts: The contexts of the prompt by their keys.
         documents_added: What steps before the answer put in the place of others.
     """
-    added: list[Document] = []
+    keys_of_texts = list(context_keys)
+    text_by_key = {key: context.text for key, context in contexts.items()}
     has_document_without_context = None in context_keys
     if has_document_without_context:
         added = _added_texts(documents_added, retrieved)
-    # for each document the key of the added document that was made of it, or None
-    added_keys = match_documents(retrieved, added).successor_keys
-    keys_of_texts = [
-        context_key or added_key
-        for context_key, added_key in zip(context_keys, added_keys, strict=True)
-    ]
-    text_by_key = {document.key: document.text for document in added}
-    text_by_key |= {key: context.text for key, context in contexts.items()}
+        # for each document the key of the added document that was made of it, or None
+        added_keys = match_documents(retrieved, added).successor_keys
+        keys_of_texts = [
+            context_key or added_key
+            for context_key, added_key in zip(context_keys, added_keys, strict=True)
+        ]
+        text_by_key = {document.key: document.text for document in added} | text_by_key
     return tuple(_with_wider_texts(retrieved, keys_of_texts, text_by_key))
 
 
@@ -107,6 +107,8 @@ def _is_wider(text: str, documents: Sequence[Document]) -> bool:
     It must have ``SHORTEST`` letters more at least. It may hold the document without its
     heading: "file: a.md, It opened in 1870. It fell." holds "file: a.md, It fell.".
     """
+    if text == documents[0].text:  # as most steps hand documents on
+        return False
     normalized = normalize_text(text)
     n_bytes = sum(len(normalize_text(document.text)) for document in documents)
     is_longer = len(normalized) - n_bytes >= SHORTEST

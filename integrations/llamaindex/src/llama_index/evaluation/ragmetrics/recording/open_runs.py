@@ -276,7 +276,7 @@ def listeners_without_run(
     (``everywhere``) gets outermost runs only, and is left out.
     """
     listeners_of_runs_around: list[Listener] = []
-    for open_run in outer.open_runs:
+    for open_run, _ in outer.calls_of_runs:
         listeners_of_runs_around += open_run.listeners
     return tuple(
         listener

@@ -227,13 +227,15 @@ class Recorder:
         outer = self._record_around(parent_id)
         if outer is IGNORED:
             return IGNORED
+        stands_in_run = outer is not None and bool(outer.calls_of_runs)
         # those for whom a run may begin with this span
-        new_listeners = self._listeners_of_new_run(parent_id, outer)
-        if outer is None:
-            outer = NOT_RECORDED
-        stands_in_run = bool(outer.calls_of_runs)
+        new_listeners: tuple[Listener, ...] = ()
+        if span.kind in ROOTS or not stands_in_run:
+            new_listeners = self._listeners_of_new_run(parent_id, outer)
         if not stands_in_run and not new_listeners:
             return None
+        if outer is None:
+            outer = NOT_RECORDED
         return self._record_unless_ignored(span, outer, new_listeners)
 
     def _record_around(self, parent_id: str | None) -> SpanRecord | None:
@@ -248,7 +250,7 @@ class Recorder:
         """Keep a span's record; that of a call is dropped when its runs have ended."""
         self._records[id_] = record
         if record.kind is not None:
-            for open_run in record.open_runs:
+            for open_run, _ in record.calls_of_runs:
                 open_run.spans.append(id_)
 
     def _kind_of_span(
@@ -494,7 +496,8 @@ class Recorder:
             end_watcher.detach()  # it would report the end a second time
         record = self._record_of_ended(id_)
         # first: this answer may be what the run waits for that ends below
-        self._note_written_answer(id_, record, instance, error)
+        if id_ in self._pieces_written:
+            self._note_written_answer(id_, record, instance, error)
         if record.kind == "ignored" and preparing_caller() is DatasetGenerator:
             self._test_data.add(result)
         is_step_of_workflow = instance is None
@@ -545,7 +548,7 @@ class Recorder:
             )
         note_end(call, error)
         is_search_of_test_data = self._test_data.is_all_found_by(call)
-        for open_run in record.open_runs:
+        for open_run, _ in record.calls_of_runs:
             if is_search_of_test_data:
                 # a ``DatasetGenerator`` looks for texts to ask about: no user has asked
                 _ignore_search(open_run.run)
@@ -632,10 +635,11 @@ class Recorder:
 
     @guard_hook
     def on_model_reply(self, id_: str | None, reply: object) -> None:
-        """Record the whole reply of a model, which the framework tells in an event.
+        """Record the whole reply of a model's stream, which the framework tells in an event.
 
         Example: ``llm.stream_chat`` has streamed "Rome is old.": the event holds the
-        whole text, and the model's call gets it as its reply.
+        whole text, and the model's call gets it as its reply. A call without a stream
+        is still going on when the event comes, and returns the reply itself.
 
         Args:
             id_: The id of the span in which the event was sent; None if in none.
@@ -645,6 +649,8 @@ class Recorder:
         call = record.node
         if call is None or call.kind != "model" or call.reply is not None:
             return
+        if call.ended is None:
+            return  # without a stream: what the call returns is read at its end
         # of a stream the event does not tell what the provider searched: its chunks do
         note_reply = partial(
             snapshot.note_reply, chunks_of_reply=record.chunks_of_reply
@@ -687,7 +693,7 @@ class Recorder:
             outer: The record of the span around the method's, such as the engine's.
             arguments: What the method was given.
         """
-        for open_run in outer.open_runs:
+        for open_run, _ in outer.calls_of_runs:
             run = open_run.run
             if run.kind == "chat" and not run.history:
                 run.history = snapshot.prompted_turns(arguments)
@@ -748,7 +754,7 @@ class Recorder:
         response: object,
         error: BaseException | None,
     ) -> None:
-        """Keep the answer that a chat's engine has streamed, if the span wrote one.
+        """Keep the answer that a chat's engine has streamed in a span.
 
         Example: a thread writes "Rome is old" while ``stream_chat`` returns a response.
         If the thread ends first, the run looks the answer up later, by the response's
@@ -761,8 +767,8 @@ class Recorder:
                 wrote no answer.
             error: What broke the writing off; None if it came to its end.
         """
-        pieces = self._pieces_written.pop(id_, None)
-        if pieces is None or not isinstance(response, StreamingAgentChatResponse):
+        pieces = self._pieces_written.pop(id_)
+        if not isinstance(response, StreamingAgentChatResponse):
             return
         text = "".join(pieces)
         if error is None:
@@ -883,9 +889,9 @@ class Recorder:
                 return
             open_run.ended = True
             for id_ in open_run.spans:
-                record = self._records.pop(id_, NOT_RECORDED).without_run(open_run)
-                if record.calls_of_runs:  # in another run as well, which goes on
-                    self._records[id_] = record
+                record = self._records.pop(id_, NOT_RECORDED)
+                if len(record.calls_of_runs) > 1:  # another run goes on
+                    self._records[id_] = record.without_run(open_run)
         for listener in open_run.listeners:
             listener.record(open_run.run)
 
