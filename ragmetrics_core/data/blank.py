@@ -6,6 +6,9 @@ from unicodedata import category
 
 from ragmetrics_core.data.number_values import plain_data
 
+# What tables write for nothing: numpy, pandas, databases, Excel.
+_WORDS_FOR_NOTHING = ("nan", "none", "null", "na", "n/a", "#n/a", "<na>", "\\n", "nat")
+
 
 def is_present(value: Any) -> bool:
     """False for None, NaN, pandas' NA and NaT, and texts that show nothing.
@@ -33,3 +36,12 @@ def is_blank(text: str) -> bool:
         if not character.isspace() and not has_no_shape:
             return False
     return True
+
+
+def is_word_for_nothing(text: str) -> bool:
+    """Tell whether a text is a word such as ``None``, perhaps in brackets."""
+    word = text.strip()
+    # "[nan]", which is no valid JSON
+    if word[:1] + word[-1:] in ("[]", "{}"):
+        word = word[1:-1].strip()
+    return word.casefold() in _WORDS_FOR_NOTHING

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragmetrics_core.data.blank import is_present
+from ragmetrics_core.data.blank import is_present, is_word_for_nothing
 from ragmetrics_core.data.errors import NotJson, RowError
 from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -76,8 +76,6 @@ _NAME = lazy_pattern(r"[\w.:-]{1,40}")  # what looks like a name, not like a tex
 _MOST_ENCODINGS = 4  # how often JSON may stand in JSON as a text
 
 _FIELDS_OF_SEVERAL_TEXTS = ("contexts", "retrieved", "facts", "history")
-# What tables write for nothing: numpy, pandas, databases, Excel.
-_WORDS_FOR_NOTHING = ("nan", "none", "null", "na", "n/a", "#n/a", "<na>", "\\n", "nat")
 
 
 def is_filled(value: Any, field: str) -> bool:
@@ -89,7 +87,7 @@ def is_filled(value: Any, field: str) -> bool:
     cell = value
     if field in _FIELDS_OF_SEVERAL_TEXTS:
         cell = _only_element(value)
-        if isinstance(cell, str) and _is_word_for_nothing(cell):
+        if isinstance(cell, str) and is_word_for_nothing(cell):
             return False
     return is_present(cell)
 
@@ -103,16 +101,6 @@ def _only_element(value: Any) -> Any:
     if isinstance(elements, (list, tuple)) and len(elements) == 1:
         return elements[0]
     return value
-
-
-def _is_word_for_nothing(text: str) -> bool:
-    """Tell whether a text is a word such as ``None``, perhaps in brackets."""
-    word = text.strip()
-    opening = word[:1]
-    # "[nan]", which is no valid JSON; ``_CLOSING`` has the bracket for each opening one
-    if opening in _CLOSING and word[-1:] == _CLOSING[opening]:
-        word = word[1:-1].strip()
-    return word.casefold() in _WORDS_FOR_NOTHING
 
 
 def number_as_text(value: Any) -> Any:

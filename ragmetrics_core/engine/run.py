@@ -277,9 +277,11 @@ class Run:
         self._note_part(samples)  # why they are only a part of all samples, if they are
         self.rows.results_not_handed_on.clear()  # of an earlier evaluation by this run
         rows = warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
-        numbered_rows = self._in_order_of_judging(
-            rows, is_list=isinstance(samples, Sized)
-        )
+        # each row with its index in the input, in the order of judging
+        numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
+        if self.decider is not None:  # it draws the rows of a list at random
+            is_list = isinstance(samples, Sized)
+            numbered_rows = self.decider.rows_in_order(rows, listed=is_list)
         # Some metrics compare a sample with others: they get the first ``POOL``
         # samples.
         first_rows = list(islice(numbered_rows, POOL))
@@ -302,17 +304,6 @@ class Run:
         slow row may decide the gates, and the others were then judged for nothing.
         """
         return max(AHEAD, self.window) if self.decider is None else self.window
-
-    def _in_order_of_judging(
-        self, rows: Iterable[Sample | RowError], *, is_list: bool
-    ) -> Iterator[tuple[int, Sample | RowError]]:
-        """Yield each row with its index in the input, in the order of judging.
-
-        A run that decides gates draws the rows of a list at random.
-        """
-        if self.decider is None:
-            return enumerate(rows)
-        return self.decider.rows_in_order(rows, listed=is_list)
 
     def _prepare_metrics(self, first_rows: Iterable[Sample | RowError]) -> None:
         """Show the metrics the first samples; some compare a sample with others."""

@@ -682,14 +682,14 @@ class Session:
             The usage of each reply that came, counted as stored.
         """
         usages: list[Usage] = []
-        for key, reply in on_their_way.items():
+        for key, reply_on_its_way in on_their_way.items():
             # Shielded: if this run is cancelled, the future is not, as others wait for
             # it.
-            outcome = await asyncio.shield(reply.future)
+            outcome = await asyncio.shield(reply_on_its_way.future)
             outcomes[key] = outcome
             if isinstance(outcome, Choice):
                 usages.append(Usage(stored=1))
-                if keep and reply.store is not self._reply_store:
+                if keep and reply_on_its_way.store is not self._reply_store:
                     self._reply_store.put({key: outcome})
         return usages
 
@@ -752,8 +752,10 @@ class Session:
         for key in keys:
             outcome = outcomes[key]
             is_limit_of_this_run = isinstance(outcome, errors.LimitReached)
-            reply = self._prepared.replies_on_their_way.pop(key)
-            reply.future.set_result(None if is_limit_of_this_run else outcome)
+            reply_on_its_way = self._prepared.replies_on_their_way.pop(key)
+            reply_on_its_way.future.set_result(
+                None if is_limit_of_this_run else outcome
+            )
 
     async def _send_call(
         self,
