@@ -7,6 +7,7 @@ the answer. A found page that quotes "In 1874." among its own words has no autho
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -57,7 +58,7 @@ class ModelTexts:
             text: The text of a document.
             before: When the document was there; later replies do not count.
         """
-        n_replies = sum(ended <= before for ended, _ in self._reply_streams)
+        n_replies = bisect_right(self._ends_of_replies, before)
         if n_replies == 0:
             return False
         if (text, n_replies) not in self._is_reply_by_text:
@@ -121,6 +122,11 @@ class ModelTexts:
             if normalized:
                 replies.append((ended, normalized))
         return sorted(replies)
+
+    @cached_property
+    def _ends_of_replies(self) -> list[float]:
+        """When the replies that are long enough ended, the earliest first."""
+        return [ended for ended, _ in self._reply_streams]
 
     @cached_property
     def _query_streams(self) -> list[bytes]:

@@ -34,6 +34,9 @@ def context_keys_of(
     Returns:
         For each document the key of its context; None if no context shows it.
     """
+    document_keys: list[DocumentKey | None] = [document.key for document in documents]
+    if all(key in contexts for key in document_keys):
+        return document_keys  # the prompt shows each document as it was found
     context_keys = _context_keys_by_name_or_text(documents, contexts)
     indexes_without_context = [
         index for index, key in enumerate(context_keys) if key is None

@@ -174,12 +174,13 @@ def _hold_each(texts: Sequence[str], documents: Sequence[Document]) -> bool:
 
 def _long_texts_made(given: object, returned: object) -> tuple[str, ...]:
     """Return the texts that a step was not given; a word such as "yes" is left out."""
+    long_texts = [
+        text for text in dict.fromkeys(texts_in(returned)) if is_long_enough(text)
+    ]
+    if not long_texts:
+        return ()
     texts_taken = set(texts_in(given))
-    return tuple(
-        text
-        for text in dict.fromkeys(texts_in(returned))
-        if text not in texts_taken and is_long_enough(text)
-    )
+    return tuple(text for text in long_texts if text not in texts_taken)
 
 
 def _has_documents(value: object) -> bool:
