@@ -18,7 +18,7 @@ from ragmetrics_core.capture.calls import (
     NO_ANSWER,
     Calls,
     Reply,
-    end_of,
+    began_after,
     form_of_structure,
 )
 from ragmetrics_core.capture.normalized_text import normalize_text
@@ -187,7 +187,7 @@ class _TurnAndPrompts:
         """
         prompt = _prompt_without_tools(reader)
         for call in reversed(self.calls.models):
-            if end_of(call) > reader.began or not self.calls.looks_like_answer(call):
+            if not began_after(reader, call) or not self.calls.looks_like_answer(call):
                 continue
             is_shown = self.calls.replies[call].line in prompt
             if is_shown and self._may_answer_to(reader, call):
@@ -639,7 +639,7 @@ def _is_rewritten_later(turn_and_prompts: _TurnAndPrompts, call: Node) -> bool:
     An example is a blog post that a second model writes from a summary.
     """
     return any(
-        later_call.began >= end_of(call)
+        began_after(later_call, call)
         and _may_rewrite(
             turn_and_prompts, later_call, turn_and_prompts.calls.replies[call]
         )

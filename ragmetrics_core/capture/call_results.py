@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.calls import Calls, began_after, end_of
 from ragmetrics_core.capture.order import CallOrder, tools_of
 from ragmetrics_core.capture.origins import derives_from, keys_of_unmatched_contexts
 from ragmetrics_core.capture.plain_values import as_one_line
@@ -558,7 +558,7 @@ def _answer_of_sub_run(agent: Node, above: Path) -> Iterator[CallResult]:
 
 def _is_before(step: Node, answering_call: Node | None) -> bool:
     """Whether a step ended before the answering call began; False if that is unknown."""
-    return answering_call is not None and end_of(step) <= answering_call.began
+    return answering_call is not None and began_after(answering_call, step)
 
 
 def _not_written_by_models(

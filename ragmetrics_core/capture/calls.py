@@ -108,6 +108,15 @@ def end_of(node: Node) -> float:
     return node.began if node.ended is None else node.ended
 
 
+def began_after(later: Node, earlier: Node) -> bool:
+    """Whether a call began after another one had ended.
+
+    True as well if it began in the very tick of the clock in which the other one ended:
+    some traces count milliseconds.
+    """
+    return later.began >= end_of(earlier)
+
+
 def text_of(node: Node) -> str:
     """What a model said; empty where it said nothing."""
     return node.reply.text if node.reply is not None else ""

@@ -21,7 +21,7 @@ from functools import cached_property
 
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.answer_sources import ListsInAnswer
-from ragmetrics_core.capture.calls import Calls, Reply, end_of, texts_not_of_models
+from ragmetrics_core.capture.calls import Calls, Reply, began_after, texts_not_of_models
 from ragmetrics_core.capture.closing_sources import closing_sources_in
 from ragmetrics_core.capture.copied_marks import MarksShown, earlier_answers_shown_to
 from ragmetrics_core.capture.evidence import AnswerEvidence
@@ -172,7 +172,7 @@ class CitingAnswer:
         if writing_call is None or names_sources_itself or not self.text.strip():
             return None
         for call in self.calls.models:
-            is_later = call is not writing_call and call.began >= end_of(writing_call)
+            is_later = call is not writing_call and began_after(call, writing_call)
             if is_later and self._annotates_the_answer(call):
                 return call
         return None

@@ -20,6 +20,7 @@ from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.calls import (
     Calls,
+    began_after,
     end_of,
     names_of,
     text_of,
@@ -360,7 +361,7 @@ def _texts_of_known_documents(answered_turn: AnsweredTurn) -> Iterator[str]:
 def _texts_returned_before(answered_turn: AnsweredTurn, call: Node) -> Iterator[str]:
     """Yield what tools, agents and models returned before a call began."""
     for node in answered_turn.calls.nodes:
-        if end_of(node) <= call.began:
+        if began_after(call, node):
             yield node.text or ""
             yield text_of(node)
 
@@ -414,7 +415,7 @@ def _had_judge_with_documents(answered_turn: AnsweredTurn, call: Node) -> bool:
     """
     calls = answered_turn.calls
     return any(
-        end_of(judge) <= call.began
+        began_after(call, judge)
         and not _is_in_nested_engine(judge, calls)
         and answered_turn.prompt_contents.shown_to(judge).shown_documents
         for judge in calls.step_calls - calls.query_writers

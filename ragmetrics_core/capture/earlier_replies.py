@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.calls import Calls, began_after
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.passages import has_words, is_an_entry_of, stands_apart
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
@@ -117,7 +117,7 @@ class EarlierReplies:
         return [
             earlier_call
             for earlier_call in self._calls_that_may_be_read
-            if earlier_call is not call and end_of(earlier_call) <= call.began
+            if earlier_call is not call and began_after(call, earlier_call)
         ]
 
     @cached_property

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.capture.answer import FoundAnswer
-from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.calls import Calls, began_after
 from ragmetrics_core.capture.prompt_contents import PromptContents
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.tree import Node
@@ -73,7 +73,7 @@ def _may_have_reached_model_otherwise(
         return True
     for search in calls.retrievals:
         # a search that ended after the answering call began is meant for a later call
-        is_for_later_call = end_of(search) > answering_call.began
+        is_for_later_call = not began_after(answering_call, search)
         # the text of a tool that searched tells the model what was found
         is_of_tool = any(caller.kind == "tool" for caller in calls.paths[search])
         if is_for_later_call or is_of_tool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ragmetrics_core.capture.calls import end_of
+from ragmetrics_core.capture.calls import began_after
 from ragmetrics_core.capture.locating import locate
 from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
@@ -41,7 +41,7 @@ def keys_of_joined_documents(
     for search in searches:
         still_running = []
         for earlier in waiting:
-            if end_of(earlier) <= search.began:
+            if began_after(search, earlier):
                 pieces.add(documents_by_search[earlier])
             else:
                 still_running.append(earlier)

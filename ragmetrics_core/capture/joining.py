@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from ragmetrics_core.capture.authors import copy_authors
-from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.calls import Calls, began_after
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.passages import EDGE
@@ -195,7 +195,7 @@ def _holds_words_of(question: str, query: str) -> bool:
 
 def _was_written_by_model(tree: Tree, question: str, calls: Calls) -> bool:
     """Return whether a model wrote the question of a run before the run began."""
-    earlier_calls = [call for call in calls.models if end_of(call) <= tree.root.began]
+    earlier_calls = [call for call in calls.models if began_after(tree.root, call)]
     return any(calls.replies[call].writes_query(question) for call in earlier_calls)
 
 

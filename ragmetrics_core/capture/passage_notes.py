@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from ragmetrics_core.capture.calls import end_of
+from ragmetrics_core.capture.calls import began_after
 from ragmetrics_core.capture.context_rules import Contexts
 from ragmetrics_core.capture.findings import BETWEEN_PIECES, Finding
 from ragmetrics_core.capture.joined_documents import keys_of_joined_documents
@@ -788,7 +788,11 @@ class _FatesInSteps:
     @cached_property
     def _last_steps(self) -> list[StepEffect]:
         """The steps whose output no other step took."""
-        return [step for step in self.steps if not _is_worked_on(step, self.steps)]
+        return [
+            step
+            for index, step in enumerate(self.steps)
+            if not _is_worked_on(step, self.steps[index + 1 :])
+        ]
 
     def _rank_in_last_step(self, index: int) -> int | None:
         """Return a document's rank in what the last step returned, from 1.
@@ -815,14 +819,18 @@ def _fate_of_dropped(step: StepEffect) -> _Fate:
     return _Fate(kept=False, dropped_by=step.name)
 
 
-def _is_worked_on(step: StepEffect, steps: Sequence[StepEffect]) -> bool:
-    """Whether a later step worked on the documents that a step returned."""
-    later_steps = [
-        later
-        for later in steps
-        if later is not step and later.node.began >= end_of(step.node)
-    ]
-    return any(_works_on_result_of(step, later) for later in later_steps)
+def _is_worked_on(step: StepEffect, steps_behind: Sequence[StepEffect]) -> bool:
+    """Whether a later step worked on the documents that a step returned.
+
+    Args:
+        step: The step.
+        steps_behind: The steps that ended after it. Of two steps that began and ended
+            in one tick of the clock, only the second stands behind the other.
+    """
+    return any(
+        began_after(later.node, step.node) and _works_on_result_of(step, later)
+        for later in steps_behind
+    )
 
 
 def _works_on_result_of(step: StepEffect, later: StepEffect) -> bool:

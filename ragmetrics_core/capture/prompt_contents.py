@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import chain
 
 from ragmetrics_core.capture.byte_spans import EqualSpan
-from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.calls import Calls, began_after
 from ragmetrics_core.capture.cut_beginnings import begins_with_any, short_lines
 from ragmetrics_core.capture.document_versions import (
     best_versions,
@@ -669,7 +669,7 @@ class PromptContents:
         calls = []
         for model_call in self.calls.models:
             is_in_step = step in self.calls.paths[model_call]
-            if is_in_step and end_of(model_call) <= call.began:
+            if is_in_step and began_after(call, model_call):
                 calls.append(model_call)
         return calls
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 
-from ragmetrics_core.capture.calls import end_of
+from ragmetrics_core.capture.calls import began_after, end_of
 from ragmetrics_core.capture.normalized_text import Text
 from ragmetrics_core.capture.passages import shares_a_passage_with_any
 from ragmetrics_core.capture.tree import SCORE_KEYS, Document, DocumentKey, Node
@@ -295,7 +295,8 @@ def _is_taken_later(
     document_keys = _keys_of(documents)
     for later in nodes:
         document_keys_given = _keys_of(later.input_documents)
-        if later.began < end_of(call) or document_keys.isdisjoint(document_keys_given):
+        is_given_none = document_keys.isdisjoint(document_keys_given)
+        if is_given_none or not began_after(later, call):
             continue
         is_given_used_ones = not used_document_keys.isdisjoint(document_keys_given)
         if later.documents or is_given_used_ones:
@@ -452,7 +453,7 @@ def _is_followed(step: Node, nodes: Sequence[Node]) -> bool:
     """
     for caller in nodes:
         if step in caller.children:
-            return any(call.began >= end_of(step) for call in caller.children)
+            return any(began_after(call, step) for call in caller.children)
     return False
 
 
@@ -460,7 +461,7 @@ def _keys_found_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
     """Return the keys of the documents that searches behind a step found."""
     document_keys: set[DocumentKey] = set()
     for later in nodes:
-        if later.kind in ("retriever", "tool") and later.began >= end_of(step):
+        if later.kind in ("retriever", "tool") and began_after(later, step):
             document_keys |= _keys_of(later.documents or ())
     return document_keys
 
@@ -511,7 +512,7 @@ def _keys_taken_after(step: Node, nodes: Sequence[Node]) -> set[DocumentKey]:
     """Return the keys of the documents that calls after a step took."""
     document_keys: set[DocumentKey] = set()
     for later in nodes:
-        if later.began >= end_of(step):
+        if began_after(later, step):
             document_keys |= _keys_of(_documents_taken(later))
     return document_keys
 

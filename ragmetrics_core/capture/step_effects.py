@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.calls import Calls, began_after
 from ragmetrics_core.capture.normalized_text import Text, normalize_text
 from ragmetrics_core.capture.origins import match_documents
 from ragmetrics_core.capture.passages import share_held
@@ -335,7 +335,7 @@ def _identities_taken_after(step: Node, nodes: Iterable[Node]) -> set[DocumentKe
     """Return the identities of the documents that calls after a step took."""
     identities: set[DocumentKey] = set()
     for later in nodes:
-        if later.began >= end_of(step):
+        if began_after(later, step):
             identities |= _identities_of(later.input_documents)
             identities |= _identities_of(later.documents_among_inputs)
     return identities
@@ -395,7 +395,7 @@ def _steps_before_answer(
 
 def _is_before(step: Node, answering_call: Node | None) -> bool:
     """Whether a step ended before the answering call began; True if that is unknown."""
-    return answering_call is None or end_of(step) <= answering_call.began
+    return answering_call is None or began_after(answering_call, step)
 
 
 def _is_reranker_or_filter(change: DocumentChange) -> bool:
@@ -415,7 +415,7 @@ def _documents_found_before(node: Node, calls: Calls) -> tuple[Document, ...]:
     """List all documents that searches found before a step began."""
     found: list[Document] = []
     for search, documents in calls.retrievals.items():
-        if end_of(search) <= node.began:
+        if began_after(node, search):
             found += documents
     return tuple(found)
 

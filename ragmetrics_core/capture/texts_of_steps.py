@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ragmetrics_core.capture.calls import end_of, text_of
+from ragmetrics_core.capture.calls import began_after, text_of
 from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.passages import SHORTEST, share_a_passage
 from ragmetrics_core.capture.question import Turn
@@ -56,7 +56,7 @@ class _TextOfStep(NamedTuple):
 def _texts_of_steps_before(call: Node, turn: Turn) -> Iterator[_TextOfStep]:
     """Yield the new texts of the steps that had ended when a call began."""
     for step in turn.calls.nodes:
-        if step.kind == "step" and end_of(step) <= call.began:
+        if step.kind == "step" and began_after(call, step):
             for text in _own_new_texts(step):
                 yield _TextOfStep(step.name, normalize_text(text))
 
