@@ -170,6 +170,16 @@ def test_what_was_dropped_changes_no_score_and_is_asked_for_missed_facts_alone()
     assert sorted(asked) == sorted(expected)
 
 
+@pytest.mark.parametrize("blank", ["", " \n", "\ufeff", "\u200b "])
+def test_no_judge_is_asked_about_a_dropped_passage_that_shows_nothing(
+    blank: str,
+) -> None:
+    judge = judge_of_places()
+    sample = reranked([*DOCUMENTS[:2], Document(blank, "blank")], DOCUMENTS[:1])
+    judged(sample, *PLACES[:2], judge=judge)
+    assert {question["context"] for question in judge.asked} == set(TEXTS[:2])
+
+
 def test_a_fact_that_a_kept_passage_holds_as_well_was_not_dropped() -> None:
     both = Document(f"{TEXTS[1]} {TEXTS[2]}", "both")
     sample = reranked([both, *DOCUMENTS[:3]], [both])

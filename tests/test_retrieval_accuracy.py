@@ -332,6 +332,18 @@ def test_identical_contexts_are_judged_once_and_blank_ones_never():
     assert [cell.probability for cell in result.evidence.cells[0]] == [1.0, 0.0, 1.0]
 
 
+@pytest.mark.parametrize("blank", ["", " \n", "\ufeff"])
+def test_no_control_is_a_context_that_shows_nothing(blank):
+    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
+    samples = [
+        Sample(reference="r", contexts=["own"]),
+        Sample(reference="s", contexts=[blank]),
+    ]
+    evaluate(samples, RetrievalAccuracy(controls=1), judge=judge, progress=False)
+    asked = [q for q in judge.asked if isinstance(q, FactInContext)]
+    assert {question["context"] for question in asked} == {"own"}
+
+
 def test_controls_take_a_context_of_another_question():
     judge = ScriptedJudge(
         {

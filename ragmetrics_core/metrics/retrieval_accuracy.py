@@ -28,6 +28,7 @@ from ragmetrics_core.data.asking import (
     ask,
     question_part,
 )
+from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.sample import CutPassage, DroppedPassage
 from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.ledger_calls import curve_by_call, indices_of_originals
@@ -319,7 +320,9 @@ class RetrievalAccuracy(Metric):
         if not self.controls:
             return []
         foreign = [
-            text for text in self.control_contexts if text not in texts and text.strip()
+            text
+            for text in self.control_contexts
+            if text not in texts and not is_blank(text)
         ]
         all_texts = "\0".join(texts)
 
@@ -479,7 +482,7 @@ def _distinct_texts_of_passages(
 ) -> list[str]:
     """Return the texts of passages, each once; those that are noted and not blank."""
     noted_texts = [passage.text for passage in passages if passage.text is not None]
-    return list(dict.fromkeys(text for text in noted_texts if text.strip()))
+    return list(dict.fromkeys(text for text in noted_texts if not is_blank(text)))
 
 
 def _texts_of_missed_facts(evidence: matrix.AccuracyEvidence) -> list[str]:
@@ -517,13 +520,16 @@ def _cell_of_passage(text: str | None, fact: Fact, grid: matrix.Grid) -> Cell:
     """Return the cell of a fact and a passage; ``text`` is None if it was not noted."""
     if text is None:
         return matrix.NOT_NOTED
-    if not text.strip():
+    if is_blank(text):
         return matrix.EMPTY
     return grid[text, fact.text]
 
 
 def _is_lexical(rows: Iterable[Sequence[Cell]]) -> bool:
-    """Tell whether the embedded judge gave all verdicts."""
+    """Tell whether the embedded judge gave all verdicts that any judge gave.
+
+    No judge is asked about an empty context.
+    """
     judged_cells = [
         cell for cell in chain.from_iterable(rows) if cell is not matrix.EMPTY
     ]
