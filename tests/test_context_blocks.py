@@ -57,6 +57,18 @@ LONG = "word " * 60  # its first 200 signs end with a blank
             LONG[:200].strip(),
             id="long, its end not shown",
         ),
+        pytest.param(
+            r'{"text": "The \"old\" br\u00fccke fell."}',
+            'The "old" brücke fell.',
+            r"The \"old\" br\u00fccke fell.",
+            id="a string of JSON in ASCII",
+        ),
+        pytest.param(
+            r'{"text": "The \"old\" brücke fell."}',
+            'The "old" brücke fell.',
+            r"The \"old\" brücke fell.",
+            id="a string of JSON with all letters",
+        ),
     ],
 )
 def test_a_context_is_found_by_its_first_words(

@@ -1775,6 +1775,22 @@ def test_a_passage_is_no_question(query: str, kept: bool) -> None:
     assert sample.standalone_question == (query if kept else None)
 
 
+def test_a_stored_question_that_is_searched_for_in_its_own_words_is_a_context() -> None:
+    """A store of frequent questions: the query finds a document with the same text."""
+    c = Clock()
+    stored = Document(BETTER, "q1")
+    (sample,) = samples_of(
+        tree(
+            c,
+            retriever(c, stored, DOCS[0], query=BETTER),
+            model(c, asked(BETTER)),
+            answers=SAYS,
+        )
+    )
+    assert sample.standalone_question == BETTER
+    assert [context.text for context in sample.contexts] == [BETTER]
+
+
 def test_contexts_that_the_user_names_do_not_rest_on_a_call() -> None:
     c = Clock()
     one = tree(
