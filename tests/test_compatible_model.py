@@ -23,6 +23,7 @@ from ragmetrics_core import (
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     ContextWindowExceeded,
+    JudgeError,
     JudgeServerError,
     MissingDependency,
     SettingError,
@@ -369,3 +370,14 @@ def test_nothing_is_said_at_the_end_of_the_process() -> None:
         cwd=Path(__file__).parent.parent,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_lowest_status_of_no_success_is_an_error(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    """300: several addresses have the reply. It is no reply, whatever its body holds."""
+    choice = {"message": {"content": "yes"}, "finish_reason": "stop"}
+    fault = Fault(300, body=json.dumps({"choices": [choice]}))
+    server = loopback_server(faults=lambda _: fault)
+    with pytest.raises(JudgeError):
+        once(OpenAICompatibleModel(server.base_url, "test"))

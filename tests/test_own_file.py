@@ -265,3 +265,22 @@ def test_a_new_file_is_for_the_owner_alone(there: str, path: Path) -> None:
     store.close()
     assert set(modes.values()) == {0o600}
     assert any(name.endswith("-wal") for name in modes)
+
+
+def test_a_file_that_was_found_damaged_is_not_read_again(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody overwrites it, and copies the old file back: it stays out of the run."""
+    store = SqliteStore(path)
+    store.put({KEY: Choice("kept")})
+    store.flush()
+    store.close()
+    whole = path.read_bytes()
+    store = SqliteStore(path)
+    path.write_bytes(ROW)
+    assert store.get(KEY) is None
+    path.write_bytes(whole)
+    assert store.get(KEY) is None
+    warnings = [record.getMessage() for record in caplog.records]
+    assert sum("kept in memory only" in warning for warning in warnings) == 1
+    assert path.read_bytes() == whole

@@ -488,3 +488,42 @@ def test_a_step_that_scores_some_documents_anew_tells_no_ranks() -> None:
     ]
     notes = run(plain_step(DOCS, (F, P)), plain_step((F, P), ()), answers(F, P))
     assert [note.rank_kept for note in notes] == [2, 1, None]
+
+
+FERRY = "The ferry crosses the Douro twice an hour, from six in the morning on."
+FARES = "A single ticket is two euros, and bicycles are carried free of charge."
+
+
+@pytest.mark.parametrize("n_sentences", [1, 2])
+def test_a_share_is_one_of_the_document_and_not_of_the_text_that_a_step_made_of_it(
+    n_sentences: int,
+) -> None:
+    """The step kept some sentences of it, and the prompt shows all of these."""
+    whole = Document(f"{FERRY} {FARES}", "x")
+    made = Document(" ".join([FERRY, FARES][:n_sentences]), "x")
+
+    def cuts(at: float) -> Node:
+        return Node(
+            "step", "cut", at, at + 0.5, input_documents=(whole, F), documents=(made,)
+        )
+
+    first, second = run(cuts, answers(made), found=(whole, F))
+    kept = len(made.text.replace(" ", "")) / len(whole.text.replace(" ", ""))
+    assert first.share == pytest.approx(kept, abs=0.02)
+    assert second.share == 0.0
+
+
+def test_the_share_of_what_a_step_rewrote_is_unknown_beside_texts_that_it_joined() -> (
+    None
+):
+    """One context is the first document in other words, the other one joins the rest."""
+    rewritten = Document("Oporto sits by a river in northern parts.", "p")
+    joined = Document(f"{F.text} {E.text}", "j")
+
+    def writes(at: float) -> Node:
+        node = Node("step", "write", at, at + 0.5, input_documents=DOCS)
+        node.documents = (rewritten, joined)
+        return node
+
+    notes = run(writes, answers(rewritten, joined))
+    assert [note.share for note in notes] == [None, 1.0, 1.0]

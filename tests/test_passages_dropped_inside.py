@@ -152,6 +152,28 @@ def test_a_retriever_that_rewrites_tells_of_no_document_that_it_dropped_it() -> 
     assert note.written_anew_by == "best"
 
 
+def test_beside_a_text_in_new_words_a_part_may_be_written_anew_too() -> None:
+    """It returned the end of a document: alone it was cut, beside a new text who knows."""
+    end = "The first bridge of iron was opened in the spring of 1874."
+    whole = Document(f"It rains in the hills above the valley. {end}", "whole")
+    part = Document(end, "part")
+    new = Document("Rivers rise, and many bridges are of iron.", "new")
+
+    def notes_of(*returned: Document) -> CaptureNotes:
+        inside = Node("retriever", "sparse", 2.0, 2.5, documents=(whole,))
+        best = Node("retriever", "best", 1.0, 3.0, [inside], documents=returned)
+        notes = run(best).capture
+        assert notes is not None
+        return notes
+
+    alone = notes_of(part)
+    assert [note.written_anew_by for note in alone.passages or ()] == [None]
+    assert [each.cut_by for each in alone.passages_cut_inside or ()] == ["best"]
+    both = notes_of(part, new)
+    assert [note.written_anew_by for note in both.passages or ()] == ["best"] * 2
+    assert both.passages_cut_inside is None
+
+
 # LangChain
 
 

@@ -1352,3 +1352,33 @@ def test_an_empty_list_was_found_and_a_missing_one_is_unknown(
     search = {"type": "file_search_call", "id": "1", "results": results}
     (call,) = evidence_in_reply({"content": [search]}).calls
     assert call.documents == documents
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_known"),
+    [
+        ({"content": [said("She lit it [1].")]}, False),
+        # the model tells that it searched, and that it found nothing
+        ({"content": [file_search([]), said("She lit it [1].")]}, True),
+    ],
+    ids=["no word of a search", "it found nothing"],
+)
+def test_a_number_may_mean_what_a_model_found_unless_its_reply_tells_all(
+    reply: dict[str, Any], is_known: bool
+) -> None:
+    """Perplexity's sonar numbers what it finds, and the prompt has a number 1, too."""
+    search = Node("retriever", "own", 1, 1.5, query=QUESTION)
+    search.documents = (Document(FACT),)
+    model = Node("model", "model", 2, 3, model="sonar-pro")
+    model.prompt = (Message("user", f"[1] {FACT}\n\nQuestion: {QUESTION}"),)
+    model.reply = Message("assistant", "She lit it [1].")
+    add_provider_evidence(model, evidence_in_reply(reply))
+    root = Node("step", "run", 0, 4, [search, model])
+    (sample,) = samples_of(
+        Tree(root, question=QUESTION, output={"answer": "She lit it [1]."})
+    )
+    if is_known:
+        assert [citation.contexts for citation in sample.citations or ()] == [(0,)]
+    else:
+        assert sample.citations is None
+        assert "which nobody recorded" in (sample.citations_unknown or "")

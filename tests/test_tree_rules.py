@@ -2778,3 +2778,193 @@ def test_a_context_in_an_answer_of_the_known_history_is_no_quote() -> None:
     made.history = tuple(earlier)
     _, warnings = answer_and_warnings(made)
     assert warnings == ()
+
+
+@pytest.mark.parametrize("is_last_line_searched", [True, False])
+def test_the_last_of_several_lines_may_be_the_query_also_where_it_has_a_colon(
+    is_last_line_searched: bool,
+) -> None:
+    last_line = "The Douro: which city lies on it?"
+    query = last_line if is_last_line_searched else QUESTION
+    lines = f"Be brief.\nName one city.\n{last_line}"
+    c = Clock()
+    asked_lines = model(c, f"{PORTO}\n{lines}")
+    made = tree(
+        c,
+        retriever(c, DOCS[0], query=query),
+        asked_lines,
+        question=lines,
+        answers=SAYS,
+    )
+    (sample,) = samples_of(made)
+    assert sample.capture is not None
+    told_more = "what was asked is more than what was searched for"
+    is_doubted = any(told_more in each for each in sample.capture.warnings)
+    assert is_doubted is is_last_line_searched
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_of_three_texts_in_the_output_the_last_is_sure_if_it_alone_has_documents(
+    place: int,
+) -> None:
+    """A graph returns three texts that a model wrote; one call was shown the document."""
+    texts = (
+        "The cathedral stands above the old town.",
+        "Trams climb from the river to the hills.",
+        ANSWER,
+    )
+    c = Clock()
+    calls = [
+        model(c, asked(PORTO if number == place else "nothing"), text)
+        for number, text in enumerate(texts)
+    ]
+    made = tree(
+        c, retriever(c, DOCS[0]), *calls, output={"texts": list(texts), "done": True}
+    )
+    (sample,) = samples_of(made)
+    assert sample.answer == texts[place]
+    assert sample.capture is not None
+    several = any("several" in each for each in sample.capture.warnings)
+    assert several is (place != 2)
+
+
+def test_the_calls_inside_of_a_tool_are_counted_from_the_models_inside_of_it() -> None:
+    """The tool "research" looks up one text by itself, and then one as its model asks."""
+    c = Clock()
+    wish = Message("assistant", "", tool_calls=(ToolCall("look", {}, "t1"),))
+    research = tool(
+        c,
+        "",
+        tool(c, FARO, name="first"),
+        model(c, "Go on.", wish),
+        tool(c, EVORA, name="look", tool_call_id="t1"),
+        name="research",
+    )
+    made = tree(c, research, model(c, asked(FARO + EVORA)), answers=SAYS)
+    (sample,) = samples_of(made)
+    assert sample.ledger is not None
+    names = [call.name for call in sample.ledger.calls if call.items]
+    assert names == ["first", "look"]
+
+
+def test_a_tools_text_is_not_shown_because_a_retriever_found_a_passage_of_it() -> None:
+    """Only a step or reranker makes contexts out of a tool's text."""
+    c = Clock()
+    weather = " ".join(
+        f"On day {day} the gauge at the mole of Leixoes stood at {day * 7} mm."
+        for day in range(1, 30)
+    )
+    made = tree(
+        c,
+        tool(c, f"{weather} {PORTO}", name="web"),
+        retriever(c, DOCS[0]),
+        model(c, asked(PORTO)),
+        answers=SAYS,
+    )
+    (sample,) = samples_of(made)
+    assert sample.ledger is not None
+    shown = {call.kind: call.shown for call in sample.ledger.calls}
+    assert shown == {"tool": (), "retrieval": (0,)}
+
+
+def test_a_run_whose_texts_are_all_known_names_no_unread_ones() -> None:
+    c = Clock()
+    made = tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS)
+    (sample,) = samples_of(made)
+    assert sample.capture is not None
+    assert sample.capture.unread_texts == ()
+
+
+def test_a_run_that_may_be_resumed_gives_its_sample_at_once() -> None:
+    """A graph with a memory answered: it waits for nobody."""
+    c = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    made = tree(
+        c,
+        retriever(c, DOCS[0]),
+        model(c, asked(PORTO)),
+        answers=SAYS,
+        resumption_key="t",
+    )
+    (sample,) = turns.add(made)
+    assert sample.answer == ANSWER
+    assert turns.finish() == []
+
+
+@pytest.mark.parametrize("has_failed", [True, False])
+def test_a_run_without_an_answer_raises_no_doubt_about_the_earlier_answer(
+    has_failed: bool,
+) -> None:
+    """The same question with the same history again: the user reads the first answer."""
+    c = Clock()
+    history = (
+        Said(role="user", content="Which country?"),
+        Said(role="assistant", content="Portugal it is."),
+    )
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    first = tree(
+        c,
+        retriever(c, DOCS[0]),
+        model(c, asked(PORTO)),
+        answers=SAYS,
+        history=history,
+    )
+    second = tree(c, retriever(c, DOCS[0]), history=history)
+    second.root.error = "TimeoutError" if has_failed else None
+    samples = [*turns.add(first), *turns.add(second), *turns.finish()]
+    assert [sample.answer for sample in samples] == [ANSWER, None]
+    assert samples[0].capture is not None
+    assert samples[0].capture.grade == "exact"
+    assert not turns.problems.counts
+
+
+def test_the_text_of_a_named_tool_is_what_it_found_beside_an_empty_list() -> None:
+    c = Clock()
+    made = tree(
+        c,
+        tool(c, PORTO, name="search", documents=()),
+        model(c, asked(PORTO)),
+        answers=SAYS,
+    )
+    (sample,) = samples_of(made, Overrides(context_tools={"search"}))
+    assert [context.text for context in sample.contexts] == [PORTO]
+    assert sample.capture is not None
+    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
+
+
+@pytest.mark.parametrize(
+    ("around", "is_known"),
+    [(None, False), ("step", False), ("agent", True), ("tool", True)],
+)
+def test_what_a_call_was_shown_that_summed_up_counts_only_where_it_answered_for_itself(
+    around: str | None, is_known: bool
+) -> None:
+    """The answer is written from the summary: which documents it holds is unknown.
+
+    An agent or a tool was asked a question of its own, and answered it.
+    """
+    summary = "Porto lies in the north and Evora keeps a temple."
+    c = Clock()
+    sums_up = model(c, f"Sum up:\n{PORTO}\n{EVORA}\n{QUESTION}", summary)
+
+    def wrapped() -> Node:
+        return sums_up() if around is None else c.node(around, sums_up, name="sum up")
+
+    writes = model(c, f"{summary}\n{QUESTION}")
+    made = tree(c, retriever(c, *DOCS), wrapped, writes, answers=SAYS)
+    (sample,) = samples_of(made)
+    assert sample.capture is not None
+    share = 1.0 if is_known else None
+    shares = [note.share for note in sample.capture.passages or ()]
+    assert shares == [share, 0.0, share]
+
+
+@pytest.mark.parametrize("n_runs", [0, 1, 2])
+def test_runs_of_which_no_question_is_known_and_none_gives_a_sample_are_said(
+    n_runs: int,
+) -> None:
+    turns: Turns[Tree] = Turns(lambda _: [], Overrides(), hint="nothing retrieved")
+    for _ in range(n_runs):
+        assert turns.add(tree(Clock())) == []
+    assert turns.finish() == []
+    assert turns.problems.counts == ({"nothing retrieved": 1} if n_runs else {})
