@@ -453,3 +453,25 @@ def test_the_union_begins_where_a_call_shows_the_text_first() -> None:
 def test_a_percentage_is_never_false(share: float, expected: str) -> None:
     assert percentage(share) == expected
     assert Finding(0, "shown", share).percentage == expected
+
+
+SENTENCE = (
+    "harbour lantern meadow granite copper thistle walnut harvest pebble saddle timber"
+    " violet quarry ribbon cellar beacon orchard marble"
+)
+# at least half of the sentence, from any of its first words on
+PIECES = st.tuples(st.integers(0, 9), st.integers(9, 18)).map(
+    lambda bounds: " ".join(SENTENCE.split()[bounds[0] : sum(bounds)])
+)
+
+
+@given(st.lists(PIECES, min_size=1, max_size=3))
+@settings(max_examples=examples(100), deadline=None)
+def test_of_several_parts_of_a_text_at_least_the_longest_is_told(
+    pieces: list[str],
+) -> None:
+    elsewhere = "\n---- Something else is told in between, of ships. ----\n"
+    (finding,) = locate([SENTENCE], elsewhere.join(pieces)).findings
+    longest = max(len(normalize_text(piece)) for piece in pieces)
+    # the last letters of a piece may be equal by chance
+    assert finding.coverage >= longest / len(normalize_text(SENTENCE)) - 0.02
