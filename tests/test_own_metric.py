@@ -620,6 +620,96 @@ def test_the_prompts_that_a_function_names_are_in_its_signature() -> None:
     assert lengthy.signature.prompt == ""
 
 
+def _question(told: Instructions, text: str) -> Question[Any]:
+    parts = {"answer": Part("Answer", text)}
+    return Question(parts=parts, instructions=told, Reply=OwnReply)
+
+
+def _told_in_a_comprehension(told: Instructions) -> Any:
+    return lambda sample: [_question(told, text) for text in sample.contexts]
+
+
+def _told_in_a_generator(told: Instructions) -> Any:
+    return lambda sample: list(_question(told, text) for text in sample.contexts)  # noqa: C400
+
+
+def _told_in_a_function_inside(told: Instructions) -> Any:
+    def questions(sample: Sample) -> list[Question[Any]]:
+        def one() -> Question[Any]:
+            return _question(told, sample.answer or "")
+
+        return [one()]
+
+    return questions
+
+
+def _told_by_a_helper(told: Instructions) -> Any:
+    def helper(text: str) -> Question[Any]:
+        return _question(told, text)
+
+    return lambda sample: [helper(sample.answer)]
+
+
+def _told_by_helpers_that_name_each_other(told: Instructions) -> Any:
+    def first(text: str, again: bool) -> Any:
+        return second(text) if again else _question(told, text)
+
+    def second(text: str) -> Any:
+        return first(text, False)
+
+    return lambda sample: [first(sample.answer, True)]
+
+
+def _told_in_a_dict(told: Instructions) -> Any:
+    prompts = {"a": told}
+    return lambda sample: [_question(prompts["a"], sample.answer)]
+
+
+def _told_in_a_tuple(told: Instructions) -> Any:
+    prompts = (told,)
+    return lambda sample: [_question(prompts[0], sample.answer)]
+
+
+@pytest.mark.parametrize(
+    "questions_with",
+    [
+        _told_in_a_comprehension,
+        _told_in_a_generator,
+        _told_in_a_function_inside,
+        _told_by_a_helper,
+        _told_by_helpers_that_name_each_other,
+        _told_in_a_dict,
+        _told_in_a_tuple,
+    ],
+)
+def test_a_prompt_is_in_the_signature_wherever_the_function_names_it(
+    questions_with: Any,
+) -> None:
+    one, again, other = (
+        metric(requires=["answer"], name="asked")(
+            questions_with(Instructions(f"Is it {word}?\n{{answer}}"))
+        )
+        for word in ("a", "a", "b")
+    )
+    assert one.signature == again.signature != other.signature
+
+
+_OF_MODULE = Instructions("Is it so?\n{answer}")
+
+
+def test_a_constant_of_the_module_in_a_comprehension_is_in_the_signature() -> None:
+    @metric(requires=["answer"], name="asked")
+    def asked(sample: Sample) -> Any:
+        return [_question(_OF_MODULE, context.text) for context in sample.contexts]
+
+    @metric(requires=["answer"], name="asked")
+    def asked_plainly(sample: Sample) -> Any:
+        return _OF_MODULE
+
+    assert asked.signature == asked_plainly.signature
+    assert asked.signature.prompt
+
+
 def test_a_table_says_why_nothing_was_scored() -> None:
     report = evaluate(
         ROWS,

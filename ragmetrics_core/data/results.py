@@ -208,7 +208,11 @@ class Scored(_Result):
 class Undefined(_Result):
     """The metric has no meaning for this sample, e.g. no contexts.
 
-    ``code`` is the reason as a symbol.
+    ``code`` is the reason as a symbol, by which tables count: ``missing`` (an input is
+    missing, such as the contexts), ``abstained`` and ``declined`` (the answer
+    declines), ``no_facts`` (of the reference), ``no_claim`` and ``no_citations`` (in
+    the answer), ``undivided`` (the evidence is the text of tools, not divided into
+    documents), or ``other``.
     """
 
     status: Literal["undefined"] = "undefined"

@@ -9,9 +9,10 @@ import asyncio
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, overload
 
 from pydantic import Field
@@ -463,6 +464,57 @@ def checked_outcome(metric: Metric, outcome: object) -> Outcome:
     return outcome
 
 
+def _instructions_named_by(
+    function: Function, functions_read: set[Function]
+) -> Iterator[Instructions]:
+    """Yield the instructions that a function names, and those that its helpers name.
+
+    Args:
+        function: The function.
+        functions_read: The functions that were read before; this one is added.
+    """
+    functions_read.add(function)
+    for _, value in sorted(_values_named_by(function).items()):
+        if isinstance(value, FunctionType):
+            is_helper = value.__module__ == function.__module__
+            if is_helper and value not in functions_read:
+                yield from _instructions_named_by(value, functions_read)
+        else:
+            yield from _instructions_in(value)
+
+
+def _instructions_in(value: object) -> Iterator[Instructions]:
+    """Yield instructions that are a value, or that stand in a list, a tuple or a dict."""
+    values = [value]
+    if isinstance(value, (list, tuple)):
+        values = list(value)
+    if isinstance(value, dict):
+        values = list(value.values())
+    yield from (told for told in values if isinstance(told, Instructions))
+
+
+def _values_named_by(function: Function) -> dict[str, Any]:
+    """Return the values of a module, or of functions around, that a function names.
+
+    What stands in a comprehension or in a function inside is named by it, too.
+    """
+    variables = inspect.getclosurevars(function)
+    value_by_name = {**variables.globals, **variables.nonlocals}
+    for code in _codes_inside(function.__code__):
+        for name in code.co_names:
+            if name in function.__globals__:
+                value_by_name.setdefault(name, function.__globals__[name])
+    return value_by_name
+
+
+def _codes_inside(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of the functions and comprehensions inside of a function."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes_inside(constant)
+
+
 class FunctionMetric(Metric):
     """What ``@metric`` makes of a function, each in a class of its own.
 
@@ -472,14 +524,12 @@ class FunctionMetric(Metric):
     function: ClassVar[Function]
 
     def instructions(self) -> tuple[Instructions, ...]:
-        """Return the instructions that the function names.
+        """Return the instructions that the function names, by their names.
 
-        They are constants of its module, or of the function around it.
+        They are constants of its module, or of the function around it, alone or in a
+        list, a tuple or a dict. Functions of its module that it names count as well.
         """
-        variables = inspect.getclosurevars(type(self).function)
-        value_of = {**variables.globals, **variables.nonlocals}
-        values = [value_of[name] for name in sorted(value_of)]
-        return tuple(value for value in values if isinstance(value, Instructions))
+        return tuple(_instructions_named_by(type(self).function, set()))
 
     def plan(self, sample: Sample) -> Plan:
         """Call the user's function; what it returns becomes the outcome.
