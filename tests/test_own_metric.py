@@ -710,6 +710,21 @@ def test_a_constant_of_the_module_in_a_comprehension_is_in_the_signature() -> No
     assert asked.signature.prompt
 
 
+def test_a_function_may_name_what_gets_its_value_later() -> None:
+    def helper(text: str) -> Any:
+        return _question(later, text)
+
+    def asked() -> Metric:
+        return metric(requires=["answer"], name="asked")(
+            lambda sample: [helper(sample.answer or "")]
+        )
+
+    before = asked()
+    assert before.signature.prompt == ""
+    later = Instructions("Is it so?\n{answer}")
+    assert asked().signature.prompt
+
+
 def test_a_table_says_why_nothing_was_scored() -> None:
     report = evaluate(
         ROWS,

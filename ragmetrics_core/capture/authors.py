@@ -212,7 +212,7 @@ def _answers_before(node: Node, answer_by_call: Mapping[Node, str]) -> dict[Node
     """
     earlier_answers: dict[Node, str] = {}
     for call, answer in answer_by_call.items():
-        if call.ended is None or call.ended <= node.began:
+        if call.ended is None or call.ended < node.began:
             earlier_answers[call] = answer
     return earlier_answers
 

@@ -10,6 +10,7 @@ import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 from types import CodeType, FunctionType
@@ -498,12 +499,16 @@ def _values_named_by(function: Function) -> dict[str, Any]:
 
     What stands in a comprehension or in a function inside is named by it, too.
     """
-    variables = inspect.getclosurevars(function)
-    value_by_name = {**variables.globals, **variables.nonlocals}
-    for code in _codes_inside(function.__code__):
+    value_by_name: dict[str, Any] = {}
+    of_module = function.__globals__
+    for code in [function.__code__, *_codes_inside(function.__code__)]:
         for name in code.co_names:
-            if name in function.__globals__:
-                value_by_name.setdefault(name, function.__globals__[name])
+            if name in of_module:
+                value_by_name[name] = of_module[name]
+    cells = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
+        with suppress(ValueError):  # the function around it gives the value later
+            value_by_name[name] = cell.cell_contents
     return value_by_name
 
 
