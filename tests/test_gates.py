@@ -112,7 +112,7 @@ def test_the_numbers_of_a_sentence_lead_to_its_verdict(
 def test_a_slice_with_too_few_scores_is_named_with_one_colon() -> None:
     few = sliced(("de", 0.9), ("en", 0.9), ("en", None))
     assert (
-        " en: is not held against 0.5: 1 of 2 rows were scored"
+        ' "en": is not held against 0.5: 1 of 2 rows were scored'
         in decide(SLICED, few).sentence
     )
 
@@ -434,14 +434,14 @@ SLICED = Gate(metric="m", at_least=0.5, by="language")
         (
             [("de", 0.9), ("en", 0.1)],
             "failed",
-            "1 of 2 slices reach 0.5. en: misses 0.5: mean 0.100 of",
+            '1 of 2 slices reach 0.5. "en": misses 0.5: mean 0.100 of',
         ),
-        ([("de", 0.9), (None, 0.1)], "failed", "without language: misses 0.5"),
-        ([("de", 0.9), (False, 0.1)], "failed", "False: misses 0.5"),
+        ([("de", 0.9), (None, 0.1)], "failed", '"without language": misses 0.5'),
+        ([("de", 0.9), (False, 0.1)], "failed", '"False": misses 0.5'),
         (
             [("de", 0.9), ("en", None)],
             "failed",
-            " en: cannot reach 0.5, since nothing was scored",
+            ' "en": cannot reach 0.5, since nothing was scored',
         ),
     ],
 )
@@ -461,8 +461,8 @@ def test_of_many_slices_that_do_not_pass_ten_are_shown(failing: int, end: str) -
     slices = [(f"l{place:02}", 0.1) for place in range(failing)]
     sentence = decide(SLICED, sliced(("zz", 0.9), *slices), on="point").sentence
     assert sentence.startswith(
-        f"m by language: 1 of {failing + 1} slices reach 0.5. l00: misses 0.5: mean"
-        " 0.100"
+        f"m by language: 1 of {failing + 1} slices reach 0.5."
+        ' "l00": misses 0.5: mean 0.100'
     )
     assert sentence.endswith(end)
     assert sentence.count("misses") == min(failing, 10)

@@ -203,7 +203,7 @@ def _agreement(options: argparse.Namespace) -> int:
         lines += lines_on_rival(clusters, options.threshold, options.draws)
     # with --calibrate the mean of people, with --certify-precision the threshold
     lines += _lines_on_labels_of_people(report, metric, labels, options)
-    show("\n".join(lines))
+    show(*lines)
     return 0
 
 

@@ -174,7 +174,7 @@ def _card(options: argparse.Namespace) -> int:
         progress=options.progress,
     )
     lines = _measure_and_report(options, judge, samples, ask)
-    show("\n".join(lines))
+    show(*lines)
     return 0
 
 

@@ -68,5 +68,5 @@ def dry_run(
     low, high = make_counting_judges(judge)
     for counter in (low, high):
         work(counter)
-    show(Estimate(count, low.total, high.total).text(unit) + more)
+    show(*f"{Estimate(count, low.total, high.total).text(unit)}{more}".splitlines())
     return 0

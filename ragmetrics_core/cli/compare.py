@@ -14,6 +14,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import results_at
 from ragmetrics_core.cli.options import BAD_INPUT, add, command, flag, show
 from ragmetrics_core.data import InputError
+from ragmetrics_core.data.display import markdown_block
 from ragmetrics_core.page.first_screen import date_of
 from ragmetrics_core.page.screen_groups import short_question
 from ragmetrics_core.reporting.comparison import Comparison
@@ -116,7 +117,7 @@ def _compare(options: argparse.Namespace) -> int:
         comparison.to_html(options.report)
     lines = _lines(comparison, decisions, exit_code)
     # The summary of a CI job, which others read, holds no texts of samples.
-    summary = "\n".join(["## ragmetrics compare", "", "```", *lines, "```", ""])
+    summary = f"## ragmetrics compare\n\n{markdown_block(lines)}\n"
     failure = shared.write_job_summary(options, summary)
     if failure:
         # The lines name the exit code, so they are made again.
@@ -129,7 +130,7 @@ def _compare(options: argparse.Namespace) -> int:
     else:
         files = f"{quote(str(options.first))} {quote(str(options.second))}"
         lines.append(f"Next: ragmetrics compare {files} --report comparison.html")
-    show("\n".join(lines))
+    show(*lines)
     if failure:
         raise failure
     return exit_code
@@ -178,7 +179,7 @@ def _lines(
     lines += map(str, comparison.shifts)
     if comparison.caution:
         lines.append(comparison.caution)
-    lines.append(comparison.table())
+    lines += comparison.table().splitlines()
     lines += map(str, decisions)
     return lines
 

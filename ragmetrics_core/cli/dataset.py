@@ -343,7 +343,7 @@ def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -
     if maker is not None:
         lines.append(f"Model: {maker.name}; {shared.spent(maker.usage)}")
     lines.append(f"Next: ragmetrics dataset review {options.out}")
-    show("\n".join(lines))
+    show(*lines)
     return 0
 
 
@@ -427,7 +427,7 @@ def _review(options: argparse.Namespace) -> int:
             reviewer=reviewer,
             second=is_second_reviewer,
             ask=input,
-            show=show,
+            show=lambda text: show(*text.splitlines()),
         )
     except KeyboardInterrupt:
         show("")  # ends the line on which the person typed
@@ -435,7 +435,7 @@ def _review(options: argparse.Namespace) -> int:
     lines = review_summary(dataset, reviews)
     if not is_complete:
         lines.append("Not all is decided; the same command goes on here.")
-    show("\n".join(lines))
+    show(*lines)
     return 0
 
 
@@ -474,7 +474,7 @@ def _score(options: argparse.Namespace) -> int:
             tables.append(_estimates(path, dataset, rows))
         else:
             tables.append(_table(path, dataset, rows, options))
-    show("\n\n".join(tables))
+    show(*"\n\n".join(tables).splitlines())
     return 0
 
 

@@ -27,7 +27,7 @@ from ragmetrics_core.data import (
     SettingError,
     project_settings,
 )
-from ragmetrics_core.data.trust import make_printable
+from ragmetrics_core.data.display import one_line
 from ragmetrics_core.engine.dry_run import Estimate, estimate, needed
 from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
@@ -200,11 +200,11 @@ def _dry_run(plan: _Plan) -> int:
     lines = [
         # With ``--max-live 10`` a run in batches asks its last requests, if they are 10
         # at most, one by one at the full price. The estimate allows for that.
-        estimated.text(live=plan.options.max_live),
+        *estimated.text(live=plan.options.max_live).splitlines(),
         *_lines_on_rows_needed(plan, estimated),
         *map(str, undecided),
     ]
-    show("\n".join(lines))
+    show(*lines)
     if any(failure.is_crash for failure in estimated.failing.values()):
         return BAD_INPUT  # the lines above name the metric that crashes
     # ``left_out`` holds the metrics that apply to no sample.
@@ -374,7 +374,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     _write_page(plan, measured, screen, outcome)  # if a report was asked for
     lines = _screen_and_files_in_lines(plan, measured, screen, outcome)
     if lines:
-        show("\n".join(lines))
+        show(*lines)
     if failure is not None:
         raise failure
     _say_why_nothing_was_scored(plan, measured, outcome.summary_of_all_metrics)
@@ -606,7 +606,7 @@ def fill_in(options: argparse.Namespace) -> None:
     for name, value in _options_of_file(file_settings).items():
         # There is an option for the column of each field that samples have.
         if name not in options:
-            field_name = make_printable(name.removesuffix("_column"))
+            field_name = one_line(name.removesuffix("_column"))
             raise SettingError(
                 f"{PROJECT_FILE} names the column of {field_name}, which samples lack"
             )

@@ -70,8 +70,9 @@ def _run(arguments: Sequence[str]) -> int:
         return 2
     command_name = arguments[0] if arguments else ""
     options = command_parser(command_name).parse_args(arguments)
-    from ragmetrics_core.cli.options import discard_output, visible
+    from ragmetrics_core.cli.options import discard_output
     from ragmetrics_core.cli.paths import check_paths
+    from ragmetrics_core.data.display import as_line
 
     try:
         # The parser of a command put its functions among the options.
@@ -81,7 +82,7 @@ def _run(arguments: Sequence[str]) -> int:
         exit_code = int(options.run(options))
         sys.stdout.flush()  # a pipe that is closed shows only now
     except RagMetricsError as error:
-        print(visible(f"ragmetrics: {error}"), file=sys.stderr)
+        print(as_line(f"ragmetrics: {error}"), file=sys.stderr)
         return 2
     except BrokenPipeError:  # nobody reads what is still to be printed
         discard_output()

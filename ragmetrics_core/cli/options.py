@@ -24,7 +24,7 @@ from ragmetrics_core.data import (
     replace_surrogates,
     write_text,
 )
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.data.display import as_line
 from ragmetrics_core.models.reply_store import (
     MemoryStore,
     ReplyStore,
@@ -39,12 +39,6 @@ BAD_INPUT = 2
 
 S = TypeVar("S", bound=Settings)
 
-# Characters that a terminal obeys: control characters, except line ends and tabs, and
-# marks of the direction of writing.
-_OBEYED = lazy_pattern(
-    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
-    "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]"
-)
 COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")
 """The fields of a sample whose columns an option may name."""
 
@@ -502,23 +496,15 @@ def write_job_summary(options: argparse.Namespace, text: str) -> InputError | No
     return None
 
 
-def visible(text: str) -> str:
-    """Replace each character that a terminal obeys by its escape sequence in Unicode.
+def show(*lines: str) -> None:
+    """Print lines, each on one line.
 
-    Such characters move the cursor or turn the direction of writing, so that a line
-    would show something else than it holds.
-    """
-    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def show(text: str) -> None:
-    """Print a text, whose control characters become visible.
-
-    A reader that went away, such as ``head``, changes neither the run nor its exit
-    code.
+    A line end within a line comes from data, and becomes a blank: so no text of data
+    can begin a line. Control characters become visible. A reader that went away, such
+    as ``head``, changes neither the run nor its exit code.
     """
     try:
-        print(visible(text), flush=True)
+        print("\n".join(map(as_line, lines)), flush=True)
     except BrokenPipeError:
         discard_output()
 

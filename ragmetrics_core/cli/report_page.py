@@ -120,7 +120,7 @@ def _run(options: argparse.Namespace) -> int:
     write_page_from(
         screen, options.html, shown_results, summary, report_of_shown_rows.run
     )
-    show("\n".join(_lines(screen, summary, report.run, options)))
+    show(*_lines(screen, summary, report.run, options))
     if error_of_job_summary is not None:
         raise error_of_job_summary
     return exit_code

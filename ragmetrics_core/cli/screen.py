@@ -64,7 +64,7 @@ def _lines_on_verdicts(screen: FirstScreen) -> list[str]:
 
 def _lines_on_metrics(screen: FirstScreen, summary: Summary) -> list[str]:
     """Return the table of metrics, and a sentence on each metric."""
-    lines = [text_grid(summary), ""]
+    lines = [*text_grid(summary).splitlines(), ""]
     for metric, finding in screen.sentences.items():
         lines.append(f"{metric_with_gloss(metric)}: {finding}")
     # For each metric of sufficiency: how often the application answered when its

@@ -93,7 +93,7 @@ def _trust(options: argparse.Namespace) -> int:
             " later."
         )
     lines.append(f"For CI: {TRUST_VARIABLE}={digest_of(project_file.content)}")
-    show("\n".join(lines))
+    show(*lines)
     return 0
 
 

@@ -90,7 +90,7 @@ def _show_or_remove(options: argparse.Namespace) -> int:
         with closing(own_file.connect(path, REPLIES)) as connection:
             if options.action == "show":
                 heading = f"{path}: {_size_of_store(path) / 1e6:.1f} MB"
-                show("\n".join([heading, *_lines_on_models(connection)]))
+                show(heading, *_lines_on_models(connection))
             else:
                 show(f"{path}: {_remove(connection, before)} replies removed")
     except (OSError, sqlite3.Error) as error:
@@ -138,7 +138,7 @@ def _batch(options: argparse.Namespace) -> int:
         " key with --api-key-env"
         for address in addresses_not_asked
     ]
-    show("\n".join(lines) or f"{path}: no batch is on its way")
+    show(*lines or [f"{path}: no batch is on its way"])
     return 0
 
 

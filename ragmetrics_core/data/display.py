@@ -1,14 +1,30 @@
-"""What people read at a prompt and in a notebook's cell.
+"""What people read at a prompt, in a notebook's cell and in a CI job's summary.
 
-There is the judge in words, and HTML in which all text is escaped.
+Text that comes from data (a row, a file of results, a judge's name) is foreign: it must
+not be able to forge a line of a report. It reaches a terminal through ``one_line`` and
+Markdown through ``markdown_text``; in HTML all text is escaped.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from ragmetrics_core.data.embedded_judge import EMBEDDED
 from ragmetrics_core.data.frozen import replace_surrogates
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
+# Characters that a terminal obeys: control characters, except line ends and tabs,
+# separators of lines and paragraphs, and marks of the direction of writing.
+_OBEYED = lazy_pattern(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
+    "\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]"
+)
+# What Markdown and the HTML in it read. A "_" within a word marks nothing.
+_MARKUP = lazy_pattern(r"[\\`*{}\[\]<>|~&$!^]|(?<![^\W_])_|_(?![^\W_])")
+# What becomes a mention, a reference or a link by itself: @name, #12, http://, www.
+_LINKED = lazy_pattern(r"[@#]|(?<=:)/|\bwww(?=\.)", re.IGNORECASE)
+_ZERO_WIDTH_SPACE = "&#8203;"
+_LONGEST_FOREIGN = 200
 _LONGEST = 2000
 _LEFT = 'style="text-align:left"'
 
@@ -19,6 +35,55 @@ _CHANCE_ONLY = (
 _WORDS_ONLY = f"The judge only compares words: it {_WORTH_OF_WORDS}."
 
 Shown = str | Sequence[str]
+
+
+def as_line(line: str) -> str:
+    """Return a line of a report for a terminal, as it is laid out.
+
+    A line end in it comes from data, and becomes a blank. Each character that a terminal
+    obeys becomes its escape sequence in Unicode: such characters move the cursor or turn
+    the direction of writing, so that a line would show something else than it holds.
+    """
+    on_one_line = " ".join(str(replace_surrogates(line)).splitlines())
+    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", on_one_line)
+
+
+def one_line(text: str, longest: int = _LONGEST_FOREIGN) -> str:
+    r"""Return text of data as a part of one line, for a terminal.
+
+    Line ends and runs of blanks become one blank, so that the text begins no line.
+    Characters that a terminal obeys become visible, and a long text is cut. Example:
+    ``"a\n\nb"`` becomes ``"a b"``.
+
+    Args:
+        text: The text.
+        longest: The most characters that are shown.
+    """
+    words = as_line(" ".join(text.split()))
+    return words if len(words) <= longest else f"{words[: longest - 1].rstrip()}…"
+
+
+def markdown_text(text: str, longest: int = _LONGEST) -> str:
+    r"""Return text of data, or a sentence that holds some, as a part of a Markdown line.
+
+    It is on one line, marks nothing up, mentions nobody and links nowhere. It must not
+    begin a line, where also a number or a dash would be read. Example: ``"**@ann**"``
+    becomes ``"\*\*@&#8203;ann\*\*"``, which is shown as it was.
+
+    Args:
+        text: The text.
+        longest: The most characters that are shown.
+    """
+    escaped = _MARKUP.sub(r"\\\g<0>", one_line(text, longest))
+    return _LINKED.sub(rf"\g<0>{_ZERO_WIDTH_SPACE}", escaped)
+
+
+def markdown_block(lines: Iterable[str]) -> str:
+    """Return lines as a block of code in Markdown, which nothing in them can close."""
+    text = "\n".join(map(as_line, lines))
+    runs_of_ticks = re.findall("`+", text)
+    fence = "`" * max(3, 1 + max(map(len, runs_of_ticks), default=0))
+    return f"{fence}\n{text}\n{fence}"
 
 
 def count_in_words(count: int, noun: str) -> str:

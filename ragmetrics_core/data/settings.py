@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
+from ragmetrics_core.data.display import one_line
 from ragmetrics_core.data.embedded_judge import EMBEDDED
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Settings
@@ -27,7 +28,6 @@ from ragmetrics_core.data.trust import (
     digest_of,
     is_loopback,
     is_trusted,
-    make_printable,
 )
 
 PROJECT_FILE = "ragmetrics.toml"
@@ -95,7 +95,7 @@ class ProjectSettings(Settings):
             choices.append(f"the address {self.api_base}")
         if self.store is not None and not _is_inside(folder, self.store):
             choices.append(f"a store outside of its folder, {self.store}")
-        return [make_printable(choice) for choice in choices]
+        return [one_line(choice) for choice in choices]
 
 
 class ProjectFile(NamedTuple):
@@ -175,9 +175,7 @@ def read_project_file(path: Path) -> ProjectFile:
             f"{path} cannot be read: it is not UTF-8; save it as UTF-8"
         ) from None
     except (OSError, ValueError) as error:  # a SettingError is a ValueError, too
-        raise SettingError(
-            f"{path} cannot be read: {make_printable(str(error))}"
-        ) from None
+        raise SettingError(f"{path} cannot be read: {one_line(str(error))}") from None
 
 
 def _content_of_file(path: Path) -> bytes:

@@ -25,7 +25,6 @@ _PLAIN_ADDRESS = lazy_pattern(
     r"https?://([a-z]+|[\d.]+|\[[\da-f:]+\])(:\d{1,5})?(/[\w.\-/]*)?",
     re.ASCII | re.IGNORECASE,
 )
-_LONGEST = 200
 
 
 def is_loopback(address: str) -> bool:
@@ -73,14 +72,6 @@ def trust(path: Path, content: bytes) -> None:
     with as_input_error(f"{place} cannot be written"):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_text(place, json.dumps(digests, indent=1) + "\n", "the list of trusted files")
-
-
-def make_printable(text: str) -> str:
-    """Return somebody else's text on one line.
-
-    A question mark replaces each sign that a terminal would take for a command.
-    """
-    return "".join(sign if sign.isprintable() else "?" for sign in text[:_LONGEST])
 
 
 def _path_for_trust(path: Path) -> str:

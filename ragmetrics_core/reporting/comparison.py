@@ -19,7 +19,7 @@ from ragmetrics_core.data import (
     element,
     import_deferred,
 )
-from ragmetrics_core.data.display import count_in_words, judges_in_words
+from ragmetrics_core.data.display import as_line, count_in_words, judges_in_words
 from ragmetrics_core.data.display import table as html_rows
 from ragmetrics_core.reporting.changed_samples import (
     Changed,
@@ -310,7 +310,7 @@ class Comparison(Frozen):
             lines += ["", self.why_undecided]
         if self.rule:
             lines += ["", self.rule]
-        return "\n".join(lines)
+        return "\n".join(map(as_line, lines))
 
     __str__ = __repr__ = table
 

@@ -20,7 +20,7 @@ from ragmetrics_core.data import (
     did_you_mean,
     find_metric,
 )
-from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.data.display import count_in_words, one_line
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _NEAREST = 0.001  # a mean nearer to the threshold would take too many rows to decide
 _MOST_SLICES_EXPLAINED = 10  # of the slices that do not pass
+_LONGEST_SLICE = 40  # characters shown of the value that makes a slice
 _DECIMALS, _MOST_DECIMALS = 3, 18  # of numbers in sentences; a float has 17 digits
 
 VERBS: dict[Outcome, str] = {
@@ -332,8 +333,8 @@ def _sentence_on_slices(
 
 
 def _reason_of_slice(slice_value: str, reason: str) -> str:
-    """For example " en: misses 0.8", of a reason that begins with " " or ": "."""
-    return f" {slice_value}: {reason.lstrip(': ')}"
+    """For example ' "en": misses 0.8', of a reason that begins with " " or ": "."""
+    return f' "{one_line(slice_value, _LONGEST_SLICE)}": {reason.lstrip(": ")}'
 
 
 def _decide(

@@ -21,7 +21,7 @@ from ragmetrics_core.data import (
     replace_surrogates,
     table,
 )
-from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.data.display import count_in_words, markdown_text
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
@@ -275,7 +275,8 @@ def markdown(
     if decisions and exit_code is not None:
         lines += [all_in_words(decisions, exit_code), ""]
     lines += [
-        f"- **{decision.outcome}**: {decision.sentence}" for decision in decisions
+        f"- **{decision.outcome}**: {markdown_text(decision.sentence)}"
+        for decision in decisions
     ]
     lines += [
         "",
@@ -284,16 +285,17 @@ def markdown(
     ]
     lines += [_markdown_row(_cells(numbers)) for numbers in summary.metrics]
     lines.append("")
-    lines += [f"- Sign of high risk: {sign}" for sign in summary.all_signs]
+    lines += [
+        f"- Sign of high risk: {markdown_text(sign)}" for sign in summary.all_signs
+    ]
     lines.append("")
-    # in Markdown two blanks at the end of a line break it
-    lines += [f"{note}  " for note in footnotes(summary, run)]
+    lines += [f"- {markdown_text(note)}" for note in footnotes(summary, run)]
     return "\n".join([*lines, ""])
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
     """A row of a table in Markdown; a bar in a cell does not end it."""
-    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+    return f"| {' | '.join(map(markdown_text, cells))} |"
 
 
 def html_table(summary: Summary, run: RunFacts) -> str:
