@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
 
 
-def watched(count: int, path: str = "scores.jsonl") -> None:
+def watched(count: int, path: str = "scores.jsonl", *, first: int = 0) -> None:
     """Write the results of so many runs to a sink, as ``watch(sinks=…)`` does."""
     background = BackgroundEvaluator(
         lambda sample: [sample],
@@ -36,7 +36,7 @@ def watched(count: int, path: str = "scores.jsonl") -> None:
         "lexical",
         settings=WatchSettings(sinks=[JsonlSink(path)]),
     )
-    for number in range(count):
+    for number in range(first, first + count):
         right, wrong = f"Anna lit lamp {number}.", "A wizard built it in 1871."
         background.record(
             Sample(
@@ -50,7 +50,7 @@ def watched(count: int, path: str = "scores.jsonl") -> None:
 
 def test_the_file_of_a_sink_is_a_report() -> None:
     watched(3)
-    watched(2)  # another process goes on in the same file, and numbers from 0
+    watched(2, first=3)  # another process goes on in the same file, numbers from 0
     report = Report.from_jsonl("scores.jsonl")
     lines = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
     assert [row.index for row in report] == [0, 1, 2, 3, 4]
@@ -74,7 +74,8 @@ def test_a_line_that_a_crash_cut_off_is_left_out_and_named() -> None:
     Path("scores.jsonl").write_text(whole[:-40])
     report = Report.from_jsonl("scores.jsonl")
     assert len(report.results) == 2
-    assert report.run.notes == ("line 3 of the report was cut off and is left out",)
+    (note,) = report.run.notes
+    assert note.startswith("1 line of scores.jsonl is broken (line 3) and left out: ")
 
 
 def test_a_metric_that_was_measured_in_two_ways_is_said_to_be() -> None:
@@ -185,7 +186,7 @@ def test_a_folder_that_no_scorer_wrote_is_refused_with_what_to_name(
 
 def test_several_files_are_one_report() -> None:
     watched(2, "one.jsonl")
-    watched(3, "two.jsonl")
+    watched(3, "two.jsonl", first=2)
     assert main(["report", "one.jsonl", "two.jsonl", "--html", "page.html"]) == 0
     paths: Sequence[str] = ["one.jsonl", "two.jsonl"]
     report = join_reports([Report.from_jsonl(path) for path in paths], paths)
@@ -198,6 +199,8 @@ def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(
 ) -> None:
     watched(2, "one.jsonl")
     watched(3, "two.jsonl")
+    text = Path("two.jsonl").read_text()  # judged once more, with other reasons
+    Path("two.jsonl").write_text(text.replace('"reason": "', '"reason": "Again: '))
     files = ["one.jsonl", "two.jsonl"]
     assert main(["report", *files, "--html", "page.html"]) == 0
     told = capsys.readouterr().out

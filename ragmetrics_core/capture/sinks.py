@@ -14,6 +14,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from queue import Empty, Queue
+from typing import BinaryIO
 
 from ragmetrics_core.capture.hooks import Problems, guard_hook, renew_after_fork
 from ragmetrics_core.data import SampleResult, SettingError
@@ -32,7 +33,8 @@ FLUSH = None
 class JsonlSink(Sink):
     """Appends each result to a file of JSON lines, as the rows of a report.
 
-    The file holds texts of the samples.
+    The file holds texts of the samples, so a new one is readable for its owner alone.
+    Where an earlier process died in the middle of a line, a new line begins.
 
     Args:
         path: The file; it may exist.
@@ -54,7 +56,9 @@ class JsonlSink(Sink):
             n_bytes = self._path.stat().st_size + len(line)
             if n_bytes > self._most_bytes:
                 self._rename_files()
-        with self._path.open("ab") as file:
+        with _open_to_append(self._path) as file:
+            if not _ends_with_line_end(file):
+                line = b"\n" + line
             file.write(line)
 
     def _rename_files(self) -> None:
@@ -65,6 +69,21 @@ class JsonlSink(Sink):
         for path, older_path in reversed([*pairwise(paths)]):
             if path.exists():
                 path.replace(older_path)
+
+
+def _open_to_append(path: Path) -> BinaryIO:
+    """Open a file to read it and add to its end; a new one is for its owner alone."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, flags, 0o600), "a+b")
+
+
+def _ends_with_line_end(file: BinaryIO) -> bool:
+    """Whether a file is empty, or ends with a whole line."""
+    size = file.seek(0, os.SEEK_END)
+    if not size:
+        return True
+    file.seek(size - 1)
+    return file.read(1) == b"\n"
 
 
 def checked_sinks(sinks: object) -> list[Sink]:

@@ -81,6 +81,7 @@ def _add_compare(commands: Any) -> None:
     flag(parser, "--fail-on-regression", "hold a gate against the margin")
     # --min-scored and --undecided: when this gate is undecided, and what that means
     shared.add_undecided(parser)
+    shared.add_allow_broken(parser)
     shared.add_summary(parser)
     shared.add_clusters_of_samples(parser)
     add(
@@ -138,8 +139,8 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _make_comparison(options: argparse.Namespace) -> Comparison:
     """Compare the runs that the options name; the result has their titles."""
-    first_report = results_at(options.first)
-    second_report = results_at(options.second)
+    first_report = results_at(options.first, allow_broken=options.allow_broken)
+    second_report = results_at(options.second, allow_broken=options.allow_broken)
     comparison = first_report.compare(
         second_report,
         metrics=options.metrics.split(",") if options.metrics else None,

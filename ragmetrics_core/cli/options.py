@@ -407,6 +407,15 @@ def add_undecided(parser: Any) -> None:
     add(parser, "--undecided", help_text, choices=("exit3", "pass", "fail"))
 
 
+def add_allow_broken(parser: Any) -> None:
+    """Add the option that lets gates be decided on a file with broken lines."""
+    help_text = (
+        "decide gates although lines of a file are broken, as after a full disk; they"
+        " are left out and counted"
+    )
+    flag(parser, "--allow-broken", help_text)
+
+
 _DEFAULTS_OF_GATES = {
     "gate": "interval",
     "min_scored": MIN_SCORED,

@@ -44,6 +44,7 @@ def add_to(commands: Any) -> None:
     shared.add_name(parser)
     shared.add_clusters_of_samples(parser)
     shared.add_gates(parser)
+    shared.add_allow_broken(parser)
     parser.set_defaults(fill_in=fill_in)
 
 
@@ -96,7 +97,9 @@ def _run(options: argparse.Namespace) -> int:
         options, "--fail-under", has_gate=bool(options.fail_under)
     )
     check_page(options.html)
-    reports = [results_at(path) for path in options.files]
+    reports = [
+        results_at(path, allow_broken=options.allow_broken) for path in options.files
+    ]
     report = _report(reports, options)
     warnings = list(warn_of_repeated_questions(reports, _names(options)))
     summary, decisions = _summary_and_decisions(report, options)

@@ -149,40 +149,51 @@ def reason_of_part(path: Path) -> str:
     if _suffix(path) not in _LINES_SUFFIXES:
         return ""
     with as_input_error(f"{path} cannot be read"), open_text(path) as file:
-        for closing_line in _closing_lines(file):
+        for closing_line, n_rows in _closing_lines(file):
             if closing_line is None:
                 return f"{path} is a part: the run that wrote it was killed or still goes on"
-            reason = _reason_of_run(closing_line["run"])
+            reason = _reason_of_run(closing_line["run"], n_rows)
             if reason:
                 return f"{path} is a part: the run that wrote it {reason}"
     return ""
 
 
-def _closing_lines(lines: Iterable[str]) -> Iterator[Mapping[str, Any] | None]:
-    """Yield the closing line of the results of each run; None if it is missing.
+def _closing_lines(
+    lines: Iterable[str],
+) -> Iterator[tuple[Mapping[str, Any] | None, int]]:
+    """Yield the closing line of the results of each run, and how many rows it has.
 
     The results of each run begin with a header, and end with a closing line, which says
-    how the run ended.
+    how the run ended. It is None if it is missing.
     """
     is_inside_run = False
+    n_rows = 0
     for line in lines:
         if _HEADER.match(line):
             if is_inside_run:
-                yield None
+                yield None, n_rows
             is_inside_run = True
+            n_rows = 0
         elif is_inside_run and _CLOSING_LINE.match(line):
             closing_line = json_value(line)
             if _is_closing_line(closing_line):  # and no row that looks like one
                 is_inside_run = False
-                yield closing_line
+                yield closing_line, n_rows
+        elif line.strip():
+            n_rows += 1
     if is_inside_run:
-        yield None
+        yield None, n_rows
 
 
-def _reason_of_run(run: Mapping[str, Any]) -> str:
-    """Say why a run did not judge all its samples, by its closing line.
+def _reason_of_run(run: Mapping[str, Any], n_rows: int) -> str:
+    """Say why a file does not hold all samples of a run that were to be judged.
 
-    Returns "" if it did.
+    Args:
+        run: The facts of the run, in its closing line.
+        n_rows: The rows that the file holds of it.
+
+    Returns:
+        The reason; "" if it holds all.
     """
     if run.get("interrupted") or run.get("stopped"):
         return "ended early"
@@ -191,6 +202,12 @@ def _reason_of_run(run: Mapping[str, Any]) -> str:
             "stopped when its gates were decided, so its rows were chosen by their"
             " scores"
         )
+    inputs = run.get("inputs") or ()
+    rows_of_inputs = [source.get("rows") for source in inputs]
+    if inputs and all(isinstance(count, int) for count in rows_of_inputs):
+        n_rows_of_run = sum(rows_of_inputs)
+        if n_rows < n_rows_of_run:
+            return f"had {n_rows_of_run:,} rows, and the file holds {n_rows:,}"
     return ""
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ragmetrics_core.data import SettingError, Signature
+from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.reporting.copies import KnownRows
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 
@@ -11,7 +13,9 @@ from ragmetrics_core.reporting.run_facts import RunFacts
 def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
     """Join several reports to one report over all their rows, in their order.
 
-    Example: reports of 2 and 3 rows make a report of 5 rows, numbered 0 to 4.
+    A row of a report that stands in an earlier one, too, with the same sample and the
+    same results, counts once, and a note says so. Example: reports of 2 and 3 rows make
+    a report of 5 rows, numbered 0 to 4; two copies of one report make that report.
 
     Args:
         reports: The reports, at least one.
@@ -28,13 +32,51 @@ def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
     if len(reports) == 1:
         return reports[0]
     _refuse_what_cannot_be_joined(reports, names)
+    reports_without_copies = leave_out_copies(reports)
     rows = [
         row.model_copy(update={"index": new_index})
-        for new_index, row in enumerate(chain.from_iterable(reports))
+        for new_index, row in enumerate(chain.from_iterable(reports_without_copies))
     ]
-    facts = _join_facts([report.run for report in reports], names)
-    notes = (*facts.notes, _note_on_rows(reports, names))
+    facts = _join_facts([report.run for report in reports_without_copies], names)
+    notes = (
+        *facts.notes,
+        *_notes_on_copies(reports, reports_without_copies, names),
+        _note_on_rows(reports_without_copies, names),
+    )
     return Report(rows, facts.model_copy(update={"notes": notes}))
+
+
+def leave_out_copies(reports: Sequence[Report]) -> list[Report]:
+    """Leave out rows that stand in an earlier report with the same sample and results.
+
+    A report that loses rows so is not held against the rows of its inputs any more.
+    """
+    known_rows = KnownRows()
+    without_copies = []
+    for report in reports:
+        rows = [row for row in report if not known_rows.has(row)]
+        for row in rows:
+            known_rows.add(row)
+        run = report.run
+        if len(rows) < len(report.results):
+            inputs = [source.model_copy(update={"rows": None}) for source in run.inputs]
+            run = run.model_copy(update={"inputs": tuple(inputs)})
+        without_copies.append(Report(rows, run))
+    return without_copies
+
+
+def _notes_on_copies(
+    reports: Sequence[Report], without_copies: Sequence[Report], names: Sequence[str]
+) -> Iterator[str]:
+    """Say how many rows of each report are copies."""
+    for report, kept, name in zip(reports, without_copies, names, strict=True):
+        n_rows = len(report.results)
+        n_copies = n_rows - len(kept.results)
+        if n_copies:
+            yield (
+                f"{n_copies:,} of {count_in_words(n_rows, 'row')} of {name} are copies"
+                " of rows in an earlier file, and count once."
+            )
 
 
 def _note_on_rows(reports: Sequence[Report], names: Sequence[str]) -> str:
@@ -56,10 +98,11 @@ def warn_of_repeated_questions(
 ) -> Iterator[str]:
     """Warn of each report that asks what earlier ones asked.
 
-    Two runs over the same questions are no more evidence than one.
+    Two runs over the same questions are no more evidence than one. Copies of rows are
+    left out, as in the joined report.
     """
     earlier: set[str] = set()
-    for report, name in zip(reports, names, strict=True):
+    for report, name in zip(leave_out_copies(reports), names, strict=True):
         questions = _questions_of(report)
         n_repeated = len(questions & earlier)
         if n_repeated:

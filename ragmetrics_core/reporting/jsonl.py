@@ -9,9 +9,8 @@ what changes or leaves raises it, and every earlier number is read.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from itertools import chain
 from math import isfinite
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -20,7 +19,6 @@ from pydantic import BaseModel, ValidationError
 
 from ragmetrics_core.data import (
     AtomicFile,
-    CutOffLine,
     InputError,
     RowError,
     Sample,
@@ -29,7 +27,9 @@ from ragmetrics_core.data import (
     read_own_lines,
     replace_surrogates,
 )
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.results import Signature
+from ragmetrics_core.reporting.copies import KnownRows
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
 FORMAT = 3
@@ -48,6 +48,7 @@ _LATER = (
     "unread_texts",
 )
 _DEEPEST = 100
+_MOST_LINES_NAMED = 5
 _UNFINISHED = {
     "interrupted": True,
     "stopped": "the report has no closing line: the run was killed or still goes on",
@@ -122,79 +123,176 @@ class JsonlWriter:
         self.close()
 
 
-def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
+def read_report(
+    path: str | Path, *, allow_broken: bool = False
+) -> tuple[RunFacts, tuple[SampleResult, ...]]:
     """Read a report from a file: the facts of the run, and its rows.
 
     The file has a header, the rows and a closing line (``JsonlWriter``), or rows alone
-    (``JsonlSink``). A last line that a crash cut off is left out and named in the run's
-    notes. Example: a header, 3 rows and half a row give 3 rows and a note.
+    (``JsonlSink``). The rows are held against the run: those that are there twice count
+    once, a broken line is left out, and notes say so. If rows are missing, ``stopped``
+    of the run says why, so that no gate is decided on a part. Example: a header, 3 rows
+    and half a row give 3 rows, a note, and a run that was stopped.
+
+    Args:
+        path: The file.
+        allow_broken: Whether gates may be decided although lines are broken.
 
     Raises:
-        InputError: If the file cannot be read, is no report, or a line is broken; the
-            message names the line.
+        InputError: If the file cannot be read, is no report, or goes on behind its
+            closing line; the message names the line.
     """
-    lines: Iterator[tuple[str, Any]] = read_own_lines(path, "the report")
-    place, first_line = next(lines, ("", None))
-    is_empty = not place
-    if is_empty:
+    content = _ReportContent(Path(path).name)
+    for place, value in read_own_lines(path, "the report"):
+        content.take(place, value)
+    if not content.first_place:
         raise InputError(
             f"{path} is empty: a sink has seen no run yet, or another file was meant"
         )
-    has_header = not is_row_of_results(first_line)
-    if not has_header:
-        content = _ReportContent(RunFacts())
-        content.take_all(chain([(place, first_line)], lines))
-        return _report_of_rows(content.results, content.run.notes, Path(path).name)
-    content = _ReportContent(_run_of_header(first_line, place))
-    content.take_all(lines)
-    return content.run, tuple(content.results)
+    return content.report(allow_broken=allow_broken)
 
 
 class _ReportContent:
     """What the lines of a report's file hold: the facts of the run, and its rows."""
 
-    def __init__(self, run: RunFacts) -> None:
-        self.run = run
-        self.results: list[SampleResult] = []
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.first_place = ""  # "" as long as no line was read
+        self._run: RunFacts | None = None  # None for a file of rows alone
+        self._rows: list[SampleResult] = []
+        self._copies = KnownRows()
+        self._n_copies = 0
+        # in words, of the lines that hold no row
+        self._broken_lines: list[str] = []
+        self._first_problem = ""
         self._number_of_closing_line = ""  # as text; "" as long as none was read
 
-    def take_all(self, lines: Iterable[tuple[str, Any]]) -> None:
-        """Take the lines behind the header, each with its place in words."""
-        for place, value in lines:
-            self._take(place, value)
-
-    def _take(self, place: str, value: object) -> None:
-        """Take one line: a row, or the closing line with the facts at the run's end.
-
-        Example: a row's line is appended to ``results``; the closing line sets ``run``;
-        a line that was cut off in its middle adds a note.
+    def take(self, place: str, value: object) -> None:
+        """Take one line: the header, a row, or the closing line.
 
         Args:
             place: The file and line, such as "results.jsonl, line 3".
             value: What the line holds, or the error that says why it is no JSON.
 
         Raises:
-            InputError: If the line is broken, or stands behind the closing line.
+            InputError: If the line stands behind the closing line, or the first line is
+                the header of a report that this version cannot read.
         """
         line_number = place.rpartition(" ")[2]
         if self._number_of_closing_line:
             raise InputError(
                 f"{place}: nothing may follow the closing line"
-                f" {self._number_of_closing_line}"
+                f" {self._number_of_closing_line}; give each file by itself"
             )
-        if isinstance(value, CutOffLine):  # a RowError too, so it is asked first
-            note = f"line {line_number} of the report was cut off and is left out"
-            self.run = self.run.model_copy(update={"notes": (*self.run.notes, note)})
-        elif isinstance(value, RowError):
-            raise InputError(f"{place}: {value}")
-        elif not isinstance(value, dict):
+        is_first_line = not self.first_place
+        self.first_place = self.first_place or place
+        try:
+            if is_first_line and isinstance(value, Mapping) and _MAGIC in value:
+                self._run = _run_of_header(value, place)
+            elif isinstance(value, Mapping) and self._run and _is_closing_line(value):
+                self._run = validate_data(RunFacts, value["run"], place)
+                self._number_of_closing_line = line_number
+            else:
+                self._take_row(place, value)
+        except _BrokenLine as problem:
+            self._broken_lines.append(line_number)
+            self._first_problem = self._first_problem or str(problem)
+
+    def _take_row(self, place: str, value: object) -> None:
+        """Take a row; ``_BrokenLine`` if the line holds none."""
+        if isinstance(value, RowError):
+            raise _BrokenLine(f"{place}: {value}")
+        if not isinstance(value, Mapping):
             kind = type(value).__name__
-            raise InputError(f"{place}: a JSON object is needed, got {kind}")
-        elif _is_closing_line(value):
-            self.run = validate_data(RunFacts, value["run"], place)
-            self._number_of_closing_line = line_number
+            raise _BrokenLine(f"{place}: a JSON object is needed, got {kind}")
+        try:
+            row = validate_data(SampleResult, value, place)
+        except InputError as error:
+            raise _BrokenLine(str(error)) from None
+        if self._copies.has(row, index=row.index):
+            self._n_copies += 1
         else:
-            self.results.append(validate_data(SampleResult, value, place))
+            self._copies.add(row, index=row.index)
+            self._rows.append(row)
+
+    def report(
+        self, *, allow_broken: bool
+    ) -> tuple[RunFacts, tuple[SampleResult, ...]]:
+        """Return the facts of the run and its rows, held against each other.
+
+        Raises:
+            InputError: If no line is the header of a report or one of its rows, or all
+                rows are broken.
+        """
+        if self._first_problem and not self._rows:
+            if self._run is not None:
+                raise InputError(self._first_problem)
+            raise InputError(
+                f"{self.first_place}: no results of ragmetrics begin here; judge rows"
+                " or traces first: ragmetrics evaluate FILE --out results.jsonl"
+            )
+        if self._run is None:
+            run, rows = _report_of_rows(self._rows, self._name)
+            reason = ""
+        else:
+            run, rows = self._run, tuple(self._rows)
+            reason = _why_not_whole(rows, run, len(self._broken_lines))
+        notes = [*run.notes]
+        if self._n_copies:
+            notes.append(
+                f"{count_in_words(self._n_copies, 'row')} of {self._name}"
+                " stood there before, and counted once"
+            )
+        if self._broken_lines:
+            broken = self._broken_in_words()
+            notes.append(f"{broken} and left out: {self._first_problem}")
+            reason = reason or ("" if allow_broken else f"{broken} (--allow-broken)")
+        changes = {"notes": tuple(notes), "stopped": run.stopped or reason}
+        return run.model_copy(update=changes), rows
+
+    def _broken_in_words(self) -> str:
+        """For example "1 line of scores.jsonl is broken (line 3)"."""
+        numbers = ", ".join(self._broken_lines[:_MOST_LINES_NAMED])
+        if len(self._broken_lines) > _MOST_LINES_NAMED:
+            numbers += ", …"
+        n_lines = len(self._broken_lines)
+        verb = "is" if n_lines == 1 else "are"
+        return (
+            f"{count_in_words(n_lines, 'line')} of {self._name} {verb} broken (line"
+            f" {numbers})"
+        )
+
+
+class _BrokenLine(Exception):
+    """A line of a report that holds no row; the message says why."""
+
+
+def _why_not_whole(rows: Sequence[SampleResult], run: RunFacts, n_broken: int) -> str:
+    """Say why rows are not all those of their run; "" if they are.
+
+    Rows and their numbers are held against the rows of the run's inputs. A run that
+    stopped when its gates were decided has judged some rows of any number.
+
+    Args:
+        rows: The rows, each once.
+        run: The facts of the run.
+        n_broken: Lines that are broken: each was a row.
+    """
+    numbers_of_rows = {row.index for row in rows}
+    if len(numbers_of_rows) < len(rows):
+        return "different rows of its file have the same index"
+    if run.decisions:
+        return ""
+    highest = max(numbers_of_rows, default=-1)
+    n_rows = highest + 1
+    rows_of_inputs = [source.rows for source in run.inputs if source.rows is not None]
+    if run.inputs and len(rows_of_inputs) == len(run.inputs):
+        n_rows = sum(rows_of_inputs)
+    if highest >= n_rows:
+        return f"its file has a row {highest + 1:,}, and the run had {n_rows:,} rows"
+    if len(rows) + n_broken < n_rows:
+        return f"only {len(rows):,} of its {n_rows:,} rows are in the file"
+    return ""
 
 
 def _is_closing_line(value: Mapping[str, object]) -> bool:
@@ -209,7 +307,7 @@ def is_row_of_results(value: object) -> bool:
 
 
 def _report_of_rows(
-    results: Iterable[SampleResult], notes: tuple[str, ...], name: str
+    results: Iterable[SampleResult], name: str
 ) -> tuple[RunFacts, tuple[SampleResult, ...]]:
     """Return the facts and rows of a file without a header, as a sink writes it.
 
@@ -218,7 +316,6 @@ def _report_of_rows(
 
     Args:
         results: The rows.
-        notes: What a reader must know of how the file was read.
         name: The file's name.
     """
     rows = tuple(
@@ -227,9 +324,7 @@ def _report_of_rows(
     )
     file_facts = Input.of_samples(row.sample for row in rows)
     file_facts = file_facts.model_copy(update={"name": name})
-    run_facts = facts_of_rows(rows)
-    changes = {"inputs": (file_facts,), "notes": (*notes, *run_facts.notes)}
-    return run_facts.model_copy(update=changes), rows
+    return facts_of_rows(rows).model_copy(update={"inputs": (file_facts,)}), rows
 
 
 def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
@@ -271,17 +366,12 @@ def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
     )
 
 
-def _run_of_header(header: object, place: str) -> RunFacts:
+def _run_of_header(header: Mapping[str, object], place: str) -> RunFacts:
     """The facts of the run, as far as they were known when it began.
 
     Raises:
-        InputError: If the line begins no report, or one of a newer version.
+        InputError: If the line begins a report of a newer version.
     """
-    if not isinstance(header, dict) or _MAGIC not in header:
-        raise InputError(
-            f"{place}: no results of ragmetrics begin here; judge rows or traces first:"
-            " ragmetrics evaluate FILE --out results.jsonl"
-        )
     if header[_MAGIC] not in range(1, FORMAT + 1):
         raise InputError(
             f"{place}: this version reads formats 1 to {FORMAT}; read the report with a"

@@ -368,12 +368,20 @@ class Report:
         write_all(self.results, target)
 
     @classmethod
-    def from_jsonl(cls, path: str | Path) -> Report:
-        """Read a report that ``to_jsonl`` or ``JsonlWriter`` wrote.
+    def from_jsonl(cls, path: str | Path, *, allow_broken: bool = False) -> Report:
+        """Read a report that ``to_jsonl``, ``JsonlWriter`` or a ``JsonlSink`` wrote.
 
-        See ``jsonl.read_report``.
+        See ``jsonl.read_report``: of a file that lost rows, or has a broken line, no
+        gate is decided.
+
+        Args:
+            path: The file.
+            allow_broken: Whether gates may be decided although lines are broken.
+
+        Raises:
+            InputError: If the file cannot be read, or is no report.
         """
-        run, results = read_report(path)
+        run, results = read_report(path, allow_broken=allow_broken)
         return cls(results, run)
 
     @classmethod

@@ -1,0 +1,266 @@
+"""A file of results that lost rows, holds copies or broken lines decides no gate by them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data import InputError
+
+GATE = ["--fail-under", "adherence=0.5"]
+MODES = [["--gate", "point"], ["--gate", "interval"]]
+RIGHT = "Anna lit the lamp in the tower."
+WRONG = "A wizard built the harbour in 1871."
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+
+
+def a_run(n_right: int, n_wrong: int, path: str = "results.jsonl") -> list[str]:
+    """Judge rows, the right answers first; return the lines of the file of results."""
+    rows = [
+        {
+            "id": str(number),
+            "question": f"Who lit lamp {number}?",
+            "contexts": [RIGHT],
+            "answer": RIGHT if number < n_right else WRONG,
+        }
+        for number in range(n_right + n_wrong)
+    ]
+    evaluate(rows, ["adherence"], judge="lexical").to_jsonl(path)
+    return Path(path).read_text().splitlines(keepends=True)
+
+
+def watched(numbers: range, path: str = "sink.jsonl", answer: str = RIGHT) -> None:
+    """Write the results of so many answers to a sink, as ``watch(sinks=…)`` does."""
+    background = BackgroundEvaluator(
+        lambda sample: [sample],
+        ["context_adherence"],
+        "lexical",
+        settings=WatchSettings(sinks=[JsonlSink(path)]),
+    )
+    for number in numbers:
+        question = f"Who lit lamp {number}?"
+        background.record(Sample(question=question, contexts=[RIGHT], answer=answer))
+    assert background.stop(timeout=30)
+
+
+Lines = list[str]
+
+
+def with_index(line: str, index: int) -> str:
+    return json.dumps(json.loads(line) | {"index": index}) + "\n"
+
+
+LOSSES: dict[str, Callable[[Lines], Lines]] = {
+    "header, the first rows, closing line": lambda lines: [*lines[:31], lines[-1]],
+    "header and the first rows": lambda lines: lines[:31],
+    "one row is missing": lambda lines: [*lines[:40], *lines[41:]],
+    "rows of one index": lambda lines: [
+        lines[0],
+        *[with_index(line, 0) for line in lines[1:31]],
+        lines[-1],
+    ],
+    "one row many times": lambda lines: [lines[0], *[lines[1]] * 60, lines[-1]],
+    "a row beyond the input": lambda lines: [
+        *lines[:-2],
+        with_index(lines[-2], 600),
+        lines[-1],
+    ],
+}
+
+
+def test_a_whole_run_is_decided() -> None:
+    a_run(30, 90)
+    for mode in MODES:
+        assert main(["report", "results.jsonl", *GATE, *mode]) == 1
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_part_of_a_run_is_undecided(
+    loss: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = a_run(30, 90)
+    Path("part.jsonl").write_text("".join(LOSSES[loss](lines)))
+    for mode in MODES:
+        assert main(["report", "part.jsonl", *GATE, *mode, "--allow-broken"]) == 3
+    compared = ["compare", "results.jsonl", "part.jsonl", "--fail-on-regression"]
+    assert main(compared) == 3
+    assert "undecided" in capsys.readouterr().out
+
+
+def test_a_part_that_is_judged_again_is_undecided() -> None:
+    lines = a_run(30, 90)
+    Path("part.jsonl").write_text("".join([*lines[:31], lines[-1]]))
+    again = ["evaluate", "part.jsonl", "--metrics", "adherence", "--judge", "lexical"]
+    assert main([*again, *GATE]) == 3
+
+
+def test_lost_rows_are_counted() -> None:
+    lines = a_run(30, 90)
+    Path("part.jsonl").write_text("".join([*lines[:31], lines[-1]]))
+    report = Report.from_jsonl("part.jsonl")
+    assert report.run.stopped == "only 30 of its 120 rows are in the file"
+    assert report.run.why_part
+    comparison = Report.from_jsonl("results.jsonl").compare(report)
+    assert "only 30 of its 120 rows" in comparison.stopped
+    report.to_jsonl("again.jsonl")
+    assert Report.from_jsonl("again.jsonl").run.stopped == report.run.stopped
+
+
+def test_rows_may_stand_in_any_order() -> None:
+    header, *rows, closing_line = a_run(30, 90)
+    Path("turned.jsonl").write_text("".join([header, *reversed(rows), closing_line]))
+    turned = Report.from_jsonl("turned.jsonl")
+    assert turned == Report.from_jsonl("results.jsonl")
+    assert turned.run.stopped == ""
+
+
+def test_copies_of_a_run_count_once(capsys: pytest.CaptureFixture[str]) -> None:
+    a_run(8, 2)
+    names = [f"run-{number}.jsonl" for number in range(20)]
+    for name in names:
+        shutil.copy("results.jsonl", name)
+    arguments = ["--fail-under", "adherence=0.7", "--html", "page.html"]
+    capsys.readouterr()
+    codes = [main(["report", *files, *arguments]) for files in (names[:1], names)]
+    assert codes[0] == codes[1]
+    printed = capsys.readouterr().out
+    for name in names[1:]:
+        sentence = f"10 of 10 rows of {name} are copies of rows in an earlier file"
+        assert sentence in printed
+    assert "200" not in printed
+    page = Path("page.html").read_text()
+    assert "10 of 10 rows of run-19.jsonl are copies" in page
+
+
+def test_rows_that_stand_twice_in_a_file_count_once() -> None:
+    header, *rows, closing_line = a_run(3, 1)
+    lines = [header, *rows, rows[0], rows[2], closing_line]
+    Path("twice.jsonl").write_text("".join(lines))
+    report = Report.from_jsonl("twice.jsonl")
+    assert len(report.results) == 4
+    assert report.run.notes[-1] == (
+        "2 rows of twice.jsonl stood there before, and counted once"
+    )
+    assert report.run.stopped == ""
+
+
+def test_a_copied_sink_counts_once() -> None:
+    watched(range(6))
+    text = Path("sink.jsonl").read_text()
+    Path("sink.jsonl").write_text(text * 3)
+    report = Report.from_jsonl("sink.jsonl")
+    assert len(report.results) == 6
+    assert "12 rows of sink.jsonl stood there before" in report.run.notes[-1]
+
+
+@pytest.mark.parametrize("cut", [1, 20, 200])
+def test_a_sink_begins_a_line_after_a_kill(
+    cut: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched(range(40))
+    text = Path("sink.jsonl").read_text()
+    Path("sink.jsonl").write_text(text[:-cut])  # the process died in mid-line
+    watched(range(40, 50))
+    report = Report.from_jsonl("sink.jsonl")
+    is_whole = cut == 1  # only the line end is missing
+    assert len(report.results) == 49 + is_whole
+    assert [row.sample and row.sample.question for row in report][-1] == (
+        "Who lit lamp 49?"
+    )
+    capsys.readouterr()
+    for mode in MODES:
+        code = main(["report", "sink.jsonl", *GATE, *mode])
+        assert code == (0 if is_whole else 3)
+        assert main(["report", "sink.jsonl", *GATE, *mode, "--allow-broken"]) == 0
+    printed = capsys.readouterr().out
+    assert ("1 line of sink.jsonl is broken (line 40)" in printed) is not is_whole
+
+
+def test_a_broken_row_of_a_run_is_left_out_and_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = a_run(40, 0)
+    lines[7] = lines[7][:60] + "\n"
+    lines[9] = "[1]\n"
+    Path("results.jsonl").write_text("".join(lines))
+    capsys.readouterr()
+    assert main(["report", "results.jsonl", *GATE]) == 3
+    assert "2 lines of results.jsonl are broken (line 8, 10)" in capsys.readouterr().out
+    assert main(["report", "results.jsonl", *GATE, "--allow-broken"]) == 0
+    compared = ["compare", "results.jsonl", "results.jsonl", "--fail-on-regression"]
+    assert main(compared) == 3
+    assert main([*compared, "--allow-broken"]) == 0
+    del lines[7], lines[20]  # a broken line and a whole one
+    Path("results.jsonl").write_text("".join(lines))
+    assert main(["report", "results.jsonl", *GATE, "--allow-broken"]) == 3
+
+
+def test_a_file_of_another_kind_is_refused() -> None:
+    Path("notes.txt").write_text("one\ntwo\n")
+    with pytest.raises(InputError, match="line 1: no results of ragmetrics begin here"):
+        Report.from_jsonl("notes.txt")
+    lines = a_run(1, 0)
+    Path("two.jsonl").write_text("".join(lines * 2))
+    with pytest.raises(InputError, match="nothing may follow the closing line 3"):
+        Report.from_jsonl("two.jsonl")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no such modes")
+def test_the_file_of_a_sink_is_for_its_owner_alone() -> None:
+    before = os.umask(0o022)
+    try:
+        sink = JsonlSink("private.jsonl", max_mb=0.001)
+        for row in Report.from_jsonl(str(an_old_run())):
+            sink.write(row)
+    finally:
+        os.umask(before)
+    files = sorted(Path().glob("private.jsonl*"))
+    assert len(files) > 1  # it was rotated
+    for path in files:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def an_old_run() -> Path:
+    a_run(3, 1)
+    return Path("results.jsonl")
+
+
+def test_a_killed_process_leaves_a_sink_that_is_read() -> None:
+    a_run(2, 0)
+    script = """
+import os
+from ragmetrics_core import Report
+from ragmetrics_core.capture import JsonlSink
+sink = JsonlSink("sink.jsonl")
+row = Report.from_jsonl("results.jsonl").results[0]
+sink.write(row)
+with open("sink.jsonl", "a") as file:
+    file.write('{"index": 1, "sample": {"questi')
+    file.flush()
+    os._exit(9)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], check=False
+    )  # our own script
+    assert ended.returncode == 9
+    JsonlSink("sink.jsonl").write(Report.from_jsonl("results.jsonl").results[1])
+    report = Report.from_jsonl("sink.jsonl")
+    assert len(report.results) == 2
+    assert "1 line of sink.jsonl is broken (line 2)" in report.run.stopped
