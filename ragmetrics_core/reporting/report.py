@@ -29,6 +29,7 @@ from ragmetrics_core.data import (
     write_text,
 )
 from ragmetrics_core.reporting.answering import Answering, count_answering
+from ragmetrics_core.reporting.diagnosis import Diagnosis, diagnose
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts, SequentialDecision
@@ -263,6 +264,14 @@ class Report:
         from ragmetrics_core.reporting.journey import journey
 
         return journey(self.results)
+
+    @property
+    def faults(self) -> tuple[Diagnosis, ...]:
+        """What became of each row, and at which stage it went wrong, in input order.
+
+        See ``diagnose``: a rule names a stage only where the verdicts leave no other.
+        """
+        return tuple(map(diagnose, self.results))
 
     def answering(
         self,

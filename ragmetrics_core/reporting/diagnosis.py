@@ -1,0 +1,423 @@
+"""Where a row went wrong: one table of rules over what was judged.
+
+The model has three stages: search, prompt and answer. A rule names a stage only where the
+verdicts leave no other; else the fault has none. A score that another fault has spoilt is
+not read: what is useful is judged against the answer, so it says nothing of the search
+where the answer is made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from ragmetrics_core.data import (
+    Failed,
+    FactMatrix,
+    JudgedChunks,
+    MetricResult,
+    Sample,
+    SampleResult,
+    Scored,
+    Undefined,
+)
+from ragmetrics_core.data.answered import lacks_context
+from ragmetrics_core.data.errors import MetricCrashed, ScoreOutOfRange
+from ragmetrics_core.data.metric_evidence import Sufficed
+
+Stage = Literal["search", "prompt", "answer"]
+STAGES: tuple[Stage, ...] = ("search", "prompt", "answer")
+
+Kind = Literal["fault", "fine", "unjudged"]
+"""Whether something went wrong, nothing did, or nobody can say."""
+
+_DECLINED = ("abstained", "declined")
+_PARTIAL = 0.35  # the lowest score of the rubric's band of this name
+_ERRORS_OF_METRICS = (MetricCrashed.__name__, ScoreOutOfRange.__name__)
+_SUFFICIENT_BY_CAUSE = {"reasoning_error": True, "insufficient_context": False}
+
+
+class Diagnosis(NamedTuple):
+    """What became of a row.
+
+    Attributes:
+        name: In a word or three, e.g. "made up".
+        stage: Where it went wrong; None where nothing did, or where nobody can say.
+        kind: Whether it is a fault.
+        advice: What to look at; "" where there is nothing to mend.
+        ranked_low: Whether useful texts stand below useless ones.
+    """
+
+    name: str
+    stage: Stage | None
+    kind: Kind
+    advice: str = ""
+    ranked_low: bool = False
+
+
+class Judged(NamedTuple):
+    """What the verdicts on a row say; None everywhere for what nobody judged.
+
+    Attributes:
+        searched: Whether a search ran.
+        found: Whether anything was retrieved.
+        found_holds: Whether what was retrieved holds the answer to the question.
+        shown_holds: Whether what the model was shown holds it.
+        all_shown: Whether the model was shown all that was retrieved.
+        declined: Whether the answer declines.
+        adherent: Whether the answer keeps to what was shown.
+        expected: Whether the answer is the expected one.
+        partial: Whether it is so in part.
+        on_question: Whether it addresses the question.
+        ranked_low: Whether useful texts stand below useless ones.
+        low: The first metric whose score is a no; "" if none is.
+    """
+
+    searched: bool | None
+    found: bool | None
+    found_holds: bool | None
+    shown_holds: bool | None
+    all_shown: bool | None
+    declined: bool | None
+    adherent: bool | None
+    expected: bool | None
+    partial: bool
+    on_question: bool | None
+    ranked_low: bool
+    low: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the answer was judged, and nothing speaks against it."""
+        verdicts = (self.adherent, self.expected)
+        return True in verdicts and False not in verdicts
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether nobody judged the answer."""
+        return self.adherent is None and self.expected is None
+
+
+class Rule(NamedTuple):
+    """One line of the table: the first rule that holds is the diagnosis."""
+
+    name: str
+    stage: Stage | None
+    kind: Kind
+    holds: Callable[[Judged], bool]
+    advice: str
+
+
+_SEARCH = "Search the store by hand for the answer: add the document, or mend the search."
+_PROMPT = "Look at what stands between search and prompt: rerankers, filters, limits."
+_DECLINING = "Look at what the prompt says about declining; try another model."
+_ANSWER = "Tell the prompt to keep to the text; try a stronger model, or fewer texts."
+_WHICH_STAGE = "A reference, or ContextSufficiency, would tell whether the text holds it."
+_RETRIEVED = "What was retrieved holds it or not: a reference would tell."
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "did not search",
+        "search",
+        "fault",
+        lambda row: row.searched is False and row.declined is not True,
+        "Let the application search before it answers.",
+    ),
+    Rule(
+        "nothing retrieved",
+        "search",
+        "fault",
+        lambda row: row.found is False,
+        "Look for filters or thresholds that empty the list.",
+    ),
+    Rule(
+        "dropped",
+        "prompt",
+        "fault",
+        lambda row: (
+            row.found_holds is True and row.shown_holds is False and not row.is_good
+        ),
+        _PROMPT,
+    ),
+    Rule(
+        "declined wrongly",
+        "answer",
+        "fault",
+        lambda row: row.declined is True and row.shown_holds is True,
+        _DECLINING,
+    ),
+    Rule(
+        "declined rightly",
+        None,
+        "fine",
+        lambda row: row.declined is True and row.shown_holds is False,
+        "",
+    ),
+    Rule(
+        "declined", None, "unjudged", lambda row: row.declined is True, _WHICH_STAGE
+    ),
+    Rule(
+        "made up",
+        "answer",
+        "fault",
+        lambda row: row.adherent is False and row.shown_holds is True,
+        _ANSWER,
+    ),
+    Rule(
+        "not in the text",
+        "search",
+        "fault",
+        lambda row: (
+            (row.adherent is False or row.expected is False or row.is_unjudged)
+            and row.shown_holds is False
+            and (row.found_holds is False or row.all_shown is True)
+        ),
+        _SEARCH,
+    ),
+    Rule(
+        "not in the text",
+        None,
+        "fault",
+        lambda row: (
+            (row.adherent is False or row.expected is False)
+            and row.shown_holds is False
+        ),
+        _RETRIEVED,
+    ),
+    Rule("made up", None, "fault", lambda row: row.adherent is False, _WHICH_STAGE),
+    Rule(
+        "partial",
+        "answer",
+        "fault",
+        lambda row: row.partial and row.shown_holds is True,
+        _ANSWER,
+    ),
+    Rule("partial", None, "fault", lambda row: row.partial, _WHICH_STAGE),
+    Rule(
+        "beside it",
+        "answer",
+        "fault",
+        lambda row: row.expected is False and row.shown_holds is True,
+        _ANSWER,
+    ),
+    Rule(
+        "beside it", None, "fault", lambda row: row.expected is False, _WHICH_STAGE
+    ),
+    Rule(
+        "off the question",
+        "answer",
+        "fault",
+        lambda row: row.on_question is False,
+        "Check how the question reaches the prompt.",
+    ),
+    Rule(
+        "unclear",
+        None,
+        "fault",
+        lambda row: bool(row.low) and not row.is_good,
+        "Open the row; a reference, or ContextAdherence, would tell more.",
+    ),
+)
+"""The rules, in the order in which they are tried."""
+
+NO_FAULT = Diagnosis("no fault found", None, "fine")
+_BAD_ROW = Diagnosis("unreadable", None, "unjudged", "Mend the row of the table.")
+_APPLICATION_FAILED = Diagnosis(
+    "application failed", None, "unjudged", "Its run ended in an error."
+)
+_NOT_JUDGED = Diagnosis("not judged", None, "unjudged", "Run again.")
+_JUDGE_FAILED = Diagnosis(
+    "judge failed",
+    None,
+    "unjudged",
+    "Check the judge's model, key, address and limits, and run again.",
+)
+_METRIC_FAILED = Diagnosis(
+    "metric failed", None, "unjudged", "Its code raised an error, or left [0, 1]."
+)
+_NO_INPUT = Diagnosis(
+    "input missing", None, "unjudged", "Name the columns of what the metrics need."
+)
+
+
+def diagnose(row: SampleResult) -> Diagnosis:
+    """Say what became of a row, and at which stage it went wrong.
+
+    Returns:
+        The first rule that holds. Where none does: what kept the row from being judged,
+        else "no fault found".
+
+    Examples:
+        >>> diagnose(SampleResult(index=0, sample=None, problem="no object")).name
+        'unreadable'
+    """
+    sample = row.sample
+    if sample is None or row.problem:
+        return _BAD_ROW
+    if sample.error is not None:
+        return _APPLICATION_FAILED
+    if not row.results:
+        return _NOT_JUDGED
+    judged = judged_on(sample, row)
+    for rule in RULES:
+        if rule.holds(judged):
+            return Diagnosis(
+                rule.name, rule.stage, rule.kind, rule.advice, judged.ranked_low
+            )
+    return _without_fault(row, judged)
+
+
+def _without_fault(row: SampleResult, judged: Judged) -> Diagnosis:
+    """Say of a row without a fault whether anything was scored, or why nothing was."""
+    results = row.results.values()
+    if any(isinstance(result, Scored) for result in results):
+        return NO_FAULT._replace(ranked_low=judged.ranked_low)
+    errors = [result.error.type for result in results if isinstance(result, Failed)]
+    if not errors:
+        return _NO_INPUT
+    if all(error in _ERRORS_OF_METRICS for error in errors):
+        return _METRIC_FAILED
+    return _JUDGE_FAILED
+
+
+def judged_on(sample: Sample, row: SampleResult) -> Judged:
+    """Collect what the verdicts of all metrics say on a row."""
+    by_kind = _scored_by_kind(row)
+    found_holds, shown_holds = _what_texts_hold(sample, by_kind)
+    recall = by_kind.get("context_recall")
+    expected = _verdict(recall)
+    return Judged(
+        searched=False if _did_not_search(sample) else None,
+        found=_was_anything_found(sample),
+        found_holds=found_holds,
+        shown_holds=shown_holds,
+        all_shown=_was_all_shown(sample),
+        declined=_declined(row),
+        adherent=_verdict(by_kind.get("context_adherence")),
+        expected=expected,
+        partial=(
+            recall is not None and expected is False and recall.value >= _PARTIAL
+        ),
+        on_question=_verdict(by_kind.get("answer_relevance")),
+        ranked_low=_is_ranked_low(row),
+        low=_first_low(row),
+    )
+
+
+def _scored_by_kind(row: SampleResult) -> dict[str, Scored]:
+    """The scores of a row by the kind of their evidence, of each kind the first."""
+    by_kind: dict[str, Scored] = {}
+    for result in row.results.values():
+        if isinstance(result, Scored) and result.evidence is not None:
+            by_kind.setdefault(result.evidence.kind, result)
+    return by_kind
+
+
+def _verdict(result: Scored | None) -> bool | None:
+    """A score as yes or no; None without one, and where the judge calls it uncertain."""
+    if result is None or result.uncertain:
+        return None
+    return result.value > 0.5
+
+
+def _declined(row: SampleResult) -> bool | None:
+    """Whether the answer declines, by whichever metric asked that."""
+    for result in row.results.values():
+        if isinstance(result, Undefined) and result.code in _DECLINED:
+            return True
+        if isinstance(result.evidence, Sufficed) and result.evidence.declined:
+            return True
+    return None
+
+
+def _did_not_search(sample: Sample) -> bool:
+    """Whether the run's calls were recorded, and none of them brought any text."""
+    if sample.ledger is None or sample.retrieved is not None:
+        return False
+    return not sample.contexts and not sample.ledger.calls
+
+
+def _was_anything_found(sample: Sample) -> bool | None:
+    """Whether a search returned anything; None where that was not recorded."""
+    if sample.retrieved is not None:
+        return not sample.missing("retrieved")
+    if not sample.missing("contexts"):
+        return True
+    return False if lacks_context(sample) else None
+
+
+def _was_all_shown(sample: Sample) -> bool | None:
+    """Whether the model was shown all that was retrieved; None if it may not have been.
+
+    A sample that tells of contexts alone says of no others.
+    """
+    if sample.retrieved is None:
+        return True
+    shown = {context.text for context in sample.contexts}
+    return True if all(one.text in shown for one in sample.retrieved) else None
+
+
+def _what_texts_hold(
+    sample: Sample, by_kind: dict[str, Scored]
+) -> tuple[bool | None, bool | None]:
+    """Whether what was retrieved, and what was shown, holds the answer to the question.
+
+    The facts of the reference tell; else whoever judged sufficiency, of what was shown
+    alone.
+    """
+    accuracy = by_kind.get("retrieval_accuracy")
+    if accuracy is not None and isinstance(accuracy.evidence, FactMatrix):
+        found_holds = _verdict(accuracy)
+        shown_value = accuracy.evidence.contexts_value
+        if shown_value is not None:
+            return found_holds, shown_value > 0.5
+        if _was_all_shown(sample):
+            return found_holds, found_holds
+        if found_holds is False:
+            return False, False
+        if lacks_context(sample) or sample.missing("contexts"):
+            return found_holds, False
+        return found_holds, _is_sufficient(by_kind)
+    return None, _is_sufficient(by_kind)
+
+
+def _is_sufficient(by_kind: dict[str, Scored]) -> bool | None:
+    """Whether the question can be answered from what was shown, where anybody judged it."""
+    sufficiency = by_kind.get("context_sufficiency")
+    if sufficiency is not None:
+        return _verdict(sufficiency)
+    adherence = by_kind.get("context_adherence")
+    if adherence is None or adherence.evidence is None:
+        return None
+    fields: dict[str, Any] = dict(adherence.evidence)
+    return _SUFFICIENT_BY_CAUSE.get(str(fields.get("cause")))
+
+
+def _is_ranked_low(row: SampleResult) -> bool:
+    """Whether useful texts stand so far down that the score is a no."""
+    return any(
+        isinstance(result, Scored)
+        and isinstance(result.evidence, JudgedChunks)
+        and bool(result.evidence.useful_known)
+        and result.value <= 0.5
+        for result in row.results.values()
+    )
+
+
+def _first_low(row: SampleResult) -> str:
+    """The first metric whose score is a no; "" if none is.
+
+    A low rank of useful texts alone is a note, no fault.
+    """
+    for name, result in row.results.items():
+        if _is_clear_no(result):
+            return name
+    return ""
+
+
+def _is_clear_no(result: MetricResult) -> bool:
+    """Whether a score is a no, and not only one of the order of useful texts."""
+    if not isinstance(result, Scored) or _verdict(result) is not False:
+        return False
+    evidence = result.evidence
+    return not (isinstance(evidence, JudgedChunks) and evidence.useful_known)
