@@ -21,7 +21,7 @@ from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.declined import Declined
-from ragmetrics_core.metrics.fact_matrix import FactInContext, ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -91,9 +91,7 @@ def _rows_of_topic(
         noise,
         [*noise, gold],
     )
-    yield row(
-        "nothing retrieved", "search", invented if is_even else _DECLINES, [], []
-    )
+    yield row("nothing retrieved", "search", invented if is_even else _DECLINES, [], [])
     yield row("did not search", "search", invented, None, searched=False)
     yield row("beside the expected answer", "answer", topic["beside"], found)
     if is_even:

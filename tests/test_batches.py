@@ -1346,7 +1346,7 @@ def test_the_command_line_submits_looks_collects_and_goes_on(
         assert any(b"verdict" in file.read_bytes() for file in files)
         assert main(["store", "clear", "--store", str(store)]) == 0
         assert b"verdict" not in store.read_bytes()  # what was collected goes, too
-        gate = ["--fail-under", "adherence=0.1", "--gate", "point"]
+        gate = ["--fail-under", "adherence=0.1"]
         while main([*asked, "--batch", *gate]) == 4:
             pass
     assert Report.from_jsonl("r.jsonl").scores("context_adherence") == live(

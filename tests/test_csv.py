@@ -269,8 +269,8 @@ SWALLOWING = "question,contexts,answer\n" + "".join(
     ("content", "options", "code", "said"),
     [
         (SWALLOWING, [], 3, "Not scored: 51 unreadable."),
-        (SWALLOWING, ["--gate", "point"], 3, "Not scored: 51 unreadable."),
-        (SWALLOWING, ["--strict"], 2, "from line 52 to line 102"),
+        (SWALLOWING, ["--strict"], 3, "Not scored: 51 unreadable."),
+        (SWALLOWING, ["--stop-at-bad-row"], 2, "from line 52 to line 102"),
         (SWALLOWING.replace('ships"', "ships"), [], 2, "lines 52 to 152: not CSV"),
     ],
 )

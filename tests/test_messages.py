@@ -53,7 +53,6 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("label drw", ["no 'drw'", "did you mean 'draw'?"]),
     (EVALUATE + "--jugde lexical", ["no option --jugde", "did you mean '--judge'?"]),
     ("push rows.jsonl --too mlflow", ["no option --too", "did you mean '--to'?"]),
-    (EVALUATE + "--gate intervl", ["no 'intervl'", "did you mean 'interval'?"]),
     (EVALUATE + "--judge lexcial", ["'lexcial'", "did you mean 'lexical'?"]),
     (EVALUATE + "--judge gpt-4o-mni", ["did you mean 'gpt-4o-mini'?", "openai/"]),
     (EVALUATE + "--metrics adherance", ["did you mean 'context_adherence'?"]),

@@ -421,7 +421,7 @@ NAMES_THAT_ARE_TEXTS = {
     "a key of JSON twice": (
         "rows.jsonl",
         f'{{"answer": "a", "contexts": {{"{SECRET}": 0.9, "{SECRET}": 0.8}}}}\n',
-        ["--strict"],
+        ["--stop-at-bad-row"],
     ),
 }
 

@@ -76,16 +76,14 @@ def test_evaluate_reads_it_and_options_win(
         'metrics = ["adherence"]\ngates = ["adherence=0.99"]\n[columns]\nquestion ='
         ' "q"\nanswer = "text"\n'
     )
-    report = evaluated("--gate", "point")
+    report = evaluated()
     assert report.metrics == ("context_adherence",)
     assert report.results[0].sample is not None
     assert report.results[0].sample.question == "Who lit the lamp?"
     shown = capsys.readouterr()
     assert "failed: context_adherence misses 0.99" in shown.out
     assert "settings are taken from ragmetrics.toml" in caplog.text
-    report = evaluated(
-        "--metrics", "utilization", "--fail-under", "utilization=0.5", "--gate", "point"
-    )
+    report = evaluated("--metrics", "utilization", "--fail-under", "utilization=0.5")
     assert report.metrics == ("context_utilization",)
     assert "passed: context_utilization" in capsys.readouterr().out
 
@@ -100,15 +98,13 @@ def test_a_gate_of_the_file_is_held_refused_or_named(
         'gates = ["adherence=0.99", "utilization=0"]\n[columns]\nquestion = "q"\nanswer'
         ' = "text"\n'
     )
-    assert main(["evaluate", "rows.jsonl", "--gate", "point", "--quiet"]) == 1
+    assert main(["evaluate", "rows.jsonl", "--quiet"]) == 1
     assert "failed: context_adherence" in capsys.readouterr().out
     assert (
         main(
             [
                 "evaluate",
                 "rows.jsonl",
-                "--gate",
-                "point",
                 "--quiet",
                 "--metrics",
                 "utilization",

@@ -21,21 +21,21 @@ def test_of_the_file(ragmetrics):
     assert report.metrics == ("context_adherence",)
 
 
-@pytest.mark.ragmetrics("utilization=0.9", metrics=["utilization"], on="point")
+@pytest.mark.ragmetrics("utilization=0.9", metrics=["utilization"])
 def test_of_the_marker(ragmetrics):
     assert ragmetrics([GOOD]).metrics == ("context_utilization",)
 
 
 def test_of_arguments(ragmetrics):
-    ragmetrics([{**GOOD, "lang": "de"}], gates="adherence=0.5@lang", on="point")
+    ragmetrics([{**GOOD, "lang": "de"}], gates="adherence=0.5@lang")
 
 
 def test_that_fails(ragmetrics):
-    ragmetrics([BAD], on="point", gates=["adherence=0.8"])
+    ragmetrics([BAD], gates=["adherence=0.8"])
 
 
 def test_that_is_undecided(ragmetrics):
-    ragmetrics([GOOD] * 2, gates=["adherence=0.8"])
+    ragmetrics([GOOD] * 2, strict=True, gates=["adherence=0.8"])
 
 
 def test_without(): ...
@@ -114,7 +114,6 @@ GOOD = [{**row, "answer": "Anna lit the lamp."} for row in BAD]
 
 @pytest.mark.ragmetrics("adherence=0.8")
 class TestOfAClass:
-    @pytest.mark.ragmetrics(on="point")
     def test_fails_by_the_class(self, ragmetrics):
         ragmetrics(BAD)
 

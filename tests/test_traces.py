@@ -1184,7 +1184,7 @@ def test_traces_and_lines_that_cannot_be_read_are_bad_rows(
     lines = [json.dumps(otlp(*openinference(), *chat)), NEVER_JUDGED[name]]
     path.write_text("\n".join(lines), encoding="utf-8")
     options = ["--metrics", "adherence", "--judge", "lexical", "--quiet"]
-    gate = ["--fail-under", "adherence=0.1", "--gate", "point", "--out", str(out)]
+    gate = ["--fail-under", "adherence=0.1", "--out", str(out)]
     assert command.main(["evaluate", "--traces", str(path), *options, *gate]) == 3
     said = capsys.readouterr()
     assert "bad rows, not evaluated: 1 of 2" in said.out
@@ -1193,7 +1193,10 @@ def test_traces_and_lines_that_cannot_be_read_are_bad_rows(
     assert Report.from_jsonl(out).summary().bad_rows == 1
     whole = evaluate(samples_from_spans(path), "adherence", judge="lexical")
     assert whole.summary().bad_rows == 1
-    assert command.main(["evaluate", "--traces", str(path), *options, "--strict"]) == 2
+    assert (
+        command.main(["evaluate", "--traces", str(path), *options, "--stop-at-bad-row"])
+        == 2
+    )
     path.write_text(lines[0], encoding="utf-8")
     assert command.main(["evaluate", "--traces", str(path), *options, *gate]) == 0
 

@@ -113,7 +113,7 @@ def _compare(options: argparse.Namespace) -> int:
     decisions: Sequence[Decision] = ()
     if options.fail_on_regression:
         decisions = comparison.regressions(min_scored=options.min_scored)
-    exit_code = shared.exit_code(decisions, options)
+    exit_code = shared.exit_code(decisions)
     if options.report:
         comparison.to_html(options.report)
     lines = _lines(comparison, decisions, exit_code)

@@ -79,12 +79,12 @@ class _Plan:
 
     @property
     def settings_of_gates(self) -> dict[str, Any]:
-        """The settings by which a gate is decided.
-
-        ``on`` says which figure is compared with the threshold, and ``min_scored`` how
-        many rows must be scored.
-        """
-        return {"on": self.options.gate, "min_scored": self.options.min_scored}
+        """The settings by which a gate is decided."""
+        return {
+            "strict": self.options.strict,
+            "min_scored": self.options.min_scored,
+            "min_answered": self.options.min_answered,
+        }
 
 
 class _Measured:
@@ -212,14 +212,14 @@ def _dry_run(plan: _Plan) -> int:
     if not estimated.samples or not does_any_metric_apply:
         plan.source.say_why_idle(estimated.left_out)
         return BAD_INPUT
-    return shared.exit_code(undecided, plan.options)
+    return shared.exit_code(undecided)
 
 
 def _lines_on_rows_needed(plan: _Plan, estimated: Estimate) -> list[str]:
     """Say how many rows must be scored to decide each gate; [] without any sample."""
     if not estimated.samples:
         return []
-    stopping_rule = plan.until or UntilDecided(**plan.settings_of_gates)
+    stopping_rule = plan.until or UntilDecided(min_scored=plan.options.min_scored)
     return needed(estimated, plan.gates, stopping_rule)
 
 
@@ -391,7 +391,7 @@ def _outcome(plan: _Plan, measured: _Measured) -> _Outcome:
         summary_of_all_metrics=summary,
         summary_of_shown_metrics=_only_metrics_that_apply(summary, plan.options),
         decisions=decisions,
-        exit_code=_exit_code(plan, measured.run, summary, decisions),
+        exit_code=_exit_code(measured.run, summary, decisions),
     )
 
 
@@ -441,14 +441,12 @@ def _write_page(
     )
 
 
-def _exit_code(
-    plan: _Plan, run: Run, summary: Summary, decisions: Sequence[Decision]
-) -> int:
+def _exit_code(run: Run, summary: Summary, decisions: Sequence[Decision]) -> int:
     """Return the exit code of the run and its gates."""
     if run.interrupted:
         return _INTERRUPTED
     if any(metric.count for metric in summary.metrics):
-        return shared.exit_code(decisions, plan.options)
+        return shared.exit_code(decisions)
     return 1 if _was_judged(summary) else BAD_INPUT
 
 
@@ -577,7 +575,6 @@ def _stopping_rule(options: argparse.Namespace) -> UntilDecided | None:
             )
         return None
     return UntilDecided(
-        on=options.gate,
         min_scored=options.min_scored,
         cluster=options.cluster,
         **settings,

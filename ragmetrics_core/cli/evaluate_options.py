@@ -56,7 +56,7 @@ def add_to(commands: Any) -> None:
         unit="N",
         convert=positive,
     )
-    flag(parser, "--strict", "stop at the first row that is no sample")
+    flag(parser, "--stop-at-bad-row", "stop at the first row that is no sample")
     add_calls(parser)
     _add_batches(parser)
     add_settings(parser.add_argument_group("limits", _LIMITS), Limits)

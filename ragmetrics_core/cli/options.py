@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NoReturn, TypeVar, get_args
 
 from pydantic.fields import FieldInfo
 
@@ -32,7 +32,7 @@ from ragmetrics_core.models.reply_store import (
     default_path,
 )
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.statistics.stopping import MIN_SCORED
+from ragmetrics_core.statistics.stopping import MIN_ANSWERED, MIN_SCORED
 
 BAD_INPUT = 2
 """The exit code of a command whose input cannot be used."""
@@ -375,8 +375,8 @@ def add_gates(parser: argparse.ArgumentParser) -> Any:
     """Add the options on gates, i.e. means to reach; return their group."""
     gates = parser.add_argument_group("gates")
     help_text = (
-        "e.g. adherence=0.8, or for each language adherence=0.8@metadata.language; may"
-        " be repeated"
+        "e.g. adherence=0.8, for each language adherence=0.8@metadata.language,"
+        " answered=0.8, or share(adherence>0.5)=0.95; may be repeated"
     )
     add(
         gates,
@@ -387,24 +387,27 @@ def add_gates(parser: argparse.ArgumentParser) -> Any:
         action="append",
     )
     add_summary(gates)
-    help_text = (
-        "what the threshold is held against: the 95 %% interval of the mean (the"
-        " default), or the mean alone"
-    )
-    add(gates, "--gate", help_text, choices=("interval", "point"))
     add_undecided(gates)
     return gates
 
 
 def add_undecided(parser: Any) -> None:
-    """Add the options that say when a gate is undecided, and what that means."""
+    """Add the options that say when a gate is undecided, which is exit code 3."""
     help_text = (
-        "share of all rows that must be scored; with fewer a gate is undecided"
+        "a gate is undecided, too, where the rows are too few to tell: the interval"
+        " holds the threshold"
+    )
+    flag(parser, "--strict", help_text)
+    help_text = (
+        "share of the rows that must be scored; with fewer a gate is undecided"
         f" ({MIN_SCORED})"
     )
     add(parser, "--min-scored", help_text, unit="SHARE", convert=share)
-    help_text = "what an undecided gate means: exit code 3 (the default), 0 or 1"
-    add(parser, "--undecided", help_text, choices=("exit3", "pass", "fail"))
+    help_text = (
+        "share of the answers that must not decline; with fewer a gate is undecided"
+        f" ({MIN_ANSWERED})"
+    )
+    add(parser, "--min-answered", help_text, unit="SHARE", convert=share)
 
 
 def add_allow_broken(parser: Any) -> None:
@@ -417,9 +420,8 @@ def add_allow_broken(parser: Any) -> None:
 
 
 _DEFAULTS_OF_GATES = {
-    "gate": "interval",
     "min_scored": MIN_SCORED,
-    "undecided": "exit3",
+    "min_answered": MIN_ANSWERED,
 }
 
 
@@ -442,24 +444,25 @@ def set_defaults_of_gate_options(
         if getattr(options, name) is None:
             setattr(options, name, default)
         elif not has_gate:
-            raise SettingError(
-                f"--{name.replace('_', '-')} belongs to {option}, and no gate is held:"
-                f" give {option}, or leave it out"
-            )
+            _refuse_without_gate(name, option)
+    if "strict" in options and options.strict and not has_gate:
+        _refuse_without_gate("strict", option)
 
 
-def exit_code(decisions: Iterable[Decision], options: argparse.Namespace) -> int:
-    """Return the exit code for the decisions on all gates.
+def _refuse_without_gate(name: str, option: str) -> NoReturn:
+    """Raise ``SettingError`` for an option on gates where there is none."""
+    raise SettingError(
+        f"--{name.replace('_', '-')} belongs to {option}, and no gate is held: give"
+        f" {option}, or leave it out"
+    )
 
-    1 if a gate failed; for an undecided gate the code that ``--undecided`` says; else
-    0.
-    """
+
+def exit_code(decisions: Iterable[Decision]) -> int:
+    """Return the exit code for all gates: 1 if one failed, 3 if one is undecided, else 0."""
     outcomes = {decision.outcome for decision in decisions}
     if "failed" in outcomes:
         return 1
-    if "undecided" in outcomes:
-        return {"exit3": 3, "pass": 0, "fail": 1}[options.undecided]
-    return 0
+    return 3 if "undecided" in outcomes else 0
 
 
 def add_summary(parser: Any) -> None:

@@ -103,7 +103,7 @@ def _run(options: argparse.Namespace) -> int:
     report = _report(reports, options)
     warnings = list(warn_of_repeated_questions(reports, _names(options)))
     summary, decisions = _summary_and_decisions(report, options)
-    exit_code = _exit_code(summary, decisions, options)
+    exit_code = _exit_code(summary, decisions)
     text = markdown(summary, report.run, decisions, exit_code)
     error_of_job_summary = shared.write_job_summary(options, text)
     if error_of_job_summary is not None:
@@ -144,19 +144,23 @@ def _summary_and_decisions(
     if report.decisions:
         return summary, report.decisions
     decisions = [
-        decide(gate, summary, on=options.gate, min_scored=options.min_scored)
+        decide(
+            gate,
+            summary,
+            strict=options.strict,
+            min_scored=options.min_scored,
+            min_answered=options.min_answered,
+        )
         for gate in gates
     ]
     return summary, decisions
 
 
-def _exit_code(
-    summary: Summary, decisions: Sequence[Decision], options: argparse.Namespace
-) -> int:
+def _exit_code(summary: Summary, decisions: Sequence[Decision]) -> int:
     """Return the exit code of the gates; 1 if nothing was scored."""
     if not any(metric.count for metric in summary.metrics):
         return 1
-    return shared.exit_code(decisions, options)
+    return shared.exit_code(decisions)
 
 
 def _names(options: argparse.Namespace) -> list[str]:

@@ -90,7 +90,7 @@ class _File:
 class Source:
     """The samples of all input files of a command.
 
-    Bad rows are reported on standard error, or raised with ``--strict``.
+    Bad rows are reported on standard error, or raised with ``--stop-at-bad-row``.
     """
 
     def __init__(self, options: argparse.Namespace, keys: KeysSought) -> None:
@@ -108,7 +108,7 @@ class Source:
         """
         self.keys = keys
         self._limit = options.limit
-        self._strict = options.strict
+        self._stops_at_bad_row = options.stop_at_bad_row
         # The columns that were named, by field of the sample.
         self._columns: dict[str, str] = {}
         for name in COLUMNS:
@@ -155,7 +155,7 @@ class Source:
         Raises:
             InputError: If a file cannot be read or holds no rows, or no sample has a
                 key of a slice or cluster.
-            RowError: If two columns may hold one field; with ``--strict``, for the
+            RowError: If two columns may hold one field; with ``--stop-at-bad-row``, for the
                 first row that is no sample.
         """
         paths = [file.path for file in self._files if file.path.exists()]
@@ -225,11 +225,11 @@ class Source:
     def _checked_rows(self, file: _File) -> Iterator[Sample | RowError]:
         """Yield the samples of a file, and an error for each row that is none.
 
-        With ``--strict`` the first error is raised. The keys that the samples have are
+        With ``--stop-at-bad-row`` the first error is raised. The keys that the samples have are
         noted; at the end, so are the notes on traces.
         """
         for row in self._rows(file):
-            if self._strict and isinstance(row, RowError):
+            if self._stops_at_bad_row and isinstance(row, RowError):
                 raise row
             if isinstance(row, Sample):
                 self.keys.look_in(row)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from ragmetrics_core.data import (
-    Failed,
     FactMatrix,
+    Failed,
     JudgedChunks,
     MetricResult,
     Sample,
@@ -32,6 +32,7 @@ Kind = Literal["fault", "fine", "unjudged"]
 """Whether something went wrong, nothing did, or nobody can say."""
 
 _DECLINED = ("abstained", "declined")
+_ASKS_IF_DECLINED = ("context_adherence", "answer_relevance")
 _PARTIAL = 0.35  # the lowest score of the rubric's band of this name
 _ERRORS_OF_METRICS = (MetricCrashed.__name__, ScoreOutOfRange.__name__)
 _SUFFICIENT_BY_CAUSE = {"reasoning_error": True, "insufficient_context": False}
@@ -108,11 +109,15 @@ class Rule(NamedTuple):
     advice: str
 
 
-_SEARCH = "Search the store by hand for the answer: add the document, or mend the search."
+_SEARCH = (
+    "Search the store by hand for the answer: add the document, or mend the search."
+)
 _PROMPT = "Look at what stands between search and prompt: rerankers, filters, limits."
 _DECLINING = "Look at what the prompt says about declining; try another model."
 _ANSWER = "Tell the prompt to keep to the text; try a stronger model, or fewer texts."
-_WHICH_STAGE = "A reference, or ContextSufficiency, would tell whether the text holds it."
+_WHICH_STAGE = (
+    "A reference, or ContextSufficiency, would tell whether the text holds it."
+)
 _RETRIEVED = "What was retrieved holds it or not: a reference would tell."
 
 RULES: tuple[Rule, ...] = (
@@ -153,9 +158,7 @@ RULES: tuple[Rule, ...] = (
         lambda row: row.declined is True and row.shown_holds is False,
         "",
     ),
-    Rule(
-        "declined", None, "unjudged", lambda row: row.declined is True, _WHICH_STAGE
-    ),
+    Rule("declined", None, "unjudged", lambda row: row.declined is True, _WHICH_STAGE),
     Rule(
         "made up",
         "answer",
@@ -200,9 +203,7 @@ RULES: tuple[Rule, ...] = (
         lambda row: row.expected is False and row.shown_holds is True,
         _ANSWER,
     ),
-    Rule(
-        "beside it", None, "fault", lambda row: row.expected is False, _WHICH_STAGE
-    ),
+    Rule("beside it", None, "fault", lambda row: row.expected is False, _WHICH_STAGE),
     Rule(
         "off the question",
         "answer",
@@ -292,12 +293,10 @@ def judged_on(sample: Sample, row: SampleResult) -> Judged:
         found_holds=found_holds,
         shown_holds=shown_holds,
         all_shown=_was_all_shown(sample),
-        declined=_declined(row),
+        declined=is_declined(row),
         adherent=_verdict(by_kind.get("context_adherence")),
         expected=expected,
-        partial=(
-            recall is not None and expected is False and recall.value >= _PARTIAL
-        ),
+        partial=(recall is not None and expected is False and recall.value >= _PARTIAL),
         on_question=_verdict(by_kind.get("answer_relevance")),
         ranked_low=_is_ranked_low(row),
         low=_first_low(row),
@@ -320,14 +319,23 @@ def _verdict(result: Scored | None) -> bool | None:
     return result.value > 0.5
 
 
-def _declined(row: SampleResult) -> bool | None:
-    """Whether the answer declines, by whichever metric asked that."""
+def is_declined(row: SampleResult) -> bool | None:
+    """Whether the answer of a row declines, by whichever metric asked that.
+
+    None where none did, as for a metric that reads no answer, or where it failed.
+    """
+    asked = False
     for result in row.results.values():
         if isinstance(result, Undefined) and result.code in _DECLINED:
             return True
-        if isinstance(result.evidence, Sufficed) and result.evidence.declined:
-            return True
-    return None
+        evidence = result.evidence
+        if isinstance(evidence, Sufficed):
+            if evidence.declined:
+                return True
+            asked = asked or evidence.declined is False
+        elif isinstance(result, Scored) and evidence is not None:
+            asked = asked or evidence.kind in _ASKS_IF_DECLINED
+    return False if asked else None
 
 
 def _did_not_search(sample: Sample) -> bool:

@@ -1,14 +1,16 @@
-"""Gates: is a mean score high enough?
+"""Gates: is a run good enough?
 
-Three outcomes, because samples may be too few to say.
+The mean decides: a gate is passed or failed, and its sentence says what the rows cannot
+tell. It is undecided where the rows say nothing: none was scored, too few were, or most
+answers decline.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from math import ceil
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -19,13 +21,14 @@ from ragmetrics_core.data import (
     Share,
     did_you_mean,
     find_metric,
+    wilson,
 )
 from ragmetrics_core.data.display import count_in_words, one_line
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
-from ragmetrics_core.statistics.means import Interval
 from ragmetrics_core.statistics.stopping import (
+    MIN_ANSWERED,
     MIN_SCORED,
     ROUNDING,
     On,
@@ -38,10 +41,18 @@ if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
 
 
-_NEAREST = 0.001  # a mean nearer to the threshold would take too many rows to decide
+ANSWERED = "answered"
+"""The name of the gate on the share of answers that do not decline."""
+
+_RIGHTLY_UNDEFINED = ("abstained", "declined", "no_claim")
 _MOST_SLICES_EXPLAINED = 10  # of the slices that do not pass
 _LONGEST_SLICE = 40  # characters shown of the value that makes a slice
 _DECIMALS, _MOST_DECIMALS = 3, 18  # of numbers in sentences; a float has 17 digits
+_SHARE_GATE = re.compile(r"share\((?P<metric>[^>]+)>(?P<above>[^)]+)\)")
+_FORMS = (
+    "a gate is written metric=threshold, e.g. adherence=0.8, adherence=0.8@language,"
+    " answered=0.8 or share(adherence>0.5)=0.95"
+)
 
 VERBS: dict[Outcome, str] = {
     "passed": "reaches",
@@ -49,7 +60,7 @@ VERBS: dict[Outcome, str] = {
     "undecided": "may or may not reach",
 }
 
-_SAID_OF_ONE: dict[Outcome, str] = {
+_OUTCOMES_OF_ONE: dict[Outcome, str] = {
     "passed": "passed",
     "failed": "failed",
     "undecided": "is undecided",
@@ -57,19 +68,37 @@ _SAID_OF_ONE: dict[Outcome, str] = {
 
 
 class Gate(Frozen):
-    """A mean score to reach."""
+    """What a run is to reach: a mean score, a share of rows, or a share of answers."""
 
-    metric: str = Field(description="name of the metric")
-    at_least: Share = Field(description="the lowest mean that is good enough")
+    metric: str = Field(
+        description="name of the metric; ``answered`` for answers that do not decline"
+    )
+    at_least: Share = Field(description="the lowest mean or share that is good enough")
     by: str | None = Field(
         default=None,
         description=(
-            "key of the metadata; the mean of each of its values is to reach it"
+            "key of the metadata; the rows with each of its values are to reach it"
         ),
     )
+    above: Share | None = Field(
+        default=None,
+        description="hold the share of rows that score more than this; None: the mean",
+    )
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether it is held against the mean of a metric."""
+        return self.above is None and self.metric != ANSWERED
+
+    @property
+    def name(self) -> str:
+        """What is held, e.g. "context_adherence" or "share(context_adherence>0.5)"."""
+        if self.above is None:
+            return self.metric
+        return f"share({self.metric}>{self.above:g})"
 
     def __str__(self) -> str:
-        return f"{self.metric}={self.at_least:g}{f'@{self.by}' if self.by else ''}"
+        return f"{self.name}={self.at_least:g}{f'@{self.by}' if self.by else ''}"
 
 
 class UntilDecided(Settings):
@@ -150,84 +179,110 @@ Until = UntilDecided | Literal["decided"] | None
 """Whether a run stops as soon as its gates are decided, and how; None judges all."""
 
 
-def parse_gate(text: str, names: Sequence[str]) -> Gate:
-    """Read a gate from text: a mean score that a metric is to reach.
+class _Measure(NamedTuple):
+    """What is held against a threshold, with what it may be for samples like these."""
 
-    A gate is written ``metric=threshold`` or ``metric=threshold@key``:
-    ``adherence=0.8@metadata.language`` is a gate for each language. Example:
-    "adherence=0.8" gives ``Gate(metric="context_adherence", at_least=0.8)``.
+    value: float
+    low: float
+    high: float
+    rows: str  # how many rows it is of, in words
+    noun: str  # "mean" or "share"
+    interval: str = "95 % interval"  # of a run that stopped early: "bounds"
+
+
+def parse_gate(text: str, names: Sequence[str]) -> Gate:
+    """Read a gate from text.
+
+    ``adherence=0.8`` is a mean, ``share(adherence>0.5)=0.95`` a share of rows, and
+    ``answered=0.8`` the share of answers that do not decline. Behind ``@`` may stand a
+    key of the metadata: ``adherence=0.8@metadata.language`` is a gate for each
+    language.
 
     Args:
         text: The gate as it was written. The last word of a metric's name is enough.
         names: The full names of the metrics that there are.
 
     Raises:
-        SettingError: If the text has another form, the threshold is no number from 0 to
-            1, or no metric has the name.
+        SettingError: If the text has another form, a number is not from 0 to 1, or no
+            metric has the name.
     """
-    name, equals, rest = (part.strip() for part in text.partition("="))
+    name, equals, rest = (part.strip() for part in text.rpartition("="))
     threshold, at, slice_key = (part.strip() for part in rest.partition("@"))
     lacks_key = bool(at) and not slice_key
     if not equals or not name or lacks_key:
-        raise SettingError(
-            "a gate is written metric=threshold, e.g. adherence=0.8, or =0.8@language;"
-            f" got {text!r}"
-        )
-    full_name = find_metric(name, names, place="for a gate")
+        raise SettingError(f"{_FORMS}; got {text!r}")
+    share = _SHARE_GATE.fullmatch(name)
+    metric = name if share is None else share["metric"].strip()
+    if metric != ANSWERED:
+        metric = find_metric(metric, names, place="for a gate")
+    return Gate(
+        metric=metric,
+        at_least=_number(threshold, "the threshold of a gate", text),
+        by=slice_key.removeprefix("metadata.") or None,
+        above=None if share is None else _number(share["above"], "a score", text),
+    )
+
+
+def _number(digits: str, what: str, gate: str) -> float:
+    """A number from 0 to 1 of a gate; ``SettingError`` for anything else."""
     try:
-        return Gate(
-            metric=full_name,
-            at_least=float(threshold),
-            by=slice_key.removeprefix("metadata.") or None,
+        number = float(digits)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise SettingError(
+            f"{what} is a number from 0 to 1, e.g. adherence=0.8; got {digits!r} in"
+            f" {gate!r}"
         )
-    except ValueError:  # of float(), or of pydantic for a number outside of 0 to 1
-        message = (
-            f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got"
-            f" {threshold!r}"
-        )
-        raise SettingError(message) from None
+    return number
 
 
 def decide(
     gate: Gate,
     measured: Report | Summary,
     *,
-    on: On = "interval",
+    strict: bool = False,
     min_scored: float = MIN_SCORED,
+    min_answered: float = MIN_ANSWERED,
 ) -> Decision:
-    """Decide whether a run reaches a gate, the lowest mean that is good enough.
+    """Decide whether a run reaches a gate.
 
-    It is passed if the whole interval reaches the threshold, failed if the whole
-    interval misses it. A gate per slice, such as one for each language, is failed if
-    any slice fails. Example: an interval of .82 to .90 passes a gate at .8; .75 to .79
-    fails it; .79 to .90 is undecided.
+    The mean (or the share) decides. A gate per slice, such as one for each language, is
+    failed if any slice fails. Example: a mean of .82 passes a gate at .8, also where its
+    interval of .75 to .88 reaches below: the sentence says so.
 
     Args:
         gate: The gate.
         measured: A report or its summary.
-        on: What is held against the threshold: the 95 % ``interval`` of the mean, or
-            the mean (``point``).
-        min_scored: Share of all rows that must be scored, else the gate is undecided.
+        strict: Whether the gate is undecided where the 95 % interval holds the
+            threshold.
+        min_scored: Share of the rows that must be scored, else the gate is undecided.
+            Answers that decline and those without a claim do not count.
+        min_answered: Share of the answers that must not decline, else it is undecided;
+            it does not matter for the gate on that share.
 
     Returns:
         The decision, with a sentence that says why.
 
     Raises:
-        SettingError: If ``min_scored`` is not in [0, 1], the metric was not measured,
-            or no sample has the key of the slices.
+        SettingError: If a share is not in [0, 1], the metric was not measured, or no
+            sample has the key of the slices.
     """
     check_share("min_scored", min_scored)
+    check_share("min_answered", min_answered)
     summary = _as_summary(measured, gate)
-    names = [numbers.metric for numbers in summary.metrics]
-    name = find_metric(gate.metric, names, place="of this run for a gate")
-    gate = gate.model_copy(update={"metric": name})
+    if gate.metric != ANSWERED:
+        names = [numbers.metric for numbers in summary.metrics]
+        name = find_metric(gate.metric, names, place="of this run for a gate")
+        gate = gate.model_copy(update={"metric": name})
+    rule = _Rule(gate, strict, min_scored, min_answered)
     if gate.by is None:
-        outcome, reason = _decide(gate, summary, on, min_scored)
-        sentence = f"{name}{reason}"
+        outcome, reason = rule.decide(summary)
+        sentence = f"{gate.name} {reason}"
     else:
-        outcome, sentence = _decide_slices(gate, gate.by, summary, on, min_scored)
+        outcome, sentence = _decide_slices(rule, gate.by, summary)
     return Decision(
-        metric=name, outcome=outcome, sentence=sentence, at_least=gate.at_least
+        metric=gate.name, outcome=outcome, sentence=sentence, at_least=gate.at_least
     )
 
 
@@ -238,30 +293,202 @@ def _as_summary(measured: Report | Summary, gate: Gate) -> Summary:
     return measured.summary(slices=[gate.by] if gate.by else ())
 
 
-def _decide_slices(
-    gate: Gate, key: str, summary: Summary, on: On, min_scored: float
-) -> tuple[Outcome, str]:
-    """Decide a gate for each slice by a key; return the outcome and a sentence."""
-    decided_by_slice = {
-        slice_value: _decide(gate, summary_of_slice, on, min_scored)
-        for slice_value, summary_of_slice in _summaries_of_slices(summary, key)
-    }
-    outcomes = [outcome for outcome, _ in decided_by_slice.values()]
-    return _outcome_of_slices(outcomes), _sentence_on_slices(gate, decided_by_slice)
+class _Rule(NamedTuple):
+    """A gate with what makes it undecided."""
+
+    gate: Gate
+    strict: bool
+    min_scored: float
+    min_answered: float
+
+    def decide(self, summary: Summary) -> tuple[Outcome, str]:
+        """Decide the gate by the rows of one summary, and say why.
+
+        Example: ("failed", "misses 0.8: mean 0.720 of 60 scored rows, …").
+        """
+        why_undecided = self._why_undecided(summary)
+        if why_undecided:
+            return "undecided", f"is not held: {why_undecided}."
+        measure = self._measure(summary)
+        threshold = self.gate.at_least
+        by_bounds = three_way(measure.low, measure.high, threshold)
+        outcome: Outcome = "passed"
+        if measure.value < threshold - ROUNDING:
+            outcome = "failed"
+        # a run that stopped early chose its rows by their scores: its bounds decide
+        if self.strict or summary.decisions:
+            outcome = by_bounds
+        words = _words(measure, outcome, threshold)
+        if by_bounds == "undecided":
+            words += f"; {measure.rows} cannot tell which"
+        return outcome, f"{words}."
+
+    def _why_undecided(self, summary: Summary) -> str:
+        """Why the rows say nothing of the gate, as the end of a sentence; "" if they do."""
+        if summary.stopped:
+            return f"the run ended early: {summary.stopped}"
+        if self.gate.metric == ANSWERED:
+            if summary.answered_share is None:
+                return "no metric of the run asks whether answers decline"
+            return ""
+        numbers = summary[self.gate.metric]
+        return (
+            self._why_too_few(numbers, summary)
+            or self._why_declined(summary)
+            or _why_without_bounds(numbers, summary, self.gate)
+        )
+
+    def _why_too_few(self, numbers: MetricSummary, summary: Summary) -> str:
+        """Why too few rows have a score; "" if enough have one."""
+        n_rightly = sum(numbers.undefined.get(code, 0) for code in _RIGHTLY_UNDEFINED)
+        n_to_score = summary.rows - n_rightly
+        why = _missing(numbers, summary)
+        if not numbers.count:
+            return f"nothing was scored{f' ({why})' if why else ''}"
+        if numbers.count >= self.min_scored * n_to_score - ROUNDING:
+            return ""
+        return (
+            f"{numbers.count:,} of {n_to_score:,} rows were scored, and a gate needs"
+            f" {100 * self.min_scored:.0f} %. Not scored: {why}"
+        )
+
+    def _why_declined(self, summary: Summary) -> str:
+        """Why too few answers say anything; "" if enough do."""
+        share = summary.answered_share
+        if share is None or share >= self.min_answered - ROUNDING:
+            return ""
+        return (
+            f"{summary.answered:,} of {count_in_words(summary.answers, 'row')} were"
+            f" answered, and a gate needs {100 * self.min_answered:.0f} %"
+        )
+
+    def _measure(self, summary: Summary) -> _Measure:
+        """The mean or share of the rows, and what it may be for samples like these."""
+        if self.gate.metric == ANSWERED:
+            return _share_of(summary.answered, summary.answers)
+        numbers = summary[self.gate.metric]
+        if self.gate.above is not None:
+            n_above = sum(score > self.gate.above for score in numbers.scores)
+            return _share_of(n_above, numbers.count)
+        mean = numbers.mean or 0.0
+        low = high = mean
+        if numbers.interval is not None:
+            # rows that failed may have scored 0, and they may have scored 1
+            low = min(numbers.interval.low, _low_of(numbers.worst, mean))
+            high = max(numbers.interval.high, _high_of(numbers.best, mean))
+        rows = count_in_words(numbers.count, "row")
+        # bounds hold at whatever row a run stops; a 95 % interval does not
+        kind = "bounds" if summary.decisions else "95 % interval"
+        return _Measure(mean, low, high, rows, "mean", kind)
 
 
-def _summaries_of_slices(measured: Summary, key: str) -> list[tuple[str, Summary]]:
-    """Return the summary of each slice by a key, in the order of the slices' values.
+def _low_of(interval: Any, mean: float) -> float:
+    """The lower end of an interval; the mean without one."""
+    return mean if interval is None else float(interval.low)
+
+
+def _high_of(interval: Any, mean: float) -> float:
+    """The upper end of an interval; the mean without one."""
+    return mean if interval is None else float(interval.high)
+
+
+def _share_of(n_held: int, n_rows: int) -> _Measure:
+    """A share of rows with its Wilson interval."""
+    low, high = wilson(n_held, n_rows)
+    rows = count_in_words(n_rows, "row")
+    return _Measure(n_held / n_rows, low, high, rows, "share")
+
+
+def _why_without_bounds(numbers: MetricSummary, summary: Summary, gate: Gate) -> str:
+    """Why a run that stopped early says nothing of a gate; "" if it does."""
+    if not summary.decisions:
+        return ""
+    has_bounds = numbers.interval is not None and gate.is_mean
+    is_of_samples = summary.decisions[0].on == "interval"
+    if has_bounds and is_of_samples:
+        return ""
+    return (
+        "this run stopped when its gates were decided, and has no bounds that answer"
+        " this"
+    )
+
+
+def _words(measure: _Measure, outcome: Outcome, threshold: float) -> str:
+    """Say what a gate came to, e.g. "reaches 0.8: mean 0.854 of 60 rows, …"."""
+    value = number_in_words(measure.value, threshold)
+    low = number_in_words(measure.low, threshold)
+    high = number_in_words(measure.high, threshold)
+    return (
+        f"{VERBS[outcome]} {threshold:g}: {measure.noun} {value} of {measure.rows},"
+        f" {measure.interval} {low}–{high}"
+    )
+
+
+def number_in_words(value: float, threshold: float) -> str:
+    """Write a value with three decimals, or more where three would mislead.
+
+    With three decimals 0.79996 would be 0.800, and seem to reach a threshold of 0.8.
+    """
+    reaches = value >= threshold - ROUNDING
+    text = ""
+    for n_decimals in range(_DECIMALS, _MOST_DECIMALS):
+        text = f"{value:.{n_decimals}f}"
+        if (float(text) >= threshold - ROUNDING) == reaches:
+            break
+    return text
+
+
+def three_way(low: float, high: float, threshold: float) -> Outcome:
+    """Return whether bounds pass what is wanted, fail it, or leave it undecided.
+
+    It is passed if the lower bound reaches what is wanted. It is failed if the upper
+    bound misses it.
+    """
+    threshold -= ROUNDING
+    if low >= threshold:
+        return "passed"
+    return "failed" if high < threshold else "undecided"
+
+
+def _decide_slices(rule: _Rule, key: str, summary: Summary) -> tuple[Outcome, str]:
+    """Decide a gate for each slice by a key; return the outcome and a sentence.
+
+    Example: "context_adherence by language: 2 of 3 slices reach 0.8. "de": misses 0.8 …".
 
     Raises:
         SettingError: If the summary was made without slices by this key.
     """
-    if key not in measured.slices:
-        near = did_you_mean(key, measured.slices)
+    if key not in summary.slices:
+        near = did_you_mean(key, summary.slices)
         raise SettingError(
             f"the summary has no slices by {key!r}{near}; make it with slices=[{key!r}]"
         )
-    return sorted(measured.slices[key].items())
+    decided = [
+        (slice_value, *rule.decide(summary_of_slice))
+        for slice_value, summary_of_slice in sorted(summary.slices[key].items())
+    ]
+    others = [
+        f' "{one_line(slice_value, _LONGEST_SLICE)}": {reason}'
+        for slice_value, outcome, reason in decided
+        if outcome != "passed"
+    ]
+    sentence = (
+        f"{rule.gate.name} by {key}: {len(decided) - len(others)} of {len(decided)}"
+        f" slices reach {rule.gate.at_least:g}."
+    )
+    sentence += "".join(others[:_MOST_SLICES_EXPLAINED])
+    if len(others) > _MOST_SLICES_EXPLAINED:
+        sentence += f" And {len(others) - _MOST_SLICES_EXPLAINED} more."
+    outcomes = [outcome for _, outcome, _ in decided]
+    return _outcome_of_slices(outcomes), sentence
+
+
+def _outcome_of_slices(outcomes: Sequence[Outcome]) -> Outcome:
+    """Passed if each slice passes; failed if any fails; undecided if there is none."""
+    if "failed" in outcomes:
+        return "failed"
+    is_undecided = "undecided" in outcomes or not outcomes
+    return "undecided" if is_undecided else "passed"
 
 
 def all_in_words(decisions: Sequence[Decision], exit_code: int | None = None) -> str:
@@ -287,7 +514,7 @@ def all_in_words(decisions: Sequence[Decision], exit_code: int | None = None) ->
 def _outcomes_in_words(decisions: Sequence[Decision]) -> str:
     """For example "2 of 3 gates passed, 1 failed"."""
     if len(decisions) == 1:
-        return f"The gate {_SAID_OF_ONE[decisions[0].outcome]}"
+        return f"The gate {_OUTCOMES_OF_ONE[decisions[0].outcome]}"
     n_by_outcome = Counter(decision.outcome for decision in decisions)
     words = f"{n_by_outcome['passed']} of {len(decisions)} gates passed"
     if n_by_outcome["failed"]:
@@ -295,311 +522,6 @@ def _outcomes_in_words(decisions: Sequence[Decision]) -> str:
     if n_by_outcome["undecided"]:
         words += f", {n_by_outcome['undecided']} undecided"
     return words
-
-
-def _outcome_of_slices(outcomes: Sequence[Outcome]) -> Outcome:
-    """Passed if each slice passes; failed if any fails, or if there is none."""
-    if not outcomes or "failed" in outcomes:
-        return "failed"
-    return "undecided" if "undecided" in outcomes else "passed"
-
-
-def _sentence_on_slices(
-    gate: Gate, decided_by_slice: Mapping[str, tuple[Outcome, str]]
-) -> str:
-    """Say how many slices reach the threshold, and why the first ten others do not.
-
-    Example: "context_adherence by language: 2 of 3 slices reach 0.8. de: misses 0.8 …".
-
-    Args:
-        gate: The gate, which is held for each slice: the rows of one value of a key.
-        decided_by_slice: The outcome and the reason, by the value of the slice.
-    """
-    reasons_of_others = [
-        _reason_of_slice(slice_value, reason)
-        for slice_value, (outcome, reason) in decided_by_slice.items()
-        if outcome != "passed"
-    ]
-    n_slices = len(decided_by_slice)
-    n_others = len(reasons_of_others)
-    sentence = (
-        f"{gate.metric} by {gate.by}: {n_slices - n_others} of {n_slices} slices reach"
-        f" {gate.at_least:g}."
-    )
-    sentence += "".join(reasons_of_others[:_MOST_SLICES_EXPLAINED])
-    if n_others > _MOST_SLICES_EXPLAINED:
-        sentence += f" And {n_others - _MOST_SLICES_EXPLAINED} more."
-    return sentence
-
-
-def _reason_of_slice(slice_value: str, reason: str) -> str:
-    """For example ' "en": misses 0.8', of a reason that begins with " " or ": "."""
-    return f' "{one_line(slice_value, _LONGEST_SLICE)}": {reason.lstrip(": ")}'
-
-
-def _decide(
-    gate: Gate, summary: Summary, on: On, min_scored: float
-) -> tuple[Outcome, str]:
-    """Decide a gate by one summary, and say why: the rest of a sentence.
-
-    Example: ("failed", " cannot reach 0.8, since nothing was scored.").
-
-    Args:
-        gate: The mean that a metric is to reach.
-        summary: What was measured, on all rows or on those of a slice.
-        on: Whether the interval of the mean or the mean itself is compared with the
-            gate's threshold.
-        min_scored: Share of the rows that must be scored.
-    """
-    numbers = summary[gate.metric]
-    if numbers.mean is None:
-        reason = f" cannot reach {gate.at_least:g}, since nothing was scored"
-        why_unscored = _missing(numbers, summary)
-        if why_unscored:
-            reason += f": {why_unscored}"
-        return "failed", f"{reason}."
-    why_undecided = _why_mean_decides_nothing(numbers, summary, on, min_scored)
-    if why_undecided:
-        return "undecided", f" is not held against {gate.at_least:g}: {why_undecided}"
-    return _decide_by_mean(gate, summary, numbers.mean, on)
-
-
-def _decide_by_mean(
-    gate: Gate, summary: Summary, mean: float, on: On
-) -> tuple[Outcome, str]:
-    """Decide a gate by the mean of its scores, and say why.
-
-    Example: a mean of .85 with an interval of .79 to .90 is undecided for a gate at .8.
-    Without an interval, the mean itself is compared: .85 passes.
-
-    Args:
-        gate: The gate, such as "adherence at least .8".
-        summary: The numbers of the run.
-        mean: The mean of enough rows.
-        on: What is compared with the gate: "interval", or "point" for the mean itself.
-
-    Returns:
-        The outcome, and the end of a sentence that begins with the gate.
-    """
-    numbers = summary[gate.metric]
-    # a run that stopped early is always decided by an interval, never by the mean
-    interval = _interval_to_compare(numbers, summary, on)
-    # where the mean may lie: within the interval, or without one at the mean itself;
-    # farther out if rows failed, as nobody knows their scores
-    low, high = _bounds(numbers, mean, interval)
-    outcome = three_way(low, high, gate.at_least)
-    words = [
-        f" {_claim(outcome, mean, interval, gate.at_least)}:",
-        f" mean {_number_in_words(mean, gate.at_least)} of",
-        f" {count_in_words(numbers.count, 'scored row')}",
-    ]
-    if interval is not None:
-        has_stopped_early = bool(summary.decisions)
-        # bounds hold at whatever row a run stops; a 95 % interval does not
-        kind = "bounds" if has_stopped_early else "95 % interval"
-        ends = _range(interval.low, interval.high, gate.at_least)
-        words.append(f", {kind} {ends}")
-    words.append(".")
-    why_unscored = _missing(numbers, summary)
-    words.append(_on_rows_without_a_score(gate, numbers, why_unscored, (low, high)))
-    words.append(_hint(outcome, numbers, interval, gate.at_least))
-    return outcome, "".join(words)
-
-
-def _interval_to_compare(
-    numbers: MetricSummary, summary: Summary, on: On
-) -> Interval | None:
-    """The interval that is held against a gate; None for the mean itself.
-
-    A run that stopped when its gates were decided always gives its interval.
-    """
-    has_stopped_early = bool(summary.decisions)
-    return numbers.interval if on == "interval" or has_stopped_early else None
-
-
-def _on_rows_without_a_score(
-    gate: Gate, numbers: MetricSummary, missing: str, bounds: tuple[float, float]
-) -> str:
-    """Why rows have no score, and what they do to the bounds; "" if all have one."""
-    if not missing:
-        return ""
-    if_known = _if_they_were(numbers.unknown, _range(*bounds, gate.at_least))
-    return f" Not scored: {missing}{if_known}"
-
-
-def _claim(
-    outcome: Outcome, mean: float, interval: Interval | None, threshold: float
-) -> str:
-    """Word what follows from a mean, such as "reaches 0.8".
-
-    If the gate is undecided, the words say on which side of the threshold the mean
-    lies, and whether chance or rows of unknown score could have put it there.
-    """
-    if outcome != "undecided":
-        return f"{VERBS[outcome]} {threshold:g}"
-    verb = "reaches" if mean >= threshold - ROUNDING else "is below"
-    is_by_chance = (
-        interval is not None
-        and three_way(interval.low, interval.high, threshold) == "undecided"
-    )
-    why = "rows without a score could change that"
-    if is_by_chance:
-        why = "chance could explain it"
-    return f"{verb} {threshold:g}, but {why}"
-
-
-def _if_they_were(n_unknown: int, bounds: str) -> str:
-    """Word the end of the sentence on rows without a score.
-
-    It says what the bounds are if rows that failed scored 0 and if they scored 1.
-    """
-    if not n_unknown:
-        return "."
-    verb = "was" if n_unknown == 1 else "were"
-    return (
-        f"; with the {n_unknown:,} that failed or {verb} not judged at 0 and at 1 the"
-        f" bounds are {bounds}."
-    )
-
-
-def _range(low: float, high: float, threshold: float) -> str:
-    """Two bounds as a reader sees them."""
-    return f"{_number_in_words(low, threshold)}–{_number_in_words(high, threshold)}"
-
-
-def _number_in_words(value: float, threshold: float) -> str:
-    """Write a value with three decimals, or more where three would mislead.
-
-    With three decimals 0.79996 would be 0.800, and seem to reach a threshold of 0.8.
-    """
-    reaches = value >= threshold - ROUNDING
-    text = ""
-    for n_decimals in range(_DECIMALS, _MOST_DECIMALS):
-        text = f"{value:.{n_decimals}f}"
-        if (float(text) >= threshold - ROUNDING) == reaches:
-            break
-    return text
-
-
-def _hint(
-    outcome: Outcome,
-    numbers: MetricSummary,
-    interval: Interval | None,
-    threshold: float,
-) -> str:
-    """Say how many rows would decide a gate that is undecided, as a sentence.
-
-    Example: " To decide it takes about 160 rows in all (120 more) with such scores, …".
-    "" if the gate is decided, or if rows failed, whose scores no further row replaces.
-
-    Args:
-        outcome: What was decided of the gate.
-        numbers: What was measured of its metric.
-        interval: The interval of the mean; None if the mean itself was compared with
-            the threshold.
-        threshold: The mean that is to be reached.
-    """
-    if outcome != "undecided" or numbers.unknown > 0:
-        return ""
-    if interval is None or numbers.mean is None:
-        return ""
-    distance_to_threshold = abs(numbers.mean - threshold)
-    if distance_to_threshold < _NEAREST:
-        return (
-            " The mean lies at the threshold, so that hardly any number would decide."
-        )
-    # the end of the interval on the other side of the threshold
-    end_beyond = interval.high if numbers.mean < threshold else interval.low
-    times_too_wide = abs(end_beyond - numbers.mean) / distance_to_threshold
-    n_needed = _n_rows_to_narrow(numbers.count, times_too_wide)
-    return (
-        f" To decide it takes about {n_needed:,} rows in all"
-        f" ({n_needed - numbers.count:,} more) with such scores, or still more."
-    )
-
-
-def _n_rows_to_narrow(n_rows: int, times_too_wide: float) -> int:
-    """At how many rows an interval is narrow enough; at least one more than now.
-
-    An interval gets narrower with the root of the number of rows.
-    """
-    return max(ceil(n_rows * times_too_wide**2), n_rows + 1)
-
-
-def _why_mean_decides_nothing(
-    numbers: MetricSummary, summary: Summary, on: On, min_scored: float
-) -> str:
-    """Say why a gate stays undecided, whatever the mean is; "" if the mean decides it.
-
-    Args:
-        numbers: The metric that the gate is about.
-        summary: The whole run.
-        on: What is held against the threshold: the interval of the mean, or the mean.
-        min_scored: Share of the rows that must be scored.
-    """
-    if summary.stopped:
-        return f"the run ended early: {summary.stopped}."
-    if numbers.count < min_scored * summary.rows - ROUNDING:
-        return (
-            f"{numbers.count} of {summary.rows} rows were scored (mean"
-            f" {numbers.mean:.3f}), and a gate needs {100 * min_scored:.0f} %. Not"
-            f" scored: {_missing(numbers, summary)}."
-        )
-    if _lacks_bounds(numbers, summary, on):
-        return (
-            "this run stopped when its gates were decided, and has no bounds that"
-            " answer this."
-        )
-    return ""
-
-
-def _lacks_bounds(numbers: MetricSummary, summary: Summary, on: On) -> bool:
-    """Whether a run that stopped early has no bounds of what this gate asks for.
-
-    It has bounds only for the metrics of its own gates, and all of these are on the
-    interval or all on the mean.
-    """
-    if not summary.decisions:
-        return False
-    return numbers.interval is None or on != summary.decisions[0].on
-
-
-def _bounds(
-    numbers: MetricSummary, mean: float, interval: Interval | None
-) -> tuple[float, float]:
-    """Return the lowest and the highest that the mean may be, with all rows scored.
-
-    Rows of unknown score, which failed, would each score 0 in the worst case, and 1 in
-    the best case. Example: 8 scores with a mean of .9, and 2 failed rows: .72 to .92.
-
-    Args:
-        numbers: What was measured of the metric. ``worst`` is the interval of the mean
-            with all failed rows scored 0, ``best`` the interval with them scored 1.
-        mean: The mean of the known scores.
-        interval: Its interval; None if the mean itself is compared with the threshold.
-    """
-    if interval is not None and numbers.worst is not None and numbers.best is not None:
-        low = min(interval.low, numbers.worst.low)
-        high = max(interval.high, numbers.best.high)
-        return low, high
-    # There is no interval: the worst and the best mean themselves are compared.
-    sum_of_scores = numbers.count * mean
-    n_rows = numbers.count + numbers.unknown
-    worst_mean = sum_of_scores / n_rows
-    best_mean = (sum_of_scores + numbers.unknown) / n_rows
-    return worst_mean, best_mean
-
-
-def three_way(low: float, high: float, threshold: float) -> Outcome:
-    """Return whether bounds pass what is wanted, fail it, or leave it undecided.
-
-    It is passed if the lower bound reaches what is wanted. It is failed if the upper
-    bound misses it.
-    """
-    threshold -= ROUNDING
-    if low >= threshold:
-        return "passed"
-    return "failed" if high < threshold else "undecided"
 
 
 def _missing(numbers: MetricSummary, summary: Summary) -> str:

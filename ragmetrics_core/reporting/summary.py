@@ -33,6 +33,7 @@ from ragmetrics_core.reporting.capture_warnings import (
     CaptureWarningTally,
 )
 from ragmetrics_core.reporting.conversation_facts import Conversations, TurnTally
+from ragmetrics_core.reporting.diagnosis import is_declined
 from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, group_of, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.statistics.means import (
@@ -162,6 +163,9 @@ class MetricSummary(Frozen):
     conversations: Conversations | None = Field(
         default=None, description="what ledgers say of conversations; None without"
     )
+    scores: tuple[float, ...] = Field(
+        default=(), repr=False, exclude=True, description="every score, in input order"
+    )
     limits: RiskThresholds = Field(
         default=RiskThresholds.model_construct(),
         repr=False,
@@ -265,6 +269,11 @@ class Summary(Frozen):
     holding_contexts: int = Field(
         default=0, description="answers that contain all their contexts whole"
     )
+    answers: int = Field(default=0, description="judged samples with an answer")
+    declined: int = Field(default=0, description="of these, answers that decline")
+    asks_if_declined: bool = Field(
+        default=False, description="whether any metric asked if an answer declines"
+    )
     application_errors: int = Field(
         default=0, description="samples whose application run went wrong"
     )
@@ -303,6 +312,18 @@ class Summary(Frozen):
         return numbers_by_metric[
             find_metric(metric, list(numbers_by_metric), place="in this report")
         ]
+
+    @property
+    def answered_share(self) -> float | None:
+        """Share of the answers that were not found to decline; None if nobody asked."""
+        if not self.asks_if_declined or not self.answers:
+            return None
+        return self.answered / self.answers
+
+    @property
+    def answered(self) -> int:
+        """Answers that were not found to decline."""
+        return self.answers - self.declined
 
     def _repr_html_(self) -> str:
         # which stands on this module
@@ -440,6 +461,7 @@ class Tally:
             self._keys_to_find = KeysSought()
         else:
             self._keys_to_find = KeysSought(self._slices_by_key, cluster)
+        self.asks_if_declined = False  # whether any metric did
         self.grades = Counter[Grade]()  # how surely the samples' contexts are known
         self.capture_warnings = CaptureWarningTally()
         self.usage = Usage()
@@ -470,8 +492,17 @@ class Tally:
             # scores are also averaged by turn.
             metric_tally.add(metric_result, cluster_number, sample.ledger)
         self._add_traits(sample)
+        self._add_declined(result, sample)
         if sample.capture is not None:
             self.capture_warnings.add(sample.capture.warnings, result.index)
+
+    def _add_declined(self, result: SampleResult, sample: Sample) -> None:
+        """Count the answer of a row, and whether it was found to decline."""
+        declined = is_declined(result)
+        self.asks_if_declined |= declined is not None
+        if result.results and not sample.missing("answer"):
+            self.row_counts["answers"] += 1
+            self.row_counts["declined"] += declined is True
 
     def _add_to_slices(self, result: SampleResult, sample: Sample) -> None:
         """Count a row in the slice of each key to which its sample belongs."""
@@ -530,6 +561,7 @@ class Tally:
             metric_summaries.append(numbers)
         return Summary(
             **self.row_counts,  # such as rows=9, judged=7, bad_rows=1
+            asks_if_declined=self.asks_if_declined,
             grades=_counts(self.grades),
             capture_warnings=self.capture_warnings.warnings,
             metrics=tuple(metric_summaries),
@@ -710,6 +742,7 @@ class MetricTally:
         scores = self.scores
         return MetricSummary(
             metric=name,
+            scores=tuple(scores),
             count=len(scores),
             uncertain=self.n_uncertain,
             mean=mean(scores),

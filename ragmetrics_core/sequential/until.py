@@ -646,6 +646,11 @@ def _means_to_reach(
                 f"{gate} is held for each slice after a whole run; leave out until="
                 " (--until-decided)"
             )
+        if not gate.is_mean:
+            raise SettingError(
+                f"{gate} is no mean, and is held after a whole run; leave out until="
+                " (--until-decided)"
+            )
         claims.append(_Claim(gate.metric, gate.at_least))
     return claims
 

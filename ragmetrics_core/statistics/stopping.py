@@ -31,6 +31,9 @@ failed, which may be anything from 0 to 1.
 MIN_SCORED = 0.95
 """Share of all rows that must be scored for a gate to be decided."""
 
+MIN_ANSWERED = 0.5
+"""Share of the answers that must not decline for a gate to be decided."""
+
 ROUNDING = 1e-9
 """Means such as (0.6 + 1 + 0.8) / 3 miss 0.8 by rounding alone."""
 

@@ -41,10 +41,8 @@ def assert_score(
 
     A result must be scored and reach the threshold.
 
-    Of a report, or of rows, the 95 % interval of the mean decides. It is widened by the
-    failed samples, which count as 0 at its lower end and as 1 at its upper end. The
-    report has passed if all of the interval reaches the threshold, has failed if none
-    of it does, and is undecided otherwise.
+    Of a report the mean decides, and of rows the bounds of a run until decided. It is
+    undecided where too few rows have a score, or too few answers say anything.
 
     Args:
         measured: One result, a report, or rows. Rows need ``until_decided``: they are
@@ -54,7 +52,7 @@ def assert_score(
             apply to a row.
         undecided: What an undecided report means: a warning (``UndecidedWarning``), a
             failure or nothing.
-        min_scored: Share of all rows that must be scored; a report with fewer is
+        min_scored: Share of the rows that must be scored; a report with fewer is
             undecided.
         until_decided: True, or the settings of such a run.
         **settings: For rows, arguments of ``evaluate``, e.g. ``judge=``.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from typing import Literal, Protocol, Unpack
+    from typing import Protocol, Unpack
 
     from ragmetrics_core.engine.arguments import EvaluateSettings
     from ragmetrics_core.engine.resolve import JudgeLike
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from ragmetrics_core.reporting.run_facts import Decision
 
     class MeasureSettings(EvaluateSettings, total=False):
-        """Arguments of ``evaluate``, and ``on``: what decides a gate."""
+        """Arguments of ``evaluate``, and ``strict``: see ``decide``."""
 
         judge: JudgeLike
-        on: Literal["interval", "point"]
+        strict: bool
 
     class Measure(Protocol):
         """What the fixture ``ragmetrics`` gives to a test."""
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 _MARKER = (
     "ragmetrics(*gates, **how): what the fixture of this name holds and gives to"
-    ' evaluate, e.g. ("adherence=0.8", judge="gpt-4o-mini"); on="point" takes the mean'
-    " alone."
+    ' evaluate, e.g. ("adherence=0.8", judge="gpt-4o-mini")'
 )
 # a test that has gates fails if it measures nothing: this note says that it did
 _MEASURED = pytest.StashKey[bool]()
@@ -64,8 +63,8 @@ def make_measure(request: pytest.FixtureRequest) -> Measure:
     those of the markers, then the nearest ``ragmetrics.toml`` above the test, up to
     pytest's root folder. Gates of several markers, of the test, its class and its
     module, all count; else the nearest marker wins. Beside the arguments of
-    ``evaluate`` there are ``gates``, e.g. ``["adherence=0.8"]``, and ``on="point"`` for
-    the mean alone in place of its 95 % interval, which too few samples leave undecided.
+    ``evaluate`` there are ``gates``, e.g. ``["adherence=0.8"]``, and ``strict=True``: a
+    gate fails, too, where its 95 % interval holds the threshold.
     """
     by_markers = _arguments_of_markers(request.node)
 
@@ -98,7 +97,7 @@ def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "metrics": settings.metrics,
         "gates": settings.gates,
-        "on": "interval",
+        "strict": False,
     }
     for field, column in settings.columns.items():
         arguments[f"{field}_column"] = column
@@ -118,25 +117,25 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
     Args:
         test: The test that measures.
         samples: What holds the samples.
-        arguments: Arguments of ``evaluate``; beside them ``gates``, and ``on``, which
-            says whether the interval or the mean alone decides a gate. With ``until``
-            the evaluation decides the gates itself, and ends once it has.
+        arguments: Arguments of ``evaluate``; beside them ``gates``, and ``strict``,
+            which leaves a gate undecided whose interval holds the threshold. With
+            ``until`` the evaluation decides the gates itself, and ends once it has.
     """
     from ragmetrics_core.engine.evaluation import evaluate
     from ragmetrics_core.reporting.gates import UntilDecided
 
     gates = arguments.pop("gates")
     gates = [gates] if isinstance(gates, str) else list(gates)
-    on = arguments.pop("on")
+    strict = arguments.pop("strict")
     until = arguments.pop("until", None)
     test.stash[_MEASURED] = True
     decisions: Sequence[Decision]
     if until is None:
         report = evaluate(samples, progress=False, **arguments)
-        decisions = _decide_gates(gates, report, on)
+        decisions = _decide_gates(gates, report, strict=strict)
     else:
         if until == "decided":
-            until = UntilDecided(on=on)
+            until = UntilDecided()
         report = evaluate(
             samples, progress=False, until=until, gates=gates, **arguments
         )
@@ -150,12 +149,14 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
     return report
 
 
-def _decide_gates(gates: Sequence[str], report: Report, on: Any) -> list[Decision]:
+def _decide_gates(
+    gates: Sequence[str], report: Report, *, strict: bool
+) -> list[Decision]:
     """Decide each gate, such as ``adherence >= 0.8``, by a report."""
     from ragmetrics_core.reporting.gates import decide, parse_gate
 
     parsed_gates = [parse_gate(gate, report.metrics) for gate in gates]
-    return [decide(gate, report, on=on) for gate in parsed_gates]
+    return [decide(gate, report, strict=strict) for gate in parsed_gates]
 
 
 def _note_summary(test: pytest.Item, table: str, decisions: Sequence[Decision]) -> None:
