@@ -10,7 +10,6 @@ had. The exit status is 1 if a goal is missed.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -359,28 +358,6 @@ def decided(shown: Rows) -> None:
         )
 
 
-_TAG = re.compile(r"^</?([a-z-]+)-[0-9a-f]{8}(?: id=\"(\w+)\")?>", re.MULTILINE)
-_WARNING = re.compile(r"^\d\. The texts stand in tags.*\n", re.MULTILINE)
-
-
-def counted(text: str) -> int:
-    """Tokens: four characters each; the digits of a tag, with their dash, are six."""
-    return len(re.sub(r"-[0-9a-f]{8}", "x" * 24, text)) // 4
-
-
-def bare(prompt: str) -> str:
-    """A prompt with plain labels in place of tags, and without the sentence on them."""
-    labelled = _TAG.sub(_plain_label, prompt)
-    return _WARNING.sub("", re.sub(r"\n\n+", "\n", labelled))
-
-
-def _plain_label(tag: re.Match[str]) -> str:
-    if tag[0].startswith("</"):
-        return ""
-    return f"{tag[1]} {tag[2] or ''}:"
-
-
-MOST = 1.6
 METRICS = (
     ContextUtilization(),
     ContextAdherence(),
@@ -389,18 +366,18 @@ METRICS = (
 )
 
 
-def guarded(shown: Rows) -> None:
-    """Print what tags and schema add to the instructions, examples and texts themselves."""
-    for metric in METRICS:
-        recording = Recording(logprobs=True)
-        metric.score(SAMPLE, judge=LLMJudge(recording))
-        sent = sum(map(counted, (*recording.prompts, *recording.schemas)))
-        alone = sum(counted(bare(prompt)) for prompt in recording.prompts)
-        shown.add(
-            f"cost: {metric.name}: {sent} tokens with tags and schema, {alone}"
-            f" without: {sent / alone:.2f} times",
-            at_most(sent / alone, MOST, " times"),
-        )
+def plain(shown: Rows) -> None:
+    """Print what four metrics cost at an endpoint without n and log-probabilities."""
+    recording = Recording(**ALONE)
+    report = evaluate(
+        [SAMPLE], METRICS, judge=LLMJudge(recording), store=False, progress=False
+    )
+    usage = report.usage
+    shown.add(
+        "cost: four metrics, an endpoint without n and log-probabilities:"
+        f" {usage.calls} requests, {usage.prompt_tokens} prompt tokens,"
+        f" {usage.completion_tokens} completion tokens"
+    )
 
 
 def main() -> int:
@@ -413,7 +390,7 @@ def main() -> int:
             f" tokens, {usage.completion_tokens} completion tokens{_prefixes(prompts)}",
             *mode.goals(usage, prompts),
         )
-    guarded(shown)
+    plain(shown)
     saved(shown)
     decided(shown)
     return shown.code

@@ -56,7 +56,6 @@ class Recording(ChatModel):
 
     Attributes:
         prompts: The prompt of each call.
-        schemas: The schema of each call, as JSON.
     """
 
     name = cache_key = "recording"
@@ -65,7 +64,6 @@ class Recording(ChatModel):
         self, *, together: bool = True, logprobs: bool = False, verdict: str = "yes"
     ) -> None:
         self.prompts: list[str] = []
-        self.schemas: list[str] = []
         self._together = together
         self._logprobs = logprobs
         self._verdict = verdict
@@ -87,13 +85,8 @@ class Recording(ChatModel):
         ]
         prompt = "\n".join(message["content"] for message in messages)
         self.prompts.append(prompt)
-        self.schemas.append(
-            json.dumps(dict(request.schema), separators=(",", ":"))
-            if request.schema
-            else ""
-        )
         schema = (
-            {"response_format": {"schema": dict(request.schema)}}
+            {"response_format": {"json_schema": dict(request.schema)}}
             if request.schema
             else {}
         )

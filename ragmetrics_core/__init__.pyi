@@ -10,7 +10,6 @@ from ragmetrics_core.data.sample import Fact as Fact
 from ragmetrics_core.data.sample import Sample as Sample
 from ragmetrics_core.data.sample import Turn as Turn
 from ragmetrics_core.encoders.encoder_judge import EncoderJudge as EncoderJudge
-from ragmetrics_core.encoders.guard_judge import GuardJudge as GuardJudge
 from ragmetrics_core.engine.comparing import (
     compare_until_decided as compare_until_decided,
 )

@@ -22,7 +22,7 @@ def plausible_reply(body: dict[str, Any]) -> str:
     prompt = "\n".join(
         str(message.get("content")) for message in body.get("messages", ())
     )
-    schema = body.get("response_format")
+    schema = (body.get("response_format") or {}).get("json_schema")
     asked = json.dumps(schema) if schema else prompt
     for name, reply in _REPLIES.items():
         if f'"{name}"' in asked:

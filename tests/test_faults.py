@@ -166,7 +166,6 @@ def test_replies_that_cannot_be_used_are_typed_and_asked_again_in_the_next_run(
         assert [request.body["max_tokens"] for request in server.requests] == [
             1024,
             4096,
-            4096,
         ]
     server.reply = lambda body: '{"useful": 1, "reason": "r"}'
     assert run().status == "scored"

@@ -312,7 +312,7 @@ PUBLIC = """
     Question LabelProbability ask
     Sample Context Fact Turn Report Scored Undefined Failed RagMetricsError evaluate aevaluate iter_results
     compare_until_decided
-    Judge LLMJudge LexicalJudge EncoderJudge GuardJudge DecisionJudge CascadeJudge ScriptedJudge
+    Judge LLMJudge LexicalJudge EncoderJudge DecisionJudge CascadeJudge ScriptedJudge
     ChatModel LiteLLMModel OpenAICompatibleModel
     Limits ReplyStore Sink Gate UntilDecided
 """

@@ -288,7 +288,6 @@ ASKED = st.fixed_dictionaries(
             max_size=3,
         ),
         "schema": st.sampled_from([None, OBJECT, {"a": 1, "b": 2}, {"b": 2, "a": 1}]),
-        "repair_schema": st.sampled_from([None, OBJECT]),
         "temperature": st.sampled_from([None, 0.0, 1.0]),
         "top_logprobs": st.sampled_from([0, 5]),
         "max_tokens": st.sampled_from([None, 5, 50]),
@@ -331,7 +330,6 @@ def key_in_store(asked: dict[str, Any], **how: Any) -> str:
     asking = run.ask(
         request,
         lambda choice: choice.text,
-        schema=asked["repair_schema"],
         first_poll=asked["poll"],
     )
     asyncio.run(asking)

@@ -197,11 +197,8 @@ def test_what_an_endpoint_cannot_do_is_replaced(
     assert fallbacks == {name for name, lost in expected.items() if lost}
 
 
-def test_a_schema_is_sent_in_the_form_that_the_endpoint_takes() -> None:
-    """Tried once in the usual form, then remembered.
-
-    It is no fallback, because replies are still bound.
-    """
+def test_json_mode_is_asked_for_where_no_schema_is_taken() -> None:
+    """Tried once, then remembered."""
 
     async def run(server: LoopbackServer) -> list[Answer[Any]]:
         session = LLMJudge(model_of(server)).session(concurrency=1, store=None)
@@ -210,21 +207,14 @@ def test_a_schema_is_sent_in_the_form_that_the_endpoint_takes() -> None:
             for poll in range(2)
         ]
 
-    with LoopbackServer(plausible_reply, json_schema="in_object") as server:
+    with LoopbackServer(plausible_reply, json_schema="json_mode") as server:
         first, second = RUNNER.run(run(server))
     assert isinstance(second.reply, Asked)
     assert [
         recorded.body["response_format"]["type"] for recorded in server.requests
-    ] == [
-        "json_schema",
-        "json_object",
-        "json_object",
-    ]
-    assert (
-        "verdict" in server.requests[1].body["response_format"]["schema"]["properties"]
-    )
+    ] == ["json_schema", "json_object", "json_object"]
     assert (first.usage.calls, second.usage.calls) == (2, 1)
-    assert first.usage.fallbacks == second.usage.fallbacks == ()
+    assert first.usage.fallbacks == second.usage.fallbacks == ("json_schema",)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ragmetrics_core.data.errors import (
     MalformedReply,
 )
 from ragmetrics_core.judging.parsing import find_objects, find_spans, value_offsets
-from ragmetrics_core.judging.reply_forms import names_every_field, read, schema_of
+from ragmetrics_core.judging.reply_forms import read, schema_of
 from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
 from ragmetrics_core.models.chat import ChatRequest, Choice
 
@@ -299,30 +299,6 @@ def test_schemas_are_strict(question: Question[Any]) -> None:
     check(dict(schema))
     assert schema is schema_of(question.Reply), "one object for thousands of requests"
     assert set(schema["properties"]) <= set(question.Reply.model_fields)
-
-
-@pytest.mark.parametrize(
-    "question", [BINARY, GRADED, LISTED, RECALL, FACTS, TOGETHER, ADHERENT]
-)
-def test_no_schema_repeats_what_a_shipped_prompt_says_of_the_form(
-    question: Question[Any],
-) -> None:
-    assert names_every_field(question.Reply, question.instructions.template)
-
-
-@pytest.mark.parametrize(
-    ("form", "sent"),
-    [
-        ('{"chunks": [{"label": "A", "useful": 0 or 1, "reason": "why"}]}', False),
-        ('{"chunks": [{"label": "A", "useful": 0 or 1}]}', True),
-        ("chunks, each with label, useful and reason", True),
-        ("", True),
-    ],
-)
-def test_a_schema_is_sent_unless_the_template_names_every_field(
-    form: str, sent: bool
-) -> None:
-    assert names_every_field(LISTED.Reply, f"{form}\n{{chunks}}") is not sent
 
 
 @pytest.mark.parametrize(

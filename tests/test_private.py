@@ -208,7 +208,7 @@ def test_what_an_endpoint_echoes_reaches_neither_errors_nor_results(
 
 @pytest.mark.parametrize(
     "symbol",
-    ["invalid_api_key", "unsupported_value", "max_tokens", "messages[3].content"],
+    ["invalid_api_key", "unsupported_value", "max_tokens", "RESOURCE_EXHAUSTED"],
 )
 def test_the_codes_that_services_document_are_told(
     symbol: str, loopback_server: Callable[..., LoopbackServer]

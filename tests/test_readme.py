@@ -273,23 +273,8 @@ class Service(BatchService):
         return super().completion(body)
 
 
-def has_all_words(text: str, claim: str) -> bool:
-    return set(re.findall(r"\w+", claim)) <= set(re.findall(r"\w+", text))
-
-
 def reply_of_any_model(body: dict[str, Any]) -> str:
-    """A guard's word about a claim, and a plausible reply of every other model.
-
-    A guard holds a claim whose words all stand in its texts.
-    """
-    messages = {message["role"]: message["content"] for message in body["messages"]}
-    if body["model"] == "bespoke-minicheck":
-        document, claim = messages["user"].split("\nClaim: ")
-        return "Yes" if has_all_words(document, claim) else "No"
-    if "granite-guardian" in body["model"]:
-        texts = "\n".join(document["text"] for document in body["documents"])
-        is_held = has_all_words(texts, messages["assistant"])
-        return f"<score> {'no' if is_held else 'yes'} </score>"
+    """A plausible reply of every model."""
     return plausible_reply(body)
 
 

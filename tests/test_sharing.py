@@ -111,7 +111,7 @@ def test_what_two_runs_could_not_use_is_known_until_fresh(
             == "MalformedReply"
         )  # type: ignore[union-attr]
         counts.append(len(server.requests) - before)
-    assert counts == [6, 6, 0, 6]  # two chunks, each asked and repaired twice
+    assert counts == [4, 4, 0, 4]  # two chunks, each asked and repaired
 
 
 def test_a_cap_on_money_needs_a_price(

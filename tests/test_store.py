@@ -345,10 +345,10 @@ def test_the_third_run_tells_a_failure_without_a_call(path: Path) -> None:
         assert result.status == "failed"
         return model.calls - before, result.error.type
 
-    assert [run() for _ in range(4)] == [(3, "MalformedReply")] * 2 + [
+    assert [run() for _ in range(4)] == [(2, "MalformedReply")] * 2 + [
         (0, "MalformedReply")
     ] * 2
-    assert run(fresh=True) == (3, "MalformedReply")
+    assert run(fresh=True) == (2, "MalformedReply")
 
 
 # What it survives

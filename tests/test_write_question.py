@@ -49,7 +49,7 @@ def test_the_reply() -> None:
     assert written.response == "One is here. Two is there."
     (request,) = model.asked
     assert request.temperature == 0
-    assert request.schema is None, "the prompt describes the form"
+    assert request.schema is not None
 
 
 @pytest.mark.parametrize(

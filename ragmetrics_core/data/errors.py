@@ -106,7 +106,13 @@ class ScoreOutOfRange(RagMetricsError):
 
 
 class JudgeError(RagMetricsError):
-    """A question was not answered by the judge."""
+    """A question was not answered by the judge.
+
+    ``topics`` says which features of the request the endpoint's refusal names, e.g.
+    ``("logprobs",)``; it is empty where it names none.
+    """
+
+    topics: tuple[str, ...] = ()
 
 
 class JudgeUnavailable(JudgeError):

@@ -44,18 +44,9 @@ _DEFERRED_NAMES = {
     "only_declines": _DeferredName(
         "lexical.declining", "only_declines", "seeing which answers decline"
     ),
-    # judges by their names, guard/… and local/…
-    "GuardJudge": _DeferredName("encoders.guard_judge", "GuardJudge", "a guard"),
+    # a judge by its name, local/…
     "LocalDecisionModel": _DeferredName(
         "encoders.local_decisions", "LocalDecisionModel", "a model on this machine"
-    ),
-    # what a guard would be sent, in a dry run
-    "guard_requests": _DeferredName(
-        "encoders.guard_judge", "guard_requests", "a guard"
-    ),
-    "GuardVerdict": _DeferredName("encoders.guard_judge", "GuardVerdict", "a guard"),
-    "control_requests": _DeferredName(
-        "encoders.guard_judge", "control_requests", "a guard"
     ),
     # Metric.score, which the engine carries out
     "score_one": _DeferredName("engine.scoring", "score_one", "scoring"),

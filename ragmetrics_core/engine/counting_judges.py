@@ -1,12 +1,11 @@
 """Judges that count what another judge would send, instead of calling.
 
 A dry run carries out the metrics' own plans with them. There is one for each kind of
-judge: of chat models, of typed questions, a guard, a cascade, a judge of a user's own.
+judge: of chat models, of typed questions, a cascade, a judge of a user's own.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,13 +29,11 @@ from ragmetrics_core.data.errors import (
     MetricCrashed,
     QuestionNotSupported,
 )
-from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.own_judge import counts_by_itself
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge, convert_question
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.models.chat import Capabilities, ChatModel
 from ragmetrics_core.models.decision_forms import (
@@ -44,8 +41,6 @@ from ragmetrics_core.models.decision_forms import (
     characters_of_state,
 )
 from ragmetrics_core.models.decision_model import DecisionModel
-from ragmetrics_core.models.guard_forms import GuardRequest
-from ragmetrics_core.models.guard_model import GuardModel
 
 # Characters of the tags around a text.
 _TAGS = 45
@@ -54,8 +49,6 @@ _LONG_TOKEN = 4
 _SHORT_TOKEN = 3
 # Tokens that an endpoint adds to a prompt: roles, and what separates messages.
 _TOKENS_AROUND_PROMPT = 8
-# Tokens of a guard's reply.
-_TOKENS_OF_WORD = 8
 # Tokens of a reply, if the question gives no example of one: lower and upper bound.
 _SHORT_REPLY = 20
 _LONG_REPLY = 200
@@ -82,8 +75,6 @@ def _counting_judge(judge: Judge, *, high: bool) -> CountingJudge:
         return _counting_cascade(judge, high=high)
     if isinstance(judge, DecisionJudge):
         return CountingDecisions(judge.model, high=high)
-    if isinstance(judge, ModelJudge) and isinstance(judge.model, GuardModel):
-        return CountingGuards(judge, high=high)
     if sends_unknown_requests(judge):
         return CountingQuestions()
     return CountingJudge(judge.models, high=high)
@@ -525,80 +516,6 @@ class CountingQuestions(CountingJudge):
         """
         del question, replies  # nobody knows what such a judge sends
         self._total += Usage(calls=1, cost=None)
-
-
-class CountingGuards(CountingJudge):
-    """Counts the requests to a guard: one for each claim, fact or chunk.
-
-    An endpoint may reject requests for log-probabilities, which nobody knows before. At
-    the upper bound it does, and each request is sent a second time without them. A
-    rejected request costs a call, and no token.
-
-    The control is two requests with known answers that every run may send before its
-    questions. They show whether the endpoint gives log-probabilities. So with the
-    control, only its own two requests may be sent twice.
-
-    Args:
-        judge: The judge that asks the guard.
-        high: Whether the upper bound is counted, instead of the lower.
-    """
-
-    def __init__(self, judge: Judge, *, high: bool) -> None:
-        """Begin to count, with the requests of the control if the judge sends it.
-
-        The control is a few requests whose right reply is known. A judge sends them
-        first, to see that the guard works. Example: a guard with 8 requests of
-        control begins with 8 calls.
-        """
-        super().__init__((), high=high)
-        guard: Any = judge  # a GuardJudge, whose room may be left out
-        self._model: GuardModel = guard.model
-        self._requests: set[GuardRequest] = set()
-        is_unknown = guard.model.capabilities().logprobs is None
-        self._is_each_sent_twice = high and is_unknown and guard.top_logprobs > 0
-        if guard.control:
-            for request in import_deferred("control_requests")():
-                self._add(request)
-            # By its end the judge knows whether requests are rejected.
-            self._is_each_sent_twice = False
-
-    def count(self, question: Question[R]) -> Answer[R]:
-        """Count the requests of a question, and answer it as if the guard said yes."""
-        try:
-            needed = import_deferred("guard_requests")(self._model.form, question)
-        except JudgeError as error:
-            return Answer(NotAnswered(error))
-        for request in needed.requests:
-            self._add(request)
-        verdict = import_deferred("GuardVerdict")(True, 1.0)
-        return Answer(needed.make_reply([verdict] * len(needed.requests)))
-
-    def _add(self, request: GuardRequest) -> None:
-        """Count a request to a guard, unless an equal request was counted before.
-
-        A guard is a model that judges a text by one word. Example: a body of 400
-        characters is 100 tokens at the lower bound, 133 at the upper.
-        """
-        if request in self._requests:
-            return
-        self._requests.add(request)
-        # Some endpoints reject a request for log-probabilities, for which they take no
-        # tokens; it is then sent again without.
-        n_calls = 2 if self._is_each_sent_twice else 1
-        characters_per_token = _SHORT_TOKEN if self._is_upper_bound else _LONG_TOKEN
-        body = json.dumps(self._model.form.fields(request))
-        tokens_sent = len(body) // characters_per_token
-        prices = self._model.prices()
-        cost = None
-        if prices is not None:
-            price_sent, price_received = prices
-            cost = tokens_sent * price_sent + _TOKENS_OF_WORD * price_received
-        self._total += Usage(
-            calls=n_calls,
-            prompt_tokens=tokens_sent,
-            completion_tokens=_TOKENS_OF_WORD,
-            cost=cost,
-        )
 
 
 class CountingBoth(CountingJudge):

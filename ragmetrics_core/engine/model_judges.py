@@ -21,25 +21,21 @@ from ragmetrics_core.models.decision_model import (
     DecisionModel,
     decision_model,
 )
-from ragmetrics_core.models.guard_model import GuardModel
 from ragmetrics_core.models.litellm_model import LiteLLMModel, knows_provider
 from ragmetrics_core.models.openai_form import facts_of_listed_model, names_of_models
 
 _logger = logging.getLogger("ragmetrics_core")
 _COMPATIBLE_PREFIX = "openai-compatible/"
-_GUARD_PREFIX = "guard/"
 _LOCAL_PREFIX = "local/"
-_PREFIXES = (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE, _GUARD_PREFIX, _LOCAL_PREFIX)
+_PREFIXES = (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE, _LOCAL_PREFIX)
 # module:name of an object, e.g. my_app.judges:strict
 _MODULE_AND_NAME = lazy_pattern(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 def judge_on_model(model: ChatModel) -> Judge:
-    """Make the judge that asks a chat model, a decision model or a guard."""
+    """Make the judge that asks a chat model or a decision model."""
     if isinstance(model, DecisionModel):
         return DecisionJudge(model)
-    if isinstance(model, GuardModel):
-        return _guard_judge(model)
     return LLMJudge(model)
 
 
@@ -55,7 +51,6 @@ def make_model_judge(
 
     1. an endpoint that speaks OpenAI's protocol, ``openai-compatible/MODEL``;
     2. a decision model, ``decisions/MODEL`` or ``systemone/MODEL``;
-    3. a guard, ``guard/FORM/MODEL``;
     4. a model on this machine, ``local/FOLDER``;
     5. a model of OpenAI, ``openai/MODEL`` or one that our price file lists;
     6. an object of the user's own, ``module:name``;
@@ -75,8 +70,6 @@ def make_model_judge(
     if typed_model is not None:
         _warn_of_changing_model(name)
         return DecisionJudge(typed_model)
-    if name.startswith(_GUARD_PREFIX):
-        return _make_guard(name, endpoint)
     if name.startswith(_LOCAL_PREFIX):
         return _make_local(name, is_endpoint_given=is_endpoint_given)
     if name.startswith("openai/") or facts_of_listed_model(name) is not None:
@@ -125,25 +118,6 @@ def _make_local(name: str, *, is_endpoint_given: bool) -> Judge:
         raise SettingError(f"{name} runs on this machine and takes no endpoint or key")
     make_model = import_deferred("LocalDecisionModel")
     return DecisionJudge(make_model(name.removeprefix(_LOCAL_PREFIX)))
-
-
-def _make_guard(name: str, endpoint: Endpoint) -> Judge:
-    """Make the guard of a name such as ``guard/granite-3.3/MODEL``."""
-    form, _, model = name.removeprefix(_GUARD_PREFIX).partition("/")
-    address, key_variable = endpoint
-    if not model or not address:
-        raise SettingError(
-            f"{name} needs a form, a model and the address of its endpoint, e.g."
-            " guard/minicheck/bespoke-minicheck with api_base= (--api-base)"
-            " http://127.0.0.1:8000/v1"
-        )
-    return _guard_judge(GuardModel(address, model, form=form, api_key_env=key_variable))
-
-
-def _guard_judge(model: GuardModel) -> Judge:
-    """Make the judge that asks a guard."""
-    judge: Judge = import_deferred("GuardJudge")(model)
-    return judge
 
 
 def _warn_of_changing_model(name: str) -> None:

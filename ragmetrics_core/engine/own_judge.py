@@ -36,7 +36,7 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.engine.loop import submit_users_code
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge, check_answer
-from ragmetrics_core.models.fitting import gather_all
+from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.limits import (
     Budget,
     Limits,

@@ -32,7 +32,7 @@ from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.rounds import Rounds
 from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcome
-from ragmetrics_core.models.fitting import gather_all
+from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore, resolve_store
 from ragmetrics_core.models.spending import note_spending

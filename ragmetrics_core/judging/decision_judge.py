@@ -42,7 +42,7 @@ from ragmetrics_core.models.decision_forms import (
     question_text,
 )
 from ragmetrics_core.models.decision_model import DecisionModel
-from ragmetrics_core.models.fitting import gather_all
+from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.session import Decision, Session
 from ragmetrics_core.models.threads import compute_beside_loop
 

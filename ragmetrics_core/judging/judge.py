@@ -26,7 +26,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import Question, check_template, weights_by_share
 from ragmetrics_core.data.errors import as_setting_error
-from ragmetrics_core.models.fitting import gather_all
+from ragmetrics_core.models.features import gather_all
 
 if TYPE_CHECKING:
     from ragmetrics_core.models.chat import ChatModel

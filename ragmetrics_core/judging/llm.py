@@ -32,11 +32,10 @@ from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.judging.parsing import ReadReply
 from ragmetrics_core.judging.probabilities import mode_of, read_weights
 from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.judging.reply_forms import names_every_field, read, schema_of
+from ragmetrics_core.judging.reply_forms import read, schema_of
 from ragmetrics_core.models.chat import ChatRequest
 from ragmetrics_core.models.decision_model import DecisionModel
-from ragmetrics_core.models.fitting import gather_all
-from ragmetrics_core.models.guard_model import GuardModel
+from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.session import Session
 from ragmetrics_core.models.threads import compute_beside_loop
 
@@ -78,11 +77,6 @@ class LLMJudge(ModelJudge):
             raise SettingError(
                 f"{self.model.name} answers typed questions and writes nothing: take"
                 " DecisionJudge(model), or its name as the judge"
-            )
-        if isinstance(self.model, GuardModel):
-            raise SettingError(
-                f"{self.model.name} replies one word about one text: take"
-                " GuardJudge(model), or its name as the judge"
             )
         self._check_number("max_tokens", least=1)
         self._check_number("top_logprobs", least=0)
@@ -148,19 +142,14 @@ class _Asking:
     ) -> None:
         """Render the question as a request; nothing is sent.
 
-        The request has the JSON schema of the reply, unless the prompt names all fields
-        of the reply, as 'Reply {"useful": 1}' does. If the request has no schema, the
-        session adds the schema only when it asks again after a malformed reply.
+        The request has the JSON schema of the reply.
         """
         self.usage = Usage()
         self._session = session
         self._question = question
-        self._schema = schema_of(question.Reply)
-        template = question.instructions.template
-        does_prompt_name_fields = names_every_field(question.Reply, template)
         self._request = ChatRequest(
             messages=render(question),
-            schema=None if does_prompt_name_fields else self._schema,
+            schema=schema_of(question.Reply),
             temperature=question.temperature,
             max_tokens=judge.max_tokens,
         )
@@ -333,7 +322,6 @@ class _Asking:
         answers = await self._session.ask(
             request,
             partial(read, question=self._question),
-            schema=self._schema,
             polls=polls,
             first_poll=first_poll,
             own_reader=_may_read_slowly(self._question),  # then read in a thread

@@ -3,7 +3,7 @@
 It holds the schema for the model that is asked, and how a reply is read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -34,21 +34,6 @@ def schema_of(model: type[BaseModel]) -> Mapping[str, Any]:
     """Return the strict JSON schema of a reply: all fields, no others."""
     schema = model.model_json_schema()
     return _make_strict(schema, schema.get("$defs", {}))
-
-
-@lru_cache(maxsize=64)
-def names_every_field(model: type[BaseModel], template: str) -> bool:
-    """Tell whether a template names every field of the reply, in quotes.
-
-    The schema would then say it twice.
-    """
-    return all(f'"{name}"' in template for name in _field_names(schema_of(model)))
-
-
-def _field_names(schema: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in schema.get("properties", {}).items():
-        yield name
-        yield from _field_names(value.get("items", value))
 
 
 def _make_strict(

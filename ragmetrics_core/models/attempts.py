@@ -1,8 +1,6 @@
 """Attempts at a call, the backoff between them, and what limits them.
 
-``Attempts`` sends a request until it is answered, or until another attempt makes no
-sense. ``Availability`` knows whether the endpoint answers at all: as long as no call
-got through, one call is sent alone and all others wait for it.
+A request is sent until it is answered, or until another attempt makes no sense.
 """
 
 import asyncio
@@ -29,6 +27,8 @@ from ragmetrics_core.models.endpoint_errors import (
     error_of_client,
     error_of_large_reply,
 )
+from ragmetrics_core.models.endpoint_state import EndpointState
+from ragmetrics_core.models.features import refused_feature
 from ragmetrics_core.models.limits import Budget, Limiter
 from ragmetrics_core.models.openai_form import MOST_TOKENS, add_price
 from ragmetrics_core.models.reply_store import ReplyStore
@@ -47,149 +47,7 @@ _LONGEST_WAIT = 60.0
 _MOST_DOUBLINGS = 10
 # How long after its first call a request may be sent again.
 _REPEATING_SECONDS = 600.0
-# How long no call is sent to an endpoint that refuses everything.
-_OUTAGE_SECONDS = 30.0
-# How long the other calls wait for the first call, which is sent alone.
-_WAITING_FOR_FIRST = 2.0
-# They wait in slices: where a client's import blocks the loop for seconds, that counts
-# as one slice.
-_WAITING_SLICE = 0.1
-_CHARACTERS_PER_TOKEN = 4  # roughly, for estimates
-# After so many refusals in a row, an endpoint that has answered before is taken to
-# refuse everything.
-_MOST_REFUSALS = 32
-
-
-class Availability:
-    """Knows whether an endpoint answers at all, from the calls of all runs.
-
-    The endpoint is *open* once a call has reached it: calls then need not wait for each
-    other. Until then one call is sent alone and the others wait for it, so that a wrong
-    key costs one call. During an *outage*, while the endpoint refuses everything, no
-    call is sent.
-    """
-
-    def __init__(self) -> None:
-        self._is_open = False
-        # Held by the first call, which is sent alone.
-        self._first_call = asyncio.Lock()
-        # Seconds for which the others have waited for the first call.
-        self._seconds_waited = 0.0
-        # How many calls were answered.
-        self.n_answers = 0
-        # How many calls were refused since the last answer.
-        self._n_refusals = 0
-        # The error with which the endpoint refuses everything; None without an outage.
-        self._outage: errors.JudgeUnavailable | None = None
-        self._outage_began_at = 0.0
-
-    def refuse_during_outage(self) -> None:
-        """Raise the error with which the endpoint refuses everything, if it does."""
-        if self._is_in_outage():
-            assert self._outage is not None  # noqa: S101
-            raise self._outage.with_traceback(None)  # without lines of earlier calls
-
-    async def wait_until_open(self) -> bool:
-        """Wait until the endpoint is open, or until it is this caller's turn to try.
-
-        If the first call of another caller takes long, the wait ends after two seconds.
-
-        Returns:
-            True if the caller's call is now the first call. The caller then calls
-            ``end_first_call`` when it has ended.
-        """
-        while not self._is_open:
-            another_is_sent = self._first_call.locked()
-            waited_before = self._seconds_waited
-            if another_is_sent and waited_before >= _WAITING_FOR_FIRST:
-                return False
-            try:
-                async with asyncio.timeout(_WAITING_SLICE if another_is_sent else None):
-                    await self._first_call.acquire()
-            except TimeoutError:
-                # All callers wait for the same slice, which is counted once.
-                self._seconds_waited = max(
-                    self._seconds_waited, waited_before + _WAITING_SLICE
-                )
-                continue  # the endpoint may be open by now, or another call be the first
-            if self._is_open:
-                self._first_call.release()
-                return False
-            self._seconds_waited = 0.0
-            return True
-        return False
-
-    def end_first_call(self) -> None:
-        """Note that the first call, which was sent alone, has ended."""
-        self._first_call.release()
-
-    def observe(
-        self, ticket: None, outcome: ChatReply | errors.JudgeError | None
-    ) -> None:
-        """Learn from the end of a call whether the endpoint answers at all.
-
-        Args:
-            ticket: Not used; limiters have a method of the same form.
-            outcome: The reply or the error; None for a call that was given up.
-        """
-        del ticket
-        if isinstance(outcome, ChatReply):
-            self._note_answer()
-        elif isinstance(outcome, errors.JudgeUnavailable):
-            self._note_refusal(outcome)
-        elif outcome is not None:
-            self._note_passing_error(outcome)
-
-    def _note_answer(self) -> None:
-        """Open the endpoint, and end an outage."""
-        self.n_answers += 1
-        self._n_refusals = 0
-        self._outage = None
-        self._is_open = True
-
-    def _note_passing_error(self, error: errors.JudgeError) -> None:
-        """Open the endpoint if it was reached in spite of the error, or answered before.
-
-        Example: a first "429 Too Many Requests" opens the endpoint, as somebody
-        answered; a first failed connection does not.
-        """
-        # No call is sent during an outage. So this call was sent before the outage
-        # began, and says nothing new.
-        if self._is_in_outage():
-            return
-        is_reached = not isinstance(error, errors.ConnectionFailed)
-        has_ever_answered = self.n_answers > 0
-        self._is_open = is_reached or has_ever_answered
-        self._outage = None
-
-    def _note_refusal(self, refusal: errors.JudgeUnavailable) -> None:
-        """Begin an outage, unless the refusal may concern its own request alone.
-
-        It may where the endpoint has answered before. Then only many refusals in a row
-        begin an outage. Until then each is marked as ``single``, so that it fails its
-        own request and no other.
-        """
-        self._n_refusals += 1
-        refusal.single = self.n_answers > 0 and self._n_refusals < _MOST_REFUSALS
-        if refusal.single:
-            self._is_open = True
-        else:
-            self.begin_outage(refusal)
-
-    def begin_outage(self, error: errors.JudgeUnavailable) -> None:
-        """Send no call for a while; after that, one call is sent alone again.
-
-        Args:
-            error: The error with which the endpoint refuses everything.
-        """
-        self._is_open = False
-        self._outage = error
-        self._outage_began_at = time.monotonic()
-
-    def _is_in_outage(self) -> bool:
-        """Whether the endpoint refuses everything, and was not left alone long enough."""
-        ends_at = self._outage_began_at + _OUTAGE_SECONDS
-        return self._outage is not None and time.monotonic() < ends_at
+_CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(slots=True, repr=False)
@@ -209,7 +67,7 @@ class Attempts:
     """
 
     model: ChatModel
-    endpoint: Availability
+    endpoint: EndpointState
     slots: asyncio.Semaphore
     limiters: Sequence[Limiter]
     budget: Budget
@@ -296,14 +154,9 @@ class Attempts:
     async def _call_in_turn(
         self, request: ChatRequest, sent_at: list[float]
     ) -> ChatReply:
-        """Call as soon as the limits allow it; alone while no call has got through."""
-        is_sent_alone = await self.endpoint.wait_until_open()
-        try:
-            async with self.slots:
-                return await self._call_within_limits(request, sent_at)
-        finally:
-            if is_sent_alone:
-                self.endpoint.end_first_call()
+        """Call as soon as the limits allow it."""
+        async with self.slots:
+            return await self._call_within_limits(request, sent_at)
 
     async def _call_within_limits(
         self, request: ChatRequest, sent_at: list[float]
@@ -328,7 +181,7 @@ class Attempts:
         with ExitStack() as at_the_end:
 
             def tell_outcome_at_the_end(
-                limiter: Limiter | Availability, ticket: Any
+                limiter: Limiter | EndpointState, ticket: Any
             ) -> None:
                 # ``outcome`` is read when the callback runs: then the call has ended.
                 at_the_end.callback(lambda: limiter.observe(ticket, outcome))
@@ -383,6 +236,13 @@ class Attempts:
             # An error that names the window of 8,192 tokens, but not the length of the
             # request, gets our estimate of the length.
             raise _with_estimated_length(error, n_tokens) from None
+        except errors.JudgeError as error:
+            # Whatever status it came with, it says nothing of the key or the model.
+            if refused_feature(error, request) is None:
+                raise
+            refusal = errors.UnsupportedParameter(str(error))
+            refusal.topics = error.topics
+            raise refusal from None
         # The call itself was counted when it was sent.
         spending.note(replace(reply.usage, calls=0, faults=0))
         return reply

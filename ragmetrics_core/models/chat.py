@@ -42,8 +42,7 @@ class ChatRequest:
         messages: In order.
         schema: JSON schema of the reply; None where the prompt alone describes its
             form.
-        schema_in_object: Send the schema in the older form, beside ``"type":
-            "json_object"``.
+        json_mode: Ask for JSON of any form, where no schema is sent.
         n: Number of independent replies.
         temperature: None leaves it to the endpoint.
         top_logprobs: Alternatives per token wanted; 0 = no log-probabilities.
@@ -53,7 +52,7 @@ class ChatRequest:
 
     messages: tuple[Message, ...]
     schema: Mapping[str, Any] | None = field(default=None, repr=False)
-    schema_in_object: bool = False
+    json_mode: bool = False
     n: int = 1
     temperature: float | None = 0.0
     top_logprobs: int = 0

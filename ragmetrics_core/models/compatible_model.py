@@ -404,7 +404,7 @@ class OpenAICompatibleModel(ChatModel):
             return errors.JudgeTimeout(
                 f"{self.name} sent no reply within {most_seconds:g} s"
             )
-        fault = Fault(symbols=(type(raised).__name__,))
+        fault = Fault(codes=(type(raised).__name__,))
         return self._error(_kind_of(raised), fault)
 
     async def aclose(self) -> None:

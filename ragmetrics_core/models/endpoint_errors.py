@@ -1,11 +1,11 @@
-"""Makes a judge error of an exception that a client raised, or of an error reply.
+"""Makes a judge error of an error reply, or of an exception that a client raised.
 
-A ``Fault`` holds what the exception or the reply says: status, codes, words.
-``judge_error`` makes a judge error of it.
+The HTTP status and the provider's own code decide, and a few words where providers share
+one status between faults. A refusal that names a feature of requests says so in
+``topics``, whatever its status.
 
-The sentences hold status codes, and codes and names of parameters that services are
-known to send. They never hold anything else that the endpoint wrote: it may echo keys
-or texts of samples.
+Messages repeat nothing that the endpoint wrote, except a code: it may echo keys or texts
+of samples.
 """
 
 import json
@@ -22,108 +22,77 @@ from urllib.parse import urljoin
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.crashes import frame_of_users_code, is_users_code
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.models.features import topics_of
 from ragmetrics_core.models.urls import UNREADABLE, public_address, read_address
 
 MOST_BYTES = 16 * 2**20
 """The largest reply that is read."""
-# Error codes and types that services document. Only these are repeated: other texts may
-# echo keys or samples.
-_DOCUMENTED = (
-    # OpenAI, Azure, Anthropic, Mistral, Groq, Together, vLLM, TGI and llama.cpp
-    "account_deactivated api_error authentication_error batch_cancelled batch_expired"
-    " billing_error billing_hard_limit_reached billing_not_active content_filter"
-    " content_policy_violation context_length_exceeded duplicate_custom_id empty_file"
-    " engine_overloaded exceed_context_size_error generation http_error"
-    " incomplete_generation insufficient_quota integer_above_max_value"
-    " integer_below_min_value internal_error internal_server_error invalid_api_key"
-    " invalid_authentication invalid_image invalid_json invalid_json_line invalid_model"
-    " invalid_organization invalid_parameter invalid_prompt invalid_request"
-    " invalid_request_error invalid_type invalid_url invalid_value json_validate_failed"
-    " mismatched_model missing_parameter missing_required_parameter"
-    " model_decommissioned model_not_found model_overloaded not_found not_found_error"
-    " not_supported_error organization_restricted overloaded overloaded_error"
-    " permission_denied permission_error rate_limit_error rate_limit_exceeded"
-    " rate_limit_reached request_too_large requests server_error service_unavailable"
-    " string_above_max_length timeout_error token_limit_exceeded tokens unauthorized"
-    " unavailable_error unknown_parameter unknown_url"
-    " unsupported_country_region_territory unsupported_model unsupported_parameter"
-    " unsupported_value validation validation_error AccessDenied BadRequest"
-    " BadRequestError DeploymentNotFound InternalServerError NotFoundError"
-    " NotImplementedError OperationNotSupported PermissionDenied ResourceNotFound"
-    " ResponsibleAIPolicyViolation ServiceUnavailable TooManyRequests Unauthorized"
-    " UnprocessableEntityError "
-    # Google
-    "DEADLINE_EXCEEDED FAILED_PRECONDITION INTERNAL INVALID_ARGUMENT NOT_FOUND"
-    " PERMISSION_DENIED RESOURCE_EXHAUSTED UNAUTHENTICATED UNAVAILABLE "
-    # Ours, of requests in batches
-    "no_result contradictory_answers "
-    # Parameters of a request
-    "model messages max_tokens max_completion_tokens temperature top_p n logprobs"
-    " top_logprobs response_format reasoning_effort seed stop stream tools tool_choice"
-    " presence_penalty frequency_penalty"
+
+_CLASS_BY_STATUS: Mapping[int, type[errors.JudgeError]] = {
+    401: errors.AuthenticationFailed,
+    402: errors.QuotaExhausted,
+    403: errors.AuthenticationFailed,
+    404: errors.ModelNotFound,
+    408: errors.JudgeTimeout,
+    409: errors.JudgeServerError,  # a conflict, and "too early": both pass
+    425: errors.JudgeServerError,
+    429: errors.RateLimited,
+    501: errors.RequestRejected,  # the server will not have learnt it a second later
+}
+# Statuses with which endpoints refuse a feature that they do not know.
+_REFUSING = frozenset({400, 403, 404, 422, 501})
+# The status that belongs to a code, where a gateway sends the code as a success.
+_STATUS_OF_CODE: Mapping[str, int] = {
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "unauthenticated": 401,
+    "unauthorized": 401,
+    "billing_error": 402,
+    "insufficient_quota": 402,
+    "permission_denied": 403,
+    "permission_error": 403,
+    "model_not_found": 404,
+    "not_found": 404,
+    "not_found_error": 404,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "resource_exhausted": 429,
+    "context_length_exceeded": 400,
+    "invalid_argument": 400,
+    "invalid_request_error": 400,
+}
+# Words of a code. A single word may be one of a sample or a part of a key.
+_CODE = lazy_pattern(r"[A-Za-z]{2,20}(?:_[A-Za-z]{2,20}){1,5}")
+_KEY_REFUSED = lazy_pattern(
+    r"\W*(?:(?:invalid|incorrect|missing|no)\b.{0,20}\b(?:api[ _-]?key|credentials)"
+    r"|api[ _-]?key (?:not valid|not found|invalid|is missing))",
+    re.IGNORECASE,
 )
-_DOCUMENTED_SYMBOLS = frozenset(_DOCUMENTED.split())
-_PART_OF_PARAMETER = lazy_pattern(
-    r"messages\.?\[\d{1,4}\](?:\.(?:role|content))?|response_format\.(?:type|json_schema(?:\.(?:name|schema|strict))?)"
-)
-_PARAMETERS = lazy_pattern(
-    r"\b(top_logprobs|logprobs|response_format|json_schema|temperature|max_tokens)\b"
-)
-_ABOUT_N = lazy_pattern(r"['\"`]n['\"`]|\bparam(?:eter)? n\b")
-_ABOUT_KEY = lazy_pattern(
+# What clients say that were given no key; a sample may hold the words, too.
+_NO_KEY = lazy_pattern(
     r"missing (?:credentials|\w+ api key)|no key is set|api[_ ]key client option must"
     r" be set",
     re.IGNORECASE,
 )
 _UNSUPPORTED = lazy_pattern(
-    r"unsupported|not support|unrecognized request", re.IGNORECASE
+    r"unsupported|not support|unrecognized request|unexpected keyword|extra_forbidden"
+    r"|literal_error|Extra inputs are not permitted",
+    re.IGNORECASE,
 )
-# How servers built on pydantic say that a parameter is not one of theirs, whatever
-# status they send.
-_INVALID_PARAMETER = lazy_pattern(
-    r"literal_error|extra_forbidden|Input should be|Extra inputs are not permitted"
-)
-_NOT_JSON = lazy_pattern(
-    r"Unable to get json response|JSONDecodeError|Expecting value|json_invalid"
-)
+_NO_PROVIDER = lazy_pattern("LLM Provider NOT provided", re.IGNORECASE)
 _FILTERED = lazy_pattern(
     r"content_filter|content_policy|content management policy|ResponsibleAI",
     re.IGNORECASE,
 )
+_QUOTA = lazy_pattern(
+    r"insufficient_quota|exceeded your current quota|billing_hard_limit|credit balance"
+    r" is too low"
+)
 _TOO_LONG = lazy_pattern(
     r"context_length_exceeded|context[ _-]?(?:length|window|size)|prompt is too"
-    r" long|input token count|too many tokens"
+    r" long|input token count|too many tokens|request too large"
     r"|max_tokens_exceeded|longer than the (?:model's )?maximum|inputs?.? tokens? \+ .?max_new_tokens",
     re.IGNORECASE,
-)
-# A class of error, words, and the more special class of an error that says these words.
-# The first row that fits counts. A row for ``JudgeError``, the base of all classes,
-# fits every class.
-_REFINEMENTS: tuple[
-    tuple[type[errors.JudgeError], re.Pattern[str], type[errors.JudgeError]], ...
-] = (
-    (
-        errors.JudgeError,
-        lazy_pattern("LLM Provider NOT provided", re.IGNORECASE),
-        errors.ModelNotFound,
-    ),
-    (
-        errors.RateLimited,
-        lazy_pattern(
-            r"insufficient_quota|exceeded your current quota|billing_hard_limit|credit"
-            r" balance is too low"
-        ),
-        errors.QuotaExhausted,
-    ),
-    (
-        errors.RateLimited,
-        lazy_pattern(r"request too large", re.IGNORECASE),
-        errors.ContextWindowExceeded,
-    ),
-    (errors.AuthenticationFailed, _FILTERED, errors.ContentRefused),
-    (errors.RequestRejected, _FILTERED, errors.ContentRefused),
-    (errors.RequestRejected, _TOO_LONG, errors.ContextWindowExceeded),
-    (errors.RequestRejected, _UNSUPPORTED, errors.UnsupportedParameter),
 )
 _NUMBER = r"\(?(\d[\d,]*)\)?"
 # Tokens of the request, and the window, in the words of OpenAI, vLLM, llama.cpp,
@@ -142,82 +111,31 @@ _WINDOW = lazy_pattern(
     rf" limit) {_NUMBER}",
     re.IGNORECASE,
 )
-_CLASS_BY_STATUS: dict[int | None, type[errors.JudgeError]] = {
-    **dict.fromkeys(range(400, 500), errors.RequestRejected),
-    401: errors.AuthenticationFailed,
-    402: errors.QuotaExhausted,
-    403: errors.AuthenticationFailed,
-    404: errors.ModelNotFound,
-    408: errors.JudgeTimeout,
-    429: errors.RateLimited,
-    501: errors.RequestRejected,  # the server will not have learnt it a second later
-}
-# What a code says that comes without the status that belongs to it.
-_STATUS_OF_SYMBOL = {
-    **dict.fromkeys(
-        (
-            "invalid_api_key",
-            "authentication_error",
-            "invalid_authentication",
-            "unauthorized",
-            "Unauthorized",
-        ),
-        401,
-    ),
-    "UNAUTHENTICATED": 401,
-    **dict.fromkeys(
-        (
-            "insufficient_quota",
-            "billing_error",
-            "billing_hard_limit_reached",
-            "billing_not_active",
-        ),
-        402,
-    ),
-    **dict.fromkeys(
-        (
-            "permission_denied",
-            "permission_error",
-            "PermissionDenied",
-            "PERMISSION_DENIED",
-        ),
-        403,
-    ),
-    **dict.fromkeys(
-        ("model_not_found", "not_found_error", "NotFoundError", "NOT_FOUND"), 404
-    ),
-    **dict.fromkeys(
-        (
-            "rate_limit_exceeded",
-            "rate_limit_error",
-            "rate_limit_reached",
-            "TooManyRequests",
-        ),
-        429,
-    ),
-    "RESOURCE_EXHAUSTED": 429,
-    **dict.fromkeys(
-        ("invalid_request_error", "context_length_exceeded", "INVALID_ARGUMENT"), 400
-    ),
-}
-_KEY_REFUSED = lazy_pattern(
-    r"(?:invalid|incorrect|missing|no)\b.{0,20}\b(?:api[ _-]?key|credentials)",
-    re.IGNORECASE,
+# Classes of exceptions of clients, by what they mean.
+_NOTHING_LISTENS = frozenset(
+    {"ClientConnectorError", "ConnectError", "ConnectionRefusedError", "gaierror"}
 )
-# What a client's own code raises while it reads a reply of another form than expected.
-_RAISED_BY_READING = frozenset(
-    {"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "TypeError"}
+# LiteLLM calls a connection that was reset one that could not be made.
+_RESET = frozenset(
+    {"BrokenPipeError", "ConnectionResetError", "ServerDisconnectedError"}
 )
-_CONNECTION = frozenset(
+_BROKEN = frozenset(
     {
         "APIConnectionError",
         "ClientConnectionError",
+        "ClientPayloadError",
         "ConnectionError",
+        "IncompleteRead",
         "NetworkError",
         "RemoteProtocolError",
     }
 )
-_SENTENCES: dict[type[errors.JudgeError], str] = {
+# Raised by a client's own code while it reads a reply of another form than expected.
+_READING = frozenset(
+    {"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "TypeError"}
+)
+_NOT_JSON = lazy_pattern(r"Unable to get json response|JSONDecodeError|Expecting value")
+_SENTENCES: Mapping[type[errors.JudgeError], str] = {
     errors.AuthenticationFailed: (
         "{where} refused the key{details}: check the key and what it may use"
     ),
@@ -236,9 +154,12 @@ _SENTENCES: dict[type[errors.JudgeError], str] = {
     errors.JudgeTimeout: (
         "{where} sent no reply in time: raise the timeout or check the endpoint"
     ),
+    errors.Unreachable: (
+        "{where} could not be reached: check the address and that the server runs"
+    ),
     errors.ConnectionFailed: (
-        "{where} could not be reached{details}: check the address and that the server"
-        " runs"
+        "the connection to {where} broke before its reply was complete{details}: run"
+        " again later or check the endpoint"
     ),
     errors.JudgeServerError: (
         "{where} failed or sent no valid reply{details}: run again later or check the"
@@ -251,8 +172,6 @@ _SENTENCES: dict[type[errors.JudgeError], str] = {
     errors.ContentRefused: "{where} or a content filter refused the request{details}",
     errors.JudgeError: "{where} could not answer{details}",
 }
-
-
 _MOST_CAUSES = 8
 """Most exceptions that are looked at in a chain of causes."""
 
@@ -263,8 +182,7 @@ class Fault:
 
     Args:
         status: The HTTP status; None if none is known.
-        symbols: The error codes and names of parameters in it that services document,
-            e.g. "invalid_api_key" and "temperature".
+        codes: The endpoint's own words for the fault, e.g. "invalid_api_key".
         retry_after: Seconds after which the endpoint wants the next call; None if it
             does not say.
         text: All words of it. They are searched, and never shown.
@@ -273,7 +191,7 @@ class Fault:
     """
 
     status: int | None = None
-    symbols: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
     retry_after: float | None = None
     text: str = ""
     class_names: frozenset[str] = frozenset()
@@ -282,27 +200,25 @@ class Fault:
     def of(cls, error: BaseException) -> Self:
         """Read an exception of an OpenAI-like client, with the exceptions behind it.
 
-        Clients keep status, body and headers in attributes of various names. The
-        helpers called here are the only functions that know these names. Example: an
-        exception with ``status_code`` 429 and the header "retry-after: 3" gives
-        ``status`` 429 and ``retry_after`` 3.0.
+        Clients keep status, body and headers in attributes of various names. Only the
+        functions called here know them. Example: an exception with ``status_code`` 429
+        and the header "retry-after: 3" gives ``status`` 429 and ``retry_after`` 3.0.
         """
         exceptions = _with_causes(error)
-        body = _body_in(exceptions)
-        # Newer clients of OpenAI keep the body out of their message.
-        text = "\n".join(_words_of(source) for source in (*exceptions, body))
+        bodies = [getattr(exception, "body", None) for exception in exceptions]
+        body = next((body for body in bodies if isinstance(body, dict)), {})
         class_names: set[str] = set()
-        # Status and headers stand in an exception or in its response.
-        holders: list[object] = []
+        holders: list[object] = []  # of status and headers
         for exception in exceptions:
             class_names.update(base.__name__ for base in type(exception).__mro__)
             holders += [exception, getattr(exception, "response", None)]
+        # Newer clients of OpenAI keep the body out of their message.
+        words = [_parameter_in(body), *map(_words_of, (*exceptions, body))]
         return cls(
             status=_status_in(holders),
-            # documented error codes and names of parameters, e.g. "invalid_api_key"
-            symbols=_symbols(body, text),
+            codes=_codes(body),
             retry_after=_retry_after_in(holders),
-            text=text,
+            text="\n".join(words),
             class_names=frozenset(class_names),
         )
 
@@ -326,50 +242,43 @@ class Fault:
             body = {}
         # A batch service may write anything in place of a status.
         known_status = status if type(status) is int else None
-        return cls(known_status, _symbols(body, text), retry_after, text)
+        words = f"{_parameter_in(body)}\n{_message_in(body)}\n{text}"
+        return cls(known_status, _codes(body), retry_after, words)
 
     @property
-    def about_key(self) -> bool:
-        """Whether the words say that a key is missing or wrong."""
-        is_rejection = self.status in range(400, 500)
-        is_about_access = self.status in (401, 403)
-        if is_rejection and not is_about_access:
-            # Another rejection, e.g. 400, may echo such words from a sample.
-            return False
-        return _ABOUT_KEY.search(self.text) is not None
+    def is_about_key(self) -> bool:
+        """Whether the endpoint or its client says that a key is missing or wrong.
 
-    @property
-    def about_parameter(self) -> bool:
-        """Whether the words name a parameter of the request."""
-        return bool(_PARAMETERS.search(self.text) or _ABOUT_N.search(self.text))
-
-    @property
-    def timeout_or_failed_connection(self) -> type[errors.JudgeError] | None:
-        """The class of error where no reply came: a timeout, or a failed connection.
-
-        It goes by the names of the exceptions' classes. None if a reply came, or nobody
-        knows.
+        A rejection of another kind may repeat such words of a sample. So its message
+        has to begin with them.
         """
+        if self.status in range(400, 500) and self.status not in (401, 403):
+            return any(map(_KEY_REFUSED.match, self.text.split("\n", 3)[:3]))
+        return _NO_KEY.search(self.text) is not None
+
+    @property
+    def no_reply(self) -> type[errors.JudgeError] | None:
+        """The class of error where no whole reply came; None if one came, or unknown.
+
+        A client may report a status of its own making then, e.g. 500.
+        """
+        if not self.class_names.isdisjoint(_RESET):
+            return errors.ConnectionFailed
+        if not self.class_names.isdisjoint(_NOTHING_LISTENS):
+            return errors.Unreachable
         if any("Timeout" in name for name in self.class_names):
             return errors.JudgeTimeout
-        if not self.class_names.isdisjoint(_CONNECTION):
-            return errors.ConnectionFailed
-        return None
+        if self.is_unreadable or self.class_names.isdisjoint(_BROKEN):
+            return None
+        return errors.ConnectionFailed
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether a reply came that the client could not read.
-
-        It shows in the exception's words, or in its class: an ``IndexError``, for
-        example, is raised where the client looks for what the reply lacks.
-        """
-        if self.timeout_or_failed_connection is errors.JudgeTimeout:
-            return False
-        if _NOT_JSON.search(self.text) is not None:
-            return True
+        """Whether a reply came that the client could not read."""
         if "OSError" in self.class_names:  # the connection failed
             return False
-        return not self.class_names.isdisjoint(_RAISED_BY_READING)
+        is_raised_by_reading = not self.class_names.isdisjoint(_READING)
+        return is_raised_by_reading or _NOT_JSON.search(self.text) is not None
 
 
 def _with_causes(error: BaseException) -> list[BaseException]:
@@ -381,15 +290,6 @@ def _with_causes(error: BaseException) -> list[BaseException]:
             break
         exceptions.append(cause)
     return exceptions
-
-
-def _body_in(exceptions: Sequence[BaseException]) -> dict[str, Any]:
-    """Return the first body of a reply that any exception holds; {} if none does."""
-    for exception in exceptions:
-        body = getattr(exception, "body", None)
-        if isinstance(body, dict):
-            return body
-    return {}
 
 
 def _status_in(holders: Sequence[object]) -> int | None:
@@ -412,6 +312,41 @@ def _retry_after_in(holders: Sequence[object]) -> float | None:
                 if wait is not None:
                     return wait
     return None
+
+
+def _words_of(value: object) -> str:
+    """Return the message of an exception of any client; "" if that raises."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001  # it is their code
+        return ""
+
+
+def _detail_in(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of an error's body that holds its code and message."""
+    nested = body.get("error")
+    return nested if isinstance(nested, dict) else body
+
+
+def _codes(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the codes in an error reply that look like codes, without repeats."""
+    detail = _detail_in(body)
+    named = [detail.get(name) for name in ("code", "type", "status", "param")]
+    codes = [code for code in named if isinstance(code, str) and _CODE.fullmatch(code)]
+    return tuple(dict.fromkeys(codes))
+
+
+def _parameter_in(body: Mapping[str, Any]) -> str:
+    """Return words that name the parameter that an error is about; "" without one."""
+    parameter = _detail_in(body).get("param")
+    return f"parameter {parameter}" if isinstance(parameter, str) else ""
+
+
+def _message_in(body: Mapping[str, Any]) -> str:
+    """Return the first line of an error's message; "" without one."""
+    error = body.get("error")
+    message = error if isinstance(error, str) else _detail_in(body).get("message")
+    return message.partition("\n")[0] if isinstance(message, str) else ""
 
 
 def status_number(status: object) -> int | None:
@@ -439,62 +374,13 @@ def status_of_body(body: object) -> int | None:
     if not isinstance(error, dict):
         return None
     for name in ("code", "status", "type"):
-        status = _status_of_symbol(error.get(name))
+        code = error.get(name)
+        status = status_number(code)
+        if status is None and isinstance(code, str):
+            status = _STATUS_OF_CODE.get(code.lower())
         if status is not None and status >= 400:
             return status
     return None
-
-
-def _status_of_symbol(symbol: object) -> int | None:
-    """Return the HTTP status that an error code stands for; None for an unknown code.
-
-    The code may be the status itself, or a name such as "RESOURCE_EXHAUSTED".
-    """
-    status = status_number(symbol)
-    if status is None and isinstance(symbol, str):
-        return _STATUS_OF_SYMBOL.get(symbol)
-    return status
-
-
-def _words_of(value: object) -> str:
-    """Return the message of an exception of any client; "" if that raises."""
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001  # it is their code
-        return ""
-
-
-def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
-    """Return the error codes and names of parameters in an error reply, without repeats.
-
-    Only documented codes and names are returned: any other text may echo a key or a
-    sample. Example: ``{"error": {"code": "unsupported_parameter", "param":
-    "logprobs"}}`` gives "unsupported_parameter" and "logprobs".
-
-    Args:
-        body: The body of the reply; empty if it is unknown.
-        text: All words of the error, in which names of parameters are searched.
-    """
-    nested = body.get("error")
-    detail = nested if isinstance(nested, dict) else body
-    symbols: list[str] = []
-    for name in ("code", "type", "param"):
-        symbol = detail.get(name)
-        if isinstance(symbol, str) and _is_documented(symbol):
-            symbols.append(symbol)
-    symbols += _PARAMETERS.findall(text)
-    # The parameter named n: a mere "n" would be found in any text.
-    if _ABOUT_N.search(text):
-        symbols.append("param n")
-    return tuple(dict.fromkeys(symbols))
-
-
-def _is_documented(symbol: str) -> bool:
-    """Whether services document a code, or a name of a parameter."""
-    return (
-        symbol in _DOCUMENTED_SYMBOLS
-        or _PART_OF_PARAMETER.fullmatch(symbol) is not None
-    )
 
 
 def seconds_of_retry_after(header: Any, now: datetime | None = None) -> float | None:
@@ -533,39 +419,47 @@ def _class_of_error(
 ) -> type[errors.JudgeError]:
     """Return the class of judge error for a fault.
 
-    Clients use one class of exception for several faults. So these are looked at, in
-    this order:
-
-    1. Is the fault about the key, or about an invalid parameter?
-    2. The HTTP status, if the exception says only "server error".
-    3. Words that name a more special fault: "insufficient_quota" turns ``RateLimited``
-       into ``QuotaExhausted``.
-    4. Of a server error or a failed connection: whether the reply was unreadable, and
-       why no reply came.
-    5. The class of the exception.
-
     Args:
-        stated_class: What the class of the client's exception stands for.
+        stated_class: What the class of the client's exception stands for;
+            ``JudgeServerError`` if it does not tell.
         fault: What the exception or the reply says.
     """
-    if fault.about_key:
+    if fault.is_about_key:
         return errors.AuthenticationFailed
-    if _INVALID_PARAMETER.search(fault.text) and fault.about_parameter:
-        return errors.UnsupportedParameter
+    if _NO_PROVIDER.search(fault.text):
+        return errors.ModelNotFound
     error_class = stated_class
     if stated_class is errors.JudgeServerError:
-        error_class = _CLASS_BY_STATUS.get(fault.status, stated_class)
-    for general_class, words, special_class in _REFINEMENTS:
-        is_for_any_class = general_class is errors.JudgeError
-        is_for_this_class = is_for_any_class or general_class is error_class
-        if is_for_this_class and words.search(fault.text):
-            return special_class
-    if error_class in (errors.JudgeServerError, errors.ConnectionFailed):
-        if fault.is_unreadable:
-            return errors.JudgeServerError
-        if fault.timeout_or_failed_connection is not None:
-            return fault.timeout_or_failed_connection
+        error_class = fault.no_reply or _class_by_status(fault)
+    if error_class is errors.RateLimited and _QUOTA.search(fault.text):
+        return errors.QuotaExhausted
+    is_refusal = issubclass(
+        error_class, (errors.RequestRejected, errors.AuthenticationFailed)
+    )
+    is_too_large = error_class is errors.RateLimited and "oo large" in fault.text
+    if is_refusal and _FILTERED.search(fault.text):
+        return errors.ContentRefused
+    is_rejected = issubclass(error_class, errors.RequestRejected) or is_too_large
+    if is_rejected and _TOO_LONG.search(fault.text):
+        return errors.ContextWindowExceeded
+    if error_class is errors.RequestRejected and _UNSUPPORTED.search(fault.text):
+        return errors.UnsupportedParameter
     return error_class
+
+
+def _class_by_status(fault: Fault) -> type[errors.JudgeError]:
+    """Return the class of error for the status of a fault.
+
+    Servers built on pydantic say with any status that a parameter is not theirs.
+    """
+    status = fault.status or 0
+    if status in _CLASS_BY_STATUS:
+        return _CLASS_BY_STATUS[status]
+    is_of_server = not 400 <= status < 500
+    names_parameter = bool(topics_of(fault.text)) and _UNSUPPORTED.search(fault.text)
+    if is_of_server and not names_parameter:
+        return errors.JudgeServerError
+    return errors.RequestRejected
 
 
 def judge_error(
@@ -578,13 +472,11 @@ def judge_error(
 ) -> errors.JudgeError:
     """Return the judge error for a fault, with a message that says what to do.
 
-    The message repeats nothing that the endpoint wrote, except documented codes.
     Example: status 429 gives ``RateLimited``, status 401 ``AuthenticationFailed``.
 
     Args:
-        stated_class: A first guess, by the class of the client's exception;
-            ``JudgeServerError`` if it says nothing. The status and the words of the
-            fault may overrule it, e.g. status 401 gives ``AuthenticationFailed``.
+        stated_class: What the class of the client's exception stands for;
+            ``JudgeServerError`` if it says nothing. The status then decides.
         fault: What the exception or the reply says.
         where: Name of the model.
         endpoint: Its address, if it is one of the user's own; else None.
@@ -595,18 +487,22 @@ def judge_error(
     error_class = _class_of_error(stated_class, fault)
     if endpoint:
         where = f"{where} at {public_address(endpoint)}"
-    if error_class is errors.AuthenticationFailed and advice_on_key:
-        return error_class(f"no key was given for {where}: {advice_on_key}")
     if issubclass(error_class, errors.ContextWindowExceeded):
         # "maximum context length is 8192 tokens, but you requested 9000" has both.
         n_tokens = _number_in(fault.text, _TOKENS)
         window = _number_in(fault.text, _WINDOW)
         return error_class.from_counts(where, n_tokens, window)
     sentence = _sentence(error_class, fault, advice_on_model)
+    if error_class is errors.AuthenticationFailed and advice_on_key:
+        sentence = "no key was given for {where}: " + advice_on_key
     message = sentence.format(where=where, details=_details_in_words(fault))
     if issubclass(error_class, errors.TransientJudgeError):
         return error_class(message, retry_after=fault.retry_after)
-    return error_class(message)
+    error = error_class(message)
+    is_rejected = issubclass(error_class, errors.RequestRejected)
+    if is_rejected or fault.status in _REFUSING:
+        error.topics = topics_of(fault.text)
+    return error
 
 
 def _sentence(
@@ -631,7 +527,7 @@ def _details_in_words(fault: Fault) -> str:
     details: list[str] = []
     if fault.status:
         details.append(f"HTTP {fault.status}")
-    details += fault.symbols
+    details += fault.codes
     return f" ({', '.join(details)})" if details else ""
 
 
@@ -659,11 +555,8 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
         where: Name of the model.
     """
     fault = Fault.of(error)
-    has_no_reply = fault.timeout_or_failed_connection is not None
-    if fault.status is not None or fault.about_key or has_no_reply:
-        # ``judge_error`` finds the right class by what the fault says, e.g.
-        # ``RateLimited`` by the status 429. It has to be given a class for faults that
-        # do not tell: a fault of the server.
+    tells_of_endpoint = fault.status is not None or fault.no_reply is not None
+    if tells_of_endpoint or fault.is_about_key:
         return judge_error(errors.JudgeServerError, fault, where)
     if _is_about_unknown_parameter(error, fault):
         return judge_error(errors.UnsupportedParameter, fault, where)
@@ -682,9 +575,7 @@ def _is_about_unknown_parameter(error: BaseException, fault: Fault) -> bool:
         return True
     if not isinstance(error, (TypeError, ValueError, KeyError)):
         return False
-    if fault.about_parameter or "unexpected keyword" in fault.text:
-        return True
-    return _UNSUPPORTED.search(fault.text) is not None
+    return bool(topics_of(fault.text)) or _UNSUPPORTED.search(fault.text) is not None
 
 
 def error_of_redirect(

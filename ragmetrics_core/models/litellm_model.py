@@ -426,7 +426,7 @@ class LiteLLMModel(ChatModel):
 
         "" if a key was sent, or the fault is not about keys.
         """
-        about_key = fault.about_key or fault.status in (401, 403)
+        about_key = fault.is_about_key or fault.status in (401, 403)
         if self._key() or not about_key:
             return ""
         if self.api_key_env:

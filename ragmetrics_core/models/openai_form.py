@@ -142,15 +142,13 @@ def request_body(request: ChatRequest) -> dict[str, Any]:
 def parameters(request: ChatRequest) -> dict[str, Any]:
     """Return the parameters of a request beside its messages, by OpenAI's names.
 
-    Parameters that the request does not use are left out. Two of them have two forms,
-    because an endpoint may know only one form: the schema of the reply, and the limit
-    of the reply's length. Example: 5 polls at temperature 1 give ``{"temperature": 1.0,
-    "n": 5}``.
+    Parameters that the request does not use are left out. Example: 5 polls at
+    temperature 1 give ``{"temperature": 1.0, "n": 5}``.
     """
     response_format: dict[str, Any] | None = None
-    if request.schema is not None and request.schema_in_object:
-        response_format = {"type": "json_object", "schema": request.own_schema()}
-    elif request.schema is not None:
+    if request.json_mode:
+        response_format = {"type": "json_object"}
+    if request.schema is not None:
         schema = {"name": "reply", "schema": request.own_schema(), "strict": True}
         response_format = {"type": "json_schema", "json_schema": schema}
     name_of_limit = "max_completion_tokens" if request.newer_limit else "max_tokens"

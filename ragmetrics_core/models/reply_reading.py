@@ -132,19 +132,19 @@ def request_for_repair(
 ) -> ChatRequest:
     """Return the request that asks again after an unusable reply.
 
-    - After an empty reply: the same request.
-    - After a reply that was cut off: the same with a higher token limit, if it had any.
-    - Otherwise: the conversation goes on, with the reply and what is wrong with it.
+    The conversation goes on, with the reply and what is wrong with it: an equal request
+    would bring an equal reply. After a reply that was cut off, the limit of its length
+    is raised, too.
     """
-    if isinstance(problem, errors.EmptyReply):
-        return request
-    if isinstance(problem, errors.CutOffReply):
-        if request.max_tokens is None:
-            return request
-        return replace(request, max_tokens=request.max_tokens * _LONGER)
     complaint = (
         f"Your reply could not be used: {problem}. Reply again with only the JSON"
         " object."
     )
-    exchange = (Message("assistant", problem.raw), Message("user", complaint))
-    return replace(request, messages=(*request.messages, *exchange))
+    conversation = list(request.messages)
+    if problem.raw.strip():
+        conversation.append(Message("assistant", problem.raw))
+    conversation.append(Message("user", complaint))
+    limit = request.max_tokens
+    if isinstance(problem, errors.CutOffReply) and limit is not None:
+        limit *= _LONGER
+    return replace(request, messages=tuple(conversation), max_tokens=limit)

@@ -1,8 +1,8 @@
 """Everything around a call to a chat model, in the order in which a request meets it.
 
 Stored replies, and one call for equal requests in flight → what the endpoint can do
-(``fitting``) → attempts with backoff, slots, rate and budget (``attempts``, ``limits``)
-→ the call. A reply that cannot be used is repaired twice.
+(``features``) → attempts with backoff, slots, rate and budget (``attempts``, ``limits``)
+→ the call. A reply that cannot be used is repaired once.
 
 A session belongs to a judge. All its runs share the calls in flight, what was learned
 about the endpoint, the slots, and the first call, which is sent alone, so that a wrong
@@ -20,7 +20,7 @@ from functools import lru_cache, partial
 from typing import Any, Generic, Self, TypeVar
 
 from ragmetrics_core.data import Usage, errors
-from ragmetrics_core.models.attempts import Attempts, Availability, call_authors_code
+from ragmetrics_core.models.attempts import Attempts, call_authors_code
 from ragmetrics_core.models.chat import (
     ChatModel,
     ChatReply,
@@ -31,7 +31,13 @@ from ragmetrics_core.models.chat import (
     check_prices,
 )
 from ragmetrics_core.models.decision_forms import cost_of_each, request_text
-from ragmetrics_core.models.fitting import Fitting, Send, gather_all, lacking
+from ragmetrics_core.models.endpoint_state import EndpointState
+from ragmetrics_core.models.features import (
+    FittedRequest,
+    Send,
+    gather_all,
+    stated_missing,
+)
 from ragmetrics_core.models.limits import Budget, Limiter, RateLimiter, Slots
 from ragmetrics_core.models.reply_reading import (
     Outcome,
@@ -47,12 +53,6 @@ from ragmetrics_core.models.spending import spending_here
 from ragmetrics_core.models.threads import compute_beside_loop
 
 T = TypeVar("T")
-
-# The schema is sent with every request, once so many replies, and this share of them,
-# had another form than the one that the prompt describes.
-_MIN_MALFORMED = 3
-_MAX_SHARE_MALFORMED = 0.05
-_MAX_REPAIRS = 2
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -92,37 +92,18 @@ class _Shared:
     """What all runs of a session share on one event loop.
 
     Attributes:
-        fitting: Leaves out of a request what the endpoint cannot do.
         slots: How many calls may be in flight.
         replies_on_their_way: What runs are calling for now, by the key of the reply.
         memory: Keeps the replies of a model whose settings are not known, as no store
             on disk can tell them from those of another model.
-        availability: Whether the endpoint answers at all.
-        n_read: How many replies were read.
-        n_malformed: How many of them were not of the form that the prompt asks for.
+        endpoint: What is known of the endpoint.
     """
 
-    def __init__(self, model: ChatModel, found_missing: set[str]) -> None:
-        self.fitting = Fitting(model, found_missing)
+    def __init__(self, found_missing: set[str]) -> None:
+        self.endpoint = EndpointState(found_missing)
         self.slots = Slots(0)
         self.replies_on_their_way: dict[str, _ReplyOnItsWay] = {}
         self.memory = MemoryStore()
-        self.availability = Availability()
-        self.n_read = 0
-        self.n_malformed = 0
-
-    def note_read(self, results: Sequence[object]) -> None:
-        """Count the replies that were read, and those among them that are malformed."""
-        self.n_read += len(results)
-        for result in results:
-            if isinstance(result, errors.MalformedReply):
-                self.n_malformed += 1
-
-    @property
-    def often_malformed(self) -> bool:
-        """Whether the model often strays from the form that the prompt describes."""
-        is_many = self.n_malformed >= _MIN_MALFORMED
-        return is_many and self.n_malformed > self.n_read * _MAX_SHARE_MALFORMED
 
 
 @dataclass(eq=False, repr=False)
@@ -185,8 +166,9 @@ class Session:
         """Return the features that the model lacks, as far as that is known by now."""
         # A run in batches makes the same requests again to find their replies. So it
         # goes by what the model states, and not by what was found out meanwhile.
-        found_missing = () if _is_in_batches(self._store) else self._found_missing
-        return lacking(self.model, found_missing)
+        if _is_in_batches(self._store):
+            return stated_missing(self.model)
+        return stated_missing(self.model) | self._found_missing
 
     async def prepare(self) -> None:
         """Make the session ready for calls on the running loop.
@@ -233,7 +215,7 @@ class Session:
             limiters.append(RateLimiter(self._budget, self._model_identity))
         return Attempts(
             self.model,
-            shared.availability,
+            shared.endpoint,
             asyncio.Semaphore(self._concurrency),
             limiters,
             self._budget,
@@ -254,7 +236,7 @@ class Session:
             for known_loop in list(self._shared_by_loop):
                 if known_loop.is_closed():
                     del self._shared_by_loop[known_loop]
-            self._shared_by_loop[loop] = _Shared(self.model, self._found_missing)
+            self._shared_by_loop[loop] = _Shared(self._found_missing)
         return self._shared_by_loop[loop]
 
     async def ask(
@@ -262,7 +244,6 @@ class Session:
         request: ChatRequest,
         read: Callable[[Choice], T],
         *,
-        schema: Mapping[str, Any] | None = None,
         polls: int = 1,
         first_poll: int = 0,
         own_reader: bool = False,
@@ -270,15 +251,12 @@ class Session:
         """Ask for several replies to one request, and read them.
 
         Stored replies are taken from the store. A reply that cannot be used is asked
-        for again on its own, twice at most. Example: ``polls=5`` with 3 stored replies
+        for again on its own, once. Example: ``polls=5`` with 3 stored replies
         sends a request for 2; ``polls=5, first_poll=5`` asks for five fresh ones.
 
         Args:
             request: The request.
             read: Reads a reply; raises ``UnusableReply`` if the reply cannot be used.
-            schema: JSON schema of the reply, for a request without one. It is sent with
-                repairs. If the model's replies are often malformed, it is sent with
-                every request.
             polls: How many replies.
             first_poll: Index of the first reply. The same request with other indices
                 gets fresh replies.
@@ -290,27 +268,16 @@ class Session:
             succeed. The usage counts every call that was sent.
         """
         await self.prepare()
-        # what all runs of this model share: how often replies were malformed, and which
-        # features of requests the model turned out to lack
-        shared_by_runs = self._prepared
         # the key under which the store keeps each reply
-        keys = await self._make_keys(request, schema, polls, first_poll)
-        request_with_schema = request
-        if not request.schema:
-            request_with_schema = replace(request, schema=schema)
-        sent_request = request
-        if shared_by_runs.often_malformed:
-            sent_request = request_with_schema
-        # sends a request without the features that the model lacks
-        send_what_fits = shared_by_runs.fitting.complete
+        keys = await self._make_keys(request, polls, first_poll)
         outcomes, usage = await self._replies(
-            _request_maker(sent_request), keys, send_what_fits
+            _request_maker(request), keys, self._complete
         )
         read_all: ReadAll[T] = partial(
             read_all_in_thread if own_reader else read_all_here, read=read
         )
         results, cost_of_repairs = await self._read_and_repair(
-            request_with_schema, keys, outcomes, read_all
+            request, keys, outcomes, read_all
         )
         # Replies that could be read stay as they are; errors get advice on the model.
         explained = [explain_error(result, self.model, request) for result in results]
@@ -336,23 +303,28 @@ class Session:
             again cost.
         """
         results = await read_all(outcomes)
-        self._prepared.note_read(results)
         if not any(isinstance(result, errors.UnusableReply) for result in results):
             return results, Usage()
         # This replaces, in ``results``, each unusable reply by its repair.
         cost = await self._repair_all(request, keys, outcomes, results, read_all)
         return results, cost
 
+    async def _complete(self, request: ChatRequest, send: Send) -> ChatReply:
+        """Send a request, without the features that the endpoint refuses."""
+        endpoint = self._prepared.endpoint
+        return await FittedRequest(self.model, endpoint, request, send).complete()
+
+    async def _complete_typed(self, request: ChatRequest, send: Send) -> ChatReply:
+        """Send typed questions, which have no feature to leave out."""
+        async with self._prepared.endpoint.first_with(()):
+            return await send(request, 0)
+
     async def _make_keys(
-        self,
-        request: ChatRequest,
-        schema: Mapping[str, Any] | None,
-        polls: int,
-        first_poll: int,
+        self, request: ChatRequest, polls: int, first_poll: int
     ) -> list[str]:
         """Return the key of each reply; keys of a long request are made in a thread."""
         n_characters = sum(len(message.content) for message in request.messages)
-        make_keys = partial(self._keys, request, schema, polls, first_poll)
+        make_keys = partial(self._keys, request, polls, first_poll)
         return await compute_beside_loop(make_keys, size=n_characters)
 
     async def _repair_all(
@@ -398,7 +370,7 @@ class Session:
         problem: errors.UnusableReply,
         read_all: ReadAll[T],
     ) -> tuple[T | errors.JudgeError, Usage]:
-        """Ask again for a reply that cannot be used, twice at most.
+        """Ask again, once, for a reply that cannot be used.
 
         Example: the model says "Sure!" instead of JSON. Its second reply is JSON, which
         replaces "Sure!" in the store.
@@ -419,35 +391,24 @@ class Session:
             # Another run has repaired the reply meanwhile.
             (result,) = await read_all([stored_reply])
             return result, Usage()
-        usage = Usage()
-        for n_repairs in range(1, _MAX_REPAIRS + 1):
-            if isinstance(problem, errors.ContentRefused):
-                break  # the model declines to answer, and would decline again
-            new_reply, cost = await self._ask_once_more(
-                request, key, problem, n_repairs
-            )
-            usage += cost
-            if isinstance(new_reply, errors.UnusableReply):
-                problem = new_reply  # e.g. the endpoint sent no reply at all
-                break
-            if isinstance(new_reply, errors.JudgeError):
-                # The call failed, e.g. at a limit. A later run may repair the reply.
-                return new_reply, usage
-            (result,) = await read_all([new_reply])
-            if not isinstance(result, errors.UnusableReply):
-                self._reply_store.put({key: new_reply})
-                return result, usage
-            problem = result
-        # Tells the store that its reply cannot be used.
-        self._reply_store.reject(key)
-        return problem, usage
+        if isinstance(problem, errors.ContentRefused):
+            # The model declines to answer, and would decline again.
+            self._reply_store.reject(key)
+            return problem, Usage()
+        new_reply, usage = await self._ask_once_more(request, key, problem)
+        (result,) = await read_all([new_reply])
+        if isinstance(result, errors.UnusableReply):
+            self._reply_store.reject(key)  # tells the store that it cannot be used
+        elif isinstance(new_reply, Choice):
+            self._reply_store.put({key: new_reply})
+        # Else the call failed, e.g. at a limit. A later run may repair the reply.
+        return result, usage
 
     async def _ask_once_more(
         self,
         request: ChatRequest,
         key: str,
         problem: errors.UnusableReply,
-        n_repairs: int,
     ) -> tuple[Outcome, Usage]:
         """Send a request again, with the problem of the last reply; return the new reply.
 
@@ -458,7 +419,6 @@ class Session:
             request: The request that brought the reply.
             key: The key of the reply. The key of the repair is made of it.
             problem: Why the last reply cannot be used.
-            n_repairs: The number of this repair, from 1.
 
         Returns:
             The reply or why there is none; and what it cost, as repairs.
@@ -466,19 +426,13 @@ class Session:
         repair_request = request_for_repair(request, problem)
         (outcome,), cost = await self._replies(
             _request_maker(repair_request),
-            [f"{key}|repair {n_repairs}"],
-            self._prepared.fitting.complete,
+            [f"{key}|repair"],
+            self._complete,
             keep=False,
         )
         return outcome, replace(cost, repairs=cost.calls)
 
-    def _keys(
-        self,
-        request: ChatRequest,
-        schema: Mapping[str, Any] | None,
-        polls: int,
-        first_poll: int,
-    ) -> list[str]:
+    def _keys(self, request: ChatRequest, polls: int, first_poll: int) -> list[str]:
         """Return the key of each reply in the store, one per poll.
 
         A key is a digest of everything that changes the reply: the model, the request,
@@ -487,7 +441,6 @@ class Session:
 
         Args:
             request: The request.
-            schema: Schema that repairs of the reply are sent with.
             polls: How many replies are asked for.
             first_poll: Index of the first of them.
         """
@@ -497,7 +450,6 @@ class Session:
                 (message.role, message.content) for message in request.messages
             ],
             "schema": request.schema,
-            "schema of repairs": schema,
             "temperature": request.temperature,
             "top_logprobs": request.top_logprobs,
             "max_tokens": request.max_tokens,
@@ -545,7 +497,7 @@ class Session:
             partial(_request_typed, state, question_by_key),
             list(question_by_key),
             # Typed questions have no optional features to leave out.
-            _send_unchanged,
+            self._complete_typed,
         )
         cost_by_key = cost_of_each(usage, question_by_key, unanswered_by_key)
         decisions: dict[str, Decision[T]] = {}
@@ -733,8 +685,7 @@ class Session:
 
         self._announce(keys)
         try:
-            # The first key stands for the request, if the endpoint rejects it.
-            reply = await complete(keys[0], request, send)
+            reply = await complete(request, send)
             missing = [key for key in keys if outcomes[key] is None]
             outcomes.update(_reasons_of_missing(missing, reply))
         finally:
@@ -794,8 +745,8 @@ class Session:
 _RequestMaker = Callable[[Sequence[str]], ChatRequest]
 """Makes the request for the replies under the keys that it is given."""
 
-_Complete = Callable[[str, ChatRequest, Send], Awaitable[ChatReply]]
-"""Sends a request of this key in one call or several: as ``Fitting.complete`` does."""
+_Complete = Callable[[ChatRequest, Send], Awaitable[ChatReply]]
+"""Sends a request in one call or several."""
 
 
 def _request_maker(request: ChatRequest) -> _RequestMaker:
@@ -815,12 +766,6 @@ def _request_typed(
     """
     text = request_text(state, [question_by_key[key] for key in keys])
     return ChatRequest((Message("user", text),), n=len(keys), temperature=None)
-
-
-async def _send_unchanged(key: str, request: ChatRequest, send: Send) -> ChatReply:
-    """Send a request as it is; called like ``Fitting.complete``."""
-    del key
-    return await send(request, 0)
 
 
 def _reasons_of_missing(

@@ -70,8 +70,8 @@ def _references_cited_in(text: str) -> list[str]:
 
 
 # The report says where the probabilities of these kinds of judges come from: chat
-# models, models that answer typed questions, and guard models.
-_KINDS_WITH_PROBABILITIES = ("model", "typed", "guard")
+# models, and models that answer typed questions.
+_KINDS_WITH_PROBABILITIES = ("model", "typed")
 
 
 def _sentences_on_metrics(

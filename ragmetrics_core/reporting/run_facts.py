@@ -116,12 +116,10 @@ class SequentialDecision(Decision):
 def kind_of_judge(details: Mapping[str, str]) -> str:
     """How a judge that is not embedded comes to a verdict: what its settings tell.
 
-    It is an ``encoder``, a ``guard``, ``typed`` (asked typed questions) or a ``model``.
+    It is an ``encoder``, ``typed`` (asked typed questions) or a ``model``.
     """
     if "weights" in details:
         return "encoder"
-    if "guard" in details:
-        return "guard"
     return "typed" if "typed" in details else "model"
 
 

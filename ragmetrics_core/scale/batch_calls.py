@@ -230,7 +230,7 @@ def reason_for_failure(model: OpenAICompatibleModel, batch: dict[str, Any]) -> s
     """
     first_error = _first_error(batch)
     fault = Fault.from_reply(status=None, text=json.dumps({"error": first_error}))
-    error_codes = fault.symbols
+    error_codes = fault.codes
     reason = ""
     if error_codes:
         reason = f"({', '.join(error_codes)})"

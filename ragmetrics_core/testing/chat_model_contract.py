@@ -516,7 +516,7 @@ class ChatModelContract:
         assert "word" not in repr(model), "repr holds the password of the address"
 
     @pytest.mark.parametrize("n", [True, "ignore", "reject"])
-    @pytest.mark.parametrize("json_schema", [True, "ignore", "reject", "in_object"])
+    @pytest.mark.parametrize("json_schema", [True, "ignore", "reject", "json_mode"])
     def test_what_an_endpoint_cannot_do_is_replaced(
         self, n: Any, json_schema: Any, loopback_server: Servers
     ) -> None:
@@ -526,7 +526,7 @@ class ChatModelContract:
             n: True: the server gives several replies in a request. "ignore": it silently
                 gives only one. "reject": it answers with an error.
             json_schema: True, "ignore" or "reject", for the JSON schema of a reply.
-                "in_object": the server takes the schema only in another field.
+                "json_mode": the server takes no schema, but the wish for JSON.
             loopback_server: Makes servers.
         """
         server = loopback_server(n=n, json_schema=json_schema)

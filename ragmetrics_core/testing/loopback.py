@@ -17,7 +17,7 @@ from aiohttp import web
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 Body = dict[str, Any]
-Support = bool | Literal["ignore", "reject", "in_object"]
+Support = bool | Literal["ignore", "reject", "json_mode"]
 
 _TOKEN = lazy_pattern(r"\s?\w+|\s+|[^\w\s]{1,2}")
 _RARE = 1e-6
@@ -69,9 +69,10 @@ class LoopbackServer:
             "yes", as to a question of Context Adherence.
         n: Whether several choices per request work, are ignored, or are rejected.
         logprobs: The same for log-probabilities.
-        json_schema: The same for ``response_format``; ``in_object`` takes a schema only
-            beside the type ``json_object``, as the Python server of llama.cpp does.
+        json_schema: The same for ``response_format``; with ``json_mode`` only the type
+            ``json_object`` works.
         temperature: The same for temperatures other than 1.
+        status: The status with which parameters are rejected.
         probability: The probability of "1", of the two labels 0 and 1, which
             log-probabilities show; None: 0.98 for the label in the reply.
         mass: The probability that the labels 0 and 1 have together.
@@ -102,6 +103,7 @@ class LoopbackServer:
         logprobs: Support = True,
         json_schema: Support = True,
         temperature: Support = True,
+        status: int = 400,
         probability: float | None = 0.9,
         mass: float = 0.995,
         latency: float = 0.0,
@@ -136,6 +138,7 @@ class LoopbackServer:
             "response_format": json_schema,
             "temperature": temperature,
         }
+        self.status = status
         self.probability = probability
         self.mass = mass
         self.stopped = threading.Event()
@@ -242,15 +245,17 @@ class LoopbackServer:
         parameter = self.rejection(body)
         if parameter:
             message = f"Unsupported parameter: '{parameter}' is not supported."
-            return Fault(400, body=_error(message, "unsupported_parameter", parameter))
+            error = _error(message, "unsupported_parameter", parameter)
+            return Fault(self.status, body=error)
         reply = self.from_openai(self.completion(body))
         return Fault(200, body=json.dumps(reply))
 
     def rejection(self, body: Body) -> str:
         """Return the first parameter that this server rejects; "" if there is none."""
-        if self.supports["response_format"] == "in_object":
-            form = body.get("response_format") or {}
-            return "response_format" if form.get("type") == "json_schema" else ""
+        form = body.get("response_format") or {}
+        is_json_mode_only = self.supports["response_format"] == "json_mode"
+        if is_json_mode_only and form.get("type") == "json_schema":
+            return "response_format"
         for name, usual_values in _USUAL_VALUES.items():
             is_usual = name not in body or body[name] in usual_values
             if not is_usual and self.supports[name] == "reject":
@@ -289,7 +294,7 @@ class LoopbackServer:
 
     def _replies(self, body: Body, n_choices: int) -> list[Any]:
         """Return what the server replies, once for each choice."""
-        if self.supports["response_format"] not in (True, "in_object"):
+        if self.supports["response_format"] not in (True, "json_mode"):
             body = {**body, "response_format": None}
         reply = self.reply(body)
         if isinstance(reply, list):

@@ -1,4 +1,4 @@
-"""Requests fitted to what an endpoint can do, and what is learned on the way."""
+"""What an endpoint refuses is left out of requests, and learned on the way."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from loopback import Fault, LoopbackServer
 
+from ragmetrics_core import LLMJudge, OpenAICompatibleModel, evaluate
 from ragmetrics_core.data.errors import (
+    AuthenticationFailed,
     ConnectionFailed,
     ContextWindowExceeded,
     JudgeError,
@@ -115,7 +118,7 @@ def learned(session: Session) -> set[str]:
 
 
 def endpoint(
-    *rejected: str, ignored: tuple[str, ...] = (), helpful: bool = True
+    *rejected: str, ignored: tuple[str, ...] = ()
 ) -> Callable[[ChatRequest, int], ChatReply]:
     """An endpoint that rejects or ignores features."""
 
@@ -123,14 +126,12 @@ def endpoint(
         used = {
             "n": request.n > 1,
             "logprobs": request.top_logprobs > 0,
-            "response_format": request.schema is not None,
+            "response_format": request.schema is not None or request.json_mode,
             "temperature": request.temperature is not None,
         }
         for name in rejected:
             if used[name]:
-                raise UnsupportedParameter(
-                    f"rejected (param {name})" if helpful else "rejected"
-                )
+                raise UnsupportedParameter(f"rejected (param {name})")
         count = 1 if "n" in ignored else request.n
         tokens = TOKENS if request.top_logprobs and "logprobs" not in ignored else ()
         return ChatReply((Choice("x", tokens=tokens),) * count)
@@ -147,25 +148,6 @@ def test_a_capable_endpoint_gets_the_request_as_it_is() -> None:
     assert answers.usage.fallbacks == ()
 
 
-def test_what_is_rejected_only_one_by_one_is_given_up_too() -> None:
-    """As with models of frameworks that leave the schema out where several replies are asked for."""
-
-    def reply(request: ChatRequest, number: int) -> ChatReply:
-        if request.n == 1 and request.schema is not None:
-            raise UnsupportedParameter("rejected (response_format)")
-        return ChatReply((Choice(f"{number}", tokens=TOKENS),))
-
-    toy = Toy(reply)
-    session = session_of(toy)
-    answers = ask(session)
-    assert texts(answers)[0] == "0"
-    assert len(texts(answers)) == 3
-    assert set(answers.usage.fallbacks) == {"n", "json_schema"}
-    assert learned(session) == {"n", "json_schema", "schema_form"}
-    assert answers.usage.calls == len(toy.asked)
-
-
-@pytest.mark.parametrize("helpful", [True, False])
 @pytest.mark.parametrize(
     "rejected",
     [
@@ -178,25 +160,40 @@ def test_what_is_rejected_only_one_by_one_is_given_up_too() -> None:
     ],
 )
 def test_rejected_features_are_learned(
-    rejected: tuple[str, ...], helpful: bool
+    rejected: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    toy = Toy(endpoint(*rejected, helpful=helpful))
+    toy = Toy(endpoint(*rejected))
     session, names = session_of(toy), {"response_format": "json_schema"}
+    lacked = {names.get(name, name) for name in rejected}
     for _ in range(4):
         answers = ask(session)
         assert len(texts(answers)) == 3
-        assert {names.get(name, name) for name in rejected} <= set(
-            answers.usage.fallbacks
-        )
-    # what is lacking with it
-    follows = {"temperature": {"n"}, "response_format": {"schema_form"}}
-    lacked = {names.get(name, name) for name in rejected}
-    assert learned(session) == lacked.union(
-        *(follows.get(name, set()) for name in rejected)
-    )
+        assert set(answers.usage.fallbacks) == lacked
+    without_json = {"json_mode"} if "response_format" in rejected else set()
+    assert learned(session) == lacked | without_json
     before = len(toy.asked)
     ask(session)
-    assert len(toy.asked) - before == (3 if {"n", "temperature"} & set(rejected) else 1)
+    assert len(toy.asked) - before == (3 if "n" in rejected else 1)
+    assert len(caplog.records) == len(rejected), "each is said once"
+
+
+def test_a_refusal_that_names_no_feature_teaches_nothing() -> None:
+    toy = Toy(failing(*(UnsupportedParameter("rejected") for _ in range(9))))
+    session = session_of(toy)
+    assert len(failures(ask(session))) == 3
+    assert not learned(session)
+    assert len(toy.asked) == 1
+
+
+def test_words_of_the_prompt_in_a_refusal_teach_nothing() -> None:
+    """The temperature that it names was not what it refused."""
+    toy = Toy(
+        failing(*(RequestRejected("of your temperature I know no") for _ in range(9)))
+    )
+    session = session_of(toy)
+    assert len(failures(ask(session))) == 3
+    assert not learned(session)
+    assert [request.temperature for request in toy.asked] == [1.0, None]
 
 
 def test_a_model_that_knows_only_the_newer_name_of_the_limit_gets_it() -> None:
@@ -256,12 +253,12 @@ def test_ignored_log_probabilities_are_remembered() -> None:
     assert "logprobs" in session.lacking()
 
 
-def test_reasoning_models_get_no_temperature_no_n_and_more_room() -> None:
+def test_reasoning_models_get_no_temperature_and_more_room() -> None:
     toy = Toy(capabilities=Capabilities(temperature=False))
     ask(session_of(toy))
     assert {
         (request.temperature, request.n, request.max_tokens) for request in toy.asked
-    } == {(None, 1, 1600)}
+    } == {(None, 3, 1600)}
 
 
 def test_what_is_stated_is_not_tried() -> None:
@@ -269,25 +266,6 @@ def test_what_is_stated_is_not_tried() -> None:
     ask(session_of(toy))
     (request,) = toy.asked
     assert (request.top_logprobs, request.schema, request.n) == (0, None, 3)
-
-
-def test_a_request_that_is_rejected_anyway_teaches_nothing() -> None:
-    toy = Toy(failing(*(RequestRejected(f"no {number}") for number in range(99))))
-    session = session_of(toy)
-    answers = ask(session)
-    assert len(failures(answers)) == 3
-    assert not learned(session)
-    # as it is, and without each of five features
-    assert answers.usage.calls == len(toy.asked) == 6
-
-
-def test_a_request_without_features_is_rejected_once() -> None:
-    toy = Toy(
-        failing(*(RequestRejected("no") for _ in range(9))),
-        Capabilities(False, False, False, False),
-    )
-    ask(session_of(toy))
-    assert len(toy.asked) == 3  # singly, and none of them in another form
 
 
 def test_too_long_is_no_question_of_features() -> None:
@@ -302,3 +280,74 @@ def test_one_failed_poll_does_not_lose_the_others() -> None:
     answers = ask(session_of(toy))
     assert len(texts(answers)) == 2
     assert [type(error) for error in failures(answers)] == [ConnectionFailed]
+
+
+# Every feature, refused with every status, by an endpoint.
+
+ROWS = [
+    {
+        "id": str(number),
+        "question": f"When was tower {number} built?",
+        "contexts": [f"Tower {number} was built in 1889.", "It is tall."],
+        "answer": f"Tower {number} was built in 1889.",
+        "citations": [{"start": 0, "end": 14, "contexts": [0]}],
+        "reference": f"Tower {number} was built in 1889.",
+    }
+    for number in range(12)
+]
+METRICS = [
+    "context_utilization",
+    "context_adherence",
+    "context_recall",
+    "retrieval_accuracy",
+    "context_sufficiency",
+    "answer_relevance",
+    "citation_quality",
+]
+FIELDS = {
+    "n": "n",
+    "logprobs": "logprobs",
+    "json_schema": "response_format",
+    "temperature": "temperature",
+}
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 422, 501])
+@pytest.mark.parametrize("feature", FIELDS)
+def test_all_metrics_score_without_a_feature_and_ask_for_it_once(
+    feature: str,
+    status: int,
+    loopback_server: Callable[..., LoopbackServer],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whatever the status of the refusal, which is said once."""
+    server = loopback_server(status=status, **{feature: "reject"})
+    model = OpenAICompatibleModel(server.base_url, "m", api_key="k")
+    report = evaluate(ROWS, METRICS, judge=LLMJudge(model), progress=False, store=False)
+    statuses = {
+        result.status for row in report.results for result in row.results.values()
+    }
+    assert "failed" not in statuses
+    for metric in METRICS:
+        assert any(score is not None for score in report.scores(metric)), metric
+    refused = [request for request in server.requests if server.rejection(request.body)]
+    # a schema is refused as a schema, and as JSON mode
+    assert len(refused) == (2 if feature == "json_schema" else 1)
+    assert [FIELDS[feature] in request.body for request in refused[:1]] == [True]
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        f"openai-compatible/m does not take {feature}, and is asked without"
+    ]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_wrong_key_ends_the_run_before_the_second_call(
+    status: int, loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    server = loopback_server(
+        faults=lambda _: Fault(status, code="invalid_api_key"), logprobs="reject"
+    )
+    model = OpenAICompatibleModel(server.base_url, "m", api_key="k")
+    with pytest.raises(AuthenticationFailed):
+        evaluate(ROWS, METRICS, judge=LLMJudge(model), progress=False, store=False)
+    assert len(server.requests) == 1

@@ -1,0 +1,364 @@
+"""What requests may ask of an endpoint beyond a plain reply, and how it is left out.
+
+An endpoint refuses what it does not know. Its refusal names the feature, whatever the
+status: 400, 403, 404, 422 or 501. The feature is then dropped, for this endpoint and
+model, once for all requests. Several replies are then asked for by several calls,
+log-probabilities not at all (the judge polls instead), a schema as JSON mode and then by
+the prompt alone. A refusal that names no feature of its request is that request's own
+failure.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+from ragmetrics_core.data import (
+    ContextWindowExceeded,
+    JudgeError,
+    RequestRejected,
+    Usage,
+)
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.models.endpoint_state import EndpointState
+
+T = TypeVar("T")
+Send = Callable[[ChatRequest, int], Awaitable[ChatReply]]
+"""Sends one call.
+
+It is given a request, and the index of the first reply that the call is for among all
+replies that are wanted. It raises no failure: the reply that it returns holds them.
+"""
+
+_logger = logging.getLogger("ragmetrics_core")
+
+
+class Feature(NamedTuple):
+    """A feature of requests.
+
+    Args:
+        topic: How refusals name it: a group of ``_TOPICS``.
+        is_used: Whether a request uses it.
+        without: What changes in a request that does without.
+        is_lost: Whether a judge gets less without it. A parameter of another name, for
+            example, loses nothing.
+    """
+
+    topic: str
+    is_used: Callable[[ChatRequest], bool]
+    without: Mapping[str, Any]
+    is_lost: bool = True
+
+
+FEATURES: Mapping[str, Feature] = MappingProxyType(
+    {
+        "logprobs": Feature(
+            "logprobs", lambda request: request.top_logprobs > 0, {"top_logprobs": 0}
+        ),
+        "n": Feature("n", lambda request: request.n > 1, {}),
+        "json_schema": Feature(
+            "schema",
+            lambda request: request.schema is not None,
+            {"schema": None, "json_mode": True},
+        ),
+        "json_mode": Feature(
+            "schema",
+            lambda request: request.json_mode and request.schema is None,
+            {"json_mode": False},
+            is_lost=False,
+        ),
+        "temperature": Feature(
+            "temperature",
+            lambda request: request.temperature is not None,
+            {"temperature": None},
+        ),
+        "max_tokens": Feature(
+            "limit",
+            lambda request: request.max_tokens is not None and not request.newer_limit,
+            {"newer_limit": True},
+            is_lost=False,
+        ),
+        "max_completion_tokens": Feature(
+            "limit",
+            lambda request: request.max_tokens is not None and request.newer_limit,
+            {"max_tokens": None},
+            is_lost=False,
+        ),
+    }
+)
+"""The features, in the order in which they are left out of a request."""
+
+_TOPICS = lazy_pattern(
+    r"(?P<logprobs>log[ _-]?prob)"
+    r"|(?P<n>['\"`]n['\"`]|\bparam(?:eter)? n\b|candidate_?count"
+    r"|multiple (?:candidates|choices|completions))"
+    r"|(?P<schema>response[ _]?(?:format|schema|mime)|json[ _]?(?:schema|mode|object)"
+    r"|structured[ _]output|\btool(?:s|_choice)?\b|function[ _]call)"
+    r"|(?P<temperature>temperature)"
+    r"|(?P<limit>max_(?:completion_|new_|output_)?tokens)",
+    re.IGNORECASE,
+)
+# The limit of a reply's length is so many times higher for a model that reasons.
+_REASONING_FACTOR = 16
+
+
+def topics_of(text: str) -> tuple[str, ...]:
+    """Return what an endpoint's words name, in their order, e.g. ("logprobs",)."""
+    named = [match.lastgroup for match in _TOPICS.finditer(text) if match.lastgroup]
+    return tuple(dict.fromkeys(named))
+
+
+def refused_topics(error: JudgeError) -> tuple[str, ...]:
+    """Return what a refusal names: as noted, else by the words of a user's own model."""
+    if error.topics or not isinstance(error, RequestRejected):
+        return error.topics
+    return topics_of(str(error))
+
+
+def refused_feature(error: JudgeError | None, request: ChatRequest) -> str | None:
+    """Return the feature of a request that an error refuses.
+
+    Args:
+        error: How the call ended; None if nothing went wrong.
+        request: The request as it was sent.
+
+    Returns:
+        The feature that the refusal names first; None if it names none that the request
+        uses, or the request is too long.
+    """
+    if error is None or isinstance(error, ContextWindowExceeded):
+        return None
+    for topic in refused_topics(error):
+        for name, feature in FEATURES.items():
+            if feature.topic == topic and feature.is_used(request):
+                return name
+    return None
+
+
+def stated_missing(model: ChatModel) -> set[str]:
+    """Return the features that a model says it lacks."""
+    stated = model.capabilities()
+    return {name for name in FEATURES if getattr(stated, name, None) is False}
+
+
+def leave_out(
+    request: ChatRequest, missing: Iterable[str], model: ChatModel
+) -> ChatRequest:
+    """Return a request without the features that are missing.
+
+    For a model that reasons, the limit of the reply's length is raised, since it writes
+    much before its reply. Models that take no temperature usually reason.
+    """
+    missing = set(missing)
+    reasons = "temperature" in missing or model.capabilities().reasoning
+    if reasons and request.max_tokens is not None:
+        request = replace(request, max_tokens=request.max_tokens * _REASONING_FACTOR)
+    for name, feature in FEATURES.items():
+        if name in missing and feature.is_used(request):
+            request = replace(request, **feature.without)
+    return request
+
+
+async def gather_all(
+    work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]],
+) -> list[T]:
+    """Wait until all work has ended; return the results, or raise the first error.
+
+    If the caller is cancelled, all work is cancelled.
+    """
+    awaitables = list(work)
+    if len(awaitables) == 1:
+        return [await awaitables[0]]  # the usual case needs no task of its own
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    # return_exceptions, so that all are done before the first error is raised.
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return [task.result() for task in tasks]
+
+
+class FittedRequest:
+    """A request on its way to an endpoint, with the replies that came so far.
+
+    Args:
+        model: The model.
+        state: What is known of the model's endpoint, from the calls of all runs.
+        request: The request; its ``n`` says how many replies are wanted.
+        send: Sends one call.
+    """
+
+    def __init__(
+        self, model: ChatModel, state: EndpointState, request: ChatRequest, send: Send
+    ) -> None:
+        self._model = model
+        self._state = state
+        self._request = request
+        self._send = send
+        self._choices: list[Choice] = []
+        self._failures: list[JudgeError] = []
+        self._usage = Usage()
+        # The replies that are still to come, by their index among all.
+        self._missing_replies = list(range(request.n))
+
+    async def complete(self) -> ChatReply:
+        """Send the request; send it again without each feature that is refused.
+
+        Returns:
+            The replies. Failures are not raised: they are in ``failures``. The usage
+            names the features that the request had to do without.
+        """
+        missing = stated_missing(self._model) | self._state.missing
+        while True:
+            request = leave_out(self._request, missing, self._model)
+            untried = self._untried_features(request, missing)
+            async with self._state.first_with(untried):
+                if untried and self._state.missing - missing:
+                    # Another request has found out meanwhile.
+                    missing |= self._state.missing
+                    continue
+                await self._ask_without_refused(missing, first_alone=bool(untried))
+                if self._choices:
+                    self._state.note_taken(untried - missing)
+            return self._reply(missing)
+
+    async def _ask_without_refused(
+        self, missing: set[str], *, first_alone: bool
+    ) -> None:
+        """Ask for the replies; ask again without each feature that is refused.
+
+        Args:
+            missing: The features that are left out. Those that are refused are added.
+            first_alone: Whether one call is sent before all others.
+        """
+        suspect: str | None = None
+        while True:
+            request = leave_out(self._request, missing, self._model)
+            await self._ask(request, missing, first_alone=first_alone)
+            refused = self._refused_feature(request, missing)
+            if suspect is not None and self._is_settled(suspect, refused):
+                self._note_missing(suspect)
+            if refused is None:
+                break
+            suspect = refused
+            missing.add(refused)
+            first_alone = True  # five calls would be refused like one
+        self._note_ignored_logprobs(request, missing)
+
+    def _untried_features(self, request: ChatRequest, missing: set[str]) -> set[str]:
+        """Return the features in a request of which nobody knows if they are taken."""
+        stated = self._model.capabilities()
+        return {
+            name
+            for name, feature in FEATURES.items()
+            if feature.is_used(request)
+            and name not in missing
+            and name not in self._state.taken
+            and getattr(stated, name, None) is None
+            # 1 is the default, and nearly never refused
+            and not (name == "temperature" and request.temperature == 1)
+        }
+
+    def _refused_feature(self, request: ChatRequest, missing: set[str]) -> str | None:
+        """Return the feature that the first failure of the last calls refuses, or None."""
+        if not self._failures:
+            return None
+        n_in_call = 1 if "n" in missing else len(self._missing_replies)
+        return refused_feature(self._failures[0], replace(request, n=n_in_call))
+
+    def _is_settled(self, suspect: str, refused: str | None) -> bool:
+        """Whether it helped to leave out a feature, so that it was what was refused.
+
+        It did not if the endpoint names the feature again, which is not there any more:
+        it may repeat words of the prompt.
+        """
+        if not self._failures or refused is not None:
+            return True
+        return FEATURES[suspect].topic not in refused_topics(self._failures[0])
+
+    def _note_missing(self, feature: str) -> None:
+        """Remember a feature that the endpoint refused, and say so once."""
+        if feature in self._state.missing:
+            return
+        self._state.missing.add(feature)
+        if FEATURES[feature].is_lost:
+            _logger.warning(
+                "%s does not take %s, and is asked without", self._model.name, feature
+            )
+
+    def _note_ignored_logprobs(self, request: ChatRequest, missing: set[str]) -> None:
+        """Note that the endpoint ignores the wish for log-probabilities, if it does."""
+        if not request.top_logprobs:
+            return
+        complete_replies = [
+            choice
+            for choice in self._choices
+            if choice.finish == "stop" and choice.text.strip()
+        ]
+        if not all(choice.tokens for choice in complete_replies):
+            self._note_missing("logprobs")
+            missing.add("logprobs")
+
+    async def _ask(
+        self, request: ChatRequest, missing: set[str], *, first_alone: bool
+    ) -> None:
+        """Ask for the missing replies: all in one call, if the endpoint knows ``n``.
+
+        Otherwise each is asked for in a call of its own. Example: 5 replies are wanted.
+        One call with ``n=5`` brings only 1: the other 4 are asked for one by one.
+
+        Args:
+            request: The request, without the missing features.
+            missing: The features that it leaves out.
+            first_alone: Whether one call is sent before all others, as the endpoint may
+                refuse the request.
+        """
+        self._failures = []
+        if len(self._missing_replies) > 1 and "n" not in missing:
+            n_wanted = len(self._missing_replies)
+            await self._call(replace(request, n=n_wanted), self._missing_replies[0])
+            if not self._missing_replies or self._failures:
+                return
+            self._note_missing("n")  # fewer replies came than were asked for
+            missing.add("n")
+            first_alone = False
+        request_for_one = replace(request, n=1)
+        others = self._missing_replies
+        if first_alone:
+            first, *others = others
+            await self._call(request_for_one, first)
+            if self._refused_feature(request_for_one, {"n"}) is not None:
+                self._failures *= len(self._missing_replies)
+                return
+        await gather_all(self._call(request_for_one, index) for index in others)
+
+    async def _call(self, request: ChatRequest, first_index: int) -> None:
+        """Send one call, and note its replies, or why there is none."""
+        reply = await self._send(request, first_index)
+        self._usage = self._usage + reply.usage if self._usage.calls else reply.usage
+        if not reply.choices:
+            self._failures += reply.failures
+            return
+        choices = reply.choices[: request.n]  # an endpoint may send more than asked for
+        self._choices += choices
+        answered = range(first_index, first_index + len(choices))
+        self._missing_replies = [
+            index for index in self._missing_replies if index not in answered
+        ]
+
+    def _reply(self, missing: set[str]) -> ChatReply:
+        """Return replies and failures, with a usage that names the features left out."""
+        fallbacks = tuple(
+            sorted(
+                name
+                for name, feature in FEATURES.items()
+                if name in missing
+                and feature.is_lost
+                and feature.is_used(self._request)
+            )
+        )
+        usage = self._usage
+        if fallbacks:
+            usage += Usage(fallbacks=fallbacks)
+        return ChatReply(tuple(self._choices), usage, tuple(self._failures))
