@@ -173,6 +173,7 @@ def test_a_store_of_the_file_is_checked_like_an_option(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     FILE.write_text('store = "rows.jsonl"\n')
+    assert main(["trust", str(FILE)]) == 0
     assert main(["evaluate", "rows.jsonl"]) == 2
     assert (
         "--store rows.jsonl would overwrite the input rows.jsonl"
@@ -214,10 +215,8 @@ NEEDS_TRUST = {
     "a resource of a cloud": 'judge = "bedrock/arn:aws:bedrock:x:1:y"',
     "a store above": 'store = "../replies.sqlite"',
     "a store at home": 'store = "~/replies.sqlite"',
-    "a store anywhere": 'store = "/tmp/replies-of-nobody.sqlite"',
-    "a store through a link": 'store = "link/replies.sqlite"',
+    "a store here": 'store = "replies.sqlite"',
     "a store that is a link": 'store = "link.sqlite"',
-    "a store beside a link": 'store = "own.sqlite"',
 }
 HARMLESS = {
     "lexical": 'judge = "lexical"',
@@ -225,8 +224,6 @@ HARMLESS = {
     "a server here": (
         'judge = "openai-compatible/m"\napi_base = "http://127.0.0.1:8000/v1"'
     ),
-    "a store here": 'store = "replies.sqlite"',
-    "a store below": 'store = "below/../replies.sqlite"',
 }
 
 
@@ -234,9 +231,7 @@ HARMLESS = {
 def planted(tmp_path_factory: pytest.TempPathFactory) -> None:
     Path("evilmod.py").write_text(PLANTED)
     outside = tmp_path_factory.mktemp("outside")
-    Path("link").symlink_to(outside)
     Path("link.sqlite").symlink_to(outside / "a.sqlite")
-    Path("own.sqlite-wal").symlink_to(outside / "b.sqlite")
 
 
 @pytest.mark.usefixtures("planted")

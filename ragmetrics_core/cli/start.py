@@ -80,7 +80,7 @@ def _trust(options: argparse.Namespace) -> int:
         raise InputError(f"there is no file {options.file}")
     project_file = read_project_file(options.file)
     settings = project_file.settings
-    choices = settings.choices_that_need_trust(options.file.parent)
+    choices = settings.choices_that_need_trust
     trust(project_file.path, project_file.content)
     lines = [
         f"{project_file.path} is trusted as it is now; any change asks again. It"

@@ -3,9 +3,9 @@
 What is said where a run starts wins, then the environment.
 
 The file comes with its folder, which may be somebody else's. So it chooses neither
-where a key goes nor what is imported: what it says of addresses, code and paths outside
-its folder counts once the user trusts it. A key never goes to an address of the file,
-trusted or not.
+where a key goes nor what is imported, and names no store, whose replies may be forged:
+what it says of addresses, code and stores counts once the user trusts it. A key never
+goes to an address of the file, trusted or not.
 """
 
 import os
@@ -38,7 +38,6 @@ _MODEL = lazy_pattern(
     r"[a-z0-9][\w.\-]*(/[a-z0-9@][\w.\-:@]*)*", re.ASCII | re.IGNORECASE
 )
 _NO_MODEL = lazy_pattern(r"https?|arn:|\.\.", re.IGNORECASE)
-_SIDE_FILES = ("", "-wal", "-shm", "-journal")  # of a store
 
 
 def _refuse_empty(value: str) -> str:
@@ -84,17 +83,14 @@ class ProjectSettings(Settings):
             names.append(self.judge)
         return tuple(names)
 
-    def choices_that_need_trust(self, folder: Path) -> list[str]:
-        """Return what only a trusted file may choose, in words; none for most files.
-
-        Args:
-            folder: The folder of the file.
-        """
+    @property
+    def choices_that_need_trust(self) -> list[str]:
+        """What only a trusted file may choose, in words; none for most files."""
         choices = [f"the code or resource {name}" for name in self.code]
         if self.api_base is not None and not is_loopback(self.api_base):
             choices.append(f"the address {self.api_base}")
-        if self.store is not None and not _is_inside(folder, self.store):
-            choices.append(f"a store outside of its folder, {self.store}")
+        if self.store is not None:
+            choices.append(f"the store {self.store}, whose replies would decide scores")
         return [one_line(choice) for choice in choices]
 
 
@@ -112,8 +108,7 @@ def project_settings(
     """Read the settings in a folder's file that are not decided elsewhere.
 
     A file with ``metrics = ["context_recall"]`` is read from anyone. A file that
-    chooses code to run, an address, or a path outside of its folder must be trusted
-    first.
+    chooses code to run, an address, or a store of replies must be trusted first.
 
     Args:
         folder: Where the file is looked for, in no folder above it.
@@ -137,7 +132,7 @@ def project_settings(
     settings = file.settings.model_copy(update=no_settings)
     if as_it_is or is_trusted(path, file.content):
         return settings
-    choices = settings.choices_that_need_trust(folder)
+    choices = settings.choices_that_need_trust
     if choices:
         raise SettingError(
             f"{path} chooses {', '.join(choices)}, which only you may: look at the"
@@ -216,17 +211,3 @@ def _is_model(name: str) -> bool:
         return True
     is_written_so = _MODEL.fullmatch(plain) is not None
     return is_written_so and _NO_MODEL.search(plain) is None
-
-
-def _is_inside(folder: Path, store: str) -> bool:
-    """True if a store and the files beside it stand in the folder, links followed."""
-    real_folder = os.path.realpath(folder)
-    try:
-        for end in _SIDE_FILES:
-            path = os.path.realpath(folder / Path(f"{store}{end}").expanduser())
-            is_below = os.path.commonpath([real_folder, path]) == real_folder
-            if not is_below or path == real_folder:
-                return False
-    except (ValueError, RuntimeError):  # a NUL, no such user, or another drive
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Which settings files the user trusts, and which addresses need no trust.
+"""Which settings files the user trusts, and which addresses and files need no trust.
 
 A file is trusted by its path and content.
 
@@ -42,6 +42,38 @@ def is_loopback(address: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def is_tracked_by_git(path: Path) -> bool:
+    """Whether git tracks a file, so that whoever commits decides what it holds.
+
+    A link is tracked if itself or its target is. Without git nothing is tracked.
+    """
+    named_path = Path(os.path.abspath(path.expanduser()))
+    real_path = Path(os.path.realpath(named_path))
+    return any(map(_is_in_index, {named_path, real_path}))
+
+
+def _is_in_index(path: Path) -> bool:
+    """Ask git whether it tracks this path; nothing of the repository is run."""
+    folders = path.parents
+    if not path.exists() or not any((folder / ".git").exists() for folder in folders):
+        return False
+    import subprocess  # only stores inside a repository need it
+
+    # a hook of git names the repository that it runs in, which may be another one
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+    }
+    command = ["git", "-c", "safe.directory=*", "-c", "core.fsmonitor=false"]
+    command += ["--literal-pathspecs", "ls-files", "--error-unmatch", "--", path.name]
+    try:
+        answer = subprocess.run(  # noqa: S603  # git, and a path behind "--"
+            command, cwd=path.parent, env=environment, capture_output=True, check=False
+        )
+    except OSError:  # there is no git
+        return False
+    return answer.returncode == 0
 
 
 def digest_of(content: bytes) -> str:

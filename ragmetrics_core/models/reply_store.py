@@ -20,6 +20,7 @@ from typing import Any, Protocol, get_args, runtime_checkable
 from uuid import uuid4
 
 from ragmetrics_core.data import ForeignFile, SettingError, sendable_text
+from ragmetrics_core.data.trust import is_tracked_by_git
 from ragmetrics_core.models import own_file
 from ragmetrics_core.models.chat import (
     ChatModel,
@@ -174,7 +175,8 @@ class SqliteStore(OwnFile, ReplyStore):
         kind: The kind of file, for stores that other processes share.
 
     Raises:
-        ForeignFile: If there is a file that is not ours.
+        ForeignFile: If there is a file that is not ours, or that git tracks: whoever
+            commits could choose the replies, and so the scores.
 
     Examples:
         >>> SqliteStore("replies.sqlite")
@@ -184,6 +186,7 @@ class SqliteStore(OwnFile, ReplyStore):
     def __init__(
         self, path: str | os.PathLike[str], *, fresh: bool = False, kind: Kind = REPLIES
     ) -> None:
+        _refuse_tracked(Path(path))
         self.fresh = fresh
         # Keys of the replies that were put since a fresh store was made: only these are
         # read. Not used without ``fresh``.
@@ -356,11 +359,21 @@ class FolderStore(ReplyStore):
             return False
         try:
             own_file.check(path, _SHARED_REPLIES)
+            _refuse_tracked(path)
         except (ForeignFile, OSError) as error:
             logger.warning("%s is passed over: %s", path, error)
             self._foreign_files.add(path)
             return False
         return True
+
+
+def _refuse_tracked(path: Path) -> None:
+    """Raise ``ForeignFile`` for a file that git tracks, but for the user's own store."""
+    if path != _own_path() and is_tracked_by_git(path):
+        raise ForeignFile(
+            f"{path} is tracked by git, so whoever commits it chooses the replies; name"
+            f" a store that git does not track, or run: git rm --cached {path}"
+        )
 
 
 def _text_of(choice: Choice) -> str:
@@ -430,6 +443,11 @@ def default_path() -> Path:
     named_path = os.environ.get("RAGMETRICS_STORE")
     if named_path:
         return Path(named_path).expanduser()
+    return _own_path()
+
+
+def _own_path() -> Path:
+    """Return the path of the store in the user's cache folder."""
     from platformdirs import user_cache_path  # only runs that keep replies need it
 
     return user_cache_path("ragmetrics", appauthor=False) / "replies.sqlite"
