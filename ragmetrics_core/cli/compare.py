@@ -25,9 +25,9 @@ from ragmetrics_core.reporting.two_runs import MARGIN
 
 _N_WORST = 3
 _EXIT_CODES = (
-    "Exit codes: 0 all well; 1 a metric fell by more than the margin"
-    " (--fail-on-regression); 2 bad input, or runs that are not comparable; 3 undecided"
-    " (--fail-on-regression)."
+    "Exit codes: 0 all well; 1 a metric is worse (--fail-on-regression); 2 bad input, or"
+    " runs that are not comparable; 3 undecided: a run ended early, or lacks a metric;"
+    " with --strict also where the rows cannot tell."
 )
 
 
@@ -72,15 +72,14 @@ def _add_compare(commands: Any) -> None:
     add(
         parser,
         "--margin",
-        f"differences that do not matter ({MARGIN})",
+        f"a loss that does not matter ({MARGIN:g})",
         unit="D",
         convert=float,
         default=MARGIN,
     )
-    # The exit code is 1 if a metric fell by more than the margin.
-    flag(parser, "--fail-on-regression", "hold a gate against the margin")
-    # --min-scored and --undecided: when this gate is undecided, and what that means
-    shared.add_undecided(parser)
+    flag(parser, "--fail-on-regression", "end with 1 where a metric is worse")
+    help_text = "with --fail-on-regression: end with 3 where the rows cannot tell"
+    flag(parser, "--strict", help_text)
     shared.add_allow_broken(parser)
     shared.add_summary(parser)
     shared.add_clusters_of_samples(parser)
@@ -98,21 +97,20 @@ def _compare(options: argparse.Namespace) -> int:
 
     The comparison is printed, added to the summary of a CI job, and written as a page
     if the options name one. Example: ``ragmetrics compare a.jsonl b.jsonl
-    --fail-on-regression`` gives a failing exit code if the second run is worse by more
-    than the margin.
+    --fail-on-regression`` gives a failing exit code if the second run is worse.
 
     Raises:
         InputError: If the summary of the CI job cannot be written. It is raised after
             the comparison is printed.
     """
-    # Refuses options about gates where there is no gate; else sets their defaults.
+    # Refuses options about gates where there is no gate.
     shared.set_defaults_of_gate_options(
         options, "--fail-on-regression", has_gate=options.fail_on_regression
     )
     comparison = _make_comparison(options)
     decisions: Sequence[Decision] = ()
     if options.fail_on_regression:
-        decisions = comparison.regressions(min_scored=options.min_scored)
+        decisions = comparison.regressions(strict=options.strict)
     exit_code = shared.exit_code(decisions)
     if options.report:
         comparison.to_html(options.report)
@@ -161,10 +159,8 @@ def _lines(
 ) -> list[str]:
     """Return a comparison in lines, without any text of a sample.
 
-    In this order: the titles of the runs; all gates in one sentence; the metrics by
-    verdict; metrics whose mean hides gains and losses; rows in which the answer
-    declined or the judge failed; a caution; a table of all metrics; each gate in a
-    sentence. The first line is e.g. "First: a.jsonl. Second: b.jsonl.".
+    With a gate the verdict comes first, then the titles of the runs, then a line for
+    each metric.
 
     Args:
         comparison: The comparison.
@@ -172,23 +168,16 @@ def _lines(
         exit_code: The exit code, which the sentence on all gates names.
     """
     first_title, second_title = comparison.titles
-    lines = [f"First: {first_title}. Second: {second_title}."]
+    lines = [f"{first_title} → {second_title}"]
     if decisions:
-        lines.append(all_in_words(decisions, exit_code))
-    lines += map(str, comparison.verdict_groups)
-    lines += map(str, comparison.moves_behind_means)
-    lines += map(str, comparison.shifts)
-    if comparison.caution:
-        lines.append(comparison.caution)
-    lines += comparison.table().splitlines()
-    lines += map(str, decisions)
-    return lines
+        lines.insert(0, all_in_words(decisions, exit_code))
+    return [*lines, *comparison.table().splitlines()]
 
 
 def _lines_on_losses(comparison: Comparison) -> list[str]:
     """Return lines on the rows that lost most, each with its metric and question."""
     losses = comparison.lost_most[:_N_WORST]
-    lines = ["Lost most:"] if losses else []
+    lines = ["", "Lost most:"] if losses else []
     for loss in losses:
         row = loss.second
         question = short_question(row.sample) if row.sample else ""

@@ -18,7 +18,7 @@ from ragmetrics_core.statistics.stopping import ROUNDING
 _LONGEST_DIFF = 4000
 _MOST_SAMPLES = 15
 _LEAST_AXIS_LIMIT = 0.01
-_SAYS_NOTHING = ("undecided", "not tested")
+_SAYS_NOTHING = ("cannot tell", "not tested")
 
 Piece = tuple[str, bool]
 """A piece of an answer, with whether it stands in one of the two answers only."""

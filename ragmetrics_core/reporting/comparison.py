@@ -1,13 +1,13 @@
 """Comparing two runs over the same samples.
 
-A comparison says what changed, by how much, and whether chance could have done it.
+A comparison says of each metric whether the second run is better, worse or the same, and
+where the rows cannot tell.
 """
 
 from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import Field
 
@@ -19,65 +19,19 @@ from ragmetrics_core.data import (
     element,
     import_deferred,
 )
-from ragmetrics_core.data.display import as_line, count_in_words, judges_in_words
+from ragmetrics_core.data.display import as_line, judges_in_words
 from ragmetrics_core.data.display import table as html_rows
 from ragmetrics_core.reporting.changed_samples import (
     Changed,
     most_changed,
     rank_losses,
 )
-from ragmetrics_core.reporting.gates import three_way
-from ragmetrics_core.reporting.metric_change import (
-    MetricChange,
-    Verdict,
-    VerdictGroup,
-)
+from ragmetrics_core.reporting.metric_change import VERDICTS, MetricChange
 from ragmetrics_core.reporting.pairing import Matched
-from ragmetrics_core.reporting.row_shifts import RowShift, row_shifts
 from ragmetrics_core.reporting.run_facts import Decision, SequentialDecision
-from ragmetrics_core.statistics.stopping import (
-    MIN_SCORED,
-    ROUNDING,
-    Outcome,
-    check_share,
-)
+from ragmetrics_core.statistics.stopping import Outcome
 
 _N_ROWS_TO_OPEN = 3
-_VERDICT_WORDS: dict[Verdict, str] = {
-    "worse": "The second run is worse in",
-    "better": "The second run is better in",
-    "identical": "Identical, all rows and their outcomes are equal in both runs:",
-    "same": "The same in both:",
-    "undecided": "Undecided, neither better nor worse nor the same is shown:",
-    "not tested": "Not tested, because a run stopped when its gates were decided:",
-}
-_NOTHING_CHANGED = (
-    "No row scored differently, but the pairs are too few to call both runs the same:"
-)
-
-
-class HiddenMoves(NamedTuple):
-    """A metric whose mean hides gains and losses, and the rows that lost most."""
-
-    change: MetricChange
-    rows: tuple[int, ...]
-
-    @property
-    def sentence(self) -> str:
-        """How many rows gained and lost how much, in one sentence."""
-        change = self.change
-        return (
-            f"The mean of {change.metric} hides that"
-            f" {count_in_words(change.n_gained, 'row')} gained"
-            f" ({change.gain:+.3f} on average) and"
-            f" {count_in_words(change.n_lost, 'row')} lost"
-            f" ({-(change.loss or 0.0):+.3f})."
-        )
-
-    def __str__(self) -> str:
-        """The same, with the rows to open."""
-        rows = ", ".join(map(str, self.rows))
-        return f"{self.sentence} Lost most: rows {rows}."
 
 
 class Comparison(Frozen):
@@ -95,7 +49,7 @@ class Comparison(Frozen):
     addresses: dict[str, tuple[str, ...]] = Field(
         default={}, repr=False, description="by judge, the addresses that were asked"
     )
-    margin: float = Field(description="differences up to this do not matter")
+    margin: float = Field(description="a loss up to this does not matter")
     differing: tuple[str, ...] = Field(
         default=(),
         description="in what the runs are not comparable; only with ``anyway``",
@@ -133,6 +87,35 @@ class Comparison(Frozen):
         return change_by_name[name]
 
     @property
+    def over_all_samples(self) -> tuple[MetricChange, ...]:
+        """The changes over all samples, without those of slices, the worst first."""
+        changes = [change for change in self.changes if change.slice is None]
+        changes.sort(key=lambda change: VERDICTS.index(change.verdict))
+        return tuple(changes)
+
+    @property
+    def metrics_in_order(self) -> tuple[str, ...]:
+        """The metrics in the order of their verdicts, losses first."""
+        return tuple(change.metric for change in self.over_all_samples)
+
+    @property
+    def headline(self) -> str:
+        """What follows for the second run, in one sentence."""
+        by_verdict: dict[str, list[str]] = {}
+        for change in self.over_all_samples:
+            by_verdict.setdefault(change.verdict, []).append(change.metric)
+        parts = [
+            f"{verdict} in {', '.join(by_verdict[verdict])}"
+            for verdict in ("worse", "better")
+            if verdict in by_verdict
+        ]
+        if parts:
+            return f"The second run is {' and '.join(parts)}."
+        if set(by_verdict) == {"identical"}:
+            return "Both runs came to the same on every row."
+        return "No metric is shown to be better or worse."
+
+    @property
     def most_changed(self) -> tuple[Changed, ...]:
         """Per metric the samples whose score changed most, losses first."""
         names = dict.fromkeys(change.metric for change in self.changes)
@@ -146,13 +129,13 @@ class Comparison(Frozen):
     def lost_most(self) -> tuple[Changed, ...]:
         """The samples that lost most: each once, samples of the worst metric first.
 
-        The worst metric is one in which the second run is decided to be worse. Of
-        several such metrics, or without any, it is the metric whose mean fell most.
+        The worst metric is one in which the second run is worse. Of several such
+        metrics, or without any, it is the metric whose mean fell most.
         """
         # False sorts before True, and the largest fall of the mean first
         sort_key_by_metric = {
             change.metric: (change.verdict != "worse", change.difference or 0.0)
-            for change in self._over_all_samples
+            for change in self.over_all_samples
         }
         return rank_losses(self.most_changed, sort_key_by_metric)
 
@@ -165,72 +148,36 @@ class Comparison(Frozen):
         ]
         return tuple(change.second.index + 1 for change in losses[:_N_ROWS_TO_OPEN])
 
-    @property
-    def moves_behind_means(self) -> tuple[HiddenMoves, ...]:
-        """The metrics whose mean hides that many rows gained and many lost."""
-        return tuple(
-            HiddenMoves(change, self.rows_to_open(change.metric))
-            for change in self._over_all_samples
-            if change.hides_moves(self.margin)
-        )
+    def regression(self, *, strict: bool = False) -> dict[str, Outcome]:
+        """Per metric and slice: is the second run worse? See ``regressions``."""
+        return {
+            decision.metric: decision.outcome
+            for decision in self.regressions(strict=strict)
+        }
 
-    @property
-    def shifts(self) -> tuple[RowShift, ...]:
-        """In how many rows of each run the answer declined, or the judge failed."""
-        changes = self._over_all_samples
-        is_tested = all(change.verdict != "not tested" for change in changes)
-        names = [change.metric for change in changes]
-        return row_shifts(self.matched.pairs, names, is_tested=is_tested)
+    def regressions(self, *, strict: bool = False) -> tuple[Decision, ...]:
+        """Per metric and slice: is the second run worse, and why?
 
-    @property
-    def metrics_in_order(self) -> tuple[str, ...]:
-        """The metrics in the order of their verdicts, losses first."""
-        return tuple(
-            change.metric for group in self.verdict_groups for change in group.changes
-        )
+        ``failed`` only where it is worse; ``undecided`` where a run ended early, and for
+        a metric that the second run lacks; else ``passed``.
 
-    @property
-    def _over_all_samples(self) -> list[MetricChange]:
-        """The changes over all samples, without those of slices."""
-        return [change for change in self.changes if change.slice is None]
-
-    @property
-    def verdict_groups(self) -> tuple[VerdictGroup, ...]:
-        """What follows for each metric over all samples, losses first."""
-        words = dict(_VERDICT_WORDS)
-        if not self.most_changed:
-            words["undecided"] = _NOTHING_CHANGED
-        groups = []
-        for verdict, leading_words in words.items():
-            changes = tuple(
-                change for change in self._over_all_samples if change.verdict == verdict
-            )
-            if changes:
-                groups.append(VerdictGroup(verdict, leading_words, changes))
-        return tuple(groups)
-
-    def regression(self, *, min_scored: float = MIN_SCORED) -> dict[str, Outcome]:
-        """Per metric and slice: did the second run lose more than the margin?
-
-        See ``regressions``.
+        Args:
+            strict: Whether it is undecided, too, where the rows cannot tell.
         """
-        decisions = self.regressions(min_scored=min_scored)
-        return {decision.metric: decision.outcome for decision in decisions}
-
-    def regressions(self, *, min_scored: float = MIN_SCORED) -> tuple[Decision, ...]:
-        """Per metric and slice: did the second run lose more than the margin, and why?
-
-        ``passed`` if both runs are identical and anything was scored, or if the
-        one-sided 95 % lower bound of the difference, with failures set to the worst,
-        lies above −margin; ``failed`` if the upper bound, with failures set to the
-        best, lies below; else ``undecided``, as after a run that ended early, where
-        less than ``min_scored`` of all rows of either run is scored in both, and for a
-        metric that the second run lacks.
-        """
-        check_share("min_scored", min_scored)
         if self.decisions:
             return self.decisions
-        decisions = [self._regression(change, min_scored) for change in self.changes]
+        decisions = []
+        for change in self.changes:
+            outcome: Outcome = "failed" if change.verdict == "worse" else "passed"
+            if strict and change.verdict == "cannot tell":
+                outcome = "undecided"
+            sentence = f"{change.name}: {change.verdict}; {change.in_words}"
+            if self.stopped:
+                outcome = "undecided"
+                sentence = f"{change.name} is not held: {self.stopped}"
+            decisions.append(
+                Decision(metric=change.name, outcome=outcome, sentence=sentence)
+            )
         # the sentences on metrics that the second run lacks come first
         for name, sentence in zip(self.lacking, self.not_compared, strict=False):
             decisions.append(
@@ -238,92 +185,40 @@ class Comparison(Frozen):
             )
         return tuple(decisions)
 
-    def _regression(self, change: MetricChange, min_scored: float) -> Decision:
-        """Decide by one change whether the second run lost too much, and say why."""
-        outcome, why = self._decide_by_loss(change, min_scored)
-        sentence = f"{change.name} against a loss of {self.margin:g}; {why}"
-        return Decision(metric=change.name, outcome=outcome, sentence=sentence)
-
-    def _decide_by_loss(
-        self, change: MetricChange, min_scored: float
-    ) -> tuple[Outcome, str]:
-        """Decide whether the second run lost more than the margin, and say why.
-
-        Bounds of the difference are compared with minus the margin: the decision is
-        "passed" if both are above it, and "failed" if both are below it. Example with a
-        margin of .05: bounds -.03 and .02 pass, -.09 and -.06 fail.
-
-        Args:
-            change: The change of one metric between the runs.
-            min_scored: Share of the rows that must be scored in both runs for a
-                decision.
-
-        Returns:
-            "passed" if it lost no more than the margin, "failed" if it lost more, or
-            "undecided"; and the reason.
-        """
-        if self.stopped:  # a run ended early
-            return "undecided", self.stopped
-        if change.verdict == "identical":
-            reason = f"all {change.rows} rows and their outcomes are equal in both runs"
-            if change.pairs:
-                return "passed", reason
-            return "undecided", f"{reason}, and none of them was scored"
-        n_pairs_needed = min_scored * change.rows - ROUNDING
-        if change.one_sided is None or change.pairs < n_pairs_needed:
-            return "undecided", _why_few_are_scored(change)
-        low, high = change.one_sided
-        outcome = three_way(low, high, -self.margin)
-        return outcome, f"one-sided bounds {low:+.4f} and {high:+.4f}"
-
     def table(self) -> str:
         """Return the comparison as plain text, without texts of samples.
 
-        It holds, in this order:
-
-        - how many rows were matched, and the judges;
-        - reasons why the runs are not comparable;
-        - what a run decided that stopped early;
-        - what is not compared;
-        - a paragraph for each metric, and a line for each slice;
-        - if many differences were tested: why some stay undecided that are significant
-          alone. Of 20 tests, about one is significant by chance;
-        - the rule by which the verdicts are given.
-
-        Example of a line: "! not comparable: context_adherence: temperature 0 against
-        1".
+        There is the headline, then a line for each metric and slice, the worst first.
         """
-        lines = [str(self.matched), self.judged]
-        lines += [f"! not comparable: {reason}" for reason in self.differing]
-        lines += map(str, self.decisions)
-        lines += [f"! {sentence}" for sentence in self.not_compared]
-        for metric in self.metrics_in_order:
-            lines += ["", *self[metric].lines(self.margin)]
-        changes_of_slices = [
-            change for change in self.changes if change.slice is not None
-        ]
-        if changes_of_slices:
-            lines += ["", "By slice:"]
-            lines += [f"  {change.line}" for change in changes_of_slices]
-        # Some change is undecided only because many were tested at once.
-        if any(change.is_chance_of_many for change in self.changes):
-            lines += ["", self.why_undecided]
-        if self.rule:
-            lines += ["", self.rule]
+        width = max((len(change.name) for change in self.changes), default=0)
+        lines = [self.headline, *self._caveats(), ""]
+        slices = [change for change in self.changes if change.slice is not None]
+        for change in (*self.over_all_samples, *slices):
+            lines.append(
+                f"  {change.name:<{width}}  {change.verdict:<11}  {change.in_words}"
+            )
+        lines += ["", f"{self.matched} {self.judged}"]
         return "\n".join(map(as_line, lines))
 
     __str__ = __repr__ = table
 
+    def _caveats(self) -> list[str]:
+        """What makes the runs hard to compare, a line each."""
+        return [
+            *(f"! not comparable: {reason}" for reason in self.differing),
+            *map(str, self.decisions),
+            *(f"! {sentence}" for sentence in self.not_compared),
+        ]
+
     @property
     def rule(self) -> str:
-        """By which rule the verdicts are given; "" where nothing was tested."""
-        if not any(change.p is not None for change in self.changes):
-            return ""
+        """By which rule the verdicts are given."""
         return (
-            "A metric is better or worse, however little, where the interval leaves out"
-            " 0, p corrected by Holm is at most 0.05, and no failed row could turn"
-            " the sign. It is the same where p is over 0.05 and all that the difference"
-            f" may be lies within ±{self.margin:g}."
+            "Worse: the one-sided 95 % interval of the paired difference lies below"
+            f" −{self.margin:g}, or the second run lost more scores than it won"
+            " (McNemar); p corrected by Holm is at most 0.05. Better: the same the"
+            " other way round. Same: the whole interval lies within the margin, at"
+            " least ±0.02. Identical: every row came to the same."
         )
 
     @property
@@ -331,16 +226,6 @@ class Comparison(Frozen):
         """What the verdicts do not cover: mistakes that the judge repeats."""
         is_tested = any(change.p is not None for change in self.changes)
         return caution_about(self.judges, has_range=is_tested)
-
-    @property
-    def why_undecided(self) -> str:
-        """Why a difference may be undecided whose interval leaves 0 out."""
-        n_tested = sum(change.p is not None for change in self.changes)
-        return (
-            f"A difference may be undecided although its interval leaves 0 out:"
-            f" {n_tested} were tested at once, and the verdict is corrected for that"
-            " (Holm), the interval is not."
-        )
 
     @property
     def not_compared(self) -> tuple[str, ...]:
@@ -362,25 +247,15 @@ class Comparison(Frozen):
         return f"Judge: {judges_in_words(self.judges, self.addresses) or 'unknown'}."
 
     def _repr_html_(self) -> str:
-        """The comparison as a notebook shows it: notes, and a table of all changes."""
-        table_rows = []
-        for change in self.changes:
-            # the first line says the name and the verdict, which are cells of their own
-            _, *lines_of_reasons = change.lines(self.margin)
-            table_rows.append((change.name, change.verdict, lines_of_reasons))
-        table = html_rows(table_rows, ("metric", "second run", "why"))
-        return f"<div>{element('p', self._notes())}{table}</div>"
-
-    def _notes(self) -> list[str]:
-        """What stands above the table of changes in a notebook."""
-        notes = [str(self.matched), self.judged]
-        notes += [f"not comparable: {reason}" for reason in self.differing]
-        notes += self.not_compared  # metrics that only one of the runs has
-        notes += map(str, self.moves_behind_means)  # gains and losses that cancel
-        notes += map(str, self.shifts)  # rows that declined or failed
-        # what the verdicts do not cover, and by which rule they are given
+        """The comparison as a notebook shows it: the headline, and all changes."""
+        rows = [
+            (change.name, change.verdict, [change.in_words, *change.details])
+            for change in self.changes
+        ]
+        table = html_rows(rows, ("metric", "second run", "why"))
+        notes = [self.headline, *self._caveats(), f"{self.matched} {self.judged}"]
         notes += [note for note in (self.caution, self.rule) if note]
-        return notes
+        return f"<div>{element('p', notes)}{table}</div>"
 
     def to_html(self, path: str | Path) -> None:
         """Write the comparison as one HTML page that opens offline.
@@ -392,18 +267,3 @@ class Comparison(Frozen):
             InputError: If the file cannot be written.
         """
         import_deferred("write_comparison")(path, self)
-
-
-def _why_few_are_scored(change: MetricChange) -> str:
-    """How many rows are scored in both runs, and what became of the others."""
-    n_alone = change.rows - sum(change.outcomes.values())
-    counts = {**change.outcomes, "without a partner": n_alone}
-    reasons = [
-        f"{count} {kind}"
-        for kind, count in counts.items()
-        if count and kind != "scored/scored"
-    ]
-    return (
-        f"{change.pairs} of {change.rows} rows were scored in both runs:"
-        f" {', '.join(reasons)}"
-    )

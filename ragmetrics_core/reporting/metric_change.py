@@ -1,14 +1,42 @@
-"""What changed in one metric between two runs, in numbers and in words."""
+"""How one metric changed between two runs, and whether chance could have done it."""
 
-from typing import Literal, NamedTuple
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Literal
 
 from pydantic import Field
 
-from ragmetrics_core.data import Frozen
+from ragmetrics_core.data import Frozen, MetricResult
+from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.reporting.changed_samples import value_of
+from ragmetrics_core.reporting.pairing import GroupBy, Pair, Part, group_pairs
+from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
+from ragmetrics_core.statistics.stopping import ROUNDING
 
 Bounds = tuple[float, float]
-Verdict = Literal["identical", "better", "worse", "same", "undecided", "not tested"]
+Verdict = Literal["worse", "cannot tell", "better", "same", "identical", "not tested"]
+
+VERDICTS: tuple[Verdict, ...] = (
+    "worse",
+    "cannot tell",
+    "better",
+    "same",
+    "identical",
+    "not tested",
+)
+"""In the order in which people want to read them."""
+
+SAME = 0.02
+"""A difference whose interval lies within this, or the margin, is the same."""
+
+_ALPHA = 0.05
+_UNJUDGED = ("not judged", "failed")
+
+ResultPair = tuple[MetricResult | None, MetricResult | None]
 
 
 class MetricChange(Frozen):
@@ -24,16 +52,27 @@ class MetricChange(Frozen):
     outcomes: dict[str, int] = Field(
         default={}, description="how often each pair occurs, e.g. scored/failed"
     )
-    abstained: float = Field(
-        default=1.0, description="McNemar's p-value for abstentions"
+    lost_scores: int = Field(
+        default=0, description="rows that only the first run scored"
     )
-    failed: float = Field(default=1.0, description="McNemar's p-value for failures")
+    won_scores: int = Field(
+        default=0, description="rows that only the second run scored"
+    )
+    p_scores: float = Field(
+        default=1.0, description="McNemar's p-value of these two, after Holm"
+    )
     pairs: int = Field(default=0, description="samples scored in both")
     difference: float | None = Field(
         default=None, description="mean of second − first over them, if any"
     )
     interval: Interval | None = Field(default=None, description="its 95 % interval")
-    p: float | None = Field(default=None, description="p-value of the permutation test")
+    one_sided: Bounds | None = Field(
+        default=None,
+        description="its one-sided 95 % bounds, failures at the worst and the best",
+    )
+    p: float | None = Field(
+        default=None, description="p-value of the permutation test, after Holm"
+    )
     exact: bool = Field(
         default=False, description="true if every pattern of signs was tried"
     )
@@ -41,31 +80,10 @@ class MetricChange(Frozen):
         default=None,
         description="smallest true difference that this design finds with 80 %",
     )
-    needed: int | None = Field(
-        default=None,
-        description="pairs needed to find a difference of the margin with 80 %",
-    )
-    one_sided: Bounds | None = Field(
-        default=None,
-        description="its one-sided 95 % bounds, failures at the worst and the best",
-    )
-    bounds: Bounds | None = Field(
-        default=None,
-        description="the difference with failures at the worst and at the best",
-    )
     n_gained: int = Field(default=0, description="samples that scored more")
     n_lost: int = Field(default=0, description="samples that scored less")
-    gain: float | None = Field(
-        default=None, description="mean gain of those that scored more, if any"
-    )
-    loss: float | None = Field(
-        default=None, description="mean loss of those that scored less, over 0, if any"
-    )
-    p_holm: float | None = Field(
-        default=None, description="p-value adjusted for everything tested here"
-    )
     verdict: Verdict = Field(
-        default="undecided", description="what follows for the second run"
+        default="cannot tell", description="what follows for the second run"
     )
 
     @property
@@ -74,164 +92,269 @@ class MetricChange(Frozen):
         return self.metric if self.slice is None else f"{self.metric} [{self.slice}]"
 
     @property
-    def line(self) -> str:
-        """The change in one line: the verdict, the difference and its interval.
+    def in_words(self) -> str:
+        """The difference with its interval, and what moved; one line.
 
-        Example: "context_recall: worse, -0.100 over 40 pairs, 95 % interval -0.150 to
-        -0.050".
+        Example: "-0.100 (-0.150 to -0.050) over 40 rows; 9 fell, 2 rose".
         """
-        verdict = f"{self.name}: {self.verdict}"
-        if not self.outcomes:
-            return f"{verdict}, no row is in both runs"
-        if self.difference is None:
-            return f"{verdict}, no row is scored in both runs"
-        words = f"{verdict}, {self.difference:+.3f} over {self.pairs} pairs"
-        if self.interval is not None:
-            low = self.interval.low
-            high = self.interval.high
-            words += f", 95 % interval {low:+.3f} to {high:+.3f}"
-        return words
-
-    @property
-    def in_numbers(self) -> str:
-        """The difference, its interval, and over how many rows; "" without one."""
-        if self.difference is None:
-            return ""
-        words = f"{self.difference:+.3f} over {self.pairs:,} rows scored in both"
-        if self.interval is not None:
-            low = self.interval.low
-            high = self.interval.high
-            words += f", 95 % interval {low:+.3f} to {high:+.3f}"
-        return words
-
-    def hides_moves(self, margin: float) -> bool:
-        """Whether gains and losses cancel each other, so that the mean hides both.
-
-        Each must be able to move the mean by more than the margin. A metric that is
-        called better or worse hides nothing: its mean shows that it moved.
-
-        Args:
-            margin: Differences of means up to this do not matter.
-        """
-        if self.gain is None or self.loss is None or not self.pairs:
-            return False
-        if self.verdict not in ("undecided", "same", "not tested"):
-            return False
-        moved_up = self.gain * self.n_gained / self.pairs
-        moved_down = self.loss * self.n_lost / self.pairs
-        return min(moved_up, moved_down) > margin
-
-    @property
-    def is_chance_of_many(self) -> bool:
-        """Whether it is undecided only because much was tested at once."""
-        return self.verdict == "undecided" and self.excludes_zero
-
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether the interval of the difference leaves out 0."""
-        if self.interval is None:
-            return False
-        return self.interval.low > 0 or self.interval.high < 0
-
-    def lines(self, margin: float) -> list[str]:
-        """Word the change in lines: the verdict, the outcomes, the difference, its tests.
-
-        Args:
-            margin: A difference that matters; a line says how many pairs would find it.
-        """
-        outcomes = ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items())
-        return [
-            f"{self.name}: {self.verdict}",
-            f"  outcomes (first/second): {outcomes or 'no row is in both runs'}",
-            *self._lines_of_difference(margin),
-            *self._lines_of_shifts(),
-        ]
-
-    def _lines_of_difference(self, margin: float) -> list[str]:
-        """Word the mean difference, with its test where it was tested."""
+        parts = []
         if self.verdict == "identical":
-            return [
-                "  all rows and all outcomes are equal in both runs, so there is"
-                " nothing to estimate"
-            ]
-        if self.difference is None:
-            return ["  no row is scored in both runs"]
-        if self.interval is None or self.bounds is None:
-            return [
-                f"  mean difference {self.difference:+.4f} over {self.pairs} pairs of a"
-                " run until decided"
-            ]
-        lines = self._lines_of_test(self.difference, self.interval, self.bounds)
-        return [*lines, self._power_line(margin)]
-
-    def _lines_of_shifts(self) -> list[str]:
-        """Word the tests of how many rows declined and failed, if any rows changed."""
-        lines = []
-        if self.abstained < 1:
-            lines.append(
-                f"  declined in one run only: McNemar's p = {self.abstained:.4f}"
+            parts.append(f"all {count_in_words(self.rows, 'outcome')} are equal")
+        elif self.difference is None:
+            parts.append("no row is scored in both runs")
+        else:
+            parts.append(self._difference_in_words(self.difference))
+            parts.append(f"{self.n_lost:,} fell, {self.n_gained:,} rose")
+        if self.lost_scores or self.won_scores:
+            parts.append(
+                f"{self.lost_scores:,} lost their score, {self.won_scores:,} won one"
             )
-        if self.failed < 1:
-            lines.append(f"  failed in one run only: McNemar's p = {self.failed:.4f}")
-        return lines
+        return "; ".join(parts)
 
-    def _lines_of_test(
-        self, difference: float, interval: Interval, bounds: Bounds
-    ) -> list[str]:
-        """Word the difference, its interval and its test in lines.
+    def _difference_in_words(self, difference: float) -> str:
+        """The mean difference over how many rows, with its interval."""
+        words = f"{difference:+.3f}"
+        if self.interval is not None:
+            words += f" ({self.interval.low:+.3f} to {self.interval.high:+.3f})"
+        return f"{words} over {count_in_words(self.pairs, 'row')}"
 
-        Example: "  difference +0.1000 over 40 pairs, 95 % interval +0.0400 to +0.1600".
-
-        Args:
-            difference: Mean of second − first over the pairs with two scores.
-            interval: Its 95 % interval.
-            bounds: The lowest and the highest difference that failed rows could make.
-        """
-        patterns = "every pattern" if self.exact else "9,999 random patterns"
-        lines = [
-            (
-                f"  difference {difference:+.4f} over {self.pairs} pairs, 95 % interval"
-                f" {interval.low:+.4f} to {interval.high:+.4f}"
-            ),
-            (
-                f"  permutation test ({patterns} of signs): p = {self.p:.4f},"
-                f" {self.p_holm:.4f} after Holm"
-            ),
-        ]
-        # a third line, unless no row failed: then both bounds are the difference
-        could_failed_rows_matter = bounds != (difference, difference)
-        if could_failed_rows_matter:
-            worst, best = bounds
+    @property
+    def details(self) -> list[str]:
+        """What stands behind the verdict, a line each."""
+        outcomes = ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items())
+        lines = [f"outcomes (first/second): {outcomes or 'no row is in both runs'}"]
+        if self.p is not None:
+            patterns = "every pattern" if self.exact else "9,999 random patterns"
             lines.append(
-                "  with failures at the worst and the best:"
-                f" {worst:+.4f} to {best:+.4f}"
+                f"permutation test ({patterns} of signs), after Holm: p = {self.p:.4f}"
+            )
+        if self.one_sided is not None:
+            low, high = self.one_sided
+            lines.append(
+                "one-sided 95 % bounds, failures at the worst and at the best:"
+                f" {low:+.4f} and {high:+.4f}"
+            )
+        if self.lost_scores or self.won_scores:
+            lines.append(
+                f"scored in one run only: McNemar's p after Holm = {self.p_scores:.4f}"
+            )
+        if self.detectable is not None:
+            lines.append(
+                "as many rows would find a true difference of"
+                f" {self.detectable:.4f} 4 times in 5"
             )
         return lines
 
-    def _power_line(self, margin: float) -> str:
-        """What this design can find, in words."""
-        line = (
-            "  as many pairs would find a true difference of"
-            f" {self.detectable:.4f} 4 times in 5"
-        )
-        if self.needed:
-            line += f"; to find one of {margin:g} as often takes {self.needed:,} pairs"
-        return line
+
+def changes_of(
+    parts: Sequence[Part],
+    metrics: Sequence[str],
+    cluster: GroupBy,
+    margin: float,
+    *,
+    is_testable: bool,
+) -> list[MetricChange]:
+    """Compute how each metric changed, over all pairs of rows and in each slice.
+
+    Args:
+        parts: All pairs of rows, then those of each slice.
+        metrics: Names of the metrics.
+        cluster: Which samples belong together.
+        margin: A loss up to this does not matter.
+        is_testable: Whether a test holds: not where a run chose its rows by their
+            scores, since it stopped once its gates were decided.
+    """
+    changes = []
+    for part in parts:
+        cluster_numbers = _cluster_numbers(part.pairs, cluster)
+        for metric in metrics:
+            change = _counted(metric, part)
+            if change.verdict != "identical":
+                change = _measured(change, part, cluster_numbers, is_testable)
+            changes.append(change)
+    return _with_verdicts(changes, max(margin, 0.0))
 
 
-class VerdictGroup(NamedTuple):
-    """The metrics of one verdict, each over all samples, with words that lead to them."""
+def _counted(metric: str, part: Part) -> MetricChange:
+    """The outcomes of a metric in both runs; "identical" where all are equal."""
+    results = _results(part.pairs, metric)
+    outcomes = Counter(
+        f"{_status(before)}/{_status(after)}" for before, after in results
+    )
+    is_identical = len(results) == part.n_rows and all(map(_are_equal, results))
+    scores = [(value_of(before), value_of(after)) for before, after in results]
+    return MetricChange(
+        metric=metric,
+        slice=part.slice,
+        rows=part.n_rows,
+        outcomes=dict(outcomes.most_common()),
+        lost_scores=sum(
+            before is not None and after is None for before, after in scores
+        ),
+        won_scores=sum(
+            before is None and after is not None for before, after in scores
+        ),
+        verdict="identical" if is_identical else "cannot tell",
+    )
 
-    verdict: Verdict
-    words: str
-    changes: tuple[MetricChange, ...]
 
-    def __str__(self) -> str:
-        """The group in one sentence."""
-        names = []
-        for change in self.changes:
-            name = change.metric
-            if change.difference is not None and self.verdict != "identical":
-                name += f" ({change.in_numbers})"
-            names.append(name)
-        return f"{self.words} {', '.join(names)}."
+def _are_equal(pair: ResultPair) -> bool:
+    """Whether a metric came to the same on a row: the same score, or undefined in both.
+
+    What failed or was not judged is not known, and equal to nothing.
+    """
+    before, after = pair
+    if _status(before) in _UNJUDGED or _status(after) in _UNJUDGED:
+        return False
+    if before is None or after is None:
+        return False
+    return before.status == after.status and before.value == after.value
+
+
+def _results(pairs: Sequence[Pair], metric: str) -> list[ResultPair]:
+    """Pair the results of a metric in both runs."""
+    return [
+        (before.results.get(metric), after.results.get(metric))
+        for before, after in pairs
+    ]
+
+
+def _status(result: MetricResult | None) -> str:
+    """What became of a metric on a row, in a word."""
+    return "not judged" if result is None else result.status
+
+
+def _cluster_numbers(pairs: Sequence[Pair], cluster: GroupBy) -> list[int]:
+    """The number of each pair's cluster, from 0; −1 for a pair that stands alone."""
+    names = group_pairs(
+        ((before.sample, after.sample) for before, after in pairs), cluster
+    )
+    number_by_name: dict[str, int] = {}
+    for name in names:
+        if name:
+            number_by_name.setdefault(name, len(number_by_name))
+    return [-1 if name is None else number_by_name[name] for name in names]
+
+
+def _measured(
+    change: MetricChange,
+    part: Part,
+    cluster_numbers: Sequence[int],
+    is_testable: bool,
+) -> MetricChange:
+    """Add the difference, and its tests where they hold.
+
+    The p-values are not yet corrected for how many are tested.
+    """
+    results = _results(part.pairs, change.metric)
+    values, clusters = _differences(results, cluster_numbers, None, None)
+    fields: dict[str, object] = {
+        "p_scores": paired.mcnemar(change.lost_scores, change.won_scores)
+    }
+    if values:
+        fields |= {
+            "pairs": len(values),
+            "difference": fmean(values),
+            "n_gained": sum(value > ROUNDING for value in values),
+            "n_lost": sum(value < -ROUNDING for value in values),
+        }
+    if values and is_testable:
+        test = paired.permutation(values, clusters)
+        low, high = paired.one_sided_bounds(values, clusters)
+        # failed rows could have scored worst, or best, in the second run
+        worst = _differences(results, cluster_numbers, 1.0, 0.0)
+        best = _differences(results, cluster_numbers, 0.0, 1.0)
+        worst_low, _ = paired.one_sided_bounds(*worst)
+        _, best_high = paired.one_sided_bounds(*best)
+        fields |= {
+            "interval": paired.difference_interval(values, clusters),
+            "one_sided": (min(low, worst_low), max(high, best_high)),
+            "p": test.p,
+            "exact": test.exact,
+            "detectable": paired.detectable(paired.standard_error(values, clusters)),
+        }
+    if not is_testable:
+        fields |= {"p_scores": 1.0, "verdict": "not tested"}
+    return change.model_copy(update=fields)
+
+
+def _differences(
+    results: Sequence[ResultPair],
+    cluster_numbers: Sequence[int],
+    first_failed: float | None,
+    second_failed: float | None,
+) -> tuple[list[float], list[int]]:
+    """Subtract the first run's scores from the second run's, of each pair with both.
+
+    Args:
+        results: What a metric gave for each pair of rows.
+        cluster_numbers: The number of each pair's cluster.
+        first_failed: The score of a row that failed or was not judged in the first
+            run; None leaves its pair out.
+        second_failed: The same for the second run.
+
+    Returns:
+        The differences, and the number of the cluster of each.
+    """
+    values: list[float] = []
+    clusters: list[int] = []
+    for (before, after), cluster_number in zip(results, cluster_numbers, strict=True):
+        score_before = value_of(before, if_failed=first_failed)
+        score_after = value_of(after, if_failed=second_failed)
+        if score_before is not None and score_after is not None:
+            values.append(score_after - score_before)
+            clusters.append(cluster_number)
+    return values, clusters
+
+
+def _with_verdicts(
+    changes: Sequence[MetricChange], margin: float
+) -> list[MetricChange]:
+    """Correct the p-values for all that was tested (Holm), and give verdicts."""
+    p_values: list[float] = []
+    for change in changes:
+        p_values += [change.p_scores, 1.0 if change.p is None else change.p]
+    adjusted = iter(paired.holm(_tested(p_values)))
+    corrected = [next(adjusted) if p < 1 else 1.0 for p in p_values]
+    judged = []
+    for place, change in enumerate(changes):
+        p_scores, p = corrected[2 * place : 2 * place + 2]
+        fields: dict[str, object] = {"p_scores": p_scores}
+        if change.p is not None:
+            fields["p"] = p
+        change = change.model_copy(update=fields)
+        judged.append(change.model_copy(update={"verdict": _verdict(change, margin)}))
+    return judged
+
+
+def _tested(p_values: Sequence[float]) -> list[float]:
+    """The p-values of tests that could have found anything.
+
+    Where no row moved there is nothing to test, and nothing to correct for.
+    """
+    return [p for p in p_values if p < 1]
+
+
+def _verdict(change: MetricChange, margin: float) -> Verdict:
+    """Say what follows for the second run.
+
+    It is worse where its difference lies below the margin, or where it lost more scores
+    than it won: answers that decline are no escape.
+    """
+    if change.verdict in ("identical", "not tested"):
+        return change.verdict
+    lost_more = change.lost_scores > change.won_scores
+    if lost_more and change.p_scores <= _ALPHA:
+        return "worse"
+    if change.one_sided is None or change.interval is None or change.p is None:
+        return "cannot tell"
+    low, high = change.one_sided
+    is_significant = change.p <= _ALPHA
+    if high < -margin and is_significant:
+        return "worse"
+    if low > margin and is_significant:
+        return "better"
+    band = max(margin, SAME)
+    if change.interval.low >= -band and change.interval.high <= band:
+        return "same"
+    return "cannot tell"

@@ -13,15 +13,12 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, Field
 
 from ragmetrics_core.data import (
-    Context,
-    Failed,
     Frozen,
     InputError,
     MetricResult,
     Sample,
     SampleResult,
     SettingError,
-    Undefined,
     did_you_mean,
     follow_path,
     names_in_words,
@@ -486,28 +483,38 @@ def count_other_slices(pairs: Iterable[Pair], by: GroupBy) -> int:
 def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matched:
     """Find the rows of two runs that are about the same sample.
 
-    Samples are matched by their ids if each has an id of its own, else by their
-    questions. The first sample of a question is matched with the first one of the other
-    run, and so on. Example: ids 1, 2 and ids 2, 3: one pair of 2; 1 and 3 stand alone.
+    Samples are matched by their ids if each has an id of its own, else by the texts of
+    their questions, never by their places. Example: ids 1, 2 and ids 2, 3: one pair of
+    2; 1 and 3 stand alone.
 
     Raises:
-        InputError: If the runs have no sample in common.
+        InputError: If the runs have no sample in common, or nothing tells rows of one
+            question apart.
     """
     # a sequence that reads its rows from a file makes new objects at each pass
     before = tuple(before)
     after = tuple(after)
     have_ids = _have_ids_of_their_own(before) and _have_ids_of_their_own(after)
     by: Literal["id", "question"] = "id" if have_ids else "question"
-    second_row_by_key = _rows_by_key(after, by)
-    pairs = [
-        (first_row, second_row_by_key[key])
-        for key, first_row in _rows_by_key(before, by).items()
-        if key in second_row_by_key
-    ]
+    rows_after = _rows_by_key(after, by)
+    pairs: list[Pair] = []
+    n_alike = 0
+    for key, first_rows in _rows_by_key(before, by).items():
+        second_rows = rows_after.get(key, [])
+        if not second_rows:
+            continue
+        found = _pair_rows_of_one_key(first_rows, second_rows)
+        n_alike += found is None
+        pairs += found or ()
+    if n_alike:
+        raise InputError(
+            f"{n_alike:,} questions stand several times in a run, and nothing tells"
+            " their rows apart; give each row an id"
+        )
     if not pairs:
         raise InputError(
             f"the two runs have no sample in common (matched by {by}); compare runs"
-            " over the same samples"
+            " over the same samples, with ids or questions"
         )
     matched_object_ids = {id(row) for pair in pairs for row in pair}
     return Matched(
@@ -516,6 +523,31 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
         first_only=tuple(row for row in before if id(row) not in matched_object_ids),
         second_only=tuple(row for row in after if id(row) not in matched_object_ids),
     )
+
+
+def _pair_rows_of_one_key(
+    first_rows: Sequence[SampleResult], second_rows: Sequence[SampleResult]
+) -> list[Pair] | None:
+    """Pair the rows of one id or question; None if nothing tells them apart.
+
+    Several rows are told apart by all of their texts. Rows that are copies of each
+    other in both runs need not be.
+    """
+    if len(first_rows) == len(second_rows) == 1:
+        return [(first_rows[0], second_rows[0])]
+    first_rows = sorted(first_rows, key=_texts_of_row)
+    second_rows = sorted(second_rows, key=_texts_of_row)
+    first_texts = list(map(_texts_of_row, first_rows))
+    second_texts = list(map(_texts_of_row, second_rows))
+    are_copies = len(set(first_texts)) == len(set(second_texts)) == 1
+    if first_texts == second_texts or are_copies:
+        return list(zip(first_rows, second_rows, strict=False))
+    return None
+
+
+def _texts_of_row(row: SampleResult) -> str:
+    """All texts of a row's sample."""
+    return texts_of(row.sample)
 
 
 def _have_ids_of_their_own(rows: Sequence[SampleResult]) -> bool:
@@ -549,107 +581,16 @@ def _is_another(before: Sample | None, after: Sample | None) -> bool:
     return other_question or other_reference
 
 
-def are_identical(
-    before: Iterable[SampleResult],
-    after: Iterable[SampleResult],
-    metrics: Sequence[str],
-) -> bool:
-    """Tell whether two runs hold the same rows with the same known outcomes.
-
-    Rows are compared by content, in any order. Outcomes are those of the metrics.
-
-    Outcomes are scores, and being undefined for the same reason. What failed, was not
-    judged or is a bad row is not known, so that a run with such a row is identical to
-    none.
-    """
-    counts_before = Counter(_content_and_outcomes(row, metrics) for row in before)
-    counts_after = Counter(_content_and_outcomes(row, metrics) for row in after)
-    has_rows = bool(counts_before)
-    is_all_known = None not in counts_before  # None stands for an unknown outcome
-    return has_rows and is_all_known and counts_before == counts_after
-
-
-def _content_and_outcomes(
-    row: SampleResult, metrics: Sequence[str]
-) -> tuple[object, ...] | None:
-    """Return what makes a row equal to a row of another run: its texts and outcomes.
-
-    The texts are those that metrics read. The outcome of a metric is its score, or the
-    code that says why it is undefined. None if an outcome is not known: for a row that
-    is no sample, or on which a metric failed or was not judged. Example: (the texts,
-    .8, "abstained") for a row with one score and one undefined metric.
-    """
-    if row.sample is None or row.problem:
-        return None
-    outcomes: list[object] = []
-    for metric in metrics:
-        result = row.results.get(metric)
-        if result is None or isinstance(result, Failed):
-            return None
-        if isinstance(result, Undefined):
-            outcomes.append(result.code)
-        else:
-            outcomes.append(result.value)
-    return (_content(row.sample), *outcomes)
-
-
-def _content(sample: Sample) -> tuple[object, ...]:
-    """Return the texts of a sample that metrics read, to compare it with another run's.
-
-    Two samples with equal results are the same to all metrics; their ids and metadata
-    may differ. Example: the same question with another answer gives another result.
-    """
-    history = tuple((turn.role, turn.content) for turn in sample.history)
-    retrieved = None if sample.retrieved is None else _texts_of(sample.retrieved)
-    facts = tuple((fact.text, fact.weight) for fact in sample.facts or ())
-    ledger_calls = sample.ledger.calls if sample.ledger is not None else ()
-    calls = tuple(
-        (call.kind, call.turn, call.name, call.shown, _texts_of(call.items))
-        for call in ledger_calls
-    )
-    return (
-        sample.question,
-        sample.standalone_question,
-        history,
-        _texts_of(sample.contexts),
-        retrieved,
-        sample.answer,
-        sample.reference,
-        facts,
-        calls,
-        sample.error,
-    )
-
-
-def _texts_of(contexts: Iterable[Context]) -> tuple[str, ...]:
-    """The texts of contexts, without ids and scores."""
-    return tuple(context.text for context in contexts)
-
-
 def _rows_by_key(
     rows: Sequence[SampleResult], by: Literal["id", "question"]
-) -> dict[tuple[str, int], SampleResult]:
-    """Return the rows by a key that no other row has.
-
-    The key is the sample's id or question, and the number of earlier rows with the same
-    id or question. If the id or question is missing, all texts of the sample stand in
-    its place. Rows without a sample, or without any text, are left out. Example: three
-    rows with the ids "a", "b", "a" have the keys ("a", 0), ("b", 0) and ("a", 1).
-
-    Args:
-        rows: The rows.
-        by: Whether the key is the id or the question.
-    """
-    row_by_key: dict[tuple[str, int], SampleResult] = {}
-    n_earlier: Counter[str] = Counter()
+) -> dict[str, list[SampleResult]]:
+    """The rows of each id or question, in their order; those without it are left out."""
+    rows_by_key: defaultdict[str, list[SampleResult]] = defaultdict(list)
     for row in rows:
-        if row.sample is None:
-            continue
-        text = getattr(row.sample, by) or texts_of(row.sample)
-        if text:
-            row_by_key[text, n_earlier[text]] = row
-            n_earlier[text] += 1
-    return row_by_key
+        key = getattr(row.sample, by) if row.sample is not None else None
+        if key:
+            rows_by_key[key].append(row)
+    return rows_by_key
 
 
 def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:

@@ -10,8 +10,6 @@ from ragmetrics_core.reporting.pairing import (
     GroupBy,
     KeysSought,
     Matched,
-    Part,
-    are_identical,
     count_other_questions,
     count_other_slices,
     differences,
@@ -22,11 +20,10 @@ from ragmetrics_core.reporting.pairing import (
 if TYPE_CHECKING:
     from ragmetrics_core.metrics.metric import Metric
     from ragmetrics_core.reporting.comparison import Comparison
-    from ragmetrics_core.reporting.metric_change import MetricChange
     from ragmetrics_core.reporting.report import Report
 
-MARGIN = 0.02
-"""Differences up to this do not matter, unless the user says otherwise."""
+MARGIN = 0.0
+"""A loss up to this does not matter; any counts unless the user says otherwise."""
 
 
 def compare(
@@ -54,7 +51,7 @@ def compare(
         slices: What splits the samples into slices, which are tested, too. P-values are
             adjusted for all tests (Holm). A sample belongs to the slice that the first
             run names, else to the slice in the second run.
-        margin: Differences up to this do not matter.
+        margin: A loss up to this does not matter.
         anyway: Compare runs although they were not measured in the same way.
 
     Raises:
@@ -65,6 +62,7 @@ def compare(
     # Imported only here: ``Report.compare`` is this function, and most users of a report
     # never call it.
     from ragmetrics_core.reporting.comparison import Comparison
+    from ragmetrics_core.reporting.metric_change import changes_of
 
     check_margin(margin)
     _check_finished(after)
@@ -75,12 +73,11 @@ def compare(
     if not anyway:
         _refuse_differing(differing)
     parts = list(matched.parts(slices))  # all pairs of rows, then those of each slice
-    changes = _changes(
+    changes = changes_of(
         parts,
         names,
         cluster,
         margin,
-        is_same_run=_are_the_same_run(before, after, names, differing),
         is_testable=not _were_rows_chosen_by_scores(before, after),
     )
     judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
@@ -97,38 +94,6 @@ def compare(
         lacking=_lacking(after, before.metrics) if are_all_compared else (),
         added=_lacking(before, after.metrics) if are_all_compared else (),
     )
-
-
-def _changes(
-    parts: Sequence[Part],
-    names: Sequence[str],
-    cluster: GroupBy,
-    margin: float,
-    *,
-    is_same_run: bool,
-    is_testable: bool,
-) -> list[MetricChange]:
-    """Compute how each metric changed, over all pairs of rows and in each slice.
-
-    Args:
-        parts: All pairs of rows, then those of each slice.
-        names: The metrics.
-        cluster: Which samples belong together.
-        margin: Differences up to this do not matter.
-        is_same_run: Whether the two runs have equal outcomes, so that nothing changed.
-        is_testable: Whether a test may say if chance could explain a change.
-    """
-    from ragmetrics_core.reporting.change_tests import (
-        changes_of_identical_runs,
-        changes_with_tests,
-        changes_without_tests,
-    )
-
-    if is_same_run:
-        return changes_of_identical_runs(parts, names)
-    if not is_testable:
-        return changes_without_tests(parts, names, cluster)
-    return changes_with_tests(parts, names, cluster, margin)
 
 
 def _were_rows_chosen_by_scores(before: Report, after: Report) -> bool:
@@ -280,15 +245,6 @@ def _n_rows_alone(after: Report, matched: Matched) -> int:
     if not after.decisions:
         rows_alone += matched.first_only
     return sum(row.sample is not None for row in rows_alone)
-
-
-def _are_the_same_run(
-    before: Report, after: Report, names: Sequence[str], differing: Sequence[str]
-) -> bool:
-    """Whether both runs judged all of the same rows in one way, with equal outcomes."""
-    if before.decisions or after.decisions or differing:
-        return False
-    return are_identical(before.results, after.results, names)
 
 
 def _why_stopped(before: Report, after: Report) -> str:

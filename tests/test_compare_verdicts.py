@@ -1,0 +1,254 @@
+"""What a comparison says of a second run, and when it stops a CI job."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted import RightJudge, planted_rows, sample_of
+
+from ragmetrics_core import Report, Sample, Scored, evaluate
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.results import (
+    ErrorInfo,
+    Failed,
+    MetricResult,
+    SampleResult,
+    Signature,
+    Undefined,
+)
+from ragmetrics_core.reporting.run_facts import RunFacts
+
+Outcome = float | str
+
+DECLINE = "declined"
+
+
+def result_of(name: str, outcome: Outcome) -> MetricResult:
+    if isinstance(outcome, float):
+        return Scored(metric=name, reason="", value=outcome)
+    if outcome == "failed":
+        error = ErrorInfo(type="RateLimited", message="slow down")
+        return Failed(metric=name, reason="", error=error)
+    return Undefined.model_validate({"metric": name, "reason": "", "code": outcome})
+
+
+def run(ids: bool = True, **metrics: Sequence[Outcome]) -> Report:
+    """A report with the outcomes of each metric, row by row."""
+    count = len(next(iter(metrics.values())))
+    rows = []
+    for index in range(count):
+        sample = Sample(
+            id=f"s{index}" if ids else None,
+            question=f"q{index}",
+            answer="a",
+            metadata={"topic": "ab"[index % 2]},
+        )
+        results = {
+            name: result_of(name, values[index]) for name, values in metrics.items()
+        }
+        rows.append(SampleResult(index=index, sample=sample, results=results))
+    signatures = {name: Signature(metric=name) for name in metrics}
+    return Report(rows, RunFacts(metrics=signatures))
+
+
+def noisy(mean: float, count: int, seed: int) -> list[float]:
+    draw = random.Random(seed)
+    return [min(1.0, max(0.0, draw.gauss(mean, 0.1))) for _ in range(count)]
+
+
+BEFORE = noisy(0.6, 60, 1)
+BETTER = [min(1.0, score + 0.2) for score in BEFORE]
+WORSE = [max(0.0, score - 0.3) for score in BEFORE]
+HALF_DECLINED: list[Outcome] = [DECLINE] * 30 + [1.0] * 30
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict", "outcome"),
+    [
+        (BEFORE, BEFORE, "identical", "passed"),
+        (BEFORE, BETTER, "better", "passed"),
+        (BEFORE, WORSE, "worse", "failed"),
+        (BEFORE, noisy(0.6, 60, 2), "cannot tell", "passed"),
+        ([0.9] * 13, [0.9] * 12 + [0.8], "cannot tell", "passed"),
+        ([0.9] * 13, [0.1] * 13, "worse", "failed"),
+        ([0.9] * 2000, [0.9] * 1999 + [0.89], "same", "passed"),
+        ([DECLINE] * 20, [DECLINE] * 20, "identical", "passed"),
+        (["missing"] * 20, ["missing"] * 20, "identical", "passed"),
+        # declining is no escape, and neither is failing
+        ([1.0] * 60, HALF_DECLINED, "worse", "failed"),
+        ([0.5] * 60, HALF_DECLINED, "worse", "failed"),
+        ([1.0] * 60, ["failed"] * 30 + [1.0] * 30, "worse", "failed"),
+        ([1.0] * 60, ["missing"] * 60, "worse", "failed"),
+        (HALF_DECLINED, [1.0] * 60, "cannot tell", "passed"),
+        (["failed"] * 20, ["failed"] * 20, "cannot tell", "passed"),
+    ],
+)
+def test_verdicts(
+    before: list[Outcome], after: list[Outcome], verdict: str, outcome: str
+) -> None:
+    comparison = run(m=before).compare(run(m=after))
+    assert comparison["m"].verdict == verdict
+    assert comparison.regression() == {"m": outcome}
+    strict = comparison.regression(strict=True)["m"]
+    assert strict == ("undecided" if verdict == "cannot tell" else outcome)
+    assert verdict in comparison.table()
+
+
+def test_a_loss_up_to_the_margin_is_none() -> None:
+    slight = [max(0.0, score - 0.05) for score in BEFORE]
+    first, second = run(m=BEFORE), run(m=slight)
+    assert first.compare(second)["m"].verdict == "worse"
+    assert first.compare(second, margin=0.2)["m"].verdict == "same"
+    assert first.compare(second, margin=0.2).regression() == {"m": "passed"}
+
+
+def test_a_strictly_better_run_passes_beside_identical_metrics() -> None:
+    """Only the answers improved; what was retrieved is as it was."""
+    same = noisy(0.5, 60, 3)
+    missing = ["missing"] * 60
+    before = run(answers=BEFORE, search=same, order=same, other=missing)
+    after = run(answers=BETTER, search=same, order=same, other=missing)
+    comparison = before.compare(after)
+    verdicts = {change.metric: change.verdict for change in comparison.changes}
+    assert verdicts == {
+        "answers": "better",
+        "search": "identical",
+        "order": "identical",
+        "other": "identical",
+    }
+    assert set(comparison.regression(strict=True).values()) == {"passed"}
+    assert comparison.headline == "The second run is better in answers."
+
+
+def test_many_tests_are_corrected_for() -> None:
+    """Of many metrics without a change hardly any is called worse by chance."""
+    n_worse = 0
+    for seed in range(40):
+        before = {f"m{one}": noisy(0.6, 20, 1000 + one) for one in range(8)}
+        after = {f"m{one}": noisy(0.6, 20, 9000 + 8 * seed + one) for one in range(8)}
+        comparison = run(**before).compare(run(**after))
+        n_worse += "failed" in comparison.regression().values()
+    assert n_worse <= 5
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from([0.0, 0.3, 1.0, DECLINE, "missing"]), min_size=1),
+    st.randoms(use_true_random=False),
+)
+def test_a_run_against_itself_in_any_order_passes(
+    outcomes: list[Outcome], draw: random.Random
+) -> None:
+    for ids in (True, False):
+        report = run(ids, m=outcomes)
+        rows = list(report.results)
+        draw.shuffle(rows)
+        shuffled = [
+            row.model_copy(update={"index": index}) for index, row in enumerate(rows)
+        ]
+        comparison = report.compare(Report(shuffled, report.run))
+        assert comparison["m"].verdict == "identical"
+        assert comparison.regression(strict=True) == {"m": "passed"}
+
+
+def asked(*answers: str, question: str = "Who?", ids: Sequence[str] = ()) -> Report:
+    rows = []
+    for index, answer in enumerate(answers):
+        own_id = ids[index] if ids else None
+        sample = Sample(id=own_id, question=question, answer=answer)
+        results = {"m": result_of("m", len(answer) / 10)}
+        rows.append(SampleResult(index=index, sample=sample, results=results))
+    return Report(rows, RunFacts(metrics={"m": Signature(metric="m")}))
+
+
+def test_rows_are_matched_by_id_or_question_and_never_by_place() -> None:
+    with pytest.raises(InputError, match="1 questions stand several times"):
+        asked("a", "bb").compare(asked("cc", "dd"))
+    # with ids of their own, or as copies of each other, they can be told
+    matched = asked("a", "bb", ids="xy").compare(asked("bb", "a", ids="yx")).matched
+    assert [(one.sample.id, two.sample.id) for one, two in matched.pairs] == [  # type: ignore[union-attr]
+        ("x", "x"),
+        ("y", "y"),
+    ]
+    assert asked("a", "bb").compare(asked("bb", "a"))["m"].verdict == "identical"
+    copies = asked(*["a"] * 20).compare(asked(*["aaaa"] * 20))
+    assert copies["m"].verdict == "better"
+    with pytest.raises(InputError, match="no sample in common"):
+        asked("a", question="Who?").compare(asked("a", question="When?"))
+
+
+def test_a_slice_of_its_own_is_worse() -> None:
+    after = [
+        score if place % 2 else max(0.0, score - 0.4)
+        for place, score in enumerate(BEFORE)
+    ]
+    comparison = run(m=BEFORE).compare(run(m=after), slices="topic")
+    verdicts = {change.name: change.verdict for change in comparison.changes}
+    assert verdicts == {"m": "worse", "m [a]": "worse", "m [b]": "identical"}
+
+
+def test_a_run_that_ended_early_and_a_metric_that_is_gone_are_undecided() -> None:
+    first = run(m=BEFORE, n=BEFORE)
+    stopped = Report(first.results, first.run.model_copy(update={"interrupted": True}))
+    assert set(first.compare(stopped).regression().values()) == {"undecided"}
+    assert first.compare(run(m=BEFORE)).regression() == {
+        "m": "passed",
+        "n": "undecided",
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("after", "code"),
+    [("same", 0), ("better", 0), ("worse", 1), ("reordered", 0), ("few", 0)],
+)
+def test_exit_codes(after: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    first = run(m=BEFORE)
+    if after == "few":
+        first = run(m=BEFORE[:13])
+    second = {
+        "same": first,
+        "better": run(m=BETTER),
+        "worse": run(m=WORSE),
+        "reordered": Report(
+            [row.model_copy(update={"index": 59 - row.index}) for row in first.results],
+            first.run,
+        ),
+        "few": run(m=noisy(0.6, 13, 7)),
+    }[after]
+    first.to_jsonl("a.jsonl")
+    second.to_jsonl("b.jsonl")
+    arguments = ["compare", "a.jsonl", "b.jsonl", "--fail-on-regression"]
+    assert main(arguments) == code
+    out = capsys.readouterr().out
+    assert out.startswith("The gate passed" if code == 0 else "The gate failed")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_half_of_the_answers_decline(has_reference: bool) -> None:
+    good = [row for row in planted_rows() if row["fault"] == "no fault"]
+    good = [row for row in good if (row["reference"] is not None) == has_reference]
+    rows = [{**row, "id": f"{row['id']}-{copy}"} for row in good for copy in range(6)]
+    polite: list[dict[str, Any]] = [dict(row) for row in rows]
+    for row in polite[::2]:
+        row["answer"] = "The sources do not say."
+    for name, each in {"a.jsonl": rows, "b.jsonl": polite}.items():
+        judge = RightJudge().judge()
+        report = evaluate(map(sample_of, each), judge=judge, progress=False)
+        report.to_jsonl(name)
+    arguments = ["compare", "a.jsonl", "b.jsonl", "--fail-on-regression"]
+    assert main(arguments) == 1
