@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 from said import covered, poll, polls, useful
@@ -45,6 +46,7 @@ from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.reply_store import MemoryStore
+from ragmetrics_core.reporting.gates import Gate, decide
 
 ROWS = [
     {
@@ -799,3 +801,42 @@ def test_metadata_given_to_score_is_the_users_alone():
 def test_metadata_that_looks_like_a_field_is_refused_by_score(fields, said):
     with pytest.raises(SettingError, match=said):
         ContextAdherence().score(judge="lexical", **fields)
+
+
+def rows_until_the_source_fails() -> Iterator[dict[str, Any]]:
+    """Three rows of a database whose connection is lost."""
+    yield from ROWS[:3]
+    raise ConnectionResetError("SECRET of a row")
+
+
+def test_a_source_of_rows_that_fails_keeps_what_was_judged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole = evaluate(ROWS[:3], ["adherence"], judge="lexical")
+    report = evaluate(rows_until_the_source_fails(), ["adherence"], judge="lexical")
+    assert report.results == whole.results
+    assert "ConnectionResetError in rows_until_the_source_fails" in report.run.stopped
+    assert "SECRET" not in report.run.stopped + caplog.text
+    gate = Gate(metric="context_adherence", at_least=0.0)
+    assert decide(gate, report).outcome == "undecided"
+    same = asyncio.run(
+        aevaluate(rows_until_the_source_fails(), ["adherence"], judge="lexical")
+    )
+    assert same.results == whole.results
+    assert same.run.stopped == report.run.stopped
+    results = iter_results(
+        rows_until_the_source_fails(), ["adherence"], judge="lexical"
+    )
+    found = [next(results) for _ in range(3)]
+    with pytest.raises(ConnectionResetError):
+        next(results)
+    assert tuple(found) == whole.results
+
+
+def test_a_source_that_fails_before_its_first_row_raises() -> None:
+    def rows() -> Iterator[dict[str, Any]]:
+        raise ConnectionResetError
+        yield {}
+
+    with pytest.raises(ConnectionResetError):
+        evaluate(rows(), ["adherence"], judge="lexical")

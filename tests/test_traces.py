@@ -739,15 +739,33 @@ def test_deep_nesting_is_a_bad_line(opening: bytes, tmp_path: Path) -> None:
 
 
 def test_a_packed_file_that_holds_more_than_any_traces_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("ragmetrics_core.traces.grouping.MOST_UNPACKED", 2**20)
     path = tmp_path / "bomb.jsonl.gz"
-    path.write_bytes(gzip.compress(b"\n" * 9_000_000))
+    path.write_bytes(gzip.compress(b"\n" * 90_000_000))
     with pytest.raises(
-        InputError, match="200 times its size, as no traces do: unpack it yourself"
+        InputError, match="more than 64 MB, 100 times its size, as no traces do"
     ):
         list(samples_from_spans(path))
+
+
+def test_a_table_of_traces_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "bomb.parquet"
+    column = pyarrow.array(["x" * 2**20] * 300)
+    table = pyarrow.table({"name": column.dictionary_encode()})
+    parquet.write_table(table, path)
+    assert path.stat().st_size < 2**20
+    del column, table
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="unpacks to more than 64 MB"):
+            list(samples_from_spans(path))
+        _, highest = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert highest < 150 * 2**20
 
 
 @pytest.mark.nightly

@@ -38,14 +38,25 @@ def iter_results(
 
     Arguments and errors are those of ``evaluate``. Samples are read while the caller
     consumes results, a bounded number ahead. With ``until`` the samples of a list are
-    judged in a random order, and the log says what was decided. Example: a million rows
-    of a generator: the first result comes as soon as the first row is judged, and the
-    rows are never all in memory.
+    judged in a random order, and the log says what was decided. What an iterator of
+    samples raises comes at the end, behind the results of the rows before it. Example:
+    a million rows of a generator: the first result comes as soon as the first row is
+    judged, and the rows are never all in memory.
     """
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
     # For a misspelt argument the error suggests one of this function's own arguments.
     column_by_field = columns_by_field(columns, beside=iter_results.__annotations__)
-    return stream(run, samples, progress=progress, columns=column_by_field)
+    results = stream(run, samples, progress=progress, columns=column_by_field)
+    return _results_then_error(run, results)
+
+
+def _results_then_error(
+    run: Run, results: Iterator[SampleResult]
+) -> Iterator[SampleResult]:
+    """Yield results, then raise what the user's iterator of samples raised, if it did."""
+    yield from results
+    if run.source_error is not None:
+        raise run.source_error
 
 
 def evaluate(
@@ -100,7 +111,8 @@ def evaluate(
     Returns:
         A report with one entry per sample that was judged, in input order. It holds all
         samples and results in memory; for more than memory holds use ``iter_results``.
-        An interrupt (Ctrl-C) ends the run with what is done.
+        An interrupt (Ctrl-C) ends the run with what is done, and so does an iterator of
+        samples that raises behind its first row: ``report.run.stopped`` says so.
 
     Raises:
         SettingError: If a setting is invalid or a metric unknown.

@@ -4,6 +4,7 @@ Results come in input order and in bounded memory.
 """
 
 import asyncio
+import logging
 import platform
 import sys
 import time
@@ -26,12 +27,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ragmetrics_core.data import (
     LimitReached,
+    RagMetricsError,
     RowError,
     Sample,
     SampleResult,
     SettingError,
     import_deferred,
 )
+from ragmetrics_core.data.crashes import crash_in_words
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.own_judge import refuse_limits_that_do_not_hold
@@ -62,6 +65,8 @@ from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 if TYPE_CHECKING:
     from ragmetrics_core.scale.batches import ParkingStore
     from ragmetrics_core.sequential.until import Decider
+
+logger = logging.getLogger("ragmetrics_core")
 
 Metrics = Iterable[Metric | str] | Metric | str | None
 
@@ -127,6 +132,8 @@ class Run:
         self.concurrency = concurrency
         self.window = 2 * concurrency  # rows that are judged at a time, at most
         self.interrupted = False
+        # what the user's iterator of rows raised behind its first row
+        self.source_error: Exception | None = None
         # Why the samples are only a part of all, such as those of a report whose run
         # was interrupted; "" if they are all.
         self.why_part = ""
@@ -199,8 +206,8 @@ class Run:
         """Why not everything was judged; empty if everything was.
 
         The first of these that holds is named: batches not yet answered, a limit that
-        was reached, a judge that answers no more, an interrupt, samples that are only a
-        part of all.
+        was reached, a judge that answers no more, rows that could not be read on, an
+        interrupt, samples that are only a part of all.
         """
         if self.batch_store is not None and self.has_unanswered_batches:
             return self.batch_store.state_in_words
@@ -208,6 +215,9 @@ class Run:
             return str(self._budget.sentence)
         if self._judging.unavailable is not None:
             return str(self._judging.unavailable)
+        if self.source_error is not None:
+            crash = crash_in_words(self.source_error)
+            return f"reading the rows raised {crash}; the rows before it were judged"
         return "it was interrupted" if self.interrupted else self.why_part
 
     @property
@@ -276,7 +286,9 @@ class Run:
         """
         self._note_part(samples)  # why they are only a part of all samples, if they are
         self.rows.results_not_handed_on.clear()  # of an earlier evaluation by this run
-        rows = warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
+        rows = self._until_source_fails(
+            warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
+        )
         # each row with its index in the input, in the order of judging
         numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
         if self.decider is not None:  # it draws the rows of a list at random
@@ -294,6 +306,27 @@ class Run:
                 most_not_taken=self._most_not_taken, is_over=self._is_over
             )
         yield from self.rows.futures_until_all_are_taken()
+
+    def _until_source_fails(
+        self, rows: Iterator[Sample | RowError]
+    ) -> Iterator[Sample | RowError]:
+        """Yield rows; end where the user's iterator raises, so that what is judged stays.
+
+        Raises:
+            Exception: What the iterator raised before its first row.
+        """
+        n_rows = 0
+        try:
+            for row in rows:
+                n_rows += 1
+                yield row
+        except RagMetricsError:
+            raise
+        except Exception as error:  # whatever a user's iterator raises
+            if n_rows == 0:
+                raise
+            self.source_error = error
+            logger.error("%s", self.stopped)  # its words may hold texts
 
     @property
     def _most_not_taken(self) -> int:

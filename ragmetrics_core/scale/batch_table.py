@@ -74,9 +74,6 @@ _COUNT_PASSING_FAILURES = """
     SELECT count(*) FROM parked WHERE token = ? AND tries < ? AND (
     substr(result, 2, 3) IN ('401', '402', '403', '404', '408', '429', 'nul')
     OR result LIKE '[5%')"""
-_COUNT_FIRST_TRIES_UNANSWERED = (
-    "SELECT count(*) FROM parked WHERE token = ? AND result IS NULL AND tries = 1"
-)
 
 
 class ParkedRequest(NamedTuple):
@@ -267,12 +264,6 @@ def forget_batch(token: str, code: str | None, connection: sqlite3.Connection) -
 def count_passing_failures(token: str, connection: sqlite3.Connection) -> int:
     """How many requests of a batch failed for a passing reason and may be tried again."""
     row = connection.execute(_COUNT_PASSING_FAILURES, (token, MAX_TRIES)).fetchone()
-    return int(row[0])
-
-
-def count_first_tries_unanswered(token: str, connection: sqlite3.Connection) -> int:
-    """How many requests of a batch, asked for the first time, have no answer."""
-    row = connection.execute(_COUNT_FIRST_TRIES_UNANSWERED, (token,)).fetchone()
     return int(row[0])
 
 

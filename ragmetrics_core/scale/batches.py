@@ -460,7 +460,7 @@ class ParkingStore(SqliteStore):
 
         Raises:
             BatchFailed: With ``collect``, if a batch that has ended was refused or
-                cancelled, or has no answer at all.
+                cancelled.
             JudgeError: If a service cannot be asked.
         """
         states: dict[str, dict[str, Any]] = {}
@@ -570,6 +570,9 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Store the answers of a batch that has ended, forget it, and log its outcome.
 
+        A request that was not answered fails alone, and is asked again up to three
+        times in all.
+
         If the answers cannot be read yet, ``state["status"]`` is changed to say so, and
         the batch is looked at again later. Example of a log: "batch_1: completed, 8
         requests answered, 2 to be asked again".
@@ -580,8 +583,7 @@ class ParkingStore(SqliteStore):
             state: The batch as the service describes it.
 
         Raises:
-            BatchFailed: If the batch was refused or cancelled, or all its answers are
-                gone.
+            BatchFailed: If the batch was refused or cancelled.
         """
         token = batch.token
         status = state["status"]
@@ -589,16 +591,12 @@ class ParkingStore(SqliteStore):
         if not are_all_readable and await self._may_be_readable_later(batch):
             state["status"] = f"{status}, but its answers cannot be read yet"
             return
-        are_answers_lost = False
-        if status == "completed" and n_entered == 0:
-            # The service has answered all requests, and deleted the answers meanwhile.
-            are_answers_lost = await self._are_answers_lost_for_the_first_time(token)
         counts = await self._forget(token, status, n_entered)
         outcome = (
             f"{state['id'] or 'a batch not made'}: {status}, {counts.n_answered}"
             f" requests answered, {counts.n_to_ask_again} to be asked again"
         )
-        if status in _REFUSED_OR_CANCELLED or are_answers_lost:
+        if status in _REFUSED_OR_CANCELLED:
             reason = reason_for_failure(model, state)  # "" if the service says none
             raise errors.BatchFailed(f"{outcome} by the next run {reason}".rstrip())
         level = logging.INFO if counts.are_all_answered else logging.WARNING
@@ -637,15 +635,6 @@ class ParkingStore(SqliteStore):
         """How many requests failed for a reason that may pass: the next run asks them."""
         count = partial(batch_table.count_passing_failures, token)
         return await self._run_and_commit(count)
-
-    async def _are_answers_lost_for_the_first_time(self, token: str) -> bool:
-        """Whether a batch without any answer holds requests that were asked only once.
-
-        The next run will ask them again, and they cost their price a second time. So the
-        user is told by an error; but not once more if that is lost as well.
-        """
-        count = partial(batch_table.count_first_tries_unanswered, token)
-        return bool(await self._run_and_commit(count))
 
     async def _enter_answers_of(
         self, model: OpenAICompatibleModel, token: str, state: dict[str, Any]

@@ -40,9 +40,11 @@ _LONG = 4 * 2**20  # of a longer line the memory that it would take is estimated
 _OBJECT = 64  # bytes of an object of Python, with its entry in a list or mapping
 _PLACE = 128  # bytes of the note on each element of a long line
 _MAX_RECENT_LINES = 4
-# bytes that a packed file may hold, and how many times its size
-MOST_UNPACKED = 2**30
-_MAX_UNPACKED_RATIO = 200
+# Bytes that a packed file may always hold; a larger one may hold so many times its
+# size. Traces in gzip hold 10 to 50 times.
+MOST_UNPACKED = _MAX_SPOOLED_IN_MEMORY
+_MAX_UNPACKED_RATIO = 100
+_ROWS_AT_ONCE = 16  # of a Parquet file, whose cells may unpack to any size
 _NO_FORM = (
     "{} holds no spans in a known form (OTLP JSON, Phoenix, MLflow, Langfuse,"
     " LangSmith); keys seen: {}"
@@ -499,7 +501,7 @@ def _open(path: Path) -> BufferedReader:
         start = source.peek(4)[:4] if source.seekable() else b""
     if start == b"PAR1":  # Parquet
         source.close()
-        return _spool(_parquet_lines(path))
+        return _spool(_refuse_too_much(path, _parquet_lines(path)))
     if start.startswith(b"\x1f\x8b"):  # gzip
         with source, gzip.open(source) as packed:
             return _spool(_refuse_too_much(path, _unpack(packed)))
@@ -511,7 +513,7 @@ def _open(path: Path) -> BufferedReader:
 def _parquet_lines(path: Path) -> Iterator[bytes]:
     """Yield the rows of a Parquet file, each as a line of JSON."""
     parquet = import_extra("pyarrow.parquet", "parquet", f"reading {path}")
-    for batch in parquet.ParquetFile(path).iter_batches(batch_size=1000):
+    for batch in parquet.ParquetFile(path).iter_batches(_ROWS_AT_ONCE):
         for row in batch.to_pylist():
             yield json.dumps(row, default=str).encode() + b"\n"
 
