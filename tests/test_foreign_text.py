@@ -81,7 +81,7 @@ def test_a_slice_cannot_forge_the_verdict(
 ) -> None:
     judge_rows([HOSTILE[kind], "de"], "results.jsonl")
     capsys.readouterr()
-    gate = ["--fail-under", "adherence=0.8@topic", "--gate", "point"]
+    gate = ["--fail-under", "adherence=0.8@topic"]
     arguments = ["report", "results.jsonl", *gate, "--summary", "summary.md"]
     assert main(arguments) == 1
     screen = capsys.readouterr().out

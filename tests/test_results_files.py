@@ -19,7 +19,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import InputError
 
 GATE = ["--fail-under", "adherence=0.5"]
-MODES = [["--gate", "point"], ["--gate", "interval"]]
+MODES: list[list[str]] = [[], ["--strict"]]
 RIGHT = "Anna lit the lamp in the tower."
 WRONG = "A wizard built the harbour in 1871."
 
