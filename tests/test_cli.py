@@ -663,12 +663,13 @@ def test_out_holds_what_was_measured(
     assert report.scores("context_utilization") == [1.0, 1.0]
 
 
-def test_metrics_lists_needs_and_calls(capsys: pytest.CaptureFixture[str]) -> None:
+def test_metrics_lists_all_seven_and_what_they_need(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["metrics"]) == 0
     shown = capsys.readouterr().out
-    assert "context_adherence\n" in shown
+    assert "context_adherence (by default)\n" in shown
+    assert "citation_quality (if --metrics names it)\n" in shown
     assert "needs: reference or facts" in shown
-    assert shown.count("calls: ") == 4
+    assert shown.count("signature: ") == 7
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

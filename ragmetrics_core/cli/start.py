@@ -11,17 +11,8 @@ from ragmetrics_core.cli.screen import lines_on_rows, screen_lines
 from ragmetrics_core.data import PROJECT_FILE, InputError, read_project_file, write_text
 from ragmetrics_core.data.trust import TRUST_VARIABLE, digest_of, trust
 from ragmetrics_core.demo.own_docs import demo
-from ragmetrics_core.metrics.registry import METRICS
+from ragmetrics_core.metrics.registry import METRICS, NAMED_METRICS
 from ragmetrics_core.page.first_screen import screen_of
-
-_CALLS = {
-    "context_utilization": "1 per distinct chunk; 1 in all with judging=listwise",
-    "context_adherence": (
-        "1 with n=polls where the model can, else 5 (polls); +1 below 0.5 for the cause"
-    ),
-    "context_recall": "1 per distinct reference",
-    "retrieval_accuracy": "facts × contexts + 1; contexts + 1 with calls=per_context",
-}
 
 
 def add_to(commands: Any) -> None:
@@ -118,17 +109,15 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _metrics(_: argparse.Namespace) -> int:
-    """Print of each shipped metric what it needs and how many calls it makes."""
-    for name, kind in METRICS.items():
+    """Print of each shipped metric what it says and what it needs."""
+    for name, kind in NAMED_METRICS.items():
         metric = kind()
         needs = ", ".join(" or ".join(group) for group in metric.needs)
-        print(
-            f"{name}\n  {(kind.__doc__ or '').splitlines()[0]}\n  needs: {needs}\n "
-            f" calls: {_CALLS[name]}"
-        )
-        print(f"  signature: {metric.signature}\n")
+        when = "by default" if name in METRICS else "if --metrics names it"
+        print(f"{name} ({when})\n  {(kind.__doc__ or '').splitlines()[0]}")
+        print(f"  needs: {needs}\n  signature: {metric.signature}\n")
     print(
-        "The embedded judge makes no calls. Settings: --set adherence.polls=3;"
-        " formulas: docs/metrics.md."
+        "Calls of a run: --dry-run. Settings: --set adherence.polls=3; formulas:"
+        " docs/metrics.md."
     )
     return 0
