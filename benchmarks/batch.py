@@ -54,7 +54,7 @@ def run(how: str, url: str, store: str, samples: str, contexts: str) -> None:
     from ragmetrics_core.scale import batches
 
     vars(batches).update(SETTLED_SECONDS=0.0, LOOK_SECONDS=0.1)
-    judge = OpenAICompatibleModel.openai(
+    judge = OpenAICompatibleModel.named(
         "gpt-4o-mini", api_base=url, api_key=str(os.getpid())
     )
     given: Any = {

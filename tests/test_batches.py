@@ -1016,7 +1016,7 @@ def test_of_a_refused_batch_the_sentence_of_openai_is_told_and_no_other(
         }
     }
     said = batch_calls.reason_for_failure(
-        OpenAICompatibleModel.openai("gpt-4o-mini"), found
+        OpenAICompatibleModel.named("gpt-4o-mini"), found
     )
     assert said.startswith(
         "(token_limit_exceeded) Enqueued token limit reached for gpt-4o-mini. Limit:"

@@ -663,7 +663,9 @@ def test_out_holds_what_was_measured(
     assert report.scores("context_utilization") == [1.0, 1.0]
 
 
-def test_metrics_lists_all_seven_and_what_they_need(capsys: pytest.CaptureFixture[str]) -> None:
+def test_metrics_lists_all_seven_and_what_they_need(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["metrics"]) == 0
     shown = capsys.readouterr().out
     assert "context_adherence (by default)\n" in shown

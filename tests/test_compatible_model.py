@@ -186,13 +186,10 @@ def test_it_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "azure/gpt-4o",
         "azure_ai/phi",
-        "ollama/llama3.1",
-        "hosted_vllm/m",
+        "anthropic/claude",
         "custom_openai/m",
         "openai-compatible",
-        "azure/openai-compatible/m",
         "a-name-in-no-list",
     ],
 )
@@ -231,6 +228,47 @@ def test_names_of_openai_go_through_our_client(
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "address", "variable"),
+    [
+        ("groq/m", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        ("openrouter/a/m", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        ("ollama/llama3.1:8b", "http://localhost:11434/v1", None),
+        ("hosted_vllm/m", "http://localhost:8000/v1", None),
+        ("azure/m", "https://mine.openai.azure.com/openai/v1", "AZURE_OPENAI_API_KEY"),
+    ],
+)
+def test_providers_of_the_table_go_through_our_client(
+    name: str, address: str, variable: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for unset in ("RAGMETRICS_API_BASE", "OLLAMA_API_BASE", "HOSTED_VLLM_API_BASE"):
+        monkeypatch.delenv(unset, raising=False)
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com/")
+    model = resolve_judge(name).models[0]
+    assert isinstance(model, OpenAICompatibleModel)
+    assert (model.name, model.model) == (name, name.partition("/")[2])
+    assert (model.address, model.api_key_env) == (address, variable)
+
+
+def test_an_address_without_a_path_gets_that_of_its_provider() -> None:
+    judge = resolve_judge("ollama/m", api_base="http://127.0.0.1:11434")
+    assert judge.models[0].address == "http://127.0.0.1:11434/v1"
+
+
+def test_a_model_of_azure_needs_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_OPENAI_ENDPOINT", raising=False)
+    with pytest.raises(SettingError, match="AZURE_OPENAI_ENDPOINT"):
+        resolve_judge("azure/m")
+
+
+def test_a_price_that_litellm_lists_is_known_without_importing_it() -> None:
+    if find_spec("litellm") is None:
+        pytest.skip("LiteLLM is not installed")
+    model = OpenAICompatibleModel.named("groq/openai/gpt-oss-120b")
+    sent, received = model.prices() or (0, 0)
+    assert 0 < sent < received
+
+
 def test_a_name_that_needs_litellm_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -238,7 +276,7 @@ def test_a_name_that_needs_litellm_says_what_to_install(
     with pytest.raises(
         MissingDependency, match=r"pip install 'ragmetrics-core\[litellm\]'"
     ):
-        resolve_judge("ollama/one-that-nobody-asked-for")
+        resolve_judge("anthropic/one-that-nobody-asked-for")
 
 
 def test_a_name_is_one_judge_until_the_key_changes(

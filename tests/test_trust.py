@@ -23,6 +23,7 @@ from ragmetrics_core.data.errors import AuthenticationFailed, JudgeError, Settin
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.models.addresses import (
     OPENAI,
+    PROVIDERS,
     provider_endpoint,
     variable_naming,
 )
@@ -106,6 +107,7 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, f"{MARK}-{name}")
     monkeypatch.setenv("MY_KEY", "the-key-that-was-named")
     monkeypatch.setenv("AZURE_API_VERSION", "2024-10-21")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -150,15 +152,17 @@ def sent(server: LoopbackServer) -> str:
     )
 
 
-OUR_CLIENT = ("openai/test", "gpt-4o-mini", "openai-compatible/test")
+OUR_CLIENT = (
+    *("openai/test", "gpt-4o-mini", "openai-compatible/test", "azure/test"),
+    *("deepseek/test", "gemini/test", "groq/test", "hosted_vllm/test"),
+    *("mistral/test", "ollama/test", "openrouter/a/test", "together_ai/a/test"),
+)
 THROUGH_LITELLM = (
     *(
         "anthropic/test",
-        "hosted_vllm/test",
         "ollama_chat/test",
-        "groq/test",
-        "gemini/test",
-        "azure/test",
+        "xai/test",
+        "azure_ai/test",
     ),
     *("cohere_chat/test", "litellm_proxy/test", "bedrock/anthropic.claude-v2"),
 )
@@ -241,7 +245,8 @@ def test_without_an_address_a_named_key_goes_to_the_provider(
     asked(model)
     assert ["the-key-that-was-named" in one for one in given] == [True]
     assert MARK not in given[0]
-    assert model.address in ("", OPENAI.address)
+    own = {provider.address for provider in PROVIDERS.values()}
+    assert model.address in {"", *own, "https://mine.openai.azure.com/openai/v1"}
 
 
 @pytest.mark.parametrize(
@@ -267,18 +272,18 @@ def test_the_address_of_openai_base_url_gets_our_key_and_never_the_usual_one(
     server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-    assert "--api-key-env" in str(asked(OpenAICompatibleModel.openai("gpt-4o-mini")))
+    assert "--api-key-env" in str(asked(OpenAICompatibleModel.named("gpt-4o-mini")))
     assert MARK not in sent(server)
     monkeypatch.setenv("RAGMETRICS_API_KEY", "the-key-that-was-named")
-    asked(OpenAICompatibleModel.openai("gpt-4o-mini"))
+    asked(OpenAICompatibleModel.named("gpt-4o-mini"))
     assert "the-key-that-was-named" in sent(server)
     # then it is the key of that address
     monkeypatch.setenv("RAGMETRICS_API_BASE", "http://127.0.0.1:9/v1")
     server.requests.clear()
-    asked(OpenAICompatibleModel.openai("gpt-4o-mini"))
+    asked(OpenAICompatibleModel.named("gpt-4o-mini"))
     assert "the-key-that-was-named" not in sent(server)
     with pytest.raises(SettingError, match="OPENAI_BASE_URL"):
-        OpenAICompatibleModel.openai("gpt-4o-mini", api_key="sk-mine")
+        OpenAICompatibleModel.named("gpt-4o-mini", api_key="sk-mine")
 
 
 OWN = (
@@ -322,7 +327,7 @@ def test_the_host_that_is_asked_decides_whose_address_it_is(
     """Whatever is written around OpenAI's host: its key goes there only if the request does."""
     address = f"https://{before}{sign}api.openai.com{sign}{after}"
     try:
-        model = OpenAICompatibleModel.openai("gpt-4o-mini", api_base=address)
+        model = OpenAICompatibleModel.named("gpt-4o-mini", api_base=address)
     except SettingError:
         return
     reached = model.base_url.split("/")[2]

@@ -159,12 +159,12 @@ def _services(options: argparse.Namespace) -> list[OpenAICompatibleModel]:
     endpoint = endpoint_of_arguments(options.api_base, options.api_key_env)
     if not endpoint.address:
         return [
-            OpenAICompatibleModel.openai("batches", api_key_env=endpoint.key_variable)
+            OpenAICompatibleModel.named("batches", api_key_env=endpoint.key_variable)
         ]
-    named = OpenAICompatibleModel.openai(
+    named = OpenAICompatibleModel.named(
         "batches", api_base=endpoint.address, api_key_env=endpoint.key_variable
     )
-    return [OpenAICompatibleModel.openai("batches"), named]
+    return [OpenAICompatibleModel.named("batches"), named]
 
 
 def _lines_on_models(connection: sqlite3.Connection) -> Iterator[str]:

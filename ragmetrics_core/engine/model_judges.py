@@ -12,7 +12,7 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.models.addresses import Endpoint
+from ragmetrics_core.models.addresses import PROVIDERS, Endpoint
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.decision_model import (
@@ -44,17 +44,18 @@ def make_model_judge(
 ) -> Judge:
     """Make the judge that a name stands for.
 
-    Example: "openai/gpt-4o-mini" is asked by our own client, "ollama/llama3" through
+    Example: "openai/gpt-4o-mini" is asked by our own client, "anthropic/claude" through
     LiteLLM.
 
     The first of these that fits decides:
 
     1. an endpoint that speaks OpenAI's protocol, ``openai-compatible/MODEL``;
     2. a decision model, ``decisions/MODEL`` or ``systemone/MODEL``;
-    4. a model on this machine, ``local/FOLDER``;
-    5. a model of OpenAI, ``openai/MODEL`` or one that our price file lists;
-    6. an object of the user's own, ``module:name``;
-    7. a model that LiteLLM reaches.
+    3. a model on this machine, ``local/FOLDER``;
+    4. a model of a provider in our table, such as ``groq/MODEL``, or one of OpenAI's
+       that our price file lists;
+    5. an object of the user's own, ``module:name``;
+    6. a model that LiteLLM reaches.
 
     Args:
         name: The name.
@@ -72,8 +73,9 @@ def make_model_judge(
         return DecisionJudge(typed_model)
     if name.startswith(_LOCAL_PREFIX):
         return _make_local(name, is_endpoint_given=is_endpoint_given)
-    if name.startswith("openai/") or facts_of_listed_model(name) is not None:
-        model = OpenAICompatibleModel.openai(
+    has_our_client = name.partition("/")[0] in PROVIDERS and "/" in name
+    if has_our_client or facts_of_listed_model(name) is not None:
+        model = OpenAICompatibleModel.named(
             name, api_base=address, api_key_env=key_variable
         )
         return LLMJudge(model)

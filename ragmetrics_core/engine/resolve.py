@@ -28,7 +28,7 @@ _judges: dict[tuple[object, ...], Judge] = {}
 _MOST_JUDGES = 32
 # environment variables that may hold a key or an address
 _KEY_OR_ADDRESS = lazy_pattern(
-    r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE
+    r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|ENDPOINT|URL|PROXY", re.IGNORECASE
 )
 
 

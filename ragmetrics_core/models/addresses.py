@@ -8,6 +8,7 @@ options, two environment variables of ours, or two arguments.
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -45,6 +46,7 @@ _PROVIDERS = (
     "api.cohere.com",
     "api.deepseek.com",
     "openrouter.ai",
+    "api.together.ai",
     "api.together.xyz",
     "api.perplexity.ai",
     "api.fireworks.ai",
@@ -69,25 +71,77 @@ class Provider(NamedTuple):
     """A provider whose models our own client reaches.
 
     Args:
-        address: The provider's own address.
-        key_variable: The variable of the environment that usually holds its key.
+        address: The provider's own address. One that begins with "https://." stands for
+            all hosts that end so: every customer has one, which a variable names.
+        key_variable: The variable of the environment that usually holds its key; None
+            for a server that takes none.
         address_variables: Variables that may name another address instead; the first
             that is set decides.
     """
 
     address: str
-    key_variable: str
-    address_variables: tuple[str, ...]
+    key_variable: str | None
+    address_variables: tuple[str, ...] = ()
+
+    def owns(self, address: str) -> bool:
+        """Whether an address is the provider's own, to which its usual key may go."""
+        own_host = _host(self.address)
+        host = _host(address)
+        if own_host is None or host is None:
+            return False
+        if own_host[1].startswith("."):
+            return host[0] == "https" and host[1].endswith(own_host[1])
+        return host == own_host
+
+    def whole(self, address: str) -> str:
+        """Return an address with the provider's path, if it has none."""
+        if _host(address) is None or urlsplit(address).path.strip("/"):
+            return address
+        scheme, _, rest = address.partition("://")
+        host, question_mark, query = rest.partition("?")
+        path = urlsplit(self.address).path
+        return f"{scheme}://{host.rstrip('/')}{path}{question_mark}{query}"
 
 
 OPENAI = Provider("https://api.openai.com/v1", "OPENAI_API_KEY", ("OPENAI_BASE_URL",))
+AZURE = Provider(
+    "https://.openai.azure.com/openai/v1",
+    "AZURE_OPENAI_API_KEY",
+    ("AZURE_OPENAI_ENDPOINT",),
+)
+PROVIDERS: Mapping[str, Provider] = MappingProxyType(
+    {
+        "openai": OPENAI,
+        "azure": AZURE,
+        "deepseek": Provider("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        "gemini": Provider(
+            "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"
+        ),
+        "groq": Provider("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        "hosted_vllm": Provider(
+            "http://localhost:8000/v1", None, ("HOSTED_VLLM_API_BASE",)
+        ),
+        "mistral": Provider("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        "ollama": Provider("http://localhost:11434/v1", None, ("OLLAMA_API_BASE",)),
+        "openrouter": Provider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        "together_ai": Provider("https://api.together.ai/v1", "TOGETHER_API_KEY"),
+    }
+)
+"""The providers that document an endpoint of OpenAI's chat form, by LiteLLM's names.
+
+Source: their own pages on compatibility with OpenAI's clients.
+"""
 # its own SDK reads the first variable, LiteLLM the second
 TYPESAFE = Provider(
     "https://api.typesafe.ai/v1",
     "TYPESAFE_API_KEY",
     ("TYPESAFE_BASE_URL", "TYPESAFE_API_BASE"),
 )
-WANTING_A_KEY = frozenset({OPENAI.address, TYPESAFE.address})
+WANTING_A_KEY = frozenset(
+    provider.address
+    for provider in (*PROVIDERS.values(), TYPESAFE)
+    if provider.key_variable is not None
+)
 """The addresses that answer nobody without a key."""
 
 
@@ -161,16 +215,21 @@ def provider_endpoint(
             an address at another host.
     """
     if api_base is not None:
-        is_own = has_host_of(api_base, provider.address)
+        is_own = provider.owns(api_base)
         return Endpoint(api_base, provider.key_variable if is_own else None)
     variables_set = [
         name for name in provider.address_variables if os.environ.get(name)
     ]
     address_variable = variables_set[0] if variables_set else None
     if address_variable is None:
+        if provider is AZURE:
+            raise SettingError(
+                "a model of Azure needs the address of your resource: set"
+                " AZURE_OPENAI_ENDPOINT, e.g. https://NAME.openai.azure.com"
+            )
         return Endpoint(provider.address, provider.key_variable)
     address = os.environ[address_variable]
-    if has_host_of(address, provider.address):
+    if provider.owns(address):
         return Endpoint(address, provider.key_variable)
     if has_key:  # the key given may not be meant for the address in the variable
         raise SettingError(_advice_on_key_and_address(address_variable))

@@ -22,6 +22,7 @@ from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.models.addresses import (
     NAME_A_KEY,
     OPENAI,
+    PROVIDERS,
     WANTING_A_KEY,
     provider_endpoint,
 )
@@ -47,6 +48,7 @@ from ragmetrics_core.models.openai_form import (
     chat_reply,
     facts_of_listed_model,
     names_of_models,
+    prices_in_litellm,
     request_body,
 )
 from ragmetrics_core.models.threads import compute_beside_loop
@@ -167,7 +169,7 @@ class OpenAICompatibleModel(ChatModel):
         return f"OpenAICompatibleModel({self.base_url!r}, {self.model!r})"
 
     @classmethod
-    def openai(
+    def named(
         cls,
         name: str,
         *,
@@ -175,33 +177,38 @@ class OpenAICompatibleModel(ChatModel):
         api_key: str | None = None,
         api_key_env: str | None = None,
     ) -> Self:
-        """Return the client of one of OpenAI's models, with its prices and features.
+        """Return the client of a provider's model: ``addresses`` lists the providers.
 
-        Example: ``"gpt-4o-mini"`` gets OpenAI's address, and the prices in our list;
-        with ``api_base="https://gateway.example/v1"`` its features are not known.
+        Example: ``"groq/llama-3.3-70b"`` gets Groq's address and the key in
+        ``GROQ_API_KEY``; ``"gpt-4o-mini"`` gets OpenAI's, and the prices in our list.
 
         Args:
-            name: The model's name, with or without ``openai/``.
-            api_base: The address. None takes that in ``OPENAI_BASE_URL``, or else
-                OpenAI's own.
+            name: The provider and its name of the model. Without a provider, it is
+                OpenAI.
+            api_base: The address. None takes that in the provider's variable, such as
+                ``OPENAI_BASE_URL``, or else the provider's own.
             api_key: The key.
             api_key_env: The variable of the environment that holds the key.
 
         Without ``api_key`` and ``api_key_env`` the key depends on the address:
 
-        - OpenAI's own address: the key in ``OPENAI_API_KEY``;
-        - the address in ``OPENAI_BASE_URL``: the key in ``RAGMETRICS_API_KEY``;
-        - ``api_base``: no key is sent.
+        - the provider's own address: the key in its usual variable;
+        - another address in the provider's variable: the key in
+          ``RAGMETRICS_API_KEY``;
+        - another address in ``api_base``: no key is sent.
 
         Raises:
-            SettingError: If a key is given here, and the address comes from
-                ``OPENAI_BASE_URL``.
+            SettingError: If a key is given here, and the address comes from a variable;
+                or if the model is Azure's, and no address is named.
         """
-        model = name.removeprefix("openai/")
+        prefix, slash, model = name.partition("/")
+        if not slash:
+            prefix, model = "openai", name
+        provider = PROVIDERS[prefix]
         has_key = api_key is not None or api_key_env is not None
-        endpoint = provider_endpoint(OPENAI, api_base, has_key=has_key)
-        address = endpoint.address or OPENAI.address
-        listed_model = facts_of_listed_model(model)
+        endpoint = provider_endpoint(provider, api_base, has_key=has_key)
+        address = provider.whole(endpoint.address or provider.address)
+        listed_model = facts_of_listed_model(model) if provider is OPENAI else None
         capabilities: Capabilities | None = None
         prices: tuple[float, float] | None = None
         batch_share = 1.0  # the price in a batch, as a share of the usual price
@@ -211,6 +218,8 @@ class OpenAICompatibleModel(ChatModel):
             # A gateway at another address may refuse what OpenAI itself can do.
             if address == OPENAI.address:
                 capabilities = listed_model.capabilities
+        elif provider.owns(address):
+            prices = prices_in_litellm(name)
         return cls(
             address,
             model,

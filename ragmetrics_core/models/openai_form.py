@@ -3,12 +3,14 @@
 Endpoints that are compatible with it share the form.
 """
 
+import importlib.util
 import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragmetrics_core.data import Usage, errors
@@ -65,6 +67,9 @@ A larger number is a mistake, and fits neither a float nor a column of a table.
 _SHORTEST_SECRET = 8
 
 
+_LITELLM_TABLE = "model_prices_and_context_window_backup.json"
+
+
 class Listed(NamedTuple):
     """One of OpenAI's own models: its prices per token sent and received, in US dollars.
 
@@ -97,6 +102,30 @@ def decision_prices(model: str) -> tuple[float, float] | None:
     """
     entry = _prices_file()["decisions"].get(model)
     return None if entry is None else (entry[0] / 1e6, entry[1] / 1e6)
+
+
+@lru_cache(maxsize=64)
+def prices_in_litellm(name: str) -> tuple[float, float] | None:
+    """Return US dollars per token sent and received, by LiteLLM's table.
+
+    The table is a file of LiteLLM's package, which is not imported. None if LiteLLM is
+    not installed, or does not know the price.
+
+    Args:
+        name: The provider and the model, e.g. ``groq/llama-3.3-70b-versatile``.
+    """
+    spec = importlib.util.find_spec("litellm")
+    if spec is None or spec.origin is None:
+        return None
+    table = Path(spec.origin).with_name(_LITELLM_TABLE)
+    if not table.exists():
+        return None
+    entry = json.loads(table.read_text("utf-8")).get(name, {})
+    price_sent = entry.get("input_cost_per_token")
+    price_received = entry.get("output_cost_per_token")
+    if price_sent is None or price_received is None:
+        return None
+    return float(price_sent), float(price_received)
 
 
 def names_of_models() -> list[str]:
