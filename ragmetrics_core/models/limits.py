@@ -12,9 +12,8 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -287,18 +286,24 @@ class Budget:
             LimitReached: If a cap is reached.
         """
         del tokens
+        await self.wait_for_room()
+        self.calls += 1
+        self._n_in_flight += 1
+
+    async def wait_for_room(self) -> None:
+        """Wait until the caps leave room for one more call.
+
+        Raises:
+            LimitReached: If a cap is reached.
+        """
         self.check()
         while not self._fits():
             if self._n_in_flight:
                 await self._next_end.wait()
             else:
-                self.end_by_cost()
+                # not even one more call is sure to fit
+                self._stop(f"max_cost={self.limits.max_cost:g} was reached")
             self.check()
-        self.calls += 1
-        self._n_in_flight += 1
-        request = _request_around.get()
-        if request is not None and request.budget is self:
-            request.calls += 1
 
     def count(self, n_calls: int, cost: float | None) -> None:
         """Count calls of a user's own judge, and what they cost.
@@ -311,20 +316,12 @@ class Budget:
         self.calls += n_calls
         self._count_cost(cost)
 
-    def end_by_cost(self) -> None:
-        """End the run because not even one more call is sure to fit ``max_cost``."""
-        self._stop(f"max_cost={self.limits.max_cost:g} was reached")
-
     def observe(self, ticket: Any, outcome: ChatReply | JudgeError | None) -> None:
         """Count what a call cost; a call that failed cost nothing."""
         del ticket
         self._n_in_flight -= 1
         if isinstance(outcome, ChatReply):
-            cost = outcome.usage.cost
-            self._count_cost(cost)
-            request = _request_around.get()
-            if request is not None and request.budget is self:
-                request.cost += cost or 0.0
+            self._count_cost(outcome.usage.cost)
         self._next_end.set()
         self._next_end = asyncio.Event()
 
@@ -380,40 +377,6 @@ class Budget:
             self._cap_in_words = cap_in_words
             self.reached = LimitReached(self._cap_and_spending())
         return self.reached
-
-
-@dataclass
-class RequestToOwnJudge:
-    """The calls that a budget has counted for one request to a user's own judge.
-
-    The judge's code may call ``score``. The budget of the run then counts the calls by
-    itself, and they must not be counted again when the judge says what it spent.
-
-    Attributes:
-        budget: The budget of the run.
-        calls: Calls that the budget has counted for the request.
-        cost: US dollars of these calls.
-    """
-
-    budget: Budget
-    calls: int = 0
-    cost: float = 0.0
-
-
-_request_around: ContextVar[RequestToOwnJudge | None] = ContextVar(
-    "ragmetrics_request_around", default=None
-)
-
-
-@contextlib.contextmanager
-def request_to_own_judge(budget: Budget) -> Iterator[RequestToOwnJudge]:
-    """Note the calls that a budget counts inside the block and in tasks of the block."""
-    request = RequestToOwnJudge(budget)
-    token = _request_around.set(request)
-    try:
-        yield request
-    finally:
-        _request_around.reset(token)
 
 
 # After so many refusals in a row only this share of the slots is left.
