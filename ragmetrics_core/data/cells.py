@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragmetrics_core.data.blank import is_present, is_word_for_nothing
+from ragmetrics_core.data.documents import fields_of_document
 from ragmetrics_core.data.errors import NotJson, RowError
 from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -351,7 +352,8 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
     """Return a context from a text or from an object with a text.
 
     "Blue." and ``{"page_content": "Blue.", "id": "a"}`` both have the text "Blue.": the
-    usual shapes of documents, nodes and passages are known.
+    usual shapes of documents, nodes and passages are known, and so are the documents of
+    LangChain, Haystack and LlamaIndex themselves.
 
     Args:
         cell: The text, the object or a context.
@@ -365,10 +367,13 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
         return cell
     if isinstance(cell, str):
         return {"text": cell}
+    kind = type(cell).__name__
     if not isinstance(cell, Mapping):
+        cell = fields_of_document(cell)
+    if cell is None:
         raise RowError(
             f"{field}: number {rank} must be a text or an object with a text, found"
-            f" {type(cell).__name__}"
+            f" {kind}"
         )
     text = _value_of_first_key(cell, _TEXT_KEYS)
     if not isinstance(text, str):

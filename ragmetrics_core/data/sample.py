@@ -19,6 +19,7 @@ from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.citations import Citation, why_unknown
 from ragmetrics_core.data.column_arguments import Fields
 from ragmetrics_core.data.display import table
+from ragmetrics_core.data.documents import fields_of_document
 from ragmetrics_core.data.earlier_turns import before_this_turn
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Share, Text, none_if_blank
@@ -285,15 +286,21 @@ class CaptureNotes(Frozen):
 
 
 def _with_texts(value: object) -> object:
-    """Accept plain strings as objects with a text."""
-    if isinstance(value, (str, Context)):
+    """Accept plain strings and documents of frameworks as objects with a text."""
+    if isinstance(value, (str, Context)) or fields_of_document(value) is not None:
         value = [value]
     if isinstance(value, (list, tuple)):
-        return tuple(
-            {"text": element} if isinstance(element, str) else element
-            for element in value
-        )
+        return tuple(map(_with_text, value))
     return value
+
+
+def _with_text(element: object) -> object:
+    """Accept a plain string or a document of a framework as an object with a text."""
+    if isinstance(element, str):
+        return {"text": element}
+    if isinstance(element, (Context, Mapping)):
+        return element
+    return fields_of_document(element) or element
 
 
 def _as_texts(value: object) -> object:

@@ -1,0 +1,72 @@
+"""Documents of LangChain, Haystack and LlamaIndex are contexts, in rows, samples and ``score``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ragmetrics_core import ContextAdherence, Sample, evaluate
+from ragmetrics_core.data import RowError
+
+TEXT = "Anna lit the lamp."
+
+
+def of_langchain() -> Any:
+    documents = pytest.importorskip("langchain_core.documents")
+    return documents.Document(page_content=TEXT, id="a", metadata={"page": 3})
+
+
+def of_haystack() -> Any:
+    haystack = pytest.importorskip("haystack")
+    return haystack.Document(content=TEXT, id="a", meta={"page": 3}, score=0.5)
+
+
+def of_llamaindex() -> Any:
+    schema = pytest.importorskip("llama_index.core.schema")
+    node = schema.TextNode(text=TEXT, id_="a", metadata={"page": 3})
+    return schema.NodeWithScore(node=node, score=0.5)
+
+
+def node_of_llamaindex() -> Any:
+    return of_llamaindex().node
+
+
+DOCUMENTS = [of_langchain, of_haystack, of_llamaindex, node_of_llamaindex]
+
+
+@pytest.mark.parametrize("make", DOCUMENTS)
+@pytest.mark.parametrize("form", ["list", "one", "beside a text"])
+def test_a_document_is_a_context(make: Callable[[], Any], form: str) -> None:
+    document = make()
+    contexts = {"list": [document], "one": document, "beside a text": [document, "b"]}
+    row = {"question": "Who lit it?", "contexts": contexts[form], "answer": "Anna."}
+    score = getattr(document, "score", None)
+    for sample in (Sample(**row), Sample.from_row(row)):
+        first = sample.contexts[0]
+        assert (first.text, first.id, first.score) == (TEXT, "a", score)
+        assert first.metadata == {"page": 3}
+        assert len(sample.contexts) == (2 if "beside" in form else 1)
+    texts = [TEXT, "b"] if "beside" in form else [TEXT]
+    wanted = ContextAdherence().score(**(row | {"contexts": texts}), judge="lexical")
+    found = ContextAdherence().score(**row, judge="lexical")
+    assert found == wanted
+    report = evaluate([row], ["adherence"], judge="lexical")
+    assert report.scores("adherence") == [wanted.value]
+
+
+@pytest.mark.parametrize("make", DOCUMENTS)
+def test_a_document_is_what_was_retrieved(make: Callable[[], Any]) -> None:
+    sample = Sample.from_row({"retrieved": [make()]})
+    assert sample.retrieved is not None
+    assert sample.retrieved[0].text == TEXT
+    assert Sample(retrieved=[make()]).retrieved == sample.retrieved
+
+
+def test_a_document_without_a_text_is_refused() -> None:
+    haystack = pytest.importorskip("haystack")
+    with pytest.raises(RowError, match="number 1 is an object without a text"):
+        Sample.from_row({"contexts": [haystack.Document(content=None)]})
+    with pytest.raises(RowError, match="must be a text or an object with a text"):
+        Sample.from_row({"contexts": [object()]})
