@@ -39,6 +39,9 @@ from ragmetrics_core.metrics.metric import metric as metric
 from ragmetrics_core.metrics.retrieval_accuracy import (
     RetrievalAccuracy as RetrievalAccuracy,
 )
+from ragmetrics_core.metrics.retrieval_ranking import (
+    RetrievalRanking as RetrievalRanking,
+)
 from ragmetrics_core.models.chat import ChatModel as ChatModel
 from ragmetrics_core.models.compatible_model import (
     OpenAICompatibleModel as OpenAICompatibleModel,

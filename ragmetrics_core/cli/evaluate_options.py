@@ -116,7 +116,7 @@ def _add_metrics(parser: argparse.ArgumentParser) -> None:
         parser,
         "--metrics",
         "separated by commas; by default those of the four that apply; also"
-        " context_sufficiency, answer_relevance, citation_quality",
+        " context_sufficiency, answer_relevance, citation_quality, retrieval_ranking",
         unit="NAMES",
     )
     add_judge(parser)
@@ -169,7 +169,7 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
         names = (
             ("--reference-column", "--ground-truth-column")
             if name == "reference"
-            else (f"--{name}-column",)
+            else (f"--{name.replace('_', '-')}-column",)
         )
         columns.add_argument(*names, dest=f"{name}_column", metavar="NAME")
 

@@ -39,7 +39,17 @@ BAD_INPUT = 2
 
 S = TypeVar("S", bound=Settings)
 
-COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")
+COLUMNS = (
+    "question",
+    "contexts",
+    "answer",
+    "reference",
+    "retrieved",
+    "facts",
+    "expected_ids",
+    "expected_contexts",
+    "id",
+)
 """The fields of a sample whose columns an option may name."""
 
 

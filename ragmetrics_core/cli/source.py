@@ -278,7 +278,9 @@ class Source:
         why_undefined = "".join(f"; {name}: {why}" for name, why in reasons.items())
         # a reason such as "no answer" names the field whose column was not found
         column_options = [
-            f"--{name}-column" for name in COLUMNS if f"no {name}" in why_undefined
+            f"--{name.replace('_', '-')}-column"
+            for name in COLUMNS
+            if f"no {name}" in why_undefined
         ]
         if not column_options:
             column_options = ["--question-column etc."]

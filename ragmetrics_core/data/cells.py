@@ -76,7 +76,14 @@ _CLOSING = {"[": "]", "{": "}"}
 _NAME = lazy_pattern(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
 _MOST_ENCODINGS = 4  # how often JSON may stand in JSON as a text
 
-_FIELDS_OF_SEVERAL_TEXTS = ("contexts", "retrieved", "facts", "history")
+_FIELDS_OF_SEVERAL_TEXTS = (
+    "contexts",
+    "retrieved",
+    "facts",
+    "expected_ids",
+    "expected_contexts",
+    "history",
+)
 
 
 def is_filled(value: Any, field: str) -> bool:

@@ -16,6 +16,8 @@ class Fields(TypedDict, total=False):
     reference: Column | None
     retrieved: Column | None
     facts: Column | None
+    expected_ids: Column | None
+    expected_contexts: Column | None
     standalone_question: Column | None
     history: Column | None
     generator: Column | None
@@ -40,6 +42,8 @@ class Columns(TypedDict, total=False):
     reference_column: Column | None
     retrieved_column: Column | None
     facts_column: Column | None
+    expected_ids_column: Column | None
+    expected_contexts_column: Column | None
     standalone_question_column: Column | None
     history_column: Column | None
     generator_column: Column | None

@@ -39,10 +39,11 @@ from ragmetrics_core.data.sample import CaptureNotes, Sample
 _NO_ERROR = ("false", "none", "null", "nan", "0")
 _NEEDED = {
     **dict.fromkeys(
-        ("contexts", "retrieved"),
+        ("contexts", "retrieved", "expected_contexts"),
         "a text, or a list of texts or of objects with a text",
     ),
     "reference": "a text or a list of texts",
+    "expected_ids": "an id or a list of ids",
     "facts": "a list of texts",
     "history": "a list of texts or of messages with a content",
 }
@@ -388,6 +389,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "contexts": lambda value: cells.read_contexts(value, "contexts"),
     "retrieved": lambda value: cells.read_contexts(value, "retrieved"),
     "facts": cells.read_facts,
+    "expected_ids": lambda value: _texts(cells.as_list(value)),
+    "expected_contexts": lambda value: cells.read_contexts(value, "expected_contexts"),
     "history": cells.read_turns,
     "reference": _texts,
     "answer": number_as_text,

@@ -312,6 +312,15 @@ def _as_texts(value: object) -> object:
     return value
 
 
+def _as_ids(value: object) -> object:
+    """Accept one id for a tuple of ids, and ids that are numbers."""
+    if isinstance(value, (str, int)):
+        value = [value]
+    if isinstance(value, (list, tuple)):
+        return tuple(str(each) if isinstance(each, int) else each for each in value)
+    return value
+
+
 Facts = Annotated[
     tuple[Fact, ...] | None,
     BeforeValidator(_with_texts),
@@ -428,6 +437,15 @@ class Sample(Frozen):
     facts: Facts = Field(
         default=None,
         description="Facts of the reference, if they were extracted before.",
+    )
+    expected_ids: Annotated[tuple[Text, ...] | None, BeforeValidator(_as_ids)] = Field(
+        default=None, description="Ids of the passages that the retriever should find."
+    )
+    expected_contexts: Annotated[
+        tuple[Context, ...] | None, BeforeValidator(_with_texts)
+    ] = Field(
+        default=None,
+        description="The passages that the retriever should find, by their texts.",
     )
     standalone_question: OptionalText = Field(
         default=None, repr=False, description="The application's rewrite for retrieval."

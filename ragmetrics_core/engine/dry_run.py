@@ -20,7 +20,7 @@ from ragmetrics_core.engine.counting_judges import (
     sends_unknown_requests,
 )
 from ragmetrics_core.engine.own_judge import parts_of
-from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.engine.resolve import judge_of_metric
 from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.engine.scoring import prepare_metric, signature_with_judge
 from ragmetrics_core.judging.judge import Judge, check_judge
@@ -381,7 +381,7 @@ def _judge_by_metric(
     """
     judge_by_metric: dict[str, Judge] = {}
     for metric in metrics:
-        metric_judge = resolve_judge(judge, metric_model=metric.model)
+        metric_judge = judge_of_metric(metric, judge)
         check_judge(metric_judge)
         judge_by_metric[metric.name] = metric_judge
     return judge_by_metric

@@ -11,7 +11,8 @@ from functools import cache
 
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.judge import Judge, ScriptedJudge
+from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.models.addresses import (
     Endpoint,
     endpoint_of_arguments,
@@ -21,6 +22,9 @@ from ragmetrics_core.models.chat import ChatModel
 
 JudgeLike = Judge | ChatModel | str | None
 """What a judge is given as; ``resolve_judge`` says what each means."""
+
+NOBODY = ScriptedJudge({}, name="nobody")
+"""The judge of metrics that ask nothing."""
 
 _logger = logging.getLogger("ragmetrics_core")
 # The judges known by name, by all that makes them different; the oldest are dropped.
@@ -97,6 +101,18 @@ def resolve_judge(
         f"judge is a {type(chosen).__name__}; give a Judge, an object of a class on"
         " ChatModel, a model's name such as 'openai/gpt-4o-mini', or 'lexical'"
     )
+
+
+def judge_of_metric(metric: Metric, judge: JudgeLike) -> Judge:
+    """Return the judge of a metric; ``NOBODY`` for one that asks nothing.
+
+    Raises:
+        SettingError: If what is given as a judge is no judge.
+    """
+    if not metric.asks_judge:
+        return NOBODY
+    model = metric.model if judge is None else None
+    return resolve_judge(judge, metric_model=model)
 
 
 def is_judge_chosen(judge: JudgeLike, metric_model: str | None) -> bool:

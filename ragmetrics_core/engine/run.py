@@ -39,7 +39,7 @@ from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.own_judge import refuse_limits_that_do_not_hold
 from ragmetrics_core.engine.progress import Display, Show
-from ragmetrics_core.engine.resolve import JudgeLike, is_judge_chosen
+from ragmetrics_core.engine.resolve import NOBODY, JudgeLike, is_judge_chosen
 from ragmetrics_core.engine.rows_in_flight import AHEAD, RowsInFlight
 from ragmetrics_core.engine.sample_judging import (
     SampleJudging,
@@ -245,7 +245,7 @@ class Run:
             version=_version_of("ragmetrics-core"),
             packages=_versions_of_packages(),
             models=tuple(sorted(self._judging.models)),
-            judges=tuple(details_by_judge),
+            judges=tuple(name for name in details_by_judge if name != NOBODY.name),
             # whether the caller chose the judge, instead of a default
             judge_chosen=self._is_judge_chosen,
             details=details_by_judge,
@@ -480,7 +480,9 @@ def _now() -> str:
 
 def _is_judge_chosen_for_all(judge: JudgeLike, metrics: Iterable[Metric]) -> bool:
     """Whether somebody chose the judge of every metric, instead of leaving it open."""
-    return all(is_judge_chosen(judge, metric.model) for metric in metrics)
+    return all(
+        is_judge_chosen(judge, metric.model) for metric in metrics if metric.asks_judge
+    )
 
 
 def _check_settings(

@@ -14,7 +14,7 @@ from ragmetrics_core.data import (
     Usage,
 )
 from ragmetrics_core.engine.loop import run as wait_for
-from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
+from ragmetrics_core.engine.resolve import NOBODY, JudgeLike, resolve_judge
 from ragmetrics_core.engine.scoring import (
     RunJudge,
     carry_out,
@@ -50,6 +50,9 @@ def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, J
     judge_by_model: dict[str | None, Judge] = {}  # None for no model named
     judge_by_metric: dict[str, Judge] = {}
     for metric in metrics:
+        if not metric.asks_judge:
+            judge_by_metric[metric.name] = NOBODY
+            continue
         model = metric.model if judge is None else None
         if model not in judge_by_model:
             judge_by_model[model] = resolve_judge(judge, metric_model=model)

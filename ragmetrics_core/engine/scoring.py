@@ -28,7 +28,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
 from ragmetrics_core.data.crashes import frame_of_users_code, reason_of_crash
 from ragmetrics_core.engine.own_judge import judge_in_run
-from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.engine.resolve import judge_of_metric
 from ragmetrics_core.engine.rounds import Rounds
 from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcome
@@ -58,6 +58,8 @@ _FIELDS_OF_METRICS = (
     "answer",
     "reference",
     "facts",
+    "expected_ids",
+    "expected_contexts",
 )
 
 logger = logging.getLogger("ragmetrics_core")
@@ -110,9 +112,9 @@ async def score_one(
     """
     sample = await compute_beside_loop(partial(_sample_of_arguments, sample, fields))
     _refuse_need_of_others(metric)
-    if not isinstance(judge, Judge):
+    if not metric.asks_judge or not isinstance(judge, Judge):
         # A name may stand for a module that takes its time to load.
-        judge = await asyncio.to_thread(resolve_judge, judge, metric_model=metric.model)
+        judge = await asyncio.to_thread(judge_of_metric, metric, judge)
     store_path = os.environ.get("RAGMETRICS_STORE")
     store = _store_of_path(store_path) if store_path else None
     # None unless a metric's or judge's code calls ``score`` in the middle of a run.

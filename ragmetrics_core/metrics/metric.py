@@ -137,11 +137,13 @@ class Metric(SilentData, Settings, ABC):
         requires: What a sample must hold; of each group one field is enough.
         in_thread: Whether a plan computes for long or waits, so that it is carried out
             in a worker thread.
+        asks_judge: Whether a plan asks anything; results of others name no judge.
     """
 
     version: ClassVar[str] = "1"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ()
     in_thread: ClassVar[bool] = False
+    asks_judge: ClassVar[bool] = True
 
     name: str = Field(
         min_length=1,

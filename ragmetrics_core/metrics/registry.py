@@ -48,6 +48,7 @@ _SHIPPED_ON_REQUEST = {
     "context_sufficiency": "ContextSufficiency",
     "answer_relevance": "AnswerRelevance",
     "citation_quality": "CitationQuality",
+    "retrieval_ranking": "RetrievalRanking",
 }
 _CLASS_NAME_BY_NAME = _SHIPPED | _SHIPPED_ON_REQUEST
 

@@ -103,6 +103,15 @@ WORDINGS = {
         "The answer is graded from 0 to 3 by how much of the question it addresses,"
         " whatever is true. Counted: a score of one half or more, as grade 2 has.",
     ),
+    "retrieval_ranking": Wording(
+        "retrieval",
+        "ranks",
+        "rank",
+        "the expected passages high",
+        "Does the search rank the expected passages high?",
+        "The ranks of the passages that the data set expects are measured; no judge is"
+        " asked. Counted: a score of one half or more.",
+    ),
     "citation_quality": Wording(
         "answer",
         "has",

@@ -755,7 +755,8 @@ def _origin(run: RunFacts) -> str:
         judges += ", used where --judge chooses none"
     elif run.judge_chosen is False:
         judges += ", because nobody chose a judge (--judge)"
-    parts = [f"judged by {judges}" if judges else "judge not recorded", date_of(run)]
+    by_nobody = "no judge was asked" if run.judge_chosen else "judge not recorded"
+    parts = [f"judged by {judges}" if judges else by_nobody, date_of(run)]
     return ", ".join(part for part in parts if part)
 
 

@@ -38,6 +38,8 @@ _MAGIC = "ragmetrics_report"
 _LATER = (
     "ledger",
     "row_key",
+    "expected_ids",
+    "expected_contexts",
     "citations",
     "passages",
     "dropped_inside",

@@ -55,6 +55,7 @@ _TEXTS = frozenset(  # fields of a sample that hold texts
         "reference",
         "retrieved",
         "facts",
+        "expected_contexts",
         "history",
         "error",
     )

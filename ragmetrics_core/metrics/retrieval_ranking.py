@@ -1,0 +1,196 @@
+"""Retrieval Ranking: how high does the retriever rank the passages that are expected?
+
+No judge is asked: the caller knows the right passages by their ids or texts.
+"""
+
+from collections.abc import Collection, Sequence
+from math import fsum, log2
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from ragmetrics_core.data import Evidence, Sample, SilentData, Undefined
+from ragmetrics_core.data.sample import Context
+from ragmetrics_core.metrics.metric import Metric, Plan
+
+Measure = Literal["ndcg", "hit_rate", "recall", "precision", "mrr"]
+
+
+def ranking_score(
+    measure: Measure, hits: Sequence[bool], *, n_expected: int, k: int | None = None
+) -> float:
+    """Compute a measure of a ranking whose passages are expected or not.
+
+    Args:
+        measure: ``ndcg`` (binary gains), ``hit_rate``, ``recall``, ``precision`` or
+            ``mrr`` (the reciprocal rank of the first expected passage).
+        hits: Whether the passage at each rank is expected, rank 1 first.
+        n_expected: How many passages are expected, at least 1.
+        k: The ranks that count; None for all.
+
+    Returns:
+        In [0, 1], higher is better. Precision is over ``k`` ranks, also where fewer
+        passages were retrieved.
+
+    Source:
+        Järvelin & Kekäläinen (2002), ACM TOIS 20(4), for nDCG; the others as in TREC.
+
+    Examples:
+        >>> ranking_score("recall", [False, True], n_expected=2, k=2)
+        0.5
+    """
+    hits_that_count = hits[:k]
+    n_hits = sum(hits_that_count)
+    if n_hits == 0:
+        return 0.0
+    if measure == "hit_rate":
+        return 1.0
+    if measure == "recall":
+        return n_hits / n_expected
+    if measure == "precision":
+        return n_hits / (k or len(hits))
+    if measure == "mrr":
+        return 1 / (hits_that_count.index(True) + 1)
+    ideal = _discounted_gain([True] * min(n_expected, k or n_expected))
+    return min(1.0, _discounted_gain(hits_that_count) / ideal)
+
+
+def _discounted_gain(hits: Sequence[bool]) -> float:
+    """Sum the gain of each hit, discounted by the logarithm of its rank."""
+    return fsum(1 / log2(rank + 1) for rank, hit in enumerate(hits, start=1) if hit)
+
+
+class RankedPassage(SilentData, extra="ignore"):
+    """One passage that was retrieved."""
+
+    rank: int = Field(description="1 for the first one; a repeat has none of its own.")
+    id: str | None = Field(default=None, description="Its id, if it has one.")
+    expected: bool = Field(description="Whether it is one of the expected passages.")
+
+
+class RankingEvidence(Evidence):
+    """Which of the retrieved passages were expected."""
+
+    kind: str = Field(default="retrieval_ranking", description="Ranks of hits.")
+    passages: tuple[RankedPassage, ...] = Field(
+        default=(), description="The distinct passages that were retrieved, by rank."
+    )
+    n_expected: int = Field(description="How many distinct passages are expected.")
+    matched_by: Literal["id", "text"] = Field(description="How passages are compared.")
+
+    def verdicts(self) -> list[str]:
+        """Return a line on each passage that was retrieved."""
+        return [
+            f"{passage.rank}. {passage.id or 'a passage without an id'}:"
+            f" {'expected' if passage.expected else 'not expected'}"
+            for passage in self.passages
+        ]
+
+
+class RetrievalRanking(Metric):
+    """How high does the retriever rank the passages that are expected?
+
+    Passages are compared by ``expected_ids``, else by the texts of
+    ``expected_contexts``, without regard to white space. A passage that was retrieved
+    twice counts at its first rank. What was retrieved is ``retrieved``; where only
+    ``contexts`` are known, it is these.
+
+    Returns:
+        A score in [0, 1], higher is better; 0 where nothing was retrieved.
+
+    Undefined when:
+        Nothing is expected; it is not known what was retrieved; or ids are expected and
+        a retrieved passage has none.
+
+    Raises:
+        SettingError: If ``k`` is below 1, or the measure is none of the five.
+
+    Source:
+        Järvelin & Kekäläinen (2002), ACM TOIS 20(4), for nDCG; the others as in TREC.
+
+    Examples:
+        >>> ranking = RetrievalRanking(k=2, measure="recall")
+        >>> retrieved = [{"id": "a", "text": "A."}, {"id": "b", "text": "B."}]
+        >>> ranking.score(retrieved=retrieved, expected_ids=["b", "c"]).value
+        0.5
+    """
+
+    version: ClassVar[str] = "1"
+    asks_judge: ClassVar[bool] = False
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("expected_ids", "expected_contexts"),
+        ("retrieved", "contexts"),
+    )
+
+    name: str = Field(default="retrieval_ranking", min_length=1)
+    k: int | None = Field(
+        default=None, ge=1, description="Ranks that count; None for all."
+    )
+    measure: Measure = Field(default="ndcg", description="What is computed.")
+
+    def gap(self, sample: Sample) -> Undefined | None:
+        """Return why the metric is undefined for a sample; None if it applies.
+
+        A retrieval that found nothing leaves no gap: it scores 0.
+        """
+        gap = super().gap(sample)
+        is_expected = sample.expected_ids or sample.expected_contexts
+        if gap is None or sample.error is not None or not is_expected:
+            return gap
+        return gap if _retrieved(sample) is None else None
+
+    def plan(self, sample: Sample) -> Plan:
+        """Compare the retrieved passages with the expected ones; nobody is asked."""
+        yield from ()
+        retrieved = _retrieved(sample) or ()
+        matched_by: Literal["id", "text"] = "text"
+        if sample.expected_ids:
+            matched_by = "id"
+            keys = [context.id for context in retrieved]
+            expected: Collection[str] = set(sample.expected_ids)
+        else:
+            keys = [_words(context) for context in retrieved]
+            expected = {_words(context) for context in sample.expected_contexts or ()}
+        if None in keys:
+            return self.undefined(
+                f"rank {keys.index(None) + 1} of what was retrieved has no id to compare"
+                " with expected_ids; give ids, or expected_contexts",
+                "missing",
+            )
+        distinct_keys = list(dict.fromkeys(keys))
+        hits = [key in expected for key in distinct_keys]
+        value = ranking_score(self.measure, hits, n_expected=len(expected), k=self.k)
+        id_by_key = dict(
+            zip(reversed(keys), (each.id for each in reversed(retrieved)), strict=True)
+        )
+        passages = [
+            RankedPassage(rank=rank, id=id_by_key[key], expected=is_hit)
+            for rank, (key, is_hit) in enumerate(
+                zip(distinct_keys, hits, strict=True), start=1
+            )
+        ]
+        evidence = RankingEvidence(
+            passages=tuple(passages), n_expected=len(expected), matched_by=matched_by
+        )
+        return self.scored(value, self._reason(hits, len(expected)), evidence)
+
+    def _reason(self, hits: Sequence[bool], n_expected: int) -> str:
+        """For example "2 of 3 expected passages are among the first 5, at ranks 1, 4"."""
+        ranks = [str(rank) for rank, hit in enumerate(hits[: self.k], start=1) if hit]
+        place = f"the first {self.k}" if self.k else f"the {len(hits)} retrieved"
+        reason = f"{len(ranks)} of {n_expected} expected passages are among {place}"
+        if not ranks:
+            return reason
+        return f"{reason}, at rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}"
+
+
+def _retrieved(sample: Sample) -> Sequence[Context] | None:
+    """Return what was retrieved, else what reached the generator; None if unknown."""
+    if sample.retrieved is not None:
+        return sample.retrieved
+    return None if "contexts" not in sample.model_fields_set else sample.contexts
+
+
+def _words(context: Context) -> str:
+    """Return the text of a passage with single blanks."""
+    return " ".join(context.text.split())

@@ -1,0 +1,208 @@
+"""Retrieval Ranking equals what its measures are defined as, and is a metric like the others."""
+
+from __future__ import annotations
+
+import json
+from math import log2
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core import Report, RetrievalRanking, Sample, evaluate
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data import Scored, SettingError, Undefined
+from ragmetrics_core.metrics.retrieval_ranking import Measure
+
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+
+
+def passages(ids: list[str]) -> list[dict[str, str]]:
+    return [{"id": each, "text": f"text {each}"} for each in ids]
+
+
+def score(measure: Measure, k: int | None, ranked: list[str], wanted: Any) -> float:
+    metric = RetrievalRanking(measure=measure, k=k)
+    result = metric.score(retrieved=passages(ranked), expected_ids=wanted)
+    assert isinstance(result, Scored)
+    return result.value
+
+
+def reference(measure: Measure, k: int, ranked: list[str], wanted: set[str]) -> float:
+    """The measures as ranx defines them, written out with loops."""
+    first = ranked[:k]
+    ranks_of_hits = [
+        rank for rank in range(1, len(first) + 1) if first[rank - 1] in wanted
+    ]
+    if measure == "hit_rate":
+        return float(len(ranks_of_hits) > 0)
+    if measure == "recall":
+        return len(ranks_of_hits) / len(wanted)
+    if measure == "precision":
+        return len(ranks_of_hits) / k
+    if measure == "mrr":
+        return 1 / ranks_of_hits[0] if ranks_of_hits else 0.0
+    gain = 0.0
+    for rank in ranks_of_hits:
+        gain += 1 / log2(rank + 1)
+    highest = 0.0
+    for rank in range(1, min(k, len(wanted)) + 1):
+        highest += 1 / log2(rank + 1)
+    return gain / highest
+
+
+IDS = [f"d{number}" for number in range(12)]
+
+
+@given(
+    ranked=st.lists(st.sampled_from(IDS), unique=True, min_size=1),
+    wanted=st.sets(st.sampled_from(IDS), min_size=1),
+    k=st.integers(1, 15),
+    measure=st.sampled_from(MEASURES),
+)
+def test_it_equals_the_definition(
+    ranked: list[str], wanted: set[str], k: int, measure: Measure
+) -> None:
+    found = score(measure, k, ranked, sorted(wanted))
+    assert found == pytest.approx(reference(measure, k, ranked, wanted), abs=1e-12)
+
+
+@given(
+    ranked=st.lists(st.sampled_from(IDS), unique=True, min_size=1),
+    wanted=st.sets(st.sampled_from(IDS), min_size=1),
+    measure=st.sampled_from(MEASURES),
+)
+def test_ids_and_texts_give_the_same(
+    ranked: list[str], wanted: set[str], measure: Measure
+) -> None:
+    metric = RetrievalRanking(measure=measure)
+    by_texts = metric.score(
+        retrieved=passages(ranked),
+        expected_contexts=[f" text\n {each} " for each in wanted],
+    )
+    assert by_texts.value == score(measure, None, ranked, sorted(wanted))
+
+
+# worked by hand: b and z are expected, and b stands at rank 2 of 3
+BY_HAND = {
+    ("ndcg", 2): (1 / log2(3)) / (1 + 1 / log2(3)),
+    ("ndcg", None): (1 / log2(3)) / (1 + 1 / log2(3)),
+    ("hit_rate", 1): 0.0,
+    ("hit_rate", 2): 1.0,
+    ("recall", 2): 1 / 2,
+    ("precision", 2): 1 / 2,
+    ("precision", None): 1 / 3,
+    ("precision", 10): 1 / 10,
+    ("mrr", 2): 1 / 2,
+    ("mrr", 1): 0.0,
+}
+
+
+@pytest.mark.parametrize(("measure", "k"), BY_HAND)
+def test_values_worked_by_hand(measure: Measure, k: int | None) -> None:
+    found = score(measure, k, ["a", "b", "c"], ["b", "z"])
+    assert found == pytest.approx(BY_HAND[measure, k])
+    # a repeat counts at its first rank
+    again = score(measure, k, ["a", "a", "b", "c", "b"], ["z", "b", "b"])
+    assert again == pytest.approx(BY_HAND[measure, k])
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_search_that_found_nothing_scores_0(measure: Measure) -> None:
+    metric = RetrievalRanking(measure=measure, k=3)
+    assert metric.score(Sample(retrieved=[], expected_ids=["a"])).value == 0.0
+
+
+UNDEFINED = {
+    "nothing is expected": (
+        {"retrieved": passages(["a"])},
+        "no expected_ids and no expected_contexts",
+    ),
+    "an empty list is expected": (
+        {"retrieved": passages(["a"]), "expected_ids": []},
+        "no expected_ids and no expected_contexts",
+    ),
+    "nobody knows what was retrieved": (
+        {"answer": "x", "expected_ids": ["a"]},
+        "no retrieved and no contexts|no contexts",
+    ),
+    "a passage without an id": (
+        {"retrieved": ["A text."], "expected_ids": ["a"]},
+        "rank 1 of what was retrieved has no id",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNDEFINED)
+def test_it_is_undefined(case: str) -> None:
+    fields, reason = UNDEFINED[case]
+    result = RetrievalRanking().score(**fields)
+    assert isinstance(result, Undefined)
+    assert any(part in result.reason for part in reason.split("|"))
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(SettingError):
+        RetrievalRanking(k=0)
+    with pytest.raises(SettingError):
+        RetrievalRanking(measure="map")
+
+
+@pytest.mark.parametrize(
+    "column", ["expected_ids", "reference_context_ids", "relevant_doc_ids"]
+)
+def test_usual_columns_are_found(column: str) -> None:
+    sample = Sample.from_row({"retrieved": passages(["1"]), column: "[1, 2]"})
+    assert sample.expected_ids == ("1", "2")
+    assert sample.metadata == {}
+    sample = Sample.from_row({"reference_contexts": ["A.", "B."]})
+    assert sample.expected_contexts is not None
+    assert [context.text for context in sample.expected_contexts] == ["A.", "B."]
+
+
+def test_the_contexts_stand_in_for_what_was_retrieved() -> None:
+    ranking = RetrievalRanking(measure="mrr")
+    found = ranking.score(contexts=passages(["a", "b"]), expected_ids="b")
+    assert found.value == 0.5
+    assert "at rank 2" in found.reason
+
+
+def test_it_is_in_report_page_and_gates_like_the_others(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+    rows = [
+        {
+            "question": f"Where is {number}?",
+            "retrieved": passages(["a", "b"]),
+            "expected_ids": ["b"],
+        }
+        for number in range(40)
+    ]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    command = ["evaluate", "rows.jsonl", "--metrics", "ranking", "--out", "out.jsonl"]
+    command += ["--set", "ranking.measure=recall", "--set", "ranking.k=1"]
+    assert main([*command, "--fail-under", "ranking=0.5"]) == 1
+    printed = capsys.readouterr()
+    assert "no judge was asked" in printed.out
+    assert "lexical" not in printed.out + printed.err
+    report = Report.from_jsonl("out.jsonl")
+    assert report.run.judges == ()
+    assert report.scores("retrieval_ranking") == [0.0] * 40
+    evidence = report.results[0].results["retrieval_ranking"].evidence
+    assert evidence is not None
+    assert [each.id for each in evidence.passages] == ["a", "b"]  # type: ignore[attr-defined]
+    assert report.results[0].sample is not None
+    assert report.results[0].sample.expected_ids == ("b",)
+    gate = ["--fail-under", "ranking=0.5", "--html", "page.html"]
+    assert main(["report", "out.jsonl", *gate]) == 1
+    page = Path("page.html").read_text()
+    assert "retrieval_ranking" in page
+    better = evaluate(rows, [RetrievalRanking(k=2, measure="recall")])
+    assert better.scores("retrieval_ranking") == [1.0] * 40
+    assert "retrieval_ranking" not in evaluate(rows, judge="lexical").metrics
