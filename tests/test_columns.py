@@ -232,34 +232,28 @@ DEEPEVAL = {
 }
 
 
-def test_contexts_that_deepeval_joined_are_a_bad_row() -> None:
+def test_contexts_that_may_be_joined_are_asked_about() -> None:
     for row in (
         DEEPEVAL,
         {"expectedOutput": "Anna.", "retrievalContext": "Rain fell.|Anna lit it."},
+        {"contexts": "a | b", "answer": "Anna."},
     ):
-        with pytest.raises(
-            RowError,
-            match=(
-                r"texts joined by \|, as DeepEval saves CSV and JSONL; save .*"
-                r" \(save_as"
-            ),
-        ):
+        with pytest.raises(AmbiguousColumns, match="may be 2 contexts or one") as asked:
             Sample.from_row(row)
+        assert "--contexts-column" in str(asked.value)
     assert len(Sample.from_row(DEEPEVAL, contexts="retrieval_context").contexts) == 1
     for value, count in (
         (["Rain|fell.", "Anna"], 2),
         ('["Rain|fell.", "Anna"]', 2),
         ("Anna lit it.", 1),
+        ("| a | b |\n| 1 | 2 |", 1),
+        ("|x|", 1),
         ("", 0),
     ):
         assert (
             len(Sample.from_row({**DEEPEVAL, "retrieval_context": value}).contexts)
             == count
         )
-    assert (
-        len(Sample.from_row({"contexts": "a | b", "actual_output": "Anna."}).contexts)
-        == 1
-    )
 
 
 def golden_and_predicted(number: int) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 import argparse
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Self
 
 # a name of it is loaded at its first use
@@ -23,6 +24,7 @@ from ragmetrics_core.data import (
     import_named_object,
     names_in_words,
 )
+from ragmetrics_core.data.display import as_line
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.labelling.row_files import (
     check_readable,
@@ -85,6 +87,26 @@ class _File:
         """A phrase on the columns that no field of a sample was made of."""
         names = names_in_words(self.unread, most=_SHOWN_COLUMNS)
         return f"columns that were not recognised: {names}"
+
+
+def _what_to_name(file: _File, missing_fields: Sequence[str]) -> str:
+    """Say which columns a file has, and with which options to name them.
+
+    Example: "; its columns are question, chunks_found; name the one that holds it:
+    --contexts-column chunks_found".
+    """
+    columns = [*file.columns_read.columns, *file.unread]
+    if not columns:
+        return ""
+    names = names_in_words(dict.fromkeys(columns), most=_SHOWN_COLUMNS)
+    # a single column that was not recognised may be what is missing
+    likely = quote(next(iter(file.unread))) if len(file.unread) == 1 else "NAME"
+    options = [
+        f"--{field.replace('_', '-')}-column {likely}"
+        for field in missing_fields or ["question"]
+    ]
+    which = "the one that holds it" if len(options) == 1 else "those that hold them"
+    return f"; its columns are {names}; name {which}: {', '.join(options)}"
 
 
 class Source:
@@ -270,34 +292,24 @@ class Source:
         """Print for each file why no metric applies to its rows, and what to do.
 
         Example: "ragmetrics: no metric applies to rows.csv (rows: 9, bad: 0;
-        context_recall: no reference)".
+        context_adherence: no contexts); its columns are question, answer, chunks_found;
+        name the one that holds it: --contexts-column chunks_found".
 
         Args:
             reasons: Why each metric is undefined, such as "no answer", by its name.
         """
         why_undefined = "".join(f"; {name}: {why}" for name, why in reasons.items())
         # a reason such as "no answer" names the field whose column was not found
-        column_options = [
-            f"--{name.replace('_', '-')}-column"
-            for name in COLUMNS
-            if f"no {name}" in why_undefined
-        ]
-        if not column_options:
-            column_options = ["--question-column etc."]
+        missing_fields = [name for name in COLUMNS if f"no {name}" in why_undefined]
         for file in self._files:
             if not file.rows and not file.notes:
                 sentence = _no_rows(file.path)
             else:
                 sentence = (
                     f"no metric applies to {file.path} (rows: {file.rows}, bad:"
-                    f" {file.bad}{why_undefined})"
+                    f" {file.bad}{why_undefined}){_what_to_name(file, missing_fields)}"
                 )
-                if file.unread:
-                    sentence += (
-                        f"; {file.unread_columns_in_words}; name the right ones with"
-                        f" {', '.join(column_options)}"
-                    )
-            print(f"ragmetrics: {sentence}", file=sys.stderr)
+            print(as_line(f"ragmetrics: {sentence}"), file=sys.stderr)
         for file in self._files:
             for note in file.notes:
                 print(f"ragmetrics: {note}", file=sys.stderr)

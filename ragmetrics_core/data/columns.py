@@ -94,7 +94,7 @@ _KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "evidence_from"}
 _FIELDS_WITH_RIVALS = ("contexts", "answer", "reference")
 # DeepEval's names: what was retrieved, and beside it the ideal
 _DEEPEVAL_CONTEXTS = ("retrievalcontext", "context")
-_DEEPEVAL_JOINS = "|"
+_SIGN_THAT_JOINS = "|"
 _DEEPEVAL_OUTPUTS = ("actualoutput", "expectedoutput")
 # of its data frames
 _PHOENIX_MARKS = ("context.span_id", "context.trace_id", "document_position")
@@ -150,9 +150,8 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
         chosen_value = _choose_value(field, candidates)
         if chosen_value is not None:
             found_by_field[field] = chosen_value
-    # a table of DeepEval may hold all contexts joined to one text, which is refused
     if "contexts" in found_by_field and not are_contexts_named_by_caller:
-        _refuse_joined_contexts(found_by_field["contexts"], cells_of_row)
+        _refuse_joined_contexts(found_by_field["contexts"])
     return found_by_field
 
 
@@ -230,28 +229,28 @@ def _is_of_deepeval(columns: frozenset[str]) -> bool:
     return {"input", expected_output} <= names and "output" not in names
 
 
-def _refuse_joined_contexts(contexts: FoundValue, row: "_Cells") -> None:
-    """Raise ``RowError`` for contexts that DeepEval has joined to one text.
+def _refuse_joined_contexts(contexts: FoundValue) -> None:
+    """Ask about contexts that may be joined to one text, as ``"Rain fell.|Anna lit it."``.
 
-    They cannot be taken apart again: each could hold the sign between them itself.
+    Nobody can say whether the sign joins texts, as DeepEval saves them, or stands in
+    one. A text of several lines, such as a table, is one text.
+
+    Raises:
+        AmbiguousColumns: If the text looks so.
     """
-    is_joined = (
-        isinstance(contexts.value, str)
-        and _DEEPEVAL_JOINS in contexts.value
-        and not looks_like_list(contexts.value)
-    )
-    retrieved_context, _ = _DEEPEVAL_CONTEXTS
-    has_its_name = plain_name(contexts.column) == retrieved_context
-    if not is_joined or not has_its_name:
+    text = contexts.value
+    if not isinstance(text, str) or "\n" in text or looks_like_list(text):
         return
-    if any(row.columns(name) for name in _DEEPEVAL_OUTPUTS):
-        raise RowError(
-            f"contexts (column {contexts.column!r}): texts joined by {_DEEPEVAL_JOINS}, as"
-            " DeepEval saves CSV and JSONL; "
-            f'save the data set as JSON (save_as("json")), or take the cell as one'
-            f" text: --contexts-column "
-            f"{contexts.column} (in Python contexts_column=)"
-        )
+    parts = text.split(_SIGN_THAT_JOINS)
+    if len(parts) == 1 or not all(part.strip() for part in parts):
+        return
+    column = contexts.column
+    raise AmbiguousColumns(
+        f"contexts (column {column!r}): a text with {_SIGN_THAT_JOINS} in it, which may"
+        f" be {len(parts)} contexts or one; write several as a JSON list"
+        ' (["one", "two"]; DeepEval: save_as("json")), or say that each cell is one'
+        f" text: --contexts-column {column} (in Python contexts_column={column!r})"
+    )
 
 
 def _refuse_unknown_fields(columns: Mapping[str, Any]) -> None:

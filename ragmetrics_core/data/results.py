@@ -203,6 +203,23 @@ class Scored(_Result):
 
     status: Literal["scored"] = "scored"
     value: Share
+    threshold: Share | None = Field(
+        default=None, description="The lowest score that passes; None if none was set."
+    )
+
+    @property
+    def score(self) -> float:
+        """The value, under the name that other libraries give it."""
+        return self.value
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the score reaches the metric's threshold; None without one."""
+        return None if self.threshold is None else self.value >= self.threshold
+
+    def __float__(self) -> float:
+        """Return the score: ``float(result)``."""
+        return self.value
 
 
 class Undefined(_Result):
@@ -217,6 +234,17 @@ class Undefined(_Result):
 
     status: Literal["undefined"] = "undefined"
     value: None = None
+
+    @property
+    def score(self) -> None:
+        """None: there is no score."""
+        return
+
+    @property
+    def passed(self) -> None:
+        """None: nobody knows whether a threshold is reached."""
+        return
+
     code: Literal[
         "missing",
         "abstained",
@@ -237,6 +265,17 @@ class Failed(_Result):
 
     status: Literal["failed"] = "failed"
     value: None = None
+
+    @property
+    def score(self) -> None:
+        """None: there is no score."""
+        return
+
+    @property
+    def passed(self) -> None:
+        """None: nobody knows whether a threshold is reached."""
+        return
+
     error: ErrorInfo
 
 

@@ -44,6 +44,7 @@ class ColumnsRead:
     a usual name for the field: the answer e.g. from "answer" or "response".
 
     Attributes:
+        columns: The names of the table's columns, in order, as the keys.
         _fields_not_named: Fields for which the user names no column.
         _n_rows_by_column: By field and column: in how many rows the field was read from
             the column.
@@ -76,6 +77,8 @@ class ColumnsRead:
         self._fields_of_any_sample: set[str] = set()
         # whether one sample has all fields that a shipped metric needs
         self._a_metric_may_apply = False
+        # names of the table's columns, in order; only the keys count
+        self.columns: dict[str, None] = {}
 
     def read_samples(self, row: Any) -> Iterator[Sample | RowError]:
         """Yield the samples of one row, or the error that says why there is none.
@@ -110,6 +113,8 @@ class ColumnsRead:
             sample: The first sample made of it.
         """
         columns = frozenset(name for name in row if isinstance(name, str))
+        if len(self.columns) <= _MOST_NAMES:
+            self.columns.update(dict.fromkeys(map(str, row)))
         # Columns that no field was read from have become metadata of the sample.
         unread_columns = columns.intersection(sample.metadata)
         self._note_fields_that_metrics_need(sample)

@@ -39,7 +39,7 @@ from ragmetrics_core.data.errors import (
     ScoreOutOfRange,
     SettingError,
 )
-from ragmetrics_core.data.frozen import Settings
+from ragmetrics_core.data.frozen import Settings, Share
 from ragmetrics_core.data.number_values import plain_data
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Signature, Undefined
 from ragmetrics_core.data.undivided import (
@@ -152,6 +152,10 @@ class Metric(SilentData, Settings, ABC):
     model: str | None = Field(
         default=None,
         description='Judge where none is named for the run, e.g. ``"gpt-4o-mini"``.',
+    )
+    threshold: Share | None = Field(
+        default=None,
+        description="The lowest score that passes, for ``result.passed``.",
     )
     language: str | None = Field(
         default=None,
@@ -308,6 +312,7 @@ class Metric(SilentData, Settings, ABC):
             value=min(1.0, max(0.0, value)),
             reason=reason,
             evidence=evidence,
+            threshold=self.threshold,
         )
 
     def undefined(
@@ -364,6 +369,40 @@ class Metric(SilentData, Settings, ABC):
         fields = _fields_given(question, contexts, answer, reference, further_fields)
         scoring = import_deferred("score_one")(self, sample, fields, judge)
         return cast("Outcome", import_deferred("wait_on_loop")(scoring))
+
+    def __call__(
+        self,
+        *,
+        inputs: Any = None,
+        outputs: Any = None,
+        reference_outputs: Any = None,
+        context: Any = None,
+    ) -> dict[str, Any]:
+        """Score one example in the form that LangSmith and openevals call evaluators in.
+
+        Args:
+            inputs: The question, or an object that holds it.
+            outputs: The answer, or an object with the answer and perhaps contexts.
+            reference_outputs: The expected answer, or an object that holds it.
+            context: The contexts, where ``outputs`` holds none.
+
+        Returns:
+            ``key`` (the metric's name), ``score`` (None where there is none) and
+            ``comment`` (why).
+
+        Raises:
+            RowError: If a field has a wrong type.
+            JudgeUnavailable: If the judge cannot answer any question.
+        """
+        fields = {
+            "inputs": inputs,
+            "outputs": outputs,
+            "reference_outputs": reference_outputs,
+            "contexts": context,
+        }
+        present = {name: value for name, value in fields.items() if value is not None}
+        outcome = self.score(**present)
+        return {"key": self.name, "score": outcome.value, "comment": outcome.reason}
 
     async def ascore(
         self,

@@ -38,6 +38,7 @@ _MAGIC = "ragmetrics_report"
 _LATER = (
     "ledger",
     "row_key",
+    "threshold",
     "expected_ids",
     "expected_contexts",
     "citations",

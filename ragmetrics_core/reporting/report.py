@@ -33,7 +33,12 @@ from ragmetrics_core.reporting.diagnosis import Diagnosis, diagnose
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts, SequentialDecision
-from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
+from ragmetrics_core.reporting.summary import (
+    MetricSummary,
+    RiskThresholds,
+    Summary,
+    Tally,
+)
 from ragmetrics_core.reporting.tables import (
     csv_text,
     data_frame,
@@ -513,6 +518,19 @@ class Report:
 
     def __iter__(self) -> Iterator[SampleResult]:
         return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, metric: str) -> MetricSummary:
+        """Return the numbers of a metric, by its full or short name.
+
+        Example: ``report["context_adherence"].mean``.
+
+        Raises:
+            SettingError: If it was not measured.
+        """
+        return self.summary()[self._full_name(metric)]
 
     def __repr__(self) -> str:
         judged = sum(bool(row.results) for row in self.results)
