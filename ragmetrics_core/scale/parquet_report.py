@@ -40,6 +40,7 @@ from ragmetrics_core.data.results import (
     Signature,
 )
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.reporting.diagnosis import is_declined
 from ragmetrics_core.reporting.jsonl import plain, validate_data
 from ragmetrics_core.reporting.pairing import GroupBy, group_of
 from ragmetrics_core.reporting.report import Report, lowest
@@ -60,6 +61,8 @@ _SMALL_READAHEAD = {"batch_readahead": 4, "fragment_readahead": 1}
 _LATER_COLUMNS: dict[str, Any] = {
     "holding_contexts": bool,
     "capture_warnings": tuple[str, ...],
+    "answers": bool,  # whether the sample was judged and has an answer
+    "declined": bool,  # whether the answer was found to decline; null: nobody asked
 }
 # What a summary needs of a row beside its metrics: the struct "sample".
 _SAMPLE_COLUMNS: dict[str, Any] = {
@@ -184,6 +187,8 @@ def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
         # Whether the answer repeats all its contexts. A summary warns of such rows: their
         # answers are judged by their own words.
         facts["holding_contexts"] = answer_holds_contexts(sample)
+        facts["answers"] = bool(row.results) and not sample.missing("answer")
+        facts["declined"] = is_declined(row)
         facts["error"] = sample.error is not None
         if sample.capture is not None:
             # how surely it is known what the model was shown
@@ -415,9 +420,13 @@ class ParquetRows(Sequence[SampleResult]):
             "judged": is_judged,
             "application_errors": batch["error"],
         }
-        for name in ("without_context", "holding_contexts"):
+        for name in ("without_context", "holding_contexts", "answers"):
             if name in self._summary_columns:
                 traits[name] = batch[name]
+        if "declined" in self._summary_columns:
+            declined = batch["declined"].filter(is_sample)
+            tally.asks_if_declined |= declined.null_count < len(declined)
+            traits["declined"] = compute.and_(batch["answers"], batch["declined"])
         for name, has_trait in traits.items():
             tally.row_counts[name] += compute.and_(is_sample, has_trait).true_count
 
