@@ -1,7 +1,7 @@
 """Two hundred rows with a known fault each, and a judge that is always right about them.
 
 The rows were written before the rules of the diagnosis. ``python -m tests.planted`` (from
-the checkout's root) writes them to ``tests/golden/planted_rows.jsonl``, and a test holds
+the checkout's root) writes them to ``tests/golden/planted_rows.json``, and a test holds
 the file against this module.
 """
 
@@ -25,7 +25,7 @@ from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 
 GOLDEN = Path(__file__).parent / "golden"
-ROWS = GOLDEN / "planted_rows.jsonl"
+ROWS = GOLDEN / "planted_rows.json"
 
 Topic = Mapping[str, str]
 
@@ -202,5 +202,5 @@ class RightJudge:
 
 
 if __name__ == "__main__":
-    lines = [json.dumps(row, ensure_ascii=False) for row in planted_rows()]
-    ROWS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text = json.dumps(planted_rows(), ensure_ascii=False, indent=1)
+    ROWS.write_text(f"{text}\n", encoding="utf-8")

@@ -327,7 +327,7 @@ def test_a_gate_does_not_pass_over_rows_without_contexts(
         "--quiet",
     ]
     assert main([*command, "--fail-under", "adherence=0.5"]) == 3
-    assert "30/30/0" in capsys.readouterr().out.replace(" ", "")
+    assert "30 without context or another input" in capsys.readouterr().out
 
 
 def test_the_command_refuses_a_file_before_anything_is_judged(
@@ -420,7 +420,7 @@ def test_columns_that_are_filled_in_turn_are_named(
     words = "the answer is missing in 5 rows where 'answer' is empty and 'prediction'"
     options = ["--metrics", "adherence", "--judge", "lexical", "--quiet"]
     assert main(["evaluate", str(path), *options]) == 0
-    assert f"! {path}: {words}" in capsys.readouterr().out
+    assert words[:40] in capsys.readouterr().out
     named = [*options, "--answer-column", "answer"]
     assert main(["evaluate", str(path), *named]) == 0
     assert words not in capsys.readouterr().out

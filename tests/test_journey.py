@@ -30,7 +30,6 @@ from ragmetrics_core.data import (
     PassageNote,
     SampleResult,
 )
-from ragmetrics_core.page.stage_losses import journey_in_words
 from ragmetrics_core.reporting.journey import ADVICE, Journey, first_to_mend, journey
 from ragmetrics_core.reporting.journey_columns import COLUMNS
 from ragmetrics_core.reporting.sample_journey import Loss, SampleJourney, journey_of
@@ -806,8 +805,6 @@ def test_a_fact_of_unknown_showing_counts_at_the_stages_that_it_passed(
     why = f"of {n_untold} of {facts} it is not known"
     is_said = found.mend is None and n_untold > 0
     assert (why in str(found)) == is_said
-    # the page says the same
-    assert (why in journey_in_words(found, has_intervals=False)) == is_said
 
 
 def test_a_metric_that_gave_no_score_is_named_with_its_reason() -> None:

@@ -58,8 +58,6 @@ from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.polls import Poll, SentenceSupport
-from ragmetrics_core.page.diagnosis import RULES
-from ragmetrics_core.page.first_screen import screen_of
 from ragmetrics_core.page.sample_rows import (
     LONGEST,
     cut,
@@ -68,9 +66,8 @@ from ragmetrics_core.page.sample_rows import (
     facets_of,
     json_text,
 )
-from ragmetrics_core.reporting.journey import ADVICE
 from ragmetrics_core.reporting.report import Folded, Report
-from ragmetrics_core.reporting.run_facts import Decision, RunFacts
+from ragmetrics_core.reporting.run_facts import RunFacts
 
 RUN = RunFacts(
     version="0.1.0",
@@ -191,7 +188,7 @@ def test_nothing_can_leave_a_script_element() -> None:
     for text in (json_text(found), line):
         assert not set("<>&\u2028") & set(text)
     assert found == [
-        [0, "s0", "</script><!--<script>&", [0.5, None], "no_loss", "", None]
+        [0, "s0", "</script><!--<script>&", [0.5, None], "no fault found", "", None]
     ]
     assert json.loads(line)["sample"]["question"] == "</script><!--<script>&\u2028"
 
@@ -489,7 +486,7 @@ def test_figures(browser: Browser, tmp_path: Path) -> None:
     rows = [row(i, value, "q") for i, value in enumerate(scores)]
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
-    scored, ranked = browser.find("figure svg")
+    (scored,) = browser.find("figure svg")
     assert (
         scored.get_attribute("aria-label")
         == "Histogram and box plot of 5 scores of context_utilization"
@@ -519,15 +516,6 @@ def test_figures(browser: Browser, tmp_path: Path) -> None:
     )
     assert browser.js(titles, ".box-plot title") == [
         "median 0.30, quartiles 0.05 and 1.00, mean 0.47"
-    ]
-    assert (
-        ranked.get_attribute("aria-label")
-        == "Share of useful chunks by rank: 1: 0.00, 2: 1.00"
-    )
-    # Wilson for none and all of five: 1.96² / (5 + 1.96²) = .43
-    assert browser.js(titles, ".ranked title") == [
-        "rank 1: 0.00 [0.00, 0.43]",
-        "rank 2: 1.00 [0.57, 1.00]",
     ]
     found = browser.js("return boxOf([0, 0.5, 0.5, 0.52, 0.54, 1])")
     assert found == {
@@ -568,11 +556,11 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     assert browser.js(
         "return document.activeElement.closest('tr').textContent.includes('0.500')"
     )
-    browser.find("button[data-value=no_context]")[0].click()
+    browser.find("button[data-value='nothing retrieved']")[0].click()
     assert browser.titles() == ["without"]
     assert browser.find("#count")[0].text == "1 of 3 rows"
     address = browser.driver.current_url
-    assert address.endswith("#group=no_context")
+    assert address.endswith("#group=nothing+retrieved")
     browser.driver.get("about:blank")
     browser.driver.get(address)
     assert browser.titles() == ["without"]
@@ -587,13 +575,7 @@ def test_an_address_opens_its_row_and_says_the_filter(
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
     assert browser.find("tr.detail") == []
-    # an example of the first screen is one click away
-    link = browser.find("#answer a[href^='#row=']")[0]
-    assert link.get_attribute("href").endswith("#row=1")
-    link.click()
-    browser.wait("document.querySelectorAll('tr.detail').length === 1")
-    assert browser.js("return document.activeElement.textContent") == "▾ 1"
-    address = (tmp_path / "report.html").as_uri() + "#group=no_loss&row=95"
+    address = (tmp_path / "report.html").as_uri() + "#group=no+fault+found&row=95"
     browser.driver.get("about:blank")
     browser.driver.get(address)
     browser.wait("document.querySelectorAll('tr.detail').length === 1")
@@ -601,85 +583,16 @@ def test_an_address_opens_its_row_and_says_the_filter(
     opened = "document.querySelector('tr.open').getBoundingClientRect().top"
     browser.wait(f"{opened} >= 0 && {opened} < innerHeight")
     assert browser.find("tr.open td.title")[0].text.startswith("q94")
-    assert browser.find("#count")[0].text == "50 of 100 rows"
+    assert browser.find("#count")[0].text == "100 of 100 rows"
     assert browser.find("#chips")[0].text.startswith("Group: no fault found")
     assert browser.driver.current_url == address, "what is seen can be passed on"
     browser.find("tr.open button")[0].click()
-    assert browser.driver.current_url.endswith("#group=no_loss")
+    assert browser.driver.current_url.endswith("#group=no+fault+found")
     browser.driver.get("about:blank")
     browser.driver.get((tmp_path / "report.html").as_uri() + "#row=4711")
     browser.wait("document.querySelectorAll('tr.row').length === 40")
     assert browser.find("tr.detail") == [], "a row that is not there opens nothing"
     assert browser.console() == []
-
-
-@needs_chromium
-@pytest.mark.parametrize(("width", "height"), [(1200, 800), (390, 844)])
-def test_five_questions_are_answered_without_scrolling(
-    browser: Browser, tmp_path: Path, width: int, height: int
-) -> None:
-    """Good enough, worst, to mend, how sure, which run: all end above the fold."""
-    names = [
-        "context_utilization",
-        "context_adherence",
-        "context_recall",
-        "retrieval_accuracy",
-    ]
-    fact = "Anna Brandt built the lamp of Vale in 1871."
-    noise = "Bread is baked twice a week in the old kitchen."
-    samples = [
-        {
-            "question": f"Who built lamp {n}?",
-            "contexts": [noise, fact] if n % 2 else [fact],
-            "answer": fact,
-            "reference": fact,
-        }
-        for n in range(30)
-    ]
-    report = evaluate(samples, names, judge="lexical")
-    gate = Decision(
-        metric="m",
-        outcome="failed",
-        sentence="context_adherence misses 0.99: mean 0.9573, 95 % interval 0.9011–0.9713, 30 scored.",
-    )
-    report.to_html(tmp_path / "report.html", decisions=[gate])
-    with browser.screen(width, dark=False):
-        browser.open(tmp_path / "report.html")
-        ends = {
-            what: browser.js(
-                "return document.querySelector(arguments[0]).getBoundingClientRect().bottom",
-                selector,
-            )
-            for what, selector in {
-                "which run": "header",
-                "good enough": "#answer .verdict",
-                "worst": "#answer .answer",
-                "how sure": "#answer .answer + p",
-                "to mend, with examples": "#answer a[href^='#row=']",
-                "means": "#answer .means",
-            }.items()
-        }
-    assert all(0 < end <= height for end in ends.values()), ends
-
-
-@needs_chromium
-def test_the_table_begins_with_the_rows_that_the_first_screen_names(
-    browser: Browser, tmp_path: Path
-) -> None:
-    """One order: by the lowest score, then by the mean, rows without a score last."""
-    pairs = [(0.2, 0.9), (0.20001, 0.3), (0.6, 0.1), (0.1, 0.61), (0.9, 0.9)]
-    rows = [
-        row(i, low, f"q{i}", context_adherence=adherence(other, "c"))
-        for i, (low, other) in enumerate(pairs)
-    ]
-    unscored = SampleResult(index=5, sample=Sample(question="q5"), results={})
-    report = Report([*rows, unscored], RUN)
-    page_of(report, tmp_path)
-    first = screen_of(report, report.summary(), RUN)
-    browser.open(tmp_path / "report.html")
-    titles = browser.titles()
-    assert titles == ["q2", "q3", "q1", "q0", "q4", "q5"]
-    assert [example.question for example in first.worst] == titles[:3]
 
 
 @needs_chromium
@@ -700,7 +613,7 @@ def test_grades_are_counted_and_filter_the_table(
     browser.open(tmp_path / "report.html")
     samples = browser.find("#samples")[0].text
     assert "Captured from runs: 2 exact, 1 inferred." in samples
-    assert "4 rows: 3 without a result, 1 no fault found." in samples
+    assert "4 rows: 3 not judged, 1 no fault found." in samples
     browser.find("button[data-value=inferred]")[0].click()
     assert browser.titles() == ["inferred 1"]
     # values of one field are alternatives
@@ -734,7 +647,7 @@ def test_everything_filters_and_stands_in_the_address(
         " one.textContent)"
     )
     # a value for each row is no filter
-    assert names == ["context_utilization", "Group", "Lost on the way", "tier"]
+    assert names == ["context_utilization", "Group", "tier"]
     bar = browser.find("figure g[data-value='0.2~0.3']")[0]
     bar.send_keys(Keys.ENTER)
     assert browser.titles() == ["q1", "q2"]  # closed below, open above
@@ -1202,10 +1115,7 @@ def test_an_opened_row_tells_what_became_of_passages_and_facts(
     lost = SampleResult(index=0, sample=sample, results={found.metric: found})
     page_of(Report([lost, row(1, 0.5, "another")], RUN), tmp_path)
     browser.open(tmp_path / "report.html")
-    browser.find("#journey button[data-value='facts.not_kept']")[0].click()
-    assert browser.titles() == ["Who lit it?"], "a stage shows the rows that it lost"
-    assert "lost=facts.not_kept" in browser.js("return location.hash")
-    browser.find("tr.row button")[0].click()
+    browser.find("tr.row button")[browser.titles().index("Who lit it?")].click()
     cells = browser.js(
         "return [...document.querySelectorAll('.detail table.way tr')].map(line =>"
         " [...line.children].map(cell => cell.textContent))"
@@ -1221,57 +1131,11 @@ def test_an_opened_row_tells_what_became_of_passages_and_facts(
         "Not known: useful (no metric judged whether passages are useful); cited ("
         in shown
     )
-    assert browser.find("#chips")[0].text.startswith("Lost on the way: fact dropped")
-    browser.find("#chips .link")[0].click()
-    browser.find("#journey button[data-value='passages.not_kept']")[0].click()
-    assert browser.titles() == ["Who lit it?"], "a row stands in each of its stages"
     # what the page adds is neither searched nor downloaded
     assert "journey" not in browser.js("return detail(0)")
-    browser.find("#chips .link")[0].click()
     assert browser.js("return holds(0, ['picker'])"), "what was recorded is searched"
     assert not browser.js("return holds(0, ['useful (no'])")
     assert browser.console() == []
-
-
-@needs_chromium
-def test_the_journey_names_a_remedy_for_faults_of_the_search_alone(
-    browser: Browser, tmp_path: Path
-) -> None:
-    """A passage that was not shown is no reason for an answer that went astray."""
-    recall = Scored(
-        metric="context_recall",
-        value=0.1,
-        reason="r",
-        evidence=RecallEvidence(
-            band="", best=0, ratings=(Rating(score=0.1),), with_contexts=True
-        ),
-    )
-    astray = row(0, 1.0, "astray", context_recall=recall)
-    abstained = Undefined(metric="context_adherence", reason="r", code="abstained")
-    results = {
-        "context_utilization": utilization(0.0, False, False),
-        "context_adherence": abstained,
-    }
-    lacking = row(1, 0.0, "lacking").model_copy(update={"results": results})
-    texts = ["First chunk.", "Second chunk.", "A third one that nobody was shown."]
-    rows = [
-        own.model_copy(
-            update={"sample": own.sample.model_copy(update={"retrieved": contexts})}
-        )
-        for own in (astray, lacking)
-        if own.sample
-        for contexts in [tuple(Context(text=text) for text in texts)]
-    ]
-    page_of(Report(rows, RUN), tmp_path)
-    browser.open(tmp_path / "report.html")
-    banners = {}
-    for button in browser.find("tr.row button"):
-        button.click()
-        title = button.find_element(By.XPATH, "../../td[2]").text.split("\n")[0]
-        banners[title] = browser.find("tr.detail .banner")[0].text
-        button.click()
-    assert banners["astray"].endswith(RULES["generation"].remedy)
-    assert banners["lacking"] == f"What to try: {ADVICE['not_shown'].remedy}"
 
 
 @pytest.mark.nightly
@@ -1520,93 +1384,6 @@ def test_a_comparison_tells_how_many_samples_lost(tmp_path: Path) -> None:
         tmp_path / "c.html"
     )
     assert "+0.00)" not in (tmp_path / "c.html").read_text("utf-8")
-
-
-def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
-    """Rows that are no samples count nowhere; a tie has two names."""
-    failed = Failed(
-        metric="context_utilization",
-        reason="r",
-        error=ErrorInfo(type="RateLimited", message="slow"),
-    )
-    unsure = utilization(0.5, True).model_copy(update={"reason": "uncertain: r"})
-    results: list[MetricResult] = [unsure, utilization(0.49, True), failed]
-    rows = [
-        SampleResult(
-            index=i,
-            sample=Sample(question="q", answer="a", contexts=["c"] * (i != 1)),
-            results={own.metric: own},
-        )
-        for i, own in enumerate(results)
-    ]
-    page = " ".join(
-        page_of(
-            Report([*rows, SampleResult(index=3, sample=None, problem="no")], RUN),
-            tmp_path,
-        ).split()
-    )
-    assert "2 of 2 retrievals put a useful text first" in page
-    assert "Uncertain, says the judge" not in page
-    assert "The judge is uncertain of 1 of 2 scores of context_utilization." in page
-    assert "left out of the means: context_utilization 1. For example: r" in page
-    assert (
-        "2 of 4 rows were not scored: 1 unreadable, 1 the judge failed on. 1 of"
-        " the other 2 rows has a fault: answered without context." in page
-    )
-    counts = re.findall(r'data-key="group"[^>]*>([\d,]+) ([^<]+)<', page)
-    assert counts == [
-        ("1", "unreadable"),
-        ("1", "answered without context"),
-        ("1", "the judge failed on"),
-        ("1", "no fault found"),
-    ]
-
-
-def test_the_first_screen_says_it_in_words(tmp_path: Path) -> None:
-    rows = [
-        row(i, 0.5, "q", context_adherence=adherence(0.9 if i else 0.2, "c"))
-        for i in range(3)
-    ]
-    page = " ".join(page_of(Report(rows, RUN), tmp_path).split())
-    assert "0.667" in page
-    assert "<td>2 of 3 answers rest on the retrieved text: too few to say" in page
-    assert (
-        "lexical (compares words; misses subtle failures, and some gross ones)" in page
-    )
-    assert "1 row:" in page_of(Report(rows[:1], RUN), tmp_path)
-
-
-@needs_chromium
-@pytest.mark.parametrize("n_declined", [1, 4])
-def test_the_table_stands_in_the_order_of_the_worst_rows(
-    n_declined: int, browser: Browser, tmp_path: Path
-) -> None:
-    """Rows that declined come last, and first where they outnumber the losses."""
-    declined = Undefined(metric="m", reason="r", code="abstained")
-    answer = Sample(question="q", contexts=["c"], answer="I don't know.")
-    rows = [row(0, 0.9, "good"), row(1, 0.2, "bad"), row(2, 0.3, "bad")]
-    rows += [
-        SampleResult(index=place, sample=answer, results={"m": declined})
-        for place in range(3, 3 + n_declined)
-    ]
-    without_context = Sample(question="q", answer="a", contexts=())
-    undefined = Undefined(metric="m", reason="r", code="missing")
-    lost = SampleResult(
-        index=len(rows), sample=without_context, results={"m": undefined}
-    )
-    report = Report([*rows, lost], RUN)
-    page_of(report, tmp_path)
-    browser.open(tmp_path / "report.html")
-    shown = browser.js(
-        "return [...document.querySelectorAll('tr.row button')]"
-        ".map(button => Number(button.textContent.slice(2)))"
-    )
-    worst = screen_of(report, report.summary(), report.run).worst
-    assert shown[:3] == [example.row for example in worst]
-    if n_declined == 1:
-        assert shown == [5, 2, 3, 1, 4]
-    else:
-        assert shown == [4, 5, 6, 7, 8, 2, 3, 1]
 
 
 @needs_chromium

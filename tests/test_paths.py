@@ -207,7 +207,7 @@ def test_the_usual_store_is_an_output_too(
         "--store rows.jsonl would overwrite the input rows.jsonl"
         in capsys.readouterr().err
     )
-    assert main([*EVALUATE, "--no-store"]) == 0
+    assert main([*EVALUATE, "--no-store", "--no-files"]) == 0
     assert files() == before
 
 

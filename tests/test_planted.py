@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 from planted import ROWS, RightJudge, planted_rows, sample_of
 
@@ -11,8 +14,7 @@ from ragmetrics_core import evaluate
 
 
 def test_the_frozen_rows_are_those_that_the_module_makes() -> None:
-    lines = ROWS.read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == planted_rows()
+    assert json.loads(ROWS.read_text(encoding="utf-8")) == planted_rows()
 
 
 def test_every_stage_is_right_or_unknown() -> None:
@@ -33,3 +35,11 @@ def test_every_stage_is_right_or_unknown() -> None:
     assert not wrong
     assert counts["unknown", True] <= 0.1 * counts["right", True]
     assert counts["right", False] > counts["unknown", False]
+
+
+def test_the_page_of_measurements_holds_what_the_command_prints() -> None:
+    """In a process of its own, as people run it."""
+    root = Path(__file__).parents[1]
+    command = [sys.executable, str(root / "benchmarks" / "planted_faults.py")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed.strip() in (root / "docs" / "measured.md").read_text("utf-8")

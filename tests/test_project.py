@@ -347,7 +347,7 @@ def test_no_key_goes_to_an_address_of_the_file(
     assert main([*asked, "--report", "r.html", "--out", "out.jsonl"]) == 0
     assert server.requests
     assert "sk-of" not in str([dict(one.headers) for one in server.requests])
-    assert f"Judge: {judge} at {server.base_url}." in capsys.readouterr().out.replace(
+    assert f"judge: {judge} at {server.base_url}" in capsys.readouterr().out.replace(
         "\n", " "
     )
     assert server.base_url in Path("r.html").read_text()

@@ -129,7 +129,6 @@ def test_repr_computes_nothing_and_shows_no_texts(
         )
     for text in (
         repr(report),
-        str(report),
         repr(report.summary()),
         report.table(),
         report._repr_html_(),

@@ -117,7 +117,7 @@ def test_a_gate_is_held_without_judging_again(
     watched(30)
     assert main(["report", "scores.jsonl", "--fail-under", gate]) == code
     told = capsys.readouterr()
-    assert "Report: scores.html" in told.out
+    assert "page   scores.html" in told.out
     assert "Who lit lamp 7?" in Path("scores.html").read_text()
     assert "no judge was chosen" not in told.err
 
@@ -202,18 +202,17 @@ def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(
     text = Path("two.jsonl").read_text()  # judged once more, with other reasons
     Path("two.jsonl").write_text(text.replace('"reason": "', '"reason": "Again: '))
     files = ["one.jsonl", "two.jsonl"]
-    assert main(["report", *files, "--html", "page.html"]) == 0
+    assert main(["report", *files, "--html", "page.html", "--explain"]) == 0
     told = capsys.readouterr().out
     page = " ".join(Path("page.html").read_text().split())
     assert told.index("2 of 3 questions") < told.index("context_adherence")
     for words in (
         "2 of 3 questions of two.jsonl stand in an earlier file, too",
-        "2 rows repeat the question, the retrieved texts and the answer of an earlier",
         "Rows 1 to 2 are those of one.jsonl, 3 to 5 are those of two.jsonl.",
     ):
         assert words in told
         assert words in page
-    assert "Next" not in told, "a later run is compared with one file"
+    assert "NEW.jsonl" not in told, "a later run is compared with one file"
     names = ("before", "", "after")
     reports = [Report([], RunFacts(name=name)) for name in names]
     run = join_reports(reports, ["a", "b", "c"]).run
@@ -225,7 +224,7 @@ def test_signs_that_a_terminal_obeys_are_shown_and_not_sent(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     turned = "Who lit\u202e it?\x1b[2J"
-    row = {"question": turned, "contexts": ["Anna lit it."], "answer": "Anna lit it."}
+    row = {"question": turned, "contexts": ["Bo."], "answer": turned}
     evaluate([row], ["adherence"], judge="lexical").to_jsonl("results.jsonl")
     capsys.readouterr()
     assert main(["report", "results.jsonl", "--name", "نرم\u200cافزار"]) == 0
@@ -291,7 +290,7 @@ def test_the_loop_of_the_readme_from_watching_to_a_page_and_a_gate(
     assert main([*arguments, "--strict"]) == 3
     assert main([*arguments[:-1], "adherence=0.99"]) == 1
     assert "What is the capital of France?" in Path("scores.html").read_text()
-    assert "Report: scores.html" in capsys.readouterr().out
+    assert "page   scores.html" in capsys.readouterr().out
 
 
 def test_results_without_a_name_are_titled_by_their_file(
@@ -300,10 +299,12 @@ def test_results_without_a_name_are_titled_by_their_file(
     row = {"question": "q", "contexts": ["Anna."], "answer": "Anna."}
     evaluate([row], judge="lexical").to_jsonl("monday.jsonl")
     assert main(["report", "monday.jsonl"]) == 0
-    assert capsys.readouterr().out.startswith("monday.jsonl: judged by lexical")
+    assert capsys.readouterr().out.startswith(
+        "monday.jsonl   1 row · judge: words only"
+    )
     assert "<h1>monday.jsonl</h1>" in Path("monday.html").read_text()
     assert main(["report", "monday.jsonl", "--name", "new"]) == 0
-    assert capsys.readouterr().out.startswith("new: judged by lexical")
+    assert capsys.readouterr().out.startswith("new   1 row · judge: words only")
 
 
 def test_a_table_is_no_file_of_results() -> None:

@@ -189,7 +189,7 @@ def test_it_is_in_report_page_and_gates_like_the_others(
     command += ["--set", "ranking.measure=recall", "--set", "ranking.k=1"]
     assert main([*command, "--fail-under", "ranking=0.5"]) == 1
     printed = capsys.readouterr()
-    assert "no judge was asked" in printed.out
+    assert "judge: none was asked" in printed.out
     assert "lexical" not in printed.out + printed.err
     report = Report.from_jsonl("out.jsonl")
     assert report.run.judges == ()

@@ -25,7 +25,6 @@ from ragmetrics_core.data.results import (
 from ragmetrics_core.data.rows import samples_from_row
 from ragmetrics_core.data.sample import CaptureNotes, EvidenceCall, Ledger, Sample
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
-from ragmetrics_core.page.diagnosis import diagnose
 from ragmetrics_core.reporting.pairing import group_of, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -529,10 +528,6 @@ def test_rows_of_a_tool_are_no_answer_without_context() -> None:
     samples = [Sample(answer="a", contexts=(), ledger=own) for own in (None, ledger)]
     rows = [SampleResult(index=n, sample=sample) for n, sample in enumerate(samples)]
     assert Report(rows).summary().without_context == 1
-    assert [found and found.code for found in map(diagnose, rows)] == [
-        "no_context",
-        None,
-    ]
 
 
 LONG = (
@@ -634,4 +629,3 @@ def test_only_contexts_that_were_recorded_can_be_none(
             any("answered without any context" in sign for sign in own.summary().signs)
             is known
         )
-        assert (diagnose(own.results[0]) is not None) is known

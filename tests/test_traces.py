@@ -1170,7 +1170,7 @@ def test_the_command_evaluates_traces(
     )
     assert (
         command.main(
-            ["evaluate", "--traces", str(path), "--judge", "lexical", "--quiet"]
+            ["evaluate", "--traces", str(path), "--judge", "lexical", "--explain"]
         )
         == 0
     )
@@ -1202,7 +1202,7 @@ def test_traces_and_lines_that_cannot_be_read_are_bad_rows(
     lines = [json.dumps(otlp(*openinference(), *chat)), NEVER_JUDGED[name]]
     path.write_text("\n".join(lines), encoding="utf-8")
     options = ["--metrics", "adherence", "--judge", "lexical", "--quiet"]
-    gate = ["--fail-under", "adherence=0.1", "--out", str(out)]
+    gate = ["--fail-under", "adherence=0.1", "--explain", "--out", str(out)]
     assert command.main(["evaluate", "--traces", str(path), *options, *gate]) == 3
     said = capsys.readouterr()
     assert "bad rows, not evaluated: 1 of 2" in said.out

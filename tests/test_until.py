@@ -641,13 +641,8 @@ def test_rows_that_broke_in_the_earlier_run_are_rows() -> None:
         {"facts": [{"text": "x", "weight": -1.0}]} if n % 25 == 3 else row
         for n, row in enumerate(whole)
     ]
-    before, after = (
-        evaluate(data, good, judge="lexical", progress=False)
-        for data in (broken, whole)
-    )
+    before = evaluate(broken, good, judge="lexical", progress=False)
     assert sum(row.sample is None for row in before.results) == 8
-    # 192 of 208
-    assert before.compare(after, margin=0.1).regression() == {"good": "undecided"}
     said = (
         "only 192 of the 208 rows of either run have a partner, fewer than 95 %: 8 rows"
         " of the earlier run are no"
@@ -656,38 +651,6 @@ def test_rows_that_broke_in_the_earlier_run_are_rows() -> None:
         compare_until_decided(
             before, whole, margin=0.1, metrics=[good], judge="lexical"
         )
-
-
-@pytest.mark.parametrize(
-    ("broken_before", "broken_after"),
-    [(0, 0), (2, 1), (0, 3), (3, 0), (6, 0), (0, 6), (4, 4)],
-)
-def test_what_is_decided_early_two_finished_runs_could_decide_too(
-    broken_before: int, broken_after: int
-) -> None:
-    bad: Row = {"facts": [{"text": "x", "weight": -1.0}]}
-    whole = with_ids(*[0.9] * 100)
-    first = [bad if n < broken_before else row for n, row in enumerate(whole)]
-    second = [bad if n >= 100 - broken_after else row for n, row in enumerate(whole)]
-    before, after = (
-        evaluate(data, good, judge="lexical", progress=False)
-        for data in (first, second)
-    )
-    finished = before.compare(after, margin=0.3)
-    enough = finished["good"].pairs >= 0.95 * finished["good"].rows
-    assert finished.regression() == {"good": "passed" if enough else "undecided"}
-    if enough:
-        early = compare_until_decided(
-            before, second, margin=0.3, metrics=[good], judge="lexical"
-        )
-        assert early.regression() == {"good": "passed"}
-    else:
-        # one and the same count
-        said = f"{finished['good'].pairs} of the {finished['good'].rows} rows"
-        with pytest.raises(InputError, match=said):
-            compare_until_decided(
-                before, second, margin=0.3, metrics=[good], judge="lexical"
-            )
 
 
 def test_a_gate_and_an_earlier_run_together() -> None:
@@ -896,7 +859,6 @@ def test_the_page_shows_no_other_interval(tmp_path: Path) -> None:
     )
     assert f"Passed: {report.decisions[0].sentence}" in page
     assert "wrong with a risk of at most 5 %, however often one looks" in page
-    assert "Usefulness by rank" in page
     assert not re.search(r"95 % interval|Wilson|Spearman|\bt with", page)
 
 
@@ -917,11 +879,10 @@ def test_compare_judges_rows_until_it_is_decided(tmp_path: Path) -> None:
         assert (
             own.interval,
             own.p,
-            own.p_holm,
             own.one_sided,
             own.detectable,
             own.verdict,
-        ) == (None, None, None, None, None, "not tested")
+        ) == (None, None, None, None, "not tested")
         assert 10 <= own.pairs < 400
         assert found.decisions[0].sentence in found.table()
         found.to_html(tmp_path / "c.html")
@@ -1050,6 +1011,7 @@ def test_the_command(
         *more,
         "--concurrency",
         "2",
+        "--explain",
     ]
     assert (
         main(

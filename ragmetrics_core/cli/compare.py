@@ -13,17 +13,18 @@ from typing import Any
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import results_at
 from ragmetrics_core.cli.options import BAD_INPUT, add, command, flag, show
+from ragmetrics_core.cli.run_folders import FOLDER, last_results
 from ragmetrics_core.data import InputError
-from ragmetrics_core.data.display import markdown_block
-from ragmetrics_core.page.first_screen import date_of
-from ragmetrics_core.page.screen_groups import short_question
+from ragmetrics_core.data.display import markdown_block, one_line
 from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.gates import all_in_words
+from ragmetrics_core.reporting.glance import date_of
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.two_runs import MARGIN
 
 _N_WORST = 3
+_LONGEST = 100
 _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a metric is worse (--fail-on-regression); 2 bad input, or"
     " runs that are not comparable; 3 undecided: a run ended early, or lacks a metric;"
@@ -52,15 +53,16 @@ def add_to(commands: Any) -> None:
 def _add_compare(commands: Any) -> None:
     """Add the command ``compare`` with its options."""
     parser = command(commands, "compare", _compare, epilog=_EXIT_CODES)
-    add(
-        parser,
-        "first",
-        "results of the run to compare with",
-        unit="A.jsonl",
-        convert=Path,
+    help_text = (
+        "results of the run to compare with, then of the run in question; without"
     )
     add(
-        parser, "second", "results of the run in question", unit="B.jsonl", convert=Path
+        parser,
+        "runs",
+        f"{help_text} any the last two of .ragmetrics/runs",
+        unit="FILE",
+        convert=Path,
+        nargs="*",
     )
     add(
         parser,
@@ -107,6 +109,7 @@ def _compare(options: argparse.Namespace) -> int:
     shared.set_defaults_of_gate_options(
         options, "--fail-on-regression", has_gate=options.fail_on_regression
     )
+    options.first, options.second = _two_files(options.runs)
     comparison = _make_comparison(options)
     decisions: Sequence[Decision] = ()
     if options.fail_on_regression:
@@ -133,6 +136,24 @@ def _compare(options: argparse.Namespace) -> int:
     if failure:
         raise failure
     return exit_code
+
+
+def _two_files(files: Sequence[Path]) -> tuple[Path, Path]:
+    """The files of the two runs; without any those of the last two runs.
+
+    Raises:
+        InputError: If there are not two.
+    """
+    paths = list(files) or last_results(2)
+    if len(paths) == 2:
+        first, second = paths
+        return first, second
+    if files:
+        raise InputError(f"two files are compared; got {len(files)}")
+    raise InputError(
+        f"{FOLDER} holds the results of {len(paths)} runs here; evaluate twice, or name"
+        " two files"
+    )
 
 
 def _make_comparison(options: argparse.Namespace) -> Comparison:
@@ -180,7 +201,7 @@ def _lines_on_losses(comparison: Comparison) -> list[str]:
     lines = ["", "Lost most:"] if losses else []
     for loss in losses:
         row = loss.second
-        question = short_question(row.sample) if row.sample else ""
+        question = one_line((row.sample and row.sample.question) or "", _LONGEST)
         lines.append(
             f"  row {row.index + 1}: {loss.metric} {loss.difference:+.3f}:"
             f" {question or '(no question)'}"

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.evaluate_options import UNTIL_SETTINGS
 from ragmetrics_core.cli.options import BAD_INPUT, show
-from ragmetrics_core.cli.screen import lines_on_rows, next_command, screen_lines
+from ragmetrics_core.cli.run_folders import PAGE, RESULTS, make_private, new_run_folder
+from ragmetrics_core.cli.screen import explain_lines, next_command, show_screen
 from ragmetrics_core.cli.source import Source
 from ragmetrics_core.data import (
     PROJECT_FILE,
@@ -35,12 +37,13 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import full_name, metrics_with_settings
 from ragmetrics_core.models.limits import Budget, Limits
-from ragmetrics_core.page.first_screen import FirstScreen, ScreenTally
 from ragmetrics_core.page.render import check_page, write_page_from
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
+from ragmetrics_core.reporting.glance import Glance, GlanceTally
 from ragmetrics_core.reporting.pairing import KeysSought
 from ragmetrics_core.reporting.report import Folded, JsonlWriter
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
+from ragmetrics_core.reporting.screen import screen_lines
 from ragmetrics_core.reporting.summary import Summary, Tally
 from ragmetrics_core.reporting.tables import markdown
 
@@ -95,7 +98,7 @@ class _Measured:
         cluster = plan.options.cluster
         names = [metric.name for metric in plan.metrics]
         self.score_tally = Tally(names, cluster=cluster, slices=plan.slices)
-        self.fault_tally = ScreenTally(cluster)  # for the first screen
+        self.glance_tally = GlanceTally()  # for the first screen
         self.kept_results = Folded() if plan.options.report else None
 
     @property
@@ -113,7 +116,7 @@ class _Measured:
         if writer is not None:
             writer.write(result)
         self.score_tally.add(result)
-        self.fault_tally.add(result)
+        self.glance_tally.add(result)
         if self.kept_results is not None:
             self.kept_results.append(result)
 
@@ -136,11 +139,20 @@ def run(options: argparse.Namespace) -> int:
     shared.set_defaults_of_gate_options(options, "--fail-under", has_gate=has_gate)
     if options.progress is False:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
-    plan = _make_plan(options)
     if options.dry_run:
-        return _dry_run(plan)
+        return _dry_run(_make_plan(options))
     if options.report:
         check_page(options.report)
+    folder = _choose_paths(options)
+    try:
+        return _run_to_its_end(options)
+    finally:
+        make_private(folder)
+
+
+def _run_to_its_end(options: argparse.Namespace) -> int:
+    """Evaluate, also once more with the answers of batches; return the exit code."""
+    plan = _make_plan(options)
     budget = Budget(shared.settings_from(options, Limits))
     measured = _measure(plan, budget)
     while measured.run.has_unanswered_batches:
@@ -150,6 +162,25 @@ def run(options: argparse.Namespace) -> int:
         plan = _make_plan(options)  # a new plan reads the files from their start
         measured = _measure(plan, budget)
     return _finish(plan, measured)
+
+
+def _choose_paths(options: argparse.Namespace) -> Path | None:
+    """Put results and page, where no path is given, into a folder of this run.
+
+    Without Jinja2 there is no page, unless a path asks for one.
+
+    Returns:
+        The folder; None without one.
+    """
+    if options.no_files or (options.out and options.report):
+        return None
+    folder = new_run_folder()
+    if folder is None:
+        return None
+    options.out = options.out or folder / RESULTS
+    if options.report is None and find_spec("jinja2") is not None:
+        options.report = folder / PAGE
+    return folder
 
 
 def _make_plan(options: argparse.Namespace) -> _Plan:
@@ -365,16 +396,18 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     failure = _write_job_summary(plan, measured.run, outcome)
     if failure is not None:
         outcome = replace(outcome, exit_code=BAD_INPUT)
-    screen = measured.fault_tally.screen(
+    glance = measured.glance_tally.glance(
         outcome.summary_of_shown_metrics,
         outcome.facts,
         outcome.decisions,
-        exit_code=outcome.exit_code,
+        notes=[
+            remark.removeprefix("! ")
+            for remark in plan.source.remarks
+            if remark.startswith("! ")
+        ],
     )
-    _write_page(plan, measured, screen, outcome)  # if a report was asked for
-    lines = _screen_and_files_in_lines(plan, measured, screen, outcome)
-    if lines:
-        show(*lines)
+    _write_page(plan, measured, glance, outcome)
+    _show(plan, measured, glance, outcome)
     if failure is not None:
         raise failure
     _say_why_nothing_was_scored(plan, measured, outcome.summary_of_all_metrics)
@@ -419,9 +452,9 @@ def _decisions(plan: _Plan, facts: RunFacts, summary: Summary) -> Sequence[Decis
 
 
 def _write_page(
-    plan: _Plan, measured: _Measured, screen: FirstScreen, outcome: _Outcome
+    plan: _Plan, measured: _Measured, glance: Glance, outcome: _Outcome
 ) -> None:
-    """Write the HTML page, if one is asked for; it begins with the first screen."""
+    """Write the HTML page, which begins with the first screen."""
     if measured.kept_results is None:
         return
     options = plan.options
@@ -433,7 +466,7 @@ def _write_page(
     facts_of_files = {"inputs": outcome.facts.inputs, "name": outcome.facts.name}
     page_facts = report.run.model_copy(update=facts_of_files)
     write_page_from(
-        screen,
+        glance,
         options.report,
         report.results,
         outcome.summary_of_shown_metrics,
@@ -473,52 +506,40 @@ def _say_why_nothing_was_scored(
         print("ragmetrics: nothing was scored", file=sys.stderr)
 
 
-def _screen_and_files_in_lines(
-    plan: _Plan, measured: _Measured, screen: FirstScreen, outcome: _Outcome
-) -> list[str]:
-    """Return what is printed at the end of a run, line by line.
+def _show(plan: _Plan, measured: _Measured, glance: Glance, outcome: _Outcome) -> None:
+    """Print the first screen, and with ``--explain`` what stands behind it.
 
-    First comes the screen with the numbers. Then come the files that were written; then
-    the rows to look at and the command to run next. Without numbers only the files are
-    listed.
+    Without numbers only the page is named.
     """
     options = plan.options
-    is_interrupted = measured.run.interrupted
-    has_numbers = bool(outcome.summary_of_shown_metrics.metrics)
-    lines = []
-    if has_numbers:
-        lines += _screen_in_lines(plan, measured, screen, outcome)
-    # After an interrupt ``--out`` may not be complete: another line, on standard error,
-    # names the file that then holds the results.
-    if options.out and not is_interrupted:
-        lines.append(f"Samples and results: {options.out}")
-    if options.report:
-        lines.append(f"Report: {options.report}")
-    if has_numbers and not is_interrupted:
-        lines += lines_on_rows(screen.to_look_at)
-        if screen.worst:
-            lines.append(next_command(options.out, options.report))
-    return lines
-
-
-def _screen_in_lines(
-    plan: _Plan, measured: _Measured, screen: FirstScreen, outcome: _Outcome
-) -> list[str]:
-    """Return lines with the numbers, on what was left out, and on what the run cost.
-
-    The metrics that apply to no row are left out. So are columns of the input that are
-    no field of a sample. The last line is such as "Spent: 40 calls, $0.0200; 12.1 s".
-    """
+    page = str(options.report) if options.report else ""
     shown_summary = outcome.summary_of_shown_metrics
-    usage = outcome.summary_of_all_metrics.usage
-    return [
-        *screen_lines(screen, shown_summary, outcome.facts),
-        *_lines_on_left_out_metrics(
-            outcome.summary_of_all_metrics, shown_summary, measured.reasons
-        ),
-        *plan.source.remarks,
-        f"Spent: {shared.spent(usage)}; {outcome.facts.seconds:.1f} s",
-    ]
+    if not shown_summary.metrics:
+        if page:
+            show(f"page   {page}")
+        return
+    results = None if measured.run.interrupted else options.out
+    lines = screen_lines(
+        glance,
+        page=page,
+        next_command=next_command(results),
+        exit_code=outcome.exit_code,
+    )
+    if options.explain:
+        lines += explain_lines(
+            glance,
+            shown_summary,
+            outcome.facts,
+            [
+                *_lines_on_left_out_metrics(
+                    outcome.summary_of_all_metrics, shown_summary, measured.reasons
+                ),
+                *plan.source.remarks,
+                f"Spent: {shared.spent(outcome.summary_of_all_metrics.usage)};"
+                f" {outcome.facts.seconds:.1f} s",
+            ],
+        )
+    show_screen(lines)
 
 
 def _lines_on_left_out_metrics(

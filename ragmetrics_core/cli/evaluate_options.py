@@ -12,6 +12,7 @@ from ragmetrics_core.cli.options import (
     add,
     add_calls,
     add_clusters_of_samples,
+    add_explain,
     add_gates,
     add_judge,
     add_name,
@@ -146,6 +147,9 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     )
     parser.set_defaults(replaces=RESULTS_MARK)
     add(parser, "--report", "write an HTML page", unit="FILE", convert=Path)
+    help_text = "write nothing into .ragmetrics/runs, where no path is given"
+    flag(parser, "--no-files", help_text)
+    add_explain(parser)
     add_name(parser)
 
 

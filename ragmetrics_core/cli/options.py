@@ -112,7 +112,7 @@ def add(
     convert: Any = None,
     default: Any = None,
     action: Literal["append"] | None = None,
-    nargs: Literal["+", "?"] | None = None,
+    nargs: Literal["+", "?", "*"] | None = None,
     choices: Sequence[str] | None = None,
     required: bool = False,
     dest: str | None = None,
@@ -247,6 +247,12 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
         "name of the metric; by default the run's only one",
         unit="NAME",
     )
+
+
+def add_explain(parser: Any) -> None:
+    """Add the option that shows what stands behind the first screen."""
+    help_text = "print all numbers, methods and remarks below the first screen"
+    flag(parser, "--explain", help_text)
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:

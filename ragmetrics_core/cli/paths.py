@@ -20,7 +20,7 @@ from ragmetrics_core.models.reply_store import default_path
 # The options and arguments, of all commands, that name files to read. A test holds the
 # list complete.
 _NAMES_OF_INPUTS = (
-    "files file corpus data pairs results against template labels first second set sets"
+    "files file corpus data pairs results against template labels runs set sets"
 )
 READ = tuple(_NAMES_OF_INPUTS.split())
 # Options that name databases: these are opened, while other outputs are written anew.
@@ -54,7 +54,8 @@ def check_paths(options: argparse.Namespace) -> None:
     """
     files = _UsedFiles()
     for name in READ:
-        _refuse_named_twice(_paths_of(options, name))
+        if name != "runs":  # a run may be compared with itself
+            _refuse_named_twice(_paths_of(options, name))
         for file in _files_of_input(options, name):
             files.add(file, f"the input {file}")
     for name in WRITTEN:

@@ -7,15 +7,17 @@ from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import check_folder, results_at
-from ragmetrics_core.cli.options import BAD_INPUT, add, command, show
-from ragmetrics_core.cli.screen import lines_on_rows, next_command, screen_lines
+from ragmetrics_core.cli.options import BAD_INPUT, add, command
+from ragmetrics_core.cli.screen import explain_lines, next_command, show_screen
 from ragmetrics_core.data import InputError, project_settings
-from ragmetrics_core.page.first_screen import FirstScreen, screen_of
 from ragmetrics_core.page.render import PAGE_MARK, check_page, write_page_from
+from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import decide, parse_gate
+from ragmetrics_core.reporting.glance import glance_of
 from ragmetrics_core.reporting.joined import join_reports, warn_of_repeated_questions
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.reporting.run_facts import Decision, RunFacts
+from ragmetrics_core.reporting.run_facts import Decision
+from ragmetrics_core.reporting.screen import screen_lines
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.tables import markdown
 
@@ -41,6 +43,7 @@ def add_to(commands: Any) -> None:
         "the page to write; by default beside the first FILE, with the suffix .html"
     )
     add(parser, "--html", help_text, unit="FILE", convert=Path)
+    shared.add_explain(parser)
     shared.add_name(parser)
     shared.add_clusters_of_samples(parser)
     shared.add_gates(parser)
@@ -108,22 +111,25 @@ def _run(options: argparse.Namespace) -> int:
     error_of_job_summary = shared.write_job_summary(options, text)
     if error_of_job_summary is not None:
         exit_code = BAD_INPUT
+    glance = glance_of(report, summary, report.run, decisions, warnings)
     # A large report shows only some of its rows one by one; its numbers are of all rows.
-    report_of_shown_rows = report.shown()
-    screen = screen_of(
-        report_of_shown_rows,
-        summary,
-        report.run,
-        decisions,
-        cluster=options.cluster,
-        warnings=warnings,
+    shown_report = report.shown()
+    write_page_from(
+        glance, options.html, shown_report.results, summary, shown_report.run
+    )
+    lines = screen_lines(
+        glance,
+        page=str(options.html),
+        # a later run is compared with one file, not with several that were joined
+        next_command=next_command(options.files[0]) if len(options.files) == 1 else "",
         exit_code=exit_code,
     )
-    shown_results = report_of_shown_rows.results
-    write_page_from(
-        screen, options.html, shown_results, summary, report_of_shown_rows.run
-    )
-    show(*_lines(screen, summary, report.run, options))
+    if options.explain:
+        remarks = [*warnings]
+        for answering in answerings_of(report.results, summary):
+            remarks += str(answering).splitlines()
+        lines += explain_lines(glance, summary, report.run, remarks)
+    show_screen(lines)
     if error_of_job_summary is not None:
         raise error_of_job_summary
     return exit_code
@@ -178,18 +184,3 @@ def _report(reports: Sequence[Report], options: argparse.Namespace) -> Report:
     if name:
         report.run = report.run.model_copy(update={"name": name})
     return report
-
-
-def _lines(
-    screen: FirstScreen, summary: Summary, run: RunFacts, options: argparse.Namespace
-) -> list[str]:
-    """Return what is printed, line by line."""
-    lines = [
-        *screen_lines(screen, summary, run),
-        f"Report: {options.html}",
-        *lines_on_rows(screen.to_look_at),
-    ]
-    # a later run is compared with one file, not with several that were joined
-    if len(options.files) == 1 and screen.worst:
-        lines.append(next_command(options.files[0], options.html))
-    return lines

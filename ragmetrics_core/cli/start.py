@@ -3,16 +3,18 @@
 import argparse
 import os
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli.options import add, command, show
-from ragmetrics_core.cli.screen import lines_on_rows, screen_lines
+from ragmetrics_core.cli.options import add, add_explain, command, flag, show
+from ragmetrics_core.cli.run_folders import PAGE, RESULTS, make_private, new_run_folder
+from ragmetrics_core.cli.screen import explain_lines, show_screen
 from ragmetrics_core.data import PROJECT_FILE, InputError, read_project_file, write_text
 from ragmetrics_core.data.trust import TRUST_VARIABLE, digest_of, trust
 from ragmetrics_core.demo.own_docs import demo
 from ragmetrics_core.metrics.registry import METRICS, NAMED_METRICS
-from ragmetrics_core.page.first_screen import screen_of
+from ragmetrics_core.reporting.screen import screen_lines
 
 
 def add_to(commands: Any) -> None:
@@ -26,6 +28,8 @@ def add_to(commands: Any) -> None:
         unit="FILE",
         convert=Path,
     )
+    flag(parser, "--no-files", "write nothing into .ragmetrics/runs")
+    add_explain(parser)
     command(commands, "metrics", _metrics)
     parser = command(commands, "trust", _trust)
     add(
@@ -92,19 +96,23 @@ def _demo(options: argparse.Namespace) -> int:
     """Run the demonstration and print its report."""
     report = demo()
     summary = report.summary()
-    screen = screen_of(report, summary, report.run)
-    lines = [
-        *screen_lines(screen, summary, report.run),
-        *lines_on_rows(screen.to_look_at),
-    ]
-    print("\n".join(lines))
+    glance = report.glance()
+    page = ""
+    folder = None if options.no_files else new_run_folder()
+    if folder is not None:
+        options.out = options.out or folder / RESULTS
+        if find_spec("jinja2") is not None:
+            page = str(folder / PAGE)
+            report.to_html(page)
     if options.out:
         report.to_jsonl(options.out)
-        print(f"Samples and results: {options.out}")
-    print(
-        "Your own answers: ragmetrics init, then ragmetrics evaluate FILE (JSONL, JSON,"
-        " CSV or Parquet)."
+    make_private(folder)
+    lines = screen_lines(
+        glance, page=page, next_command="ragmetrics evaluate YOUR.jsonl"
     )
+    if options.explain:
+        lines += explain_lines(glance, summary, report.run)
+    show_screen(lines)
     return 0
 
 

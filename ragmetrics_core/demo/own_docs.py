@@ -58,48 +58,30 @@ _CONTEXT = (
     "The old lighthouse on Weser Island was built in 1856. Its lamp was lit by Anna"
     " Brandt until 1903."
 )
-# What the embedded judge sees, and what it cannot see.
-HANDWRITTEN: tuple[tuple[str, str, str], ...] = (
-    ("hit: grounded", "The old lighthouse was built in 1856.", "high"),
-    ("hit: wrong number", "The old lighthouse was built in 1871.", "low"),
-    (
-        "hit: made up",
-        "Tourists can rent kayaks at the harbour office every summer.",
-        "low",
-    ),
-    ("hit: negation", "The old lighthouse was not built in 1856.", "low"),
-    ("miss: swapped name", "The lamp was lit by Peter Brandt until 1903.", "low"),
+# Each with the answer, written by hand; the judge sees the first four faults or not.
+HANDWRITTEN: tuple[tuple[str, str], ...] = (
+    ("grounded", "The old lighthouse was built in 1856."),
+    ("a wrong number", "The old lighthouse was built in 1871."),
+    ("made up", "Tourists can rent kayaks at the harbour office every summer."),
+    ("a negation", "The old lighthouse was not built in 1856."),
+    ("a swapped name", "The lamp was lit by Peter Brandt until 1903."),
 )
 
 
 def demo() -> Report:
-    """Run the demo: retrieve from our documentation, answer by quoting, score, print.
+    """Run the demo: retrieve from our documentation, answer by quoting, and score.
 
-    The last samples of the report are written by hand. They show what the embedded
-    judge, which compares words, cannot see: their scores are printed beside what a
-    person says. Example: "miss: swapped name   person: low   judge: … The lamp was …".
+    The last samples are written by hand: one answer is grounded, and four have a fault,
+    which the embedded judge, comparing words, sees or misses.
     """
     chunks = corpus()
-    print(
-        f"Corpus: {len(chunks)} paragraphs of the documentation of ragmetrics."
-        " Retriever: shared words.\nGenerator: extractive, it only quotes the best"
-        " sentences. Judge: embedded, it compares words."
-    )
     samples = [
         _answered(question, reference, chunks) for question, reference in QUESTIONS
     ]
     samples += _handwritten_samples()
     report = evaluate(samples, judge=LexicalJudge(), progress=False)
-    print("\nWritten by hand, adherence as a person and as the embedded judge sees it:")
-    handwritten_rows = report.results[-len(HANDWRITTEN) :]
-    for (name, text, persons_verdict), row in zip(
-        HANDWRITTEN, handwritten_rows, strict=True
-    ):
-        score = row.results["context_adherence"].value
-        score_text = "none" if score is None else f"{score:.2f}"
-        print(f"  {name:20} person: {persons_verdict:4}  judge: {score_text}  {text}")
-    print()
-    return report
+    run = report.run.model_copy(update={"name": "ragmetrics demo"})
+    return Report(report.results, run)
 
 
 def _handwritten_samples() -> list[Sample]:
@@ -111,7 +93,7 @@ def _handwritten_samples() -> list[Sample]:
             contexts=(_CONTEXT,),
             answer=answer,
         )
-        for name, answer, _ in HANDWRITTEN
+        for name, answer in HANDWRITTEN
     ]
 
 

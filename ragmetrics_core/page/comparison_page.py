@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragmetrics_core.data import SampleResult
-from ragmetrics_core.page.counts import WORDINGS
 from ragmetrics_core.page.render import write_html
 from ragmetrics_core.page.sample_rows import cut
+from ragmetrics_core.page.wordings import WORDINGS
 from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.metric_change import MetricChange
 from ragmetrics_core.statistics.stopping import ROUNDING

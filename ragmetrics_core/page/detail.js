@@ -389,21 +389,16 @@ function wayOf(journey, row) {
   return parts.length ? block("What became of each passage", ...parts) : [];
 }
 
-// What to try: of a fault of the search what the journey says, where it knows the stage; else what the rule says.
-function remedyOf(code, because, place) {
-  if (!columns.remedies[code]) return null;
-  const cells = columns.journey.cells[place];
-  const lost = cells && cells[columns.journey.columns.indexOf("lost_at")];
-  const isKnown = lost && lost !== "missing"; // else nobody knows which stage lost it
-  const words = isKnown && columns.search_faults.includes(code) ? ": " + columns.journey.remedies[lost] : (because ? ", because of " + because : "") + ": " + columns.remedies[code];
-  return element("p", { class: "banner" }, "What to try" + words);
+// What to try, as the rule of the row's fault says it.
+function remedyOf(advice) {
+  return advice ? element("p", { class: "banner" }, "What to try: " + advice) : null;
 }
 
 function opened(row, columns) {
   const sample = row.sample;
   if (!sample) return block(lines.has(row.index) ? "Bad row" : "Left out", text(row.problem || ""));
   const place = index.findIndex((entry) => entry[0] === row.index);
-  const [, , title, , code, because] = index[place];
+  const [, , title, , , advice] = index[place];
   const beside = new Beside((sample.contexts || []).map((context) => context.text || ""));
   const results = Object.entries(row.results || {});
   const calls = sample.ledger ? block("Evidence by call", ...groundsOf(row, beside), ...callsOf(row)) : [];
@@ -411,7 +406,7 @@ function opened(row, columns) {
   const texts = element("div", { class: "texts", tabindex: "0" }, ...textsOf(row, beside).filter(Boolean));
   return [
     row.cut ? cutOf(row.cut) : null,
-    remedyOf(code, because, place),
+    remedyOf(advice),
     sample.error ? element("p", { class: "banner text" }, "The application's run failed: " + sample.error) : null,
     ...((sample.capture || {}).warnings || []).map((warning) => element("p", { class: "banner text" }, warning)),
     ...conversationOf(place),

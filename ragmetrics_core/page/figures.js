@@ -85,34 +85,11 @@ function scoresFigure(name, scores) {
   );
 }
 
-// Ranks: share of useful chunks with its interval.
-
-function ranksFigure(ranks) {
-  const all = ranks.map(([rank]) => rank);
-  const x = (rank) => 60 + (560 * (all.indexOf(rank) + 0.5)) / all.length;
-  const y = (share) => 205 - 185 * share;
-  const points = ranks.map(([rank, share, low, high]) => {
-    const at = x(rank);
-    const words = "rank " + rank + ": " + percent(share) + (low === undefined ? "" : " [" + percent(low) + ", " + percent(high) + "]");
-    const bar = low === undefined ? [] : [line("interval", at, y(low), at, y(high))];
-    return drawn("g", { class: "ranked" }, titled(words), ...bar, drawn("circle", { cx: at, cy: y(share), r: 4 }));
-  });
-  return canvas(
-    "img", "Share of useful chunks by rank: " + ranks.map(([rank, share]) => rank + ": " + percent(share)).join(", "), 640, 250,
-    line("axis", 60, 20, 60, 205), line("axis", 55, 205, 620, 205),
-    ...[0, 0.2, 0.4, 0.6, 0.8, 1].flatMap((share) => [line("axis", 55, y(share), 60, y(share)), label(52, y(share) + 4, share, "end")]),
-    ...all.map((rank) => label(x(rank), 222, rank > 15 ? "16+" : rank)), label(340, 242, "rank"),
-    drawn("text", { transform: "translate(16 112) rotate(-90)", "text-anchor": "middle" }, "share useful"),
-    ...points,
-  );
-}
-
 for (const figure of document.querySelectorAll("figure[data-metric]")) {
   const place = metrics.indexOf(figure.dataset.metric);
   const scores = index.map((entry) => entry[3][place]).filter((value) => typeof value === "number");
   figure.prepend(scoresFigure(figure.dataset.metric, scores));
 }
-for (const figure of document.querySelectorAll("figure[data-ranks]")) figure.prepend(ranksFigure(columns.ranks));
 
 offer();
 start();

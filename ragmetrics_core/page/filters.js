@@ -24,8 +24,6 @@ field("outcome", "Outcome", OUTCOMES, (place) => {
   return outcomes.every((own) => own === null) ? ["unjudged"] : ["failed", "undefined"].filter((own) => outcomes.includes(own));
 });
 field("group", "Group", titles, (place) => [index[place][4]]);
-const STAGES = Object.keys(columns.journey.titles);
-field("lost", "Lost on the way", columns.journey.titles, (place) => columns.journey.lost[place].map((stage) => STAGES[stage]));
 const GRADES = Object.fromEntries(["exact", "located", "inferred", "incomplete"].map((grade) => [grade, grade]));
 field("captured", "Captured", GRADES, (place) => [index[place][6]].filter(Boolean));
 for (const [name, { values, of }] of Object.entries(columns.facets)) {

@@ -20,12 +20,7 @@ from ragmetrics_core.data import (
     replace_surrogates,
     write_text,
 )
-from ragmetrics_core.page import biases
-from ragmetrics_core.page.counts import WORDINGS
-from ragmetrics_core.page.diagnosis import RULES
-from ragmetrics_core.page.first_screen import FirstScreen, screen_of
 from ragmetrics_core.page.methods import paragraphs, quotes_of_cards
-from ragmetrics_core.page.row_groups import TITLES
 from ragmetrics_core.page.sample_rows import (
     cut,
     detail_lines,
@@ -35,13 +30,11 @@ from ragmetrics_core.page.sample_rows import (
     json_text,
     pack_lines,
 )
-from ragmetrics_core.page.stage_losses import (
-    SEARCH_FAULTS,
-    STAGE_ADVICE,
-    interval_in_words,
-)
+from ragmetrics_core.page.wordings import WORDINGS
+from ragmetrics_core.reporting.answering import answerings_of
+from ragmetrics_core.reporting.diagnosis import RULES
+from ragmetrics_core.reporting.glance import Glance, date_of, glance_of
 from ragmetrics_core.reporting.judge_card import figures_of_cards
-from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary
 
@@ -61,25 +54,24 @@ def write_page(
     summary: Summary,
     run: RunFacts,
     decisions: Sequence[Decision] = (),
-    cluster: GroupBy = "auto",
 ) -> None:
     """Write the report as one HTML file that opens offline.
 
     The file asks nothing of any network. See ``Report.to_html``.
     """
-    screen = screen_of(rows, summary, run, decisions, cluster)
-    write_page_from(screen, path, rows, summary, run)
+    glance = glance_of(rows, summary, run, decisions)
+    write_page_from(glance, path, rows, summary, run)
 
 
 def write_page_from(
-    screen: FirstScreen,
+    glance: Glance,
     path: str | Path,
     rows: Sequence[SampleResult],
     summary: Summary,
     run: RunFacts,
 ) -> None:
     """Write the page of a report whose first screen is known; see ``write_page``."""
-    data = page_data(rows, summary, run, screen)
+    data = page_data(rows, summary, run, glance)
     write_html(path, "report.html.j2", _SCRIPTS, data)
 
 
@@ -123,7 +115,7 @@ def check_page(path: Path) -> None:
 
 
 def page_data(
-    rows: Sequence[SampleResult], summary: Summary, run: RunFacts, screen: FirstScreen
+    rows: Sequence[SampleResult], summary: Summary, run: RunFacts, glance: Glance
 ) -> dict[str, Any]:
     """Collect all that the template of a report shows, by its name in the template.
 
@@ -133,36 +125,31 @@ def page_data(
         rows: The results.
         summary: Their numbers.
         run: The facts of the run.
-        screen: What a person should see first.
+        glance: What a person should see first.
     """
     metrics = [numbers.metric for numbers in summary.metrics]
     table_entries = [entry_of(row, metrics) for row in rows]
     rows_worst_first = (rows[index] for index in _worst_first(table_entries))
     packed_details = pack_lines(detail_lines(rows_worst_first))
-    shares_by_rank = biases.usefulness_by_rank(rows)
-    samples = [row.sample for row in rows if row.sample is not None and not row.problem]
     script_data = {
         "metrics": metrics,
         # A person may label rows on the page. The browser keeps these labels under this
         # name, so that they never appear on the page of another report.
         "digest": _name_for_kept_labels(packed_details, table_entries),
-        "unscored_first": screen.unscored_first,
-        "ranks": _points(shares_by_rank, run),
-        **_data_of_table(rows),
+        "groups": {name: name for name in glance.groups},
+        "faults": sorted({rule.name for rule in RULES if rule.kind == "fault"}),
+        "journey": journey_cells(rows),
+        "facets": facets_of(rows),
     }
     return {
-        "screen": screen,
+        "glance": glance,
+        "date": date_of(run),
         "screen_rows": len(rows),
         "summary": summary,
         "run": run,
         "wordings": WORDINGS,
-        "samples": len(samples),
-        "shares": shares_by_rank,
-        "rules": RULES,
-        "advices": STAGE_ADVICE,
-        "group_counts": {group.code: group.count for group in screen.groups},
-        "traits": biases.TRAITS,
-        "correlations": _correlations(rows, metrics, run),  # none if it stopped early
+        "faults": _faults(glance),
+        "answerings": answerings_of(rows, summary),
         "quoted": quotes_of_cards(run),
         "figures": _figures_on_adherence(run),
         "methods": paragraphs(summary, run, rows),
@@ -178,26 +165,17 @@ def _name_for_kept_labels(packed_details: str, table_entries: Sequence[Any]) -> 
     return sha256(texts_of_page.encode(errors="replace")).hexdigest()
 
 
-def _correlations(
-    rows: Sequence[SampleResult], metrics: Sequence[str], run: RunFacts
-) -> Sequence[biases.Correlation]:
-    """The correlations of scores with traits of the rows; none if the run stopped early.
-
-    A run with ``decisions`` stopped once its gates were decided: it chose its rows by
-    their scores.
-    """
-    return [] if run.decisions else biases.correlations(rows, metrics)
-
-
-def _data_of_table(rows: Sequence[SampleResult]) -> dict[str, Any]:
-    """What the script needs of the table: groups, journey, filters and remedies."""
-    return {
-        "groups": TITLES,
-        "journey": journey_cells(rows),
-        "search_faults": SEARCH_FAULTS,
-        "facets": facets_of(rows),
-        "remedies": {code: rule.remedy for code, rule in RULES.items()},
-    }
+def _faults(glance: Glance) -> list[tuple[str, int, str]]:
+    """Each fault that some row has, how many have it, and what to mend."""
+    advice_by_name: dict[str, str] = {}
+    for rule in RULES:
+        if rule.kind == "fault":
+            advice_by_name.setdefault(rule.name, rule.advice)
+    return [
+        (name, count, advice_by_name[name])
+        for name, count in glance.groups.items()
+        if name in advice_by_name
+    ]
 
 
 def _worst_first(index: Sequence[Sequence[Any]]) -> list[int]:
@@ -221,18 +199,6 @@ def _figures_on_adherence(run: RunFacts) -> list[tuple[str, Any]]:
             if card_figures.question == "adherent":
                 figures_of_judges.append((judge, card_figures.figures))
     return figures_of_judges
-
-
-def _points(
-    shares: Sequence[biases.RankShare], run: RunFacts
-) -> list[tuple[float, ...]]:
-    """Make the points of the plot of ranks; without intervals if the run stopped early.
-
-    A run that stopped once its gates were decided chose its rows by their scores.
-    """
-    if run.decisions:
-        return [(share.rank, share.share) for share in shares]
-    return [(share.rank, share.share, share.low, share.high) for share in shares]
 
 
 def _text(name: str) -> str:
@@ -260,7 +226,6 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.globals["adherence_worth"] = adherence_worth
-    environment.globals["interval_in_words"] = interval_in_words
     environment.filters.update(
         cut=cut, worth=judge_in_words, data=lambda value: _as_markup(json_text(value))
     )

@@ -12,9 +12,7 @@ from typing import Any
 from zlib import compressobj
 
 from ragmetrics_core.data import MetricResult, SampleResult, replace_surrogates
-from ragmetrics_core.page.diagnosis import diagnose
-from ragmetrics_core.page.row_groups import group_of_row
-from ragmetrics_core.page.stage_losses import STAGE_TITLES, losses_of_row
+from ragmetrics_core.reporting.diagnosis import diagnose
 from ragmetrics_core.reporting.journey import ADVICE
 from ragmetrics_core.reporting.journey_columns import COLUMNS, counts_of_journey
 from ragmetrics_core.reporting.jsonl import plain
@@ -47,14 +45,14 @@ def cut(text: str) -> str:
 def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     """Make the entry of a row in the page's table, as a list for the page's script.
 
-    Example: [0, "s1", "Who built the tower?", [.9, .8], "no_loss", "", None].
+    Example: [0, "s1", "Who built the tower?", [.9, .8], "no fault found", "", None].
 
     Returns:
         In this order:
 
         - the row's index, its id, and an excerpt of the question (or of the problem);
         - a list with a score or a status for each metric;
-        - the group, and the scores that its diagnosis rests on;
+        - what became of it, and what to mend;
         - how surely the contexts of a captured sample are known, else None;
         - if the sample was captured in a conversation: its name, and the turn.
     """
@@ -66,8 +64,8 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
         cut(sample.id or "") if sample else "",
         _title_of(row),
         [_outcome_of(row.results.get(metric)) for metric in metrics],
-        group_of_row(row),
-        ", ".join(diagnosis.because) if diagnosis else "",
+        diagnosis.name,
+        diagnosis.advice,
         capture_notes.grade if capture_notes else None,
     ]
     # the record of the conversation: what the application called, and in which turn
@@ -102,39 +100,23 @@ def _outcome_of(result: MetricResult | None) -> float | str | None:
 def journey_cells(rows: Iterable[SampleResult]) -> dict[str, Any]:
     """What became of each row's facts, as the page's tables and filters read it.
 
-    Example: two rows. For the first, 5 passages were retrieved, and the first stage,
-    the search, lost something. Of the second nothing is known:
-    ``{"columns": ["passages_retrieved", …], "cells": [[5, …], None],
-    "lost": [[0], []], …}``.
-
     Returns:
         A mapping with these keys:
 
         - ``columns``: the names of the columns;
         - ``cells``: for each row a cell in each column; None if nothing is known of it;
-        - ``titles``: what each stage is called, by its code;
-        - ``lost``: for each row, the indices of the stages that lost something;
-        - ``losses``: what each kind of loss is called;
-        - ``remedies``: what to do about each kind of loss.
+        - ``losses``: what each kind of loss is called.
     """
-    index_by_stage = {code: index for index, code in enumerate(STAGE_TITLES)}
     cells_by_row: list[list[Any] | None] = []
-    stages_by_row = []
     for row in rows:
-        row_journey = journey_of(row)
-        counts = counts_of_journey(row_journey)
+        counts = counts_of_journey(journey_of(row))
         cells = [counts[name] for name in COLUMNS]
         is_known = any(cell is not None for cell in cells)
         cells_by_row.append(cells if is_known else None)
-        stages = () if row_journey is None else losses_of_row(row_journey)
-        stages_by_row.append([index_by_stage[stage] for stage in stages])
     return {
         "columns": COLUMNS,
         "cells": cells_by_row,
-        "titles": STAGE_TITLES,
-        "lost": stages_by_row,
         "losses": {loss: advice.title for loss, advice in ADVICE.items()},
-        "remedies": {loss: advice.remedy for loss, advice in ADVICE.items()},
     }
 
 

@@ -63,10 +63,10 @@ const recorded = (place) => {
 // Sorting ------------------------------------------------------------------------------------------------
 
 // The lowest score of a row, then the mean of its scores; rows without a score first or last, by their group: as
-// first_screen.py picks the rows to look at.
+// glance.py picks the rows to look at.
 function worst(entry) {
   const units = entry[3].filter((value) => typeof value === "number").map((value) => Math.round(value * 10000));
-  if (!units.length) return columns.unscored_first.includes(entry[4]) ? [-1, -1] : null;
+  if (!units.length) return columns.faults.includes(entry[4]) ? [-1, -1] : null;
   return [Math.min(...units), units.reduce((sum, unit) => sum + unit, 0) / units.length];
 }
 

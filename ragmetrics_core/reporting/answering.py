@@ -6,7 +6,7 @@ better in one share and worse in the other.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
 from pydantic import Field
@@ -26,6 +26,7 @@ from ragmetrics_core.data.metric_evidence import (
     Sufficed,
 )
 from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, numbering
+from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.means import (
     FEWEST_CLUSTERS,
     Interval,
@@ -327,6 +328,27 @@ def count_answering(
         tally.add(row, number_of(row.sample))
     keys_sought.check()
     return tally.answering(n_rows, has_intervals=has_intervals)
+
+
+def answerings_of(results: Sequence[SampleResult], summary: Summary) -> list[Answering]:
+    """Count the cases for each metric of the run that says whether contexts sufficed."""
+    names = {
+        name
+        for row in results
+        for name, result in row.results.items()
+        if isinstance(result.evidence, Sufficed)
+    }
+    return [
+        count_answering(
+            results,
+            numbers.metric,
+            recall="context_recall",
+            cluster="auto",
+            has_intervals=not summary.decisions,
+        )
+        for numbers in summary.metrics
+        if numbers.metric in names
+    ]
 
 
 def _case_of(row: SampleResult, metric: str) -> AnsweringCase | None:

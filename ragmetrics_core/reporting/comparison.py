@@ -212,7 +212,9 @@ class Comparison(Frozen):
 
     @property
     def rule(self) -> str:
-        """By which rule the verdicts are given."""
+        """By which rule the verdicts are given; "" where nothing was tested."""
+        if not any(change.p is not None for change in self.changes):
+            return ""
         return (
             "Worse: the one-sided 95 % interval of the paired difference lies below"
             f" −{self.margin:g}, or the second run lost more scores than it won"

@@ -32,6 +32,7 @@ Kind = Literal["fault", "fine", "unjudged"]
 """Whether something went wrong, nothing did, or nobody can say."""
 
 _DECLINED = ("abstained", "declined")
+# the metrics that score no answer that declines
 _ASKS_IF_DECLINED = ("context_adherence", "answer_relevance")
 _PARTIAL = 0.35  # the lowest score of the rubric's band of this name
 _ERRORS_OF_METRICS = (MetricCrashed.__name__, ScoreOutOfRange.__name__)
@@ -72,6 +73,7 @@ class Judged(NamedTuple):
         on_question: Whether it addresses the question.
         ranked_low: Whether useful texts stand below useless ones.
         low: The first metric whose score is a no; "" if none is.
+        unsure: Whether the judge calls any of its scores uncertain.
     """
 
     searched: bool | None
@@ -86,6 +88,7 @@ class Judged(NamedTuple):
     on_question: bool | None
     ranked_low: bool
     low: str
+    unsure: bool
 
     @property
     def is_good(self) -> bool:
@@ -218,6 +221,13 @@ RULES: tuple[Rule, ...] = (
         lambda row: bool(row.low) and not row.is_good,
         "Open the row; a reference, or ContextAdherence, would tell more.",
     ),
+    Rule(
+        "unsure",
+        None,
+        "unjudged",
+        lambda row: row.unsure and not row.is_good,
+        "The judge calls its score uncertain: let a model judge.",
+    ),
 )
 """The rules, in the order in which they are tried."""
 
@@ -300,6 +310,10 @@ def judged_on(sample: Sample, row: SampleResult) -> Judged:
         on_question=_verdict(by_kind.get("answer_relevance")),
         ranked_low=_is_ranked_low(row),
         low=_first_low(row),
+        unsure=any(
+            isinstance(result, Scored) and result.uncertain
+            for result in row.results.values()
+        ),
     )
 
 

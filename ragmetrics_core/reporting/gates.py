@@ -7,7 +7,6 @@ answers decline.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
@@ -24,6 +23,7 @@ from ragmetrics_core.data import (
     wilson,
 )
 from ragmetrics_core.data.display import count_in_words, one_line
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
@@ -48,7 +48,7 @@ _RIGHTLY_UNDEFINED = ("abstained", "declined", "no_claim")
 _MOST_SLICES_EXPLAINED = 10  # of the slices that do not pass
 _LONGEST_SLICE = 40  # characters shown of the value that makes a slice
 _DECIMALS, _MOST_DECIMALS = 3, 18  # of numbers in sentences; a float has 17 digits
-_SHARE_GATE = re.compile(r"share\((?P<metric>[^>]+)>(?P<above>[^)]+)\)")
+_SHARE_GATE = lazy_pattern(r"share\((?P<metric>[^>]+)>(?P<above>[^)]+)\)")
 _FORMS = (
     "a gate is written metric=threshold, e.g. adherence=0.8, adherence=0.8@language,"
     " answered=0.8 or share(adherence>0.5)=0.95"
@@ -358,14 +358,14 @@ class _Rule(NamedTuple):
         if share is None or share >= self.min_answered - ROUNDING:
             return ""
         return (
-            f"{summary.answered:,} of {count_in_words(summary.answers, 'row')} were"
+            f"{summary.answered:,} of {count_in_words(summary.judged, 'row')} were"
             f" answered, and a gate needs {100 * self.min_answered:.0f} %"
         )
 
     def _measure(self, summary: Summary) -> _Measure:
         """The mean or share of the rows, and what it may be for samples like these."""
         if self.gate.metric == ANSWERED:
-            return _share_of(summary.answered, summary.answers)
+            return _share_of(summary.answered, summary.judged)
         numbers = summary[self.gate.metric]
         if self.gate.above is not None:
             n_above = sum(score > self.gate.above for score in numbers.scores)

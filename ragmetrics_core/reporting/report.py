@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from ragmetrics_core.reporting.glance import Glance
     from ragmetrics_core.reporting.journey import Journey
 
 __all__ = ["JsonlWriter", "Report", "RunFacts"]
@@ -464,7 +465,6 @@ class Report:
             self.summary(cluster=cluster),
             shown.run,
             decisions=self.decisions or decisions,
-            cluster=cluster,
         )
 
     def shown(self) -> Report:
@@ -508,6 +508,24 @@ class Report:
 
     def _scores_of(self, metric: str) -> list[float]:
         return [value for value in self.scores(metric) if value is not None]
+
+    def glance(self, decisions: Sequence[Decision] = ()) -> Glance:
+        """What people see first: the weakest stage, the metrics, the worst rows.
+
+        Args:
+            decisions: What gates decide of this report, see ``decide``.
+        """
+        # few runs ask for it, and an import of the core shall be cheap
+        from ragmetrics_core.reporting.glance import glance_of
+
+        decisions = self.decisions or decisions
+        return glance_of(self.results, self.summary(), self.run, decisions)
+
+    def __str__(self) -> str:
+        """The first screen, as the command line prints it."""
+        from ragmetrics_core.reporting.screen import screen_lines
+
+        return "\n".join(screen_lines(self.glance()))
 
     def table(self) -> str:
         """The metrics as a plain-text table of at most 80 columns."""

@@ -164,7 +164,10 @@ class MetricSummary(Frozen):
         default=None, description="what ledgers say of conversations; None without"
     )
     scores: tuple[float, ...] = Field(
-        default=(), repr=False, exclude=True, description="every score, in input order"
+        default=(),
+        repr=False,
+        exclude=True,
+        description="every score, the lowest first",
     )
     limits: RiskThresholds = Field(
         default=RiskThresholds.model_construct(),
@@ -269,8 +272,9 @@ class Summary(Frozen):
     holding_contexts: int = Field(
         default=0, description="answers that contain all their contexts whole"
     )
-    answers: int = Field(default=0, description="judged samples with an answer")
-    declined: int = Field(default=0, description="of these, answers that decline")
+    declined: int = Field(
+        default=0, description="judged samples whose answer was found to decline"
+    )
     asks_if_declined: bool = Field(
         default=False, description="whether any metric asked if an answer declines"
     )
@@ -315,15 +319,15 @@ class Summary(Frozen):
 
     @property
     def answered_share(self) -> float | None:
-        """Share of the answers that were not found to decline; None if nobody asked."""
-        if not self.asks_if_declined or not self.answers:
+        """Share of the judged samples that were answered; None if nobody asked."""
+        if not self.asks_if_declined or not self.judged:
             return None
-        return self.answered / self.answers
+        return self.answered / self.judged
 
     @property
     def answered(self) -> int:
-        """Answers that were not found to decline."""
-        return self.answers - self.declined
+        """Judged samples whose answer was not found to decline."""
+        return self.judged - self.declined
 
     def _repr_html_(self) -> str:
         # which stands on this module
@@ -492,17 +496,11 @@ class Tally:
             # scores are also averaged by turn.
             metric_tally.add(metric_result, cluster_number, sample.ledger)
         self._add_traits(sample)
-        self._add_declined(result, sample)
-        if sample.capture is not None:
-            self.capture_warnings.add(sample.capture.warnings, result.index)
-
-    def _add_declined(self, result: SampleResult, sample: Sample) -> None:
-        """Count the answer of a row, and whether it was found to decline."""
         declined = is_declined(result)
         self.asks_if_declined |= declined is not None
-        if result.results and not sample.missing("answer"):
-            self.row_counts["answers"] += 1
-            self.row_counts["declined"] += declined is True
+        self.row_counts["declined"] += declined is True
+        if sample.capture is not None:
+            self.capture_warnings.add(sample.capture.warnings, result.index)
 
     def _add_to_slices(self, result: SampleResult, sample: Sample) -> None:
         """Count a row in the slice of each key to which its sample belongs."""
@@ -742,7 +740,7 @@ class MetricTally:
         scores = self.scores
         return MetricSummary(
             metric=name,
-            scores=tuple(scores),
+            scores=tuple(sorted(scores)),
             count=len(scores),
             uncertain=self.n_uncertain,
             mean=mean(scores),

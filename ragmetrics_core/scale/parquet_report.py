@@ -61,7 +61,6 @@ _SMALL_READAHEAD = {"batch_readahead": 4, "fragment_readahead": 1}
 _LATER_COLUMNS: dict[str, Any] = {
     "holding_contexts": bool,
     "capture_warnings": tuple[str, ...],
-    "answers": bool,  # whether the sample was judged and has an answer
     "declined": bool,  # whether the answer was found to decline; null: nobody asked
 }
 # What a summary needs of a row beside its metrics: the struct "sample".
@@ -187,7 +186,6 @@ def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
         # Whether the answer repeats all its contexts. A summary warns of such rows: their
         # answers are judged by their own words.
         facts["holding_contexts"] = answer_holds_contexts(sample)
-        facts["answers"] = bool(row.results) and not sample.missing("answer")
         facts["declined"] = is_declined(row)
         facts["error"] = sample.error is not None
         if sample.capture is not None:
@@ -420,13 +418,13 @@ class ParquetRows(Sequence[SampleResult]):
             "judged": is_judged,
             "application_errors": batch["error"],
         }
-        for name in ("without_context", "holding_contexts", "answers"):
+        for name in ("without_context", "holding_contexts"):
             if name in self._summary_columns:
                 traits[name] = batch[name]
         if "declined" in self._summary_columns:
             declined = batch["declined"].filter(is_sample)
             tally.asks_if_declined |= declined.null_count < len(declined)
-            traits["declined"] = compute.and_(batch["answers"], batch["declined"])
+            traits["declined"] = batch["declined"]
         for name, has_trait in traits.items():
             tally.row_counts[name] += compute.and_(is_sample, has_trait).true_count
 

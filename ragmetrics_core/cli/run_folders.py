@@ -1,0 +1,83 @@
+"""Where results and page go if no path is given: ``.ragmetrics/runs/N`` of the folder.
+
+Only the owner can read them, git does not see them, and the last twenty are kept.
+"""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDER = Path(".ragmetrics", "runs")
+"""Below the working folder."""
+
+RESULTS, PAGE = "results.jsonl", "page.html"
+_KEPT = 20
+
+
+def new_run_folder() -> Path | None:
+    """Make the folder of this run.
+
+    Folders of runs before the last twenty are removed.
+
+    Returns:
+        The folder; None where none can be written, which is said once on standard
+        error.
+    """
+    try:
+        FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ignored = FOLDER.parent / ".gitignore"
+        if not ignored.exists():
+            ignored.write_text("*\n", encoding="utf-8")
+        folder = _make_next()
+        _remove_old_runs()
+    except OSError as error:
+        print(
+            f"ragmetrics: nothing is kept in {FOLDER}: {error.strerror or error}"
+            " (--no-files)",
+            file=sys.stderr,
+        )
+        return None
+    return folder
+
+
+def _make_next() -> Path:
+    """Make the folder with the next number; of two runs at once each has its own."""
+    number = max(_numbers(), default=0)
+    while True:
+        number += 1
+        folder = FOLDER / str(number)
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        return folder
+
+
+def make_private(folder: Path | None) -> None:
+    """Let nobody but the owner read what a run left in its folder."""
+    if folder is None:
+        return
+    for path in folder.iterdir():
+        path.chmod(0o600)
+
+
+def _remove_old_runs() -> None:
+    """Remove the runs before the last twenty."""
+    for number in sorted(_numbers())[:-_KEPT]:
+        shutil.rmtree(FOLDER / str(number), ignore_errors=True)
+
+
+def _numbers() -> Iterator[int]:
+    """The numbers of the runs that are kept, in no order."""
+    for folder in FOLDER.iterdir():
+        if folder.name.isdecimal() and folder.is_dir() and not folder.is_symlink():
+            yield int(folder.name)
+
+
+def last_results(count: int) -> list[Path]:
+    """The results of the last runs that have any, the earlier first."""
+    if not FOLDER.is_dir():
+        return []
+    paths = [FOLDER / str(number) / RESULTS for number in sorted(_numbers())]
+    return [path for path in paths if path.is_file()][-count:]

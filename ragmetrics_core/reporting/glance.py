@@ -1,0 +1,547 @@
+"""What people see first of a run: one set of data for terminal, page, notebook and comment.
+
+It holds the verdict, the three stages with their faults, the metrics, and the worst rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
+from typing import Any
+
+from pydantic import Field
+
+from ragmetrics_core.data import EMBEDDED, Frozen, Sample, SampleResult, Scored, Usage
+from ragmetrics_core.data.display import count_in_words, one_line
+from ragmetrics_core.reporting.diagnosis import (
+    STAGES,
+    Diagnosis,
+    Stage,
+    diagnose,
+)
+from ragmetrics_core.reporting.run_facts import Decision, RunFacts
+from ragmetrics_core.reporting.summary import MetricSummary, Summary
+from ragmetrics_core.statistics.stopping import Outcome
+
+FEW_ROWS = 30
+"""Fewer rows than this show faults, and decide little."""
+
+_WORST_PER_FAULT = 3
+_BINS = 10
+_LONGEST_TITLE = 60
+_LONGEST_TEXT = 300
+_MOST_FILES = 3
+_OF_ANSWERS = ("made up", "partial", "beside it", "off the question")
+_WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
+
+_STAGE_BY_METRIC: dict[str, Stage] = {
+    "retrieval_accuracy": "search",
+    "context_utilization": "search",
+    "retrieval_ranking": "search",
+    "context_sufficiency": "prompt",
+    "context_adherence": "answer",
+    "context_recall": "answer",
+    "answer_relevance": "answer",
+    "citation_quality": "answer",
+}
+_QUESTIONS = {
+    "retrieval_accuracy": "is it in the retrieved text?",
+    "context_utilization": "do useful texts come first?",
+    "context_sufficiency": "was enough text shown?",
+    "retrieval_ranking": "do expected passages rank high?",
+    "context_adherence": "does the answer keep to it?",
+    "context_recall": "is it the expected answer?",
+    "answer_relevance": "does it address the question?",
+    "citation_quality": "do the citations hold?",
+}
+_QUESTIONS_OF_WORDS = {
+    "retrieval_accuracy": "are its words in the text?",
+    "context_adherence": "does it share the text's words?",
+    "context_recall": "does it share the expected words?",
+}
+"""What a judge of words can say; it cannot see more."""
+
+
+class MetricGlance(Frozen):
+    """A metric as it is seen first."""
+
+    metric: str = Field(description="its name")
+    stage: Stage | None = Field(
+        default=None, description="the stage that it measures; None for others"
+    )
+    asks: str = Field(default="", description="its question, in a few words")
+    mean: float | None = Field(default=None, description="mean score, if any")
+    low: float | None = Field(default=None, description="lower end of its interval")
+    high: float | None = Field(default=None, description="upper end of its interval")
+    n_yes: int = Field(default=0, description="rows that score above one half")
+    n_scored: int = Field(default=0, description="rows scored")
+    histogram: tuple[int, ...] = Field(
+        default=(), description="rows in each tenth of [0, 1]"
+    )
+
+
+class RowGlance(Frozen):
+    """A row to look at, with what is wrong in it."""
+
+    row: int = Field(description="its number as people count, from 1")
+    name: str = Field(description='what became of it, e.g. "made up"')
+    stage: Stage | None = Field(default=None, description="where; None: unknown")
+    is_fault: bool = Field(default=True, description="whether something is wrong")
+    score: float | None = Field(default=None, description="its lowest score")
+    quote: str = Field(
+        default="",
+        repr=False,
+        description="what the judge found wrong, else the question or the answer",
+    )
+    expected: str = Field(
+        default="", repr=False, description="the expected answer, where that matters"
+    )
+
+
+class StageGlance(Frozen):
+    """A stage with its faults."""
+
+    stage: Stage
+    faults: dict[str, int] = Field(
+        default={}, description="rows by the name of the fault"
+    )
+
+    @property
+    def n_faults(self) -> int:
+        """Rows that went wrong at this stage."""
+        return sum(self.faults.values())
+
+
+class Glance(Frozen):
+    """The first screen as data."""
+
+    title: str = Field(description="which run it is")
+    judges: tuple[str, ...] = Field(
+        default=(), description="who judged, with the addresses that were asked"
+    )
+    by_words: bool = Field(
+        default=False, description="whether only a judge of words judged"
+    )
+    rows: int = Field(default=0, description="rows of the input")
+    seconds: float = Field(default=0.0, description="how long it took")
+    usage: Usage = Field(description="what it cost")
+    started: str = Field(default="", description="when, ISO 8601; empty: not known")
+    decisions: tuple[Decision, ...] = Field(
+        default=(), description="of the gates, the worst first"
+    )
+    headline: str = Field(description="what to mend first, in a sentence")
+    advice: str = Field(default="", description="how")
+    stages: tuple[StageGlance, ...] = Field(description="search, prompt, answer")
+    groups: dict[str, int] = Field(
+        description="rows by what became of them, the most frequent first"
+    )
+    metrics: tuple[MetricGlance, ...] = Field(default=(), description="in order")
+    answered: int = Field(default=0, description="answers that do not decline")
+    answers: int | None = Field(
+        default=None, description="all answers; None where nobody asked if they decline"
+    )
+    worst: tuple[RowGlance, ...] = Field(
+        default=(), description="rows to look at, the worst first"
+    )
+    n_faults: int = Field(default=0, description="rows with a fault")
+    failures: str = Field(
+        default="", description="how many results failed, and why the first did"
+    )
+    notes: tuple[str, ...] = Field(
+        default=(), description="what else makes the numbers speak for less"
+    )
+    caveat: str = Field(
+        default="", description="what makes the numbers speak for less, said once"
+    )
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What all gates decide together: the worst of them; None without gates."""
+        return self.decisions[0].outcome if self.decisions else None
+
+
+class GlanceTally:
+    """Counts what became of rows that come one by one; keeps the worst of each fault."""
+
+    def __init__(self) -> None:
+        self._n_by_group = Counter[tuple[str, Stage | None]]()
+        self._is_fault: dict[tuple[str, Stage | None], bool] = {}
+        self._advice: dict[tuple[str, Stage | None], str] = {}
+        # of each group the rows with the lowest scores, by which they are sorted
+        self._worst: dict[
+            tuple[str, Stage | None], list[tuple[float, float, int, SampleResult]]
+        ] = {}
+        # the same of each metric, for its gate
+        self._lowest: dict[str, list[tuple[float, int, SampleResult]]] = {}
+
+    def add(self, row: SampleResult) -> Diagnosis:
+        """Count one row, and return what became of it."""
+        diagnosis = diagnose(row)
+        group = (diagnosis.name, diagnosis.stage)
+        self._n_by_group[group] += 1
+        self._is_fault[group] = diagnosis.kind == "fault"
+        self._advice[group] = diagnosis.advice
+        if row.sample is None:
+            return diagnosis
+        scores = [
+            result.value
+            for result in row.results.values()
+            if isinstance(result, Scored)
+        ]
+        lowest = min(scores, default=0.0)
+        mean = sum(scores) / len(scores) if scores else 0.0
+        kept = self._worst.setdefault(group, [])
+        kept.append((lowest, mean, row.index, row))
+        self._worst[group] = nsmallest(_WORST_PER_FAULT, kept, key=_sort_key)
+        for name, result in row.results.items():
+            if isinstance(result, Scored):
+                of_metric = self._lowest.setdefault(name, [])
+                of_metric.append((result.value, row.index, row))
+                self._lowest[name] = nsmallest(
+                    _WORST_PER_FAULT, of_metric, key=_sort_key
+                )
+        return diagnosis
+
+    def glance(
+        self,
+        summary: Summary,
+        run: RunFacts,
+        decisions: Sequence[Decision] = (),
+        notes: Sequence[str] = (),
+    ) -> Glance:
+        """Put together what people see first of the rows counted so far.
+
+        Args:
+            summary: The numbers of the same rows.
+            run: The facts of the run.
+            decisions: What each gate decided.
+            notes: What else makes the numbers speak for less.
+        """
+        judges = run.judges or summary.judges
+        by_words = bool(judges) and set(judges) <= set(EMBEDDED)
+        stages = tuple(self._stage(stage) for stage in STAGES)
+        ordered = tuple(
+            sorted(decisions, key=lambda one: _WORST_FIRST.index(one.outcome))
+        )
+        weakest = max(stages, key=lambda stage: stage.n_faults)
+        return Glance(
+            title=title_of(run),
+            judges=_judges_in_words(judges, run),
+            by_words=by_words,
+            rows=summary.rows,
+            seconds=run.seconds,
+            usage=summary.usage,
+            started=run.started,
+            decisions=ordered,
+            headline=self._headline(weakest, summary, by_words=by_words),
+            advice=self._advice_on(weakest),
+            stages=stages,
+            groups=self._groups(),
+            metrics=tuple(
+                _metric(numbers, by_words=by_words) for numbers in summary.metrics
+            ),
+            answered=summary.answered,
+            answers=summary.judged if summary.asks_if_declined else None,
+            worst=tuple(self._rows_to_show(weakest, ordered)),
+            n_faults=self._n_faults,
+            failures=_failures(summary),
+            notes=tuple(notes),
+            caveat=_caveat(summary, by_words=by_words),
+        )
+
+    @property
+    def _n_faults(self) -> int:
+        """Rows with a fault, of a known stage or not."""
+        return sum(
+            count for group, count in self._n_by_group.items() if self._is_fault[group]
+        )
+
+    def _stage(self, stage: Stage) -> StageGlance:
+        """A stage with its faults, the most frequent first."""
+        faults = {
+            name: count
+            for (name, of_stage), count in self._n_by_group.most_common()
+            if of_stage == stage
+        }
+        return StageGlance(stage=stage, faults=faults)
+
+    def _groups(self) -> dict[str, int]:
+        """Rows by what became of them, whatever the stage."""
+        counts = Counter[str]()
+        for (name, _), count in self._n_by_group.items():
+            counts[name] += count
+        return dict(counts.most_common())
+
+    def _advice_on(self, weakest: StageGlance) -> str:
+        """How to mend the most frequent fault of the weakest stage."""
+        if not weakest.faults:
+            return ""
+        return self._advice[next(iter(weakest.faults)), weakest.stage]
+
+    def _headline(
+        self, weakest: StageGlance, summary: Summary, *, by_words: bool
+    ) -> str:
+        """Say which stage is weakest, and how many rows show it.
+
+        A judge of words is said to see how things look, and no more.
+        """
+        n_rows = self._n_by_group.total()
+        groups = self._groups()
+        n_faults = self._n_faults
+        n_unjudged = n_rows - n_faults - groups.get("no fault found", 0)
+        n_unjudged -= groups.get("declined rightly", 0)
+        if not n_rows:
+            return "There is no row."
+        if n_unjudged > max(n_faults, n_rows // 2):
+            reasons = {
+                name: count
+                for name, count in groups.items()
+                if not self._is_fault_anywhere(name) and "no fault" not in name
+            }
+            name, count = next(iter(reasons.items()))
+            return f"{count:,} of {count_in_words(n_rows, 'row')}: {name}."
+        if 2 * summary.declined > n_rows and weakest.n_faults < summary.declined:
+            return f"{summary.declined:,} of {n_rows:,} answers decline."
+        if not n_faults:
+            return f"No fault was found in {count_in_words(n_rows, 'row')}."
+        n_unknown = n_faults - sum(self._stage(stage).n_faults for stage in STAGES)
+        if n_unknown > weakest.n_faults:
+            verb = "look" if by_words else "are"
+            return (
+                f"{n_unknown:,} of {n_rows:,} answers {verb} wrong; references would"
+                " tell whether the search or the generator."
+            )
+        return _sentence_on(weakest, n_rows, by_words=by_words)
+
+    def _is_fault_anywhere(self, name: str) -> bool:
+        """Whether rows of this name have a fault."""
+        return any(
+            is_fault
+            for (of_name, _), is_fault in self._is_fault.items()
+            if of_name == name
+        )
+
+    def _rows_to_show(
+        self, weakest: StageGlance, decisions: Sequence[Decision]
+    ) -> Iterable[RowGlance]:
+        """The rows that failed the first gate; else those with faults.
+
+        Of each fault the worst row comes first, faults of the weakest stage before
+        others; then the next rows of each.
+        """
+        if decisions and decisions[0].outcome != "passed":
+            lowest = self._lowest.get(_metric_of_gate(decisions[0].metric), [])
+            if lowest and lowest[0][0] < 1:
+                for score, _, row in lowest:
+                    yield row_glance(row, score=score)
+                return
+        candidates = []
+        for group, rows in self._worst.items():
+            if not self._is_fault[group]:
+                continue
+            _, stage = group
+            is_elsewhere = stage != weakest.stage
+            for place, (score, mean, index, row) in enumerate(rows):
+                candidates.append((place, is_elsewhere, score, mean, index, row))
+        candidates.sort(key=_sort_key)
+        for candidate in candidates:
+            yield row_glance(candidate[-1])
+
+
+def _sort_key(entry: Sequence[Any]) -> tuple[Any, ...]:
+    """All of an entry but the row, which has no order."""
+    return tuple(entry[:-1])
+
+
+def _metric_of_gate(name: str) -> str:
+    """The metric of a gate, also of one on a share, as "share(m>0.5)"."""
+    return name.removeprefix("share(").partition(">")[0]
+
+
+def glance_of(
+    rows: Iterable[SampleResult],
+    summary: Summary,
+    run: RunFacts,
+    decisions: Sequence[Decision] = (),
+    notes: Sequence[str] = (),
+) -> Glance:
+    """What people see first of these rows; see ``GlanceTally``."""
+    tally = GlanceTally()
+    for row in rows:
+        tally.add(row)
+    return tally.glance(summary, run, decisions, notes)
+
+
+def row_glance(row: SampleResult, *, score: float | None = None) -> RowGlance:
+    """A row with what is wrong in it, quoted from the judge's evidence.
+
+    Args:
+        row: The row.
+        score: The score by which it counts against a gate; None without a gate.
+    """
+    diagnosis = diagnose(row)
+    scores = [
+        result.value for result in row.results.values() if isinstance(result, Scored)
+    ]
+    is_of_gate = score is not None
+    if score is None:
+        score = min(scores, default=None)
+    sample = row.sample or Sample()
+    is_of_answer = diagnosis.name in _OF_ANSWERS
+    quote = sample.question or sample.answer or ""
+    expected = ""
+    name = diagnosis.name
+    if is_of_gate and diagnosis.kind != "fault":
+        # it counts against a gate, whether or not a rule finds a fault in it
+        name = f"scores {score:.2f}"
+        is_of_answer = True
+    if is_of_answer:
+        quote = _quoted(row) or sample.answer or quote
+        if diagnosis.name in ("partial", "beside it") and sample.reference:
+            expected = sample.reference[0]
+    return RowGlance(
+        row=row.index + 1,
+        name=name,
+        stage=diagnosis.stage,
+        is_fault=is_of_gate or diagnosis.kind == "fault",
+        score=score,
+        quote=one_line(quote, _LONGEST_TEXT),
+        expected=one_line(expected, _LONGEST_TEXT),
+    )
+
+
+def _quoted(row: SampleResult) -> str:
+    """What the judge called unsupported: a claim, else the worst sentence; "" for none."""
+    for result in row.results.values():
+        evidence = result.evidence
+        if evidence is None or evidence.kind != "context_adherence":
+            continue
+        fields = evidence.model_dump()
+        unsupported = fields.get("unsupported") or ()
+        if unsupported:
+            return str(unsupported[0])
+        parts = [
+            *_with_support(fields.get("sentences"), "sentence", "coverage"),
+            *_with_support(fields.get("claims"), "text", "probability"),
+        ]
+        if parts:
+            _, text = min(parts)
+            return text
+    return ""
+
+
+def _with_support(
+    parts: Sequence[Mapping[str, Any]] | None, text: str, support: str
+) -> Iterable[tuple[float, str]]:
+    """Each part of an answer with how far it is supported, where that is known."""
+    for part in parts or ():
+        if part.get(support) is not None:
+            yield float(part[support]), str(part[text])
+
+
+def _metric(numbers: MetricSummary, *, by_words: bool) -> MetricGlance:
+    """A metric as it is seen first."""
+    asks = _QUESTIONS.get(numbers.metric, "")
+    if by_words:
+        asks = _QUESTIONS_OF_WORDS.get(numbers.metric, asks)
+    interval = numbers.interval
+    return MetricGlance(
+        metric=numbers.metric,
+        stage=_STAGE_BY_METRIC.get(numbers.metric),
+        asks=asks,
+        mean=numbers.mean,
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
+        n_yes=sum(score > 0.5 for score in numbers.scores),
+        n_scored=numbers.count,
+        histogram=_histogram(numbers.scores),
+    )
+
+
+def _histogram(scores: Sequence[float]) -> tuple[int, ...]:
+    """How many scores lie in each tenth of [0, 1]; 1 lies in the last."""
+    counts = [0] * _BINS
+    for score in scores:
+        counts[min(_BINS - 1, int(score * _BINS))] += 1
+    return tuple(counts)
+
+
+def _sentence_on(weakest: StageGlance, n_rows: int, *, by_words: bool) -> str:
+    """Say of the weakest stage how many rows show it."""
+    looks, look = ("looks", "look") if by_words else ("is", "are")
+    n_faults = weakest.n_faults
+    of_rows = f"{n_faults:,} of {n_rows:,}"
+    if weakest.stage == "answer":
+        what = f"answers {look} wrong"
+        if set(weakest.faults) == {"declined wrongly"}:
+            what = "answers decline"
+        return (
+            f"The generator {looks} weakest: {of_rows} {what} although the right text"
+            " was there."
+        )
+    if weakest.stage == "prompt":
+        return (
+            f"The prompt {looks} weakest: for {of_rows} questions the right text was"
+            " found, and not shown."
+        )
+    return (
+        f"The search {looks} weakest: for {of_rows} questions the right text was not"
+        " found."
+    )
+
+
+def _failures(summary: Summary) -> str:
+    """How many results failed, and why the first did; "" if none failed."""
+    failed = [numbers for numbers in summary.metrics if numbers.failed]
+    if not failed:
+        return ""
+    n_failed = sum(sum(numbers.failed.values()) for numbers in failed)
+    why = one_line(failed[0].failure, _LONGEST_TEXT)
+    return f"{count_in_words(n_failed, 'result')} failed: {why}"
+
+
+def _caveat(summary: Summary, *, by_words: bool) -> str:
+    """What makes the numbers speak for less, the gravest thing alone."""
+    if summary.stopped:
+        return f"The run ended early: {one_line(summary.stopped)}."
+    if summary.bad_rows:
+        return f"{count_in_words(summary.bad_rows, 'row')} could not be read."
+    if 0 < summary.rows < FEW_ROWS:
+        return (
+            f"{count_in_words(summary.rows, 'row')} may show faults, but are too few to"
+            f" decide ({FEW_ROWS} or more)."
+        )
+    if by_words:
+        return "The judge only compares words; let a model decide."
+    return ""
+
+
+def _judges_in_words(judges: Sequence[str], run: RunFacts) -> tuple[str, ...]:
+    """Who judged; or that nobody was asked, by a run of metrics that need no judge."""
+    if not judges and run.judge_chosen:
+        return ("none was asked",)
+    return tuple(_with_addresses(judge, run) for judge in judges)
+
+
+def _with_addresses(judge: str, run: RunFacts) -> str:
+    """The name of a judge, with the addresses that were asked."""
+    addresses = ", ".join(run.addresses.get(judge, ()))
+    return f"{judge} at {addresses}" if addresses else judge
+
+
+def title_of(run: RunFacts) -> str:
+    """Which run it is: the name that it was given, else the files that it read."""
+    if run.name:
+        return one_line(run.name, _LONGEST_TITLE)
+    names = [file.name for file in run.inputs if file.name]
+    title = ", ".join(names[:_MOST_FILES])
+    if len(names) > _MOST_FILES:
+        title += f" and {len(names) - _MOST_FILES} more"
+    return one_line(title or "samples of a program", _LONGEST_TITLE)
+
+
+def date_of(run: RunFacts) -> str:
+    """When the run began, to the minute; "" if that is not known."""
+    day, _, time = run.started.partition("T")
+    return f"{day} {time[:5]} UTC" if time else day

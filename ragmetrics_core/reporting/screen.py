@@ -1,0 +1,181 @@
+"""The first screen as text: at most fifteen lines and 120 words, for any number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ragmetrics_core.data import Usage
+from ragmetrics_core.data.display import as_line, count_in_words, one_line
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.reporting.gates import all_in_words
+from ragmetrics_core.reporting.glance import Glance, MetricGlance, RowGlance
+
+MOST_LINES, MOST_WORDS = 15, 120
+_WORD = lazy_pattern(r"[^\W\d_]+")
+_BAR = 10
+_MOST_ROWS = 3
+_MOST_METRICS = 4
+_LONGEST_QUOTE = 46
+_LONGEST_EXPECTED = 24
+_LONGEST_SENTENCE = 160
+_LONGEST_FAILURE = 280
+
+
+class _Line(NamedTuple):
+    """A line, and when it goes if the screen is too long: the highest rank first."""
+
+    rank: int
+    text: str
+
+
+def screen_lines(
+    glance: Glance,
+    *,
+    page: str = "",
+    next_command: str = "",
+    exit_code: int | None = None,
+) -> list[str]:
+    """Return the first screen, line by line; with gates their verdict comes first.
+
+    Args:
+        glance: What there is to see.
+        page: Where the page was written; "" where none was.
+        next_command: What to type next; "" for nothing.
+        exit_code: The exit code of the command that held gates; None outside of one.
+    """
+    parts = [
+        [*_verdict(glance, exit_code)],
+        [_Line(1, _title(glance)), *_headline(glance)],
+        [*_metrics(glance)],
+        [*_rows(glance)],
+        [*_last_lines(glance, page, next_command)],
+    ]
+    kept = _short_enough(parts)
+    lines: list[str] = []
+    for part in kept:
+        if part and lines:
+            lines.append("")
+        lines += [as_line(line.text) for line in part]
+    return lines
+
+
+def _short_enough(parts: list[list[_Line]]) -> list[list[_Line]]:
+    """Leave out lines, the least important first, until the rest is short enough."""
+    parts = [list(part) for part in parts]
+    while True:
+        lines = [line for part in parts for line in part]
+        n_words = sum(len(_WORD.findall(line.text)) for line in lines)
+        if (len(lines) <= MOST_LINES and n_words <= MOST_WORDS) or len(lines) == 1:
+            return parts
+        least = max(line.rank for line in lines)
+        part = next(
+            part for part in reversed(parts) if any(one.rank == least for one in part)
+        )
+        place = max(index for index, line in enumerate(part) if line.rank == least)
+        del part[place]
+
+
+def _verdict(glance: Glance, exit_code: int | None) -> Iterator[_Line]:
+    """The verdict on all gates, then each gate, the worst first."""
+    if not glance.decisions:
+        return
+    sentence = all_in_words(glance.decisions, exit_code)
+    if sentence:
+        yield _Line(0, sentence)
+    for place, decision in enumerate(glance.decisions):
+        rank = 1 if place == 0 else 10 + place
+        yield _Line(rank, one_line(str(decision), _LONGEST_SENTENCE))
+
+
+def _title(glance: Glance) -> str:
+    """Which run it is, who judged, how long it took, and what it cost."""
+    judge = ", ".join(one_line(name, 80) for name in glance.judges)
+    if glance.by_words:
+        judge = "words only, for trying out"
+    facts = [
+        count_in_words(glance.rows, "row"),
+        f"judge: {judge}" if judge else "",
+        f"{glance.seconds:.1f} s" if glance.seconds else "",
+        _cost(glance.usage),
+    ]
+    return f"{glance.title}   {' · '.join(fact for fact in facts if fact)}"
+
+
+def _cost(usage: Usage) -> str:
+    """What the run cost, in a word or two."""
+    if usage.cost is None:
+        return "price unknown"
+    return f"${usage.cost:.4f}" if usage.cost else "free"
+
+
+def _headline(glance: Glance) -> Iterator[_Line]:
+    """What to mend first, how many results failed, and notes."""
+    yield _Line(2, f"  {glance.headline}")
+    if glance.failures:
+        yield _Line(2, f"  ! {one_line(glance.failures, _LONGEST_FAILURE)}")
+    for note in glance.notes:
+        yield _Line(3, f"  ! {one_line(note, _LONGEST_SENTENCE)}")
+
+
+def _metrics(glance: Glance) -> Iterator[_Line]:
+    """A line for each metric, then how many answers there are."""
+    width = max((len(one.metric) for one in glance.metrics), default=0)
+    for place, metric in enumerate(glance.metrics):
+        rank = 2 if place < _MOST_METRICS else 20 + place
+        yield _Line(rank, _metric_line(metric, min(width, 28)))
+    if glance.answers is not None:
+        yield _Line(3, f"  {glance.answered:,} of {glance.answers:,} answered")
+
+
+def _metric_line(metric: MetricGlance, width: int) -> str:
+    """A metric with its bar, mean, interval, and how many rows are a yes."""
+    name = one_line(metric.metric, width or 1)
+    if metric.mean is None:
+        return f"  {name:<{width}}  not scored"
+    n_marks = round(metric.mean * _BAR)
+    bar = "#" * n_marks + "-" * (_BAR - n_marks)
+    interval = ""
+    if metric.low is not None and metric.high is not None:
+        interval = f"{_short(metric.low)}–{_short(metric.high)}"
+    counts = f"{metric.n_yes:,} of {metric.n_scored:,}"
+    return (
+        f"  {name:<{width}}  {bar}  {_short(metric.mean):>4}  {interval:<8} "
+        f" {counts:<9}  {metric.asks}"
+    ).rstrip()
+
+
+def _short(value: float) -> str:
+    """A number with two decimals, without the 0 before the point: ".62", "1.0"."""
+    text = f"{value:.2f}"
+    return "1.0" if text == "1.00" else text.removeprefix("0")
+
+
+def _rows(glance: Glance) -> Iterator[_Line]:
+    """The worst rows with what is wrong in them, then how many more there are."""
+    shown = glance.worst[:_MOST_ROWS]
+    for place, row in enumerate(shown):
+        yield _Line((4, 5, 9)[place], _row_line(row))
+    n_more = glance.n_faults - sum(row.is_fault for row in shown)
+    if shown and n_more > 0:
+        yield _Line(8, f"        {n_more:,} more in the page")
+
+
+def _row_line(row: RowGlance) -> str:
+    """A row: its number, what became of it, and the words that show it."""
+    mark = "x" if row.is_fault else " "
+    quote = one_line(row.quote, _LONGEST_QUOTE)
+    line = f'  {row.row:>4}  {mark}  {row.name:<17}  "{quote}"'
+    if row.expected:
+        line += f'   expected: "{one_line(row.expected, _LONGEST_EXPECTED)}"'
+    return line
+
+
+def _last_lines(glance: Glance, page: str, next_command: str) -> Iterator[_Line]:
+    """The caveat, the page's path, and what to type next."""
+    if glance.caveat:
+        yield _Line(6, f"  {one_line(glance.caveat, _LONGEST_SENTENCE)}")
+    if page:
+        yield _Line(3, f"  page   {one_line(page)}")
+    if next_command:
+        yield _Line(7, f"  next   {one_line(next_command)}")

@@ -1,0 +1,241 @@
+"""The first screen: short for any number of rows, worded for what the judge can see."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted import RightJudge, planted_rows, sample_of
+
+from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.results import (
+    ErrorInfo,
+    Failed,
+    SampleResult,
+    Scored,
+    Undefined,
+)
+from ragmetrics_core.reporting.gates import decide, parse_gate
+from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.screen import screen_lines
+
+
+def n_words(lines: list[str]) -> int:
+    return len(re.findall(r"[^\W\d_]+", " ".join(lines)))
+
+
+def assert_short(lines: list[str]) -> None:
+    assert sum(bool(line.strip()) for line in lines) <= 15, lines
+    assert n_words(lines) <= 120, (n_words(lines), lines)
+
+
+def judged(faults: set[str], *, reference: bool) -> Report:
+    """The planted rows with some of the faults, judged by the right judge."""
+    rows = [row for row in planted_rows() if row["fault"] in faults]
+    rows = [row for row in rows if (row["reference"] is not None) == reference]
+    return evaluate(map(sample_of, rows), judge=RightJudge().judge(), progress=False)
+
+
+def test_made_up_answers_are_no_fault_of_the_search() -> None:
+    """Forty rows without a reference, contexts that hold the answer, eight made up."""
+    rows = [row for row in planted_rows() if row["fault"] == "no fault"]
+    made_up = [row for row in planted_rows() if row["fault"] == "made up"]
+    rows = [{**row, "reference": None} for row in (rows + made_up[:8] + rows[:12])]
+    report = evaluate(map(sample_of, rows), judge=RightJudge().judge(), progress=False)
+    assert len(rows) == 40
+    assert {fault.stage for fault in report.faults} == {None, "answer"}
+    screen = str(report)
+    assert (
+        "The generator is weakest: 8 of 40 answers are wrong although the right text"
+        " was there." in screen
+    )
+    assert "search" not in screen
+
+
+@pytest.mark.parametrize(
+    ("fault", "headline"),
+    [
+        ("not in the text", "The search is weakest: for 10 of 20 questions the right"),
+        ("dropped before the prompt", "The prompt is weakest: for 10 of 20 questions"),
+        ("made up", "The generator is weakest: 10 of 20 answers are wrong"),
+        ("declined wrongly", "The generator is weakest: 10 of 20 answers decline"),
+        ("no fault", "No fault was found in 10 rows."),
+    ],
+)
+def test_headlines(fault: str, headline: str) -> None:
+    assert headline in str(judged({"no fault", fault}, reference=True))
+
+
+def test_a_stage_that_nobody_can_tell_is_not_named() -> None:
+    rows = [row for row in planted_rows() if row["fault"] == "made up"]
+    samples = [sample_of({**row, "reference": None}) for row in rows]
+    report = evaluate(samples, "adherence", judge="lexical", progress=False)
+    screen = str(report)
+    assert "weakest" not in screen
+    assert "answers look wrong; references would tell" in screen
+
+
+def test_half_of_the_answers_that_decline_are_said() -> None:
+    report = judged({"no fault", "declined rightly"}, reference=False)
+    assert "10 of 15 answered" in str(report)
+    report = judged({"declined rightly", "nothing retrieved"}, reference=False)
+    assert "answers decline" in str(report) or "search" in str(report)
+
+
+def test_a_judge_of_words_matches_nothing() -> None:
+    """A row whose year is wrong shares the words of the expected answer."""
+    rows: list[dict[str, Any]] = [
+        {
+            "question": f"When was tower {n} built?",
+            "contexts": [f"The tower {n} on the hill was built in 18{n}."],
+            "answer": f"The tower {n} on the hill was built in 18{n}.",
+            "reference": f"The tower {n} on the hill was built in 19{n}.",
+        }
+        for n in range(10, 70)
+    ]
+    report = evaluate(rows, judge="lexical", progress=False)
+    texts = [str(report), report.glance().model_dump_json()]
+    for text in texts:
+        assert "match" not in text
+        assert "is it the expected answer?" not in text
+        assert "does it share the expected words?" in text
+
+
+KINDS = ("scored", "failed", "declined", "missing")
+
+
+def drawn_report(draw: random.Random) -> Report:
+    """Any run: metrics with any name, rows with any texts, results of any kind."""
+    names = [draw.choice(["m", "context_adherence", "word " * 30, "x" * 90])]
+    names += [f"metric_of_mine_{n}" for n in range(draw.randrange(9))]
+    rows = []
+    for index in range(draw.choice([0, 1, 13, 200])):
+        text = draw.choice(["Who lit it?", "many words " * 50, "q\n\n\x1b[2J" * 9])
+        sample = Sample(question=text, answer=text, reference=text, contexts=[text])
+        results: dict[str, Any] = {}
+        for name in names:
+            kind = draw.choice(KINDS)
+            if kind == "scored":
+                results[name] = Scored(metric=name, reason="", value=draw.random())
+            elif kind == "failed":
+                error = ErrorInfo(type="RateLimited", message=text)
+                results[name] = Failed(metric=name, reason=text, error=error)
+            else:
+                results[name] = Undefined.model_validate(
+                    {"metric": name, "reason": text, "code": kind}
+                )
+        rows.append(SampleResult(index=index, sample=sample, results=results))
+    run = RunFacts(name=draw.choice(["", "a run " * 40]), judges=("judge " * 20,))
+    return Report(rows, run)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_at_most_fifteen_lines_and_120_words(draw: random.Random) -> None:
+    report = drawn_report(draw)
+    decisions = [
+        decide(parse_gate(f"{name}={draw.random():.2f}", [name]), report)
+        for name in report.metrics
+        for _ in range(draw.randrange(3))
+        if "=" not in name and "(" not in name
+    ]
+    page = "a folder/" * draw.randrange(30)
+    for held in ([], decisions):
+        lines = screen_lines(
+            report.glance(held), page=page, next_command="ragmetrics x", exit_code=1
+        )
+        assert_short(lines)
+        assert not any("\x1b" in line or "\n" in line for line in lines)
+        if held:
+            assert re.match(r"The gate|\d+ of \d+ gates", lines[0])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna lit it."}
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for _ in range(3)))
+    return tmp_path
+
+
+def test_results_and_page_are_kept_and_the_last_two_runs_compared(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
+    assert main(["compare"]) == 2
+    assert "the results of 0 runs" in capsys.readouterr().err
+    assert main(command) == 0
+    first = capsys.readouterr().out
+    assert "page   .ragmetrics/runs/1/page.html" in first
+    assert_short(first.splitlines())
+    assert main(command) == 0
+    for path in (folder / ".ragmetrics" / "runs").rglob("*"):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o700 if path.is_dir() else 0o600), path
+    assert (folder / ".ragmetrics" / ".gitignore").read_text() == "*\n"
+    capsys.readouterr()
+    assert main(["compare", "--fail-on-regression"]) == 0
+    assert "identical" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("folder")
+def test_twenty_runs_are_kept_and_none_on_request() -> None:
+    runs = Path(".ragmetrics", "runs")
+    command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
+    assert main([*command, "--no-files"]) == 0
+    assert main([*command, "--dry-run"]) == 0
+    assert not runs.exists()
+    runs.mkdir(parents=True)
+    for number in range(1, 30):
+        (runs / str(number)).mkdir()
+    (runs / "mine").mkdir()
+    assert main(command) == 0
+    kept = {path.name for path in runs.iterdir()}
+    assert kept == {"mine", *map(str, range(11, 31))}
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_folder_that_cannot_be_written_costs_nothing_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path(".ragmetrics").write_text("a file")
+    assert main(["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]) == 0
+    shown = capsys.readouterr()
+    assert "nothing is kept in .ragmetrics/runs" in shown.err
+    assert "page" not in shown.out
+
+
+@pytest.mark.usefixtures("folder")
+def test_with_gates_the_verdict_comes_first_then_the_rows_that_failed_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [{"question": "Who?", "contexts": ["Anna lit it."], "answer": "Bo sank."}]
+    Path("rows.jsonl").write_text(json.dumps(rows[0]))
+    gates = ["--fail-under", "adherence=0.8", "--fail-under", "answered=0.5"]
+    command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
+    assert main([*command, "--metrics", "adherence", *gates]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("1 of 2 gates passed, 1 failed: exit 1")
+    assert lines[1].startswith("failed: context_adherence misses 0.8")
+    assert any("x  made up" in line and "Bo sank." in line for line in lines)
+    assert main([*command, "--explain"]) == 0
+    assert "scored/" in capsys.readouterr().out
+
+
+def test_the_demo_is_one_screen(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert_short(lines)
+    assert lines[0].startswith("ragmetrics demo   13 rows · judge: words only")
+    assert "13 of 13 answered" in "\n".join(lines)
+    assert (folder / ".ragmetrics" / "runs" / "1" / "page.html").is_file()
