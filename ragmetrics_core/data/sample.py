@@ -76,6 +76,7 @@ class Turn(Frozen):
 Grade = Literal["exact", "located", "inferred", "incomplete"]
 EvidenceFrom = Literal[
     "prompt",
+    "flow",
     "resolved",
     "none_found",
     "undivided",
@@ -190,11 +191,16 @@ class CaptureNotes(Frozen):
     evidence_from: EvidenceFrom | None = Field(
         default=None,
         description=(
-            "How the contexts are known: from the ``prompt``; ``resolved`` by id;"
+            "How the contexts are known: from the ``prompt``; from the ``flow`` of"
+            " documents; ``resolved`` by id;"
             " ``none_found``, the retrieval returned nothing; ``undivided``, the text"
             " of a tool; ``listed``, the last list before the answering call;"
             " ``retrieved_only``; ``ids_only``; ``named`` by the user."
         ),
+    )
+    doubts: dict[str, str] = Field(
+        default_factory=dict,
+        description="What is uncertain: by code what it is and what to do, in words.",
     )
     provenance: dict[str, str] = Field(
         default_factory=dict, repr=False, description="By field, the run or key behind."

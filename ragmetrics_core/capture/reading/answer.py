@@ -1,0 +1,389 @@
+"""Stage 2: what was answered, which call wrote it, and from which earlier replies. Pure.
+
+The **chain** of an answer is the call that wrote it, and each earlier call whose reply
+stands in a prompt of the chain. What any prompt of the chain shows may stand behind the
+answer. Example: one call sums up three documents, and the last call is shown this
+summary: both are the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ragmetrics_core.capture.plain_values import (
+    answer_text,
+    as_one_line,
+    compact,
+    has_no_answer,
+    parse_json,
+    texts_in,
+)
+from ragmetrics_core.capture.reading.calls import (
+    FREE_TEXT,
+    LABEL,
+    NO_ANSWER,
+    STRUCTURED,
+    Calls,
+    end_of,
+)
+from ragmetrics_core.capture.reading.doubts import Doubt
+from ragmetrics_core.capture.reading.forms import letters_of
+from ragmetrics_core.capture.reading.question import Turn
+from ragmetrics_core.capture.reading.shown import SHORTEST, shows
+from ragmetrics_core.capture.tree import Answer, Node
+
+_GUESSED = (Doubt("answer_guessed"),)
+_WRITER_GUESSED = (Doubt("writer_guessed"),)
+_SHORTEST_JOINED = 8  # letters of a reply that an answer joins with others
+
+
+@dataclass(frozen=True, eq=False)
+class FoundAnswer:
+    """One answer of a turn: the result of stage 2.
+
+    Attributes:
+        answer: What was said.
+        writer: The call of a model that wrote it; None if none did, or none is known.
+        chain: The writer, and the earlier calls that it read, in their order.
+        perhaps_read: Calls with replies of a word or two that the chain may have read.
+        doubts: What is uncertain about the answer and its writer.
+    """
+
+    answer: Answer
+    writer: Node | None = None
+    chain: tuple[Node, ...] = ()
+    perhaps_read: tuple[Node, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+
+    @property
+    def text(self) -> str | None:
+        """The answer; None if there is none."""
+        return self.answer.text
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model that wrote it; None if that is unknown."""
+        if self.answer.model or self.writer is None:
+            return self.answer.model
+        return self.writer.model
+
+
+def answers(turn: Turn) -> list[FoundAnswer]:
+    """Find the answers of a turn; at least one, perhaps without a text.
+
+    Args:
+        turn: The turn.
+    """
+    found = [_without_empty_text(answer) for answer in _answers_found(turn)]
+    return [_with_chain(turn.calls, answer) for answer in found]
+
+
+def _without_empty_text(found: FoundAnswer) -> FoundAnswer:
+    """Return an answer as it is; without text if its text or answer field is blank."""
+    text = found.text
+    is_empty = text is not None and (
+        not text.strip() or has_no_answer(parse_json(text))
+    )
+    if not is_empty:
+        return found
+    return FoundAnswer(replace(found.answer, text=None), found.writer)
+
+
+def _answers_found(turn: Turn) -> list[FoundAnswer]:
+    """Return the answers by the first way that leads to any."""
+    tree, calls = turn.tree, turn.calls
+    if "answer" in turn.named:
+        text = answer_text(turn.named["answer"])
+        return [_with_writer(turn, Answer(text, "answer_from"))]
+    if tree.gives_only_documents or tree.root.kind == "retriever":
+        return [FoundAnswer(Answer(None))]
+    is_broken = turn.error is not None or not (tree.is_complete or tree.answers)
+    if is_broken:
+        prompted = [call for call in calls.prompted if call.prompt]
+        return [FoundAnswer(Answer(None), prompted[-1] if prompted else None)]
+    if tree.answers:
+        return [_with_writer(turn, answer) for answer in tree.answers]
+    in_output = _calls_in_output(calls)
+    if in_output:
+        call = _preferred(in_output, calls)
+        doubts = _GUESSED if len(in_output) > 1 else _doubts_of_reply(calls, call)
+        return [_said_by(calls, call, doubts)]
+    if calls.likely_answers:
+        likely = calls.likely_answers
+        call = _preferred(likely, calls)
+        is_only_one = len(likely) == 1
+        doubts = _doubts_of_reply(calls, call) if is_only_one else _GUESSED
+        return [_said_by(calls, call, doubts)]
+    structure = _structure_returned(calls)
+    return [structure or FoundAnswer(Answer(None, "nothing in the outputs"))]
+
+
+def _said_by(calls: Calls, call: Node, doubts: tuple[Doubt, ...]) -> FoundAnswer:
+    """Return what a call replied as the answer."""
+    text = calls.replies[call].answer
+    return FoundAnswer(Answer(text, f"reply of {call.name}"), call, doubts=doubts)
+
+
+def _preferred(among: Sequence[Node], calls: Calls) -> Node:
+    """Return the last of some calls; those shown the question go first."""
+    question = as_one_line(calls.tree.question)
+    shown_question = [
+        call
+        for call in among
+        if question and any(question in as_one_line(m.text) for m in call.prompt)
+    ]
+    return (shown_question or among)[-1]
+
+
+def _calls_in_output(calls: Calls) -> list[Node]:
+    """List the calls whose text, or structure, is what the run returned."""
+    output = calls.tree.output
+    lines = {as_one_line(text) for text in texts_in(output)}
+    structures = list(_mappings_in(output))
+    found = []
+    for call, form in calls.reply_forms.items():
+        reply = calls.replies[call]
+        is_text = bool(reply.text.strip()) and as_one_line(reply.text) in lines
+        is_structure = any(value in structures for value in reply.values if value)
+        if form != NO_ANSWER and (is_text or is_structure):
+            found.append(call)
+    return found
+
+
+def _mappings_in(value: object) -> Iterator[Mapping[str, Any]]:
+    """Yield the mappings in a value, also those inside of others."""
+    if isinstance(value, Mapping):
+        yield value
+        for inner in value.values():
+            yield from _mappings_in(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _mappings_in(inner)
+
+
+def _structure_returned(calls: Calls) -> FoundAnswer | None:
+    """Return the mapping that a call wrote, if the run returned just this mapping."""
+    output = calls.tree.output
+    returned = [output, *output.values()] if isinstance(output, Mapping) else [output]
+    for call in reversed(calls.models):
+        if call in calls.query_writers:
+            continue
+        for value in calls.replies[call].values:
+            if isinstance(value, Mapping) and value in returned:
+                answer = Answer(compact(value), "the structure that the run returned")
+                return FoundAnswer(answer, call, doubts=_doubts_of_reply(calls, call))
+    return None
+
+
+def _doubts_of_reply(calls: Calls, call: Node) -> tuple[Doubt, ...]:
+    """Return a doubt where a reply is a query, a verdict or a plan, and no answer."""
+    reply = calls.replies[call]
+    is_query = call in calls.query_writers
+    is_list_or_grade = calls.reply_forms[call] <= LABEL and bool(reply.values)
+    return _GUESSED if is_query or reply.is_verdict or is_list_or_grade else ()
+
+
+# Who wrote it
+
+
+def _with_writer(turn: Turn, answer: Answer) -> FoundAnswer:
+    """Return an answer of the framework with the call that wrote it."""
+    calls = turn.calls
+    if answer.text is None or answer.is_extracted:
+        return FoundAnswer(answer)
+    if answer.writing_call is not None:
+        return FoundAnswer(
+            answer,
+            answer.writing_call,
+            doubts=_doubts_of_stated(turn, answer, answer.writing_call),
+        )
+    writer = _writer_by_text(calls, answer)
+    if writer is not None:
+        return FoundAnswer(
+            answer, writer, doubts=_doubts_of_stated(turn, answer, writer)
+        )
+    if not calls.likely_answers:
+        return FoundAnswer(answer)
+    return FoundAnswer(answer, calls.likely_answers[-1], doubts=_WRITER_GUESSED)
+
+
+def _writer_by_text(calls: Calls, answer: Answer) -> Node | None:
+    """Return the last call whose reply is the answer, has it as a field, or holds it."""
+    lines = {as_one_line(text) for text in (answer.text, *answer.replies)} - {""}
+    structure = parse_json(answer.text or "")
+    latest_first = calls.models[::-1]
+    for call in latest_first:
+        if as_one_line(calls.replies[call].text) in lines:
+            return call
+    for call in latest_first:
+        reply = calls.replies[call]
+        if not lines.isdisjoint(map(as_one_line, reply.texts)):
+            return call
+        if structure is not None and structure in reply.values:
+            return call
+    return _writer_by_letters(calls, letters_of(answer.text))
+
+
+def _writer_by_letters(calls: Calls, letters: str) -> Node | None:
+    """Return the last call whose reply holds the answer, or is held by it by half."""
+    if len(letters) < SHORTEST:
+        return None
+    holders: list[Node] = []
+    for call in calls.models:
+        if letters in letters_of(calls.replies[call].text):
+            holders.append(call)
+    if holders:
+        return holders[-1]
+    held = _replies_inside(calls, letters)
+    held_letters = {letters_of(calls.replies[call].text) for call in held}
+    n_held = sum(map(len, held_letters))
+    return held[-1] if held and 2 * n_held >= len(letters) else None
+
+
+def _replies_inside(calls: Calls, letters: str) -> list[Node]:
+    """List the calls whose replies stand in an answer that joins them."""
+    held = []
+    for call in calls.models:
+        reply = letters_of(calls.replies[call].text)
+        is_long = len(reply) >= _SHORTEST_JOINED
+        if is_long and reply in letters and call not in calls.query_writers:
+            held.append(call)
+    return held
+
+
+def _doubts_of_stated(turn: Turn, answer: Answer, writer: Node) -> tuple[Doubt, ...]:
+    """Return what is uncertain about an answer that the framework gives.
+
+    It may be a query, or a verdict on an earlier text.
+    """
+    calls = turn.calls
+    if writer not in calls.replies:
+        return ()
+    reply = calls.replies[writer]
+    has_earlier_text = any(
+        call is not writer
+        and end_of(call) <= writer.began
+        and calls.reply_forms[call] >= STRUCTURED
+        for call in calls.models
+    )
+    is_list_or_grade = (
+        bool(reply.values) and calls.reply_forms.get(writer, LABEL) <= LABEL
+    )
+    is_doubtful = reply.is_verdict or is_list_or_grade
+    is_query = writer in calls.query_writers and letters_of(answer.text) == letters_of(
+        reply.text
+    )
+    is_judging = is_doubtful and has_earlier_text
+    is_doubted = is_query or is_judging or _is_written_on(calls, writer)
+    return _GUESSED if is_doubted else ()
+
+
+def _is_written_on(calls: Calls, writer: Node) -> bool:
+    """Whether a later call read an answer, and the run returned its text as well."""
+    letters = letters_of(calls.replies[writer].text)
+    if len(letters) < SHORTEST:
+        return False
+    for call in _calls_in_output(calls):
+        later = letters_of(calls.replies[call].text)
+        is_text = calls.reply_forms[call] == FREE_TEXT and later != letters
+        has_read = any(letters in letters_of(m.text) for m in call.prompt)
+        if call.began >= end_of(writer) and is_text and has_read:
+            return 2 * len(later) >= len(letters)
+    return False
+
+
+# What the writer read
+
+
+def _with_chain(calls: Calls, found: FoundAnswer) -> FoundAnswer:
+    """Return an answer with the calls whose replies its writer read."""
+    if found.writer is None:
+        return found
+    chain = {found.writer, *_joined_in(calls, found)}
+    perhaps_read: set[Node] = set()
+    waiting = list(chain)
+    while waiting:
+        reader = waiting.pop()
+        for call in [*_beside(calls, reader), *_read_by(calls, reader)]:
+            if call not in chain:
+                chain.add(call)
+                waiting.append(call)
+        perhaps_read.update(_perhaps_read_by(calls, reader))
+    return replace(
+        found,
+        chain=tuple(sorted(chain, key=lambda call: call.began)),
+        perhaps_read=tuple(sorted(perhaps_read - chain, key=lambda call: call.began)),
+    )
+
+
+def _joined_in(calls: Calls, found: FoundAnswer) -> list[Node]:
+    """List the calls whose replies an answer joins; none where one reply is all of it."""
+    letters = letters_of(found.text)
+    writer_reply = calls.replies.get(found.writer) if found.writer else None
+    if writer_reply is not None and letters in writer_reply.letters:
+        return []
+    return _replies_inside(calls, letters)
+
+
+def _read_by(calls: Calls, reader: Node) -> Iterator[Node]:
+    """Yield the earlier calls whose replies stand in the prompt of a call."""
+    prompt = [letters_of(message.text) for message in reader.prompt]
+    said = {
+        letters_of(message.text)
+        for message in reader.prompt
+        if message.role == "assistant"
+    }
+    for call in _earlier(calls, reader):
+        texts = calls.replies[call].letters
+        long_texts = [text for text in texts if len(text) >= SHORTEST]
+        is_in_prompt = any(text in message for text in long_texts for message in prompt)
+        if is_in_prompt or not said.isdisjoint(texts):
+            yield call
+    yield from _authors_read_by(calls, reader)
+
+
+def _authors_read_by(calls: Calls, reader: Node) -> Iterator[Node]:
+    """Yield the calls inside the engines whose documents a prompt shows."""
+    texts = [message.text for message in reader.prompt if message.role != "assistant"]
+    for each in calls.lists:
+        for document in each.documents:
+            author = document.author
+            if author is None or end_of(author) > reader.began:
+                continue
+            if shows(texts, document.text):
+                yield from (inner for inner in author.walk() if inner in calls.models)
+
+
+def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:
+    """Yield the earlier calls with a short reply that is an entry of a call's prompt."""
+    prompt = [message.text for message in reader.prompt if message.role != "assistant"]
+    for call in _earlier(calls, reader):
+        reply = calls.replies[call]
+        is_short = 0 < len(letters_of(reply.answer)) < SHORTEST
+        if is_short and not reply.is_verdict and shows(prompt, reply.answer):
+            yield call
+
+
+def _earlier(calls: Calls, reader: Node) -> Iterator[Node]:
+    """Yield the models that had replied before a call, but for those that wrote queries."""
+    for call in calls.models:
+        is_before = end_of(call) <= reader.began and call is not reader
+        if is_before and call not in calls.query_writers:
+            yield call
+
+
+def _beside(calls: Calls, reader: Node) -> Iterator[Node]:
+    """Yield the calls that a step made for one answer, which was handed documents.
+
+    Synthesizers that refine an answer, or build a tree of answers, make several.
+    """
+    for around in reversed(calls.paths.get(reader, ())[:-1]):
+        has_documents = around.input_documents or around.documents_among_inputs
+        if around.kind == "step" and has_documents:
+            for call in calls.models:
+                is_inside = around in calls.paths[call]
+                if is_inside and end_of(call) <= reader.began:
+                    yield call
+            return

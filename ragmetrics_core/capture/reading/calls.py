@@ -1,0 +1,383 @@
+"""The calls of one run, in order: who replied what, who searched, which lists there were. Pure.
+
+All of it is read off the tree; no prompt is looked into.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ragmetrics_core.capture.plain_values import (
+    ANSWER_KEYS,
+    answer_text,
+    as_one_line,
+    compact,
+    has_no_answer,
+    parse_json,
+    texts_in,
+)
+from ragmetrics_core.capture.reading.forms import letters_of
+from ragmetrics_core.capture.tree import Document, Message, Node, Path, Tree
+from ragmetrics_core.data.answer_parts import without_reasoning
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
+# How much a reply looks like a final answer.
+FREE_TEXT = 3  # a sentence or more
+STRUCTURED = 2  # JSON, or a tool's arguments, with a field for the answer
+LABEL = 1  # a word or two, such as "relevant", or JSON of any other kind
+NO_ANSWER = 0  # nothing, a query, a call of a tool, or a verdict as JSON
+
+_STEERING_KEYS = frozenset(
+    [
+        "binary_score",
+        "score",
+        "grade",
+        "verdict",
+        "relevant",
+        "is_relevant",
+        "grounded",
+        "is_grounded",
+        "supported",
+        "useful",
+        "is_useful",
+        "issup",
+        "isuse",
+        "isrel",
+        "datasource",
+        "route",
+        "next",
+        "action",
+        "destination",
+        "decision",
+        "query",
+        "queries",
+        "search_query",
+        "search_queries",
+        "steps",
+        "plan",
+    ]
+)
+_VERDICTS = frozenset(
+    {
+        "yes",
+        "no",
+        "true",
+        "false",
+        "relevant",
+        "irrelevant",
+        "not relevant",
+        "grounded",
+        "supported",
+        "useful",
+    }
+)
+# what numbers or names a line of a list: "2. ", "- ", "Sub-question 2: "
+_NUMBER = lazy_pattern(
+    r"^\W*(?:\d+[.)]|[-*•]|(?:sub-?\s?)?(?:question|query|q)\s?\d*[:.)])\W*?\s",
+    re.IGNORECASE,
+)
+_LABEL_ALONE = lazy_pattern(r"\W*\w+(?:\W+\w+)?\W*")
+_LONGEST_LABEL = 24
+
+
+def end_of(node: Node) -> float:
+    """When a call ended; when it began if it never did."""
+    return node.began if node.ended is None else node.ended
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """What one call of a model said, in the forms in which it is read."""
+
+    message: Message | None
+
+    @property
+    def text(self) -> str:
+        """Its text; empty where the model said nothing."""
+        return "" if self.message is None else self.message.text
+
+    @cached_property
+    def values(self) -> tuple[Any, ...]:
+        """Its structured values: its text if that is JSON, then its tool calls' arguments."""
+        values: list[Any] = []
+        value_of_text = parse_json(without_reasoning(self.text))
+        if value_of_text is not None:
+            values.append(value_of_text)
+        tool_calls = () if self.message is None else self.message.tool_calls
+        values += [dict(tool_call.arguments) for tool_call in reversed(tool_calls)]
+        return tuple(values)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """Its text, its answer and the texts of its structured values, each once."""
+        texts = [self.text, self.answer, *texts_in(list(self.values))]
+        return tuple(text for text in dict.fromkeys(texts) if text.strip())
+
+    @cached_property
+    def letters(self) -> frozenset[str]:
+        """These texts by their letters."""
+        return frozenset(map(letters_of, self.texts)) - {""}
+
+    @cached_property
+    def answer(self) -> str:
+        """What of it would be an answer: the answer field of a structure, else its text."""
+        if not self.values:
+            return self.text
+        value = self.values[0]
+        if has_no_answer(value):
+            return ""
+        return answer_text(value) or compact(value)
+
+    @cached_property
+    def is_verdict(self) -> bool:
+        """Whether it is a judgement, a route, a plan or further questions, and no answer."""
+        if self.answer.strip(" .!\n").lower() in _VERDICTS:
+            return True
+        lines = [line for line in self.text.splitlines() if line.strip()]
+        if len(lines) > 1 and all(line.rstrip().endswith("?") for line in lines):
+            return True
+        mappings = [value for value in self.values if isinstance(value, Mapping)]
+        return any(
+            not _STEERING_KEYS.isdisjoint(value) and set(ANSWER_KEYS).isdisjoint(value)
+            for value in mappings
+        )
+
+    @cached_property
+    def queries(self) -> frozenset[str]:
+        """All texts in it that may be a query: the whole, its lines, its structure's texts."""
+        texts = [self.text, *texts_in(list(self.values))]
+        queries: set[str] = set()
+        for text in texts:
+            queries.add(_bare_query(text))
+            queries.update(_bare_query(line) for line in text.splitlines())
+        return frozenset(queries - {""})
+
+
+def _bare_query(line: str) -> str:
+    """Return a line without the number of a list, quotes and marks."""
+    return as_one_line(_NUMBER.sub("", line)).strip("\"'`* ")
+
+
+@dataclass(frozen=True, eq=False)
+class DocumentList:
+    """A list of documents that was there from a moment on.
+
+    Attributes:
+        moment: The moment.
+        call: The call that took or returned it.
+        is_returned: Whether the call returned it.
+        documents: The documents.
+    """
+
+    moment: float
+    call: Node
+    is_returned: bool
+    documents: tuple[Document, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Calls:
+    """The calls of one run.
+
+    Attributes:
+        tree: The run.
+        context_tools: Names of the tools whose text is what they searched for; None if
+            the user says nothing.
+    """
+
+    tree: Tree
+    context_tools: frozenset[str] | None = None
+
+    @cached_property
+    def paths(self) -> Mapping[Node, Path]:
+        """By each call that counts the calls around it, the outermost first, then itself."""
+        return {path[-1]: path for path in self.tree.root.paths()}
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The calls that count, in the order in which they began."""
+        return tuple(self.paths)
+
+    # Calls of models
+
+    @cached_property
+    def prompted(self) -> list[Node]:
+        """Calls of models that work for the answer, not inside of a retriever or reranker."""
+        prompted = []
+        for node, path in self.paths.items():
+            kinds_around = {caller.kind for caller in path}
+            if node.kind == "model" and kinds_around.isdisjoint(_SEARCHING):
+                prompted.append(node)
+        return prompted
+
+    @cached_property
+    def models(self) -> list[Node]:
+        """Those of them that replied; of calls inside each other the innermost."""
+        around: set[Node] = set()
+        for node in self.prompted:
+            if has_replied(node):
+                around.update(self.paths[node][:-1])
+        return [
+            node for node in self.prompted if has_replied(node) and node not in around
+        ]
+
+    @cached_property
+    def replies(self) -> Mapping[Node, Reply]:
+        """What each call of a model said."""
+        return {node: Reply(node.reply) for node in self.nodes if node.kind == "model"}
+
+    @cached_property
+    def query_writers(self) -> frozenset[Node]:
+        """Calls of models whose reply some later call was asked."""
+        last_search: dict[str, float] = {}
+        for node in self.nodes:
+            if node.query:
+                for text in (node.query, *texts_in(parse_json(node.query))):
+                    query = _bare_query(text)
+                    last_search[query] = max(node.began, last_search.get(query, 0.0))
+        return frozenset(
+            call
+            for call, reply in self.replies.items()
+            if any(
+                last_search.get(query, float("-inf")) >= call.began
+                for query in reply.queries
+            )
+        )
+
+    @cached_property
+    def _queries_of_models(self) -> frozenset[str]:
+        """What models of the run wrote, and what their providers searched for."""
+        queries: set[str] = set()
+        for call in self.models:
+            queries |= self.replies[call].queries
+        for node in self.nodes:
+            if node.by_provider and node.query:
+                queries.add(_bare_query(node.query))
+        return frozenset(queries)
+
+    def is_written_query(self, query: str) -> bool:
+        """Whether a model of the run wrote a query."""
+        return _bare_query(query) in self._queries_of_models
+
+    @cached_property
+    def reply_forms(self) -> Mapping[Node, int]:
+        """How much each reply looks like an answer, from ``NO_ANSWER`` to ``FREE_TEXT``."""
+        return {call: self._form_of_reply(call) for call in self.models}
+
+    def _form_of_reply(self, call: Node) -> int:
+        reply = self.replies[call]
+        tool_calls = call.reply.tool_calls if call.reply is not None else ()
+        names_called = {tool_call.name for tool_call in tool_calls}
+        if not names_called.isdisjoint(self.names_of_tools):
+            return NO_ANSWER
+        value = reply.values[0] if reply.values else None
+        if isinstance(value, Mapping):
+            return _form_of_mapping(value)
+        if not reply.text.strip() or call in self.query_writers:
+            return NO_ANSWER
+        is_word = len(reply.text) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(
+            reply.text
+        )
+        return LABEL if value is not None or is_word else FREE_TEXT
+
+    @cached_property
+    def likely_answers(self) -> list[Node]:
+        """The calls whose replies look most like an answer, in their order."""
+        best = max(self.reply_forms.values(), default=NO_ANSWER)
+        if best == NO_ANSWER:
+            return []
+        return [call for call, form in self.reply_forms.items() if form == best]
+
+    @cached_property
+    def names_of_tools(self) -> frozenset[str]:
+        """The names of the tools that ran."""
+        return frozenset(node.name for node in self.nodes if node.kind == "tool")
+
+    # What was found
+
+    @cached_property
+    def searches(self) -> list[Node]:
+        """The retrievers, and the tools that gave documents, without those inside a retriever."""
+        searches = []
+        for node, path in self.paths.items():
+            if any(caller.kind == "retriever" for caller in path[:-1]):
+                continue
+            if node.kind == "retriever" or (
+                node.kind == "tool" and node.documents is not None
+            ):
+                searches.append(node)
+        return searches
+
+    @cached_property
+    def text_tools(self) -> list[Node]:
+        """Calls of tools that returned a text and found no documents."""
+        return [node for node in self.nodes if self._is_text_tool(node)]
+
+    def _is_text_tool(self, node: Node) -> bool:
+        has_text = bool((node.text or "").strip())
+        if node.kind != "tool" or node.is_control or node.error or not has_text:
+            return False
+        return not any(inner.documents for inner in node.walk())
+
+    @property
+    def named_to_search(self) -> frozenset[str]:
+        """The names in ``context_tools``; none where the user says nothing."""
+        return self.context_tools or frozenset()
+
+    @cached_property
+    def named_tools(self) -> list[Node]:
+        """Calls of the tools that ``context_tools`` names, where they returned text alone."""
+        return [node for node in self.text_tools if node.name in self.named_to_search]
+
+    @cached_property
+    def lists(self) -> list[DocumentList]:
+        """Each list of documents that a call took or returned, the earliest first."""
+        lists: list[DocumentList] = []
+        for node in self.nodes:
+            lists += _lists_of(node)
+        return sorted(lists, key=lambda each: each.moment)
+
+
+_SEARCHING = ("retriever", "reranker")
+
+
+def has_replied(node: Node) -> bool:
+    """Whether a call is one of a model, which replied without an error."""
+    return node.kind == "model" and node.reply is not None and node.error is None
+
+
+def _lists_of(node: Node) -> Iterator[DocumentList]:
+    """Yield what a call took at its begin, and what it returned at its end."""
+    taken = node.input_documents or node.documents_among_inputs
+    if taken:
+        yield DocumentList(node.began, node, is_returned=False, documents=taken)
+    if node.documents is not None and node.ended is not None:
+        returned = (*node.documents_passed_on, *node.documents)
+        yield DocumentList(node.ended, node, is_returned=True, documents=returned)
+    elif node.documents_passed_on and node.ended is not None:
+        yield DocumentList(
+            node.ended, node, is_returned=True, documents=node.documents_passed_on
+        )
+
+
+def _form_of_mapping(value: Mapping[str, Any]) -> int:
+    """Tell how much a reply that is a JSON object looks like an answer, by its keys."""
+    if any(key in value for key in ANSWER_KEYS):
+        answer = answer_text(value) or ""
+        is_word = len(answer) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(answer)
+        return LABEL if is_word else STRUCTURED
+    return NO_ANSWER if not _STEERING_KEYS.isdisjoint(value) else LABEL
+
+
+def names_of(calls: Iterable[Node]) -> tuple[str, ...]:
+    """The names of some calls, each once, in the order of the calls."""
+    return tuple(dict.fromkeys(call.name for call in calls))
+
+
+def is_inside(path: Path, nodes: Sequence[Node]) -> bool:
+    """Whether any of some calls stands around the last call of a path."""
+    return any(caller in nodes for caller in path[:-1])

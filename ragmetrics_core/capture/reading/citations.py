@@ -1,0 +1,292 @@
+"""What a captured answer cites, in three sure forms; else unknown, with a reason. Pure.
+
+1. What the framework's answer object or the model's provider says of a context.
+2. Marks such as ``[2]``, where the prompt numbers each context on the line on which it
+   begins.
+3. The numbers in a structured reply, by the same numbering.
+
+Example: the prompt shows "[1] It is old. [2] It fell." in two lines, and the answer is
+"It fell [2].": it cites the second context.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ragmetrics_core.capture.reading.answer import FoundAnswer
+from ragmetrics_core.capture.reading.evidence import Evidence
+from ragmetrics_core.capture.reading.forms import form_of, letters_of
+from ragmetrics_core.capture.reading.question import Turn
+from ragmetrics_core.capture.reading.shown import SHORTEST
+from ragmetrics_core.capture.tree import CitedSource
+from ragmetrics_core.data import Citation, Context
+from ragmetrics_core.data.citations import citations_of_marks
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.data.marks import marks_in, may_cite
+
+NOTHING_CITES = (
+    "nothing in the answer cites, and no framework or provider says that it does"
+)
+NO_NUMBERING = "the prompt does not number each context on the line on which it begins"
+SEVERAL_CONTEXTS = "a number or name fits several contexts, or none"
+OTHER_NOTATION = "the answer may cite in another notation than [1]"
+CHANGED = "the answer was changed after the model had written it"
+
+# what numbers a context on its line: "[1]", "1.", "Source 1:", 'id="a-7"'
+_LABELS = (
+    lazy_pattern(r"\[(?:Source|Document|Doc)?\s?#?(\w{1,20})\]\W{0,4}", re.IGNORECASE),
+    lazy_pattern(r"(?:Source|Document)\s?#?(\d{1,3})\b\W{0,6}", re.IGNORECASE),
+    lazy_pattern(r"(\d{1,3})[.):]\s{0,4}"),
+    lazy_pattern(
+        r"<\w+ (?:id|index)=[\"']?([\w.-]{1,40})[\"']?\s?>\s{0,4}", re.IGNORECASE
+    ),
+)
+_CITING_FIELD = lazy_pattern(
+    r"citation|cited|source|reference|document|context", re.IGNORECASE
+)
+_PLAIN_NUMBER = lazy_pattern(r"\d{1,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class CitationsFound:
+    """What is known of the citations of one answer.
+
+    Attributes:
+        citations: What it cites; None if that is not known.
+        why_unknown: One of the five reasons; "" if it is known.
+    """
+
+    citations: tuple[Citation, ...] | None = None
+    why_unknown: str = ""
+
+
+def cited_by(
+    turn: Turn, found_answer: FoundAnswer, found_evidence: Evidence
+) -> CitationsFound:
+    """Find out which contexts an answer cites.
+
+    Args:
+        turn: The question, and the calls that were made for it.
+        found_answer: The answer, and the call that wrote it.
+        found_evidence: The contexts.
+    """
+    text = found_answer.text
+    contexts = found_evidence.contexts or ()
+    if text is None:
+        return CitationsFound(None, NOTHING_CITES)
+    sources = _sources_named(found_answer)
+    if sources:
+        citations = _of_sources(text, sources, contexts)
+        return CitationsFound(citations, "" if citations else SEVERAL_CONTEXTS)
+    numbers = _numbers_of_structure(turn, found_answer)
+    has_marks = bool(marks_in(text))
+    if not has_marks and numbers is None:
+        return CitationsFound(None, OTHER_NOTATION if may_cite(text) else NOTHING_CITES)
+    numbering = _numbering(found_answer, contexts)
+    if numbering is None:
+        return CitationsFound(None, NO_NUMBERING)
+    if not _is_as_written(turn, found_answer):
+        return CitationsFound(None, CHANGED)
+    if not has_marks:
+        return _of_numbers(text, numbers or (), numbering)
+    if any(not _is_plain(label) for mark in marks_in(text) for label in mark.labels):
+        return CitationsFound(None, OTHER_NOTATION)
+    citations = citations_of_marks(text, numbering)
+    return (
+        CitationsFound(citations) if citations else CitationsFound(None, OTHER_NOTATION)
+    )
+
+
+def _is_plain(label: str) -> bool:
+    return _PLAIN_NUMBER.fullmatch(label) is not None
+
+
+def _is_as_written(turn: Turn, found_answer: FoundAnswer) -> bool:
+    """Whether the answer's text stands in the reply of its writer, signs included."""
+    reply = turn.calls.replies.get(found_answer.writer) if found_answer.writer else None
+    if reply is None:
+        return False
+    answer = "".join((found_answer.text or "").split())
+    texts = (reply.text, *reply.texts)
+    return any(answer == "".join(text.split()) for text in texts)
+
+
+# 1. What the framework or the provider says
+
+
+def _sources_named(found_answer: FoundAnswer) -> list[CitedSource]:
+    """List the sources that the answer object, else the model's provider, says are cited."""
+    sources = found_answer.answer.cited_sources
+    writer = found_answer.writer
+    if writer is not None and writer.reply is not None and not sources:
+        sources = writer.reply.cited_sources
+    return [source for source in sources or () if source.is_cited and not source.label]
+
+
+def _of_sources(
+    answer: str, sources: Sequence[CitedSource], contexts: Sequence[Context]
+) -> tuple[Citation, ...] | None:
+    """Return a citation for each source; None if one of them names no context alone."""
+    citations = []
+    for source in sources:
+        place = _context_of_source(source, contexts)
+        span = _span(source, answer)
+        if place is None or span is None:
+            return None
+        start, end = span
+        citations.append(Citation(start=start, end=end, contexts=(place,)))
+    return tuple(dict.fromkeys(citations))
+
+
+def _context_of_source(source: CitedSource, contexts: Sequence[Context]) -> int | None:
+    """Return the place of the one context that a source names; None if not one does."""
+    for fits in (_has_text, _has_quote, _has_name):
+        places = [
+            place for place, context in enumerate(contexts) if fits(source, context)
+        ]
+        if len(places) == 1:
+            return places[0]
+    return None
+
+
+def _has_text(source: CitedSource, context: Context) -> bool:
+    return bool(source.text) and letters_of(source.text) == letters_of(context.text)
+
+
+def _has_quote(source: CitedSource, context: Context) -> bool:
+    quote = letters_of(source.quote)
+    return len(quote) >= SHORTEST and quote in letters_of(context.text)
+
+
+def _has_name(source: CitedSource, context: Context) -> bool:
+    names = {str(name) for name in (source.id, *source.names) if name is not None}
+    values = [context.id, *context.metadata.values()]
+    return not names.isdisjoint(value for value in values if isinstance(value, str))
+
+
+def _span(source: CitedSource, answer: str) -> tuple[int, int] | None:
+    """Return the part of the answer that a source is named for; None if it is not there."""
+    if source.statement is not None:
+        start = answer.find(source.statement)
+        is_once = start >= 0 and answer.find(source.statement, start + 1) < 0
+        if is_once and source.statement:
+            return start, start + len(source.statement)
+        if source.start is None:
+            return None
+    if source.start is None or source.end is None:
+        return 0, len(answer)
+    is_inside = 0 <= source.start < source.end <= len(answer)
+    return (source.start, source.end) if is_inside else None
+
+
+# 2. The numbering of the prompt
+
+
+def _numbering(
+    found_answer: FoundAnswer, contexts: Sequence[Context]
+) -> dict[str, int] | None:
+    """Return the place of the context for each label; None if not each has one of its own.
+
+    Only the prompt of the writer counts.
+    """
+    if found_answer.writer is None or not contexts:
+        return None
+    messages = [
+        message.text
+        for message in found_answer.writer.prompt
+        if message.role != "assistant"
+    ]
+    for pattern in _LABELS:
+        labels = [_labels_of(context.text, messages, pattern) for context in contexts]
+        if not all(len(each) == 1 for each in labels):
+            continue
+        numbering = {label: place for place, (label,) in enumerate(labels)}
+        has_one_each = len(numbering) == len(contexts)
+        if has_one_each and _all_labels(messages, pattern) <= set(numbering):
+            return numbering
+    return None
+
+
+def _labels_of(
+    text: str, messages: Iterable[str], pattern: re.Pattern[str]
+) -> set[str]:
+    """Return the labels on the lines on which a text begins, or at its own beginning."""
+    labels = set()
+    own_label = pattern.match(text.lstrip())
+    if own_label is not None:
+        labels.add(own_label.group(1))
+    beginning = letters_of(text)[:100]
+    for message in messages:
+        form = form_of(message)
+        start = form.letters.find(beginning)
+        while beginning and start >= 0:
+            place, _ = form.place_in_source(start, start + 1)
+            label = _label_before(message, place, pattern)
+            if own_label is None:
+                labels.add(label)
+            start = form.letters.find(beginning, start + 1)
+    return labels
+
+
+def _label_before(message: str, place: int, pattern: re.Pattern[str]) -> str:
+    """Return the label on the line of a place, else alone on the line before; else ""."""
+    lines = message[:place].splitlines()
+    if message[:place].endswith("\n"):
+        lines.append("")
+    for line in reversed(lines[-2:]):
+        if line.strip(" \t\"'>*#-"):
+            label = pattern.match(line.lstrip(" \t\"'*#-"))
+            is_all = label is not None and label.end() >= len(line.lstrip(" \t\"'*#-"))
+            return label.group(1) if label is not None and is_all else ""
+    return ""
+
+
+def _all_labels(messages: Iterable[str], pattern: re.Pattern[str]) -> set[str]:
+    """Return the labels of all lines that begin with one: others may be contexts, too."""
+    labels = set()
+    for message in messages:
+        for line in message.splitlines():
+            label = pattern.match(line.lstrip(" \t\"'*#-"))
+            if label is not None:
+                labels.add(label.group(1))
+    return labels
+
+
+# 3. The numbers of a structured reply
+
+
+def _numbers_of_structure(
+    turn: Turn, found_answer: FoundAnswer
+) -> tuple[str, ...] | None:
+    """Return the numbers in the one field of a structured reply that names sources."""
+    writer = found_answer.writer
+    if writer is None or writer not in turn.calls.replies:
+        return None
+    fields = [
+        numbers
+        for value in turn.calls.replies[writer].values
+        if isinstance(value, Mapping)
+        for numbers in _lists_of_numbers(value)
+    ]
+    return fields[0] if len(fields) == 1 else None
+
+
+def _lists_of_numbers(value: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
+    for name, inner in value.items():
+        if not isinstance(inner, (list, tuple)) or not _CITING_FIELD.search(str(name)):
+            continue
+        numbers = [str(number) for number in inner if type(number) in (int, str)]
+        if inner and len(numbers) == len(inner) and all(map(_is_plain, numbers)):
+            yield tuple(numbers)
+
+
+def _of_numbers(
+    answer: str, numbers: Sequence[str], numbering: Mapping[str, int]
+) -> CitationsFound:
+    """Return one citation of the whole answer for the numbers of a structured reply."""
+    if not set(numbers) <= set(numbering):
+        return CitationsFound(None, SEVERAL_CONTEXTS)
+    places = tuple(dict.fromkeys(numbering[number] for number in numbers))
+    return CitationsFound((Citation(start=0, end=len(answer), contexts=places),))

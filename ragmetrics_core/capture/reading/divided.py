@@ -1,0 +1,108 @@
+"""A tool's result as passages, by its own structure. Pure.
+
+Example: ``[{"content": "It fell.", "url": "a"}, {"content": "It is old."}]`` as JSON is
+two passages. A text without such a structure is one.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ragmetrics_core.capture.plain_values import parse_json
+from ragmetrics_core.capture.tree import SCORE_KEYS, Document
+
+_TEXT_FIELDS = (
+    "text",
+    "content",
+    "page_content",
+    "snippet",
+    "body",
+    "passage",
+    "chunk",
+)
+_LIST_FIELDS = ("results", "documents", "hits", "data", "matches", "items")
+_ID_FIELDS = ("id", "_id", "doc_id", "document_id")
+_DEPTH = 4
+
+
+def divided(text: str, result: object = None) -> tuple[Document, ...] | None:
+    """Divide what a tool that searches returned into its passages.
+
+    Args:
+        text: The tool's text, as the model sees it.
+        result: What it returned, as plain values; None if the text is all of it.
+
+    Returns:
+        The passages; () for an empty list; None if the text has no structure that says
+        where a passage ends.
+    """
+    for value in (result, parse_json(text)):
+        passages = None if isinstance(value, str) else _passages(value, _DEPTH)
+        if passages is not None:
+            return passages
+    return None
+
+
+def _passages(value: object, depth: int) -> tuple[Document, ...] | None:
+    """Return the passages of a list, or of the list under a usual name of a mapping."""
+    if depth == 0:
+        return None
+    if isinstance(value, Mapping):
+        for name in _LIST_FIELDS:
+            if isinstance(value.get(name), (list, tuple)):
+                return _passages(value[name], depth - 1)
+        document = _document(value)
+        return None if document is None else (document,)
+    if not isinstance(value, (list, tuple)):
+        return None
+    documents: list[Document] = []
+    for element in value:
+        passages = _passages_of_element(element, depth)
+        if passages is None:
+            return None
+        documents += passages
+    return tuple(documents)
+
+
+def _passages_of_element(element: object, depth: int) -> tuple[Document, ...] | None:
+    """Return the passages of one element of a list: a text, a mapping with a text, JSON."""
+    if isinstance(element, str):
+        inside = _passages(parse_json(element), depth - 1)
+        if inside is not None:
+            return inside
+        return (Document(element),) if element.strip() else ()
+    if not isinstance(element, Mapping):
+        return None
+    if element.get("type") == "text" and isinstance(element.get("text"), str):
+        return _passages_of_element(element["text"], depth)  # a block of content
+    document = _document(element)
+    return None if document is None else (document,)
+
+
+def _document(fields: Mapping[str, Any]) -> Document | None:
+    """Return a mapping with a text field as a document; None without such a field."""
+    for name in _TEXT_FIELDS:
+        text = fields.get(name)
+        if isinstance(text, str) and text.strip():
+            metadata = {key: value for key, value in fields.items() if key != name}
+            return Document(
+                text,
+                _first_text(metadata, _ID_FIELDS),
+                _score(metadata),
+                metadata,
+            )
+    return None
+
+
+def _first_text(fields: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    for name in names:
+        if isinstance(fields.get(name), (str, int)):
+            return str(fields[name])
+    return None
+
+
+def _score(fields: Mapping[str, Any]) -> float | None:
+    for name in SCORE_KEYS:
+        score = fields.get(name)
+        if isinstance(score, (int, float)) and not isinstance(score, bool):
+            return float(score)
+    return None

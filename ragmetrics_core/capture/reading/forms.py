@@ -1,0 +1,210 @@
+r"""The canonical form of a text: letters and digits alone, with their places. Pure.
+
+Prompts show texts with other spaces, quotes, bullets and escapes than they were found
+with. Two texts are compared by what is left without these: ``"It\u2019s <b>old</b>"``
+and "It's old" differ, and ``{"text": "caf\u00e9 &amp; bar"}`` holds "Café & bar".
+"""
+
+import html
+import unicodedata
+from bisect import bisect_left, bisect_right
+from functools import cached_property, lru_cache
+
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
+_WORD = r"[^\W_]+"
+_ENTITY = r"&(?:amp;)?(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});"
+_SURROGATES = r"u[dD][89abAB][0-9a-fA-F]{2}\\+u[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPE = (
+    rf"\\+(?:{_SURROGATES}|u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}}|x[0-9a-fA-F]{{2}}"
+    r"|[abfnrtv])"
+)
+_TOKEN = lazy_pattern(rf"{_ENTITY}|{_ESCAPE}|{_WORD}")
+_PLAIN_WORD = lazy_pattern(r"[0-9A-Za-z]+")
+_NO_WORD = lazy_pattern(r"[^0-9A-Za-z]+")
+_HEXADECIMAL = lazy_pattern(r"[0-9a-fA-F]{2,8}")
+
+# Letters of scripts that put no space between words: each may begin a word. From Thai
+# on, without Georgian, Hangul and Ethiopic, which have spaces.
+_FIRST_WITHOUT_SPACES = "\u0e00"
+_SCRIPTS_WITH_SPACES = (("\u10a0", "\u177f"), ("\uac00", "\ud7a3"))
+
+
+class Form:
+    """A text by its letters and digits.
+
+    Attributes:
+        source: The text as it is.
+    """
+
+    __slots__ = ("__dict__", "source")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    @cached_property
+    def letters(self) -> str:
+        """Its letters and digits, decoded and without case."""
+        if self._is_plain:
+            return _NO_WORD.sub("", self.source).lower()
+        return self._letters_and_runs[0]
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether nothing in it has to be decoded."""
+        source = self.source
+        return source.isascii() and "&" not in source and "\\" not in source
+
+    @cached_property
+    def _letters_and_runs(self) -> tuple[str, list[tuple[int, int, int]]]:
+        """The letters, and for each run of them its place there and in the source."""
+        letters: list[str] = []
+        runs: list[tuple[int, int, int]] = []
+        position = 0
+        pattern = _PLAIN_WORD if self._is_plain else _TOKEN
+        for token in pattern.finditer(self.source):
+            start = token.start()
+            for part, length in _decoded(token.group()):
+                if part:
+                    letters.append(part)
+                    runs.append((position, start, start + length))
+                    position += len(part)
+                start += length
+        return "".join(letters), runs
+
+    @property
+    def _runs(self) -> list[tuple[int, int, int]]:
+        return self._letters_and_runs[1]
+
+    @cached_property
+    def _run_starts(self) -> list[int]:
+        return [start for start, _, _ in self._runs]
+
+    def is_edge(self, position: int) -> bool:
+        """Whether a word ends or begins before the letter at a position."""
+        if position in (0, len(self.letters)):
+            return True
+        if _stands_alone(self.letters[position]) or _stands_alone(
+            self.letters[position - 1]
+        ):
+            return True
+        index = bisect_left(self._run_starts, position)
+        if index == len(self._runs) or self._run_starts[index] != position:
+            return False
+        end_of_run_before = self._runs[index - 1][2]
+        return self._runs[index][1] > end_of_run_before
+
+    def text_between(self, start: int, end: int) -> str:
+        """Return the source of some letters, with the signs around a text's edges."""
+        first, last = self.place_in_source(start, end)
+        if start == 0:
+            first = 0
+        if end == len(self.letters):
+            last = len(self.source)
+        return self.source[first:last]
+
+    def place_in_source(self, start: int, end: int) -> tuple[int, int]:
+        """Return where letters stand in the source.
+
+        Args:
+            start: The first letter.
+            end: Behind the last letter.
+        """
+        first = self._offset(start, at_end=False)
+        last = self._offset(end - 1, at_end=True)
+        return first, last
+
+    def _offset(self, position: int, *, at_end: bool) -> int:
+        index = bisect_right(self._run_starts, position) - 1
+        run_start, source_start, source_end = self._runs[index]
+        n_letters = self._length_of_run(index)
+        if source_end - source_start == n_letters:
+            return source_start + position - run_start + at_end
+        return source_end if at_end else source_start
+
+    def _length_of_run(self, index: int) -> int:
+        is_last = index + 1 == len(self._runs)
+        end = len(self.letters) if is_last else self._runs[index + 1][0]
+        return end - self._runs[index][0]
+
+
+@lru_cache(maxsize=4096)
+def form_of(text: str) -> Form:
+    """Return the form of a text; the same object for texts seen lately."""
+    return Form(text)
+
+
+def letters_of(text: str | None) -> str:
+    """Return a text's letters and digits, decoded and without case."""
+    return form_of(text).letters if text else ""
+
+
+def _decoded(token: str) -> list[tuple[str, int]]:
+    """Return the letters of a token, in parts with their lengths in the source."""
+    if token[0] == "&":
+        decoded = html.unescape(html.unescape(token))
+        if decoded == token:
+            return [("", 1), *_decoded(token[1:-1]), ("", 1)]
+        return [("".join(map(_folded, decoded)), len(token))]
+    if token[0] == "\\":
+        return [("".join(map(_folded, _unescaped(token))), len(token))]
+    if token.isascii():
+        return [(token.lower(), len(token))]
+    parts = [_folded(character) for character in token]
+    folded = "".join(parts)
+    if len(folded) == len(token) and all(parts):
+        return [(folded, len(token))]
+    return [(part, 1) for part in parts]
+
+
+def _unescaped(token: str) -> str:
+    """Return the character of an escape; "" for escapes of white space."""
+    codes = _HEXADECIMAL.findall(token.replace("\\", " "))
+    if not codes:
+        return ""
+    try:
+        if len(codes) == 2:  # two halves of one character
+            return bytes.fromhex("".join(codes)).decode("utf-16-be")
+        return chr(int(codes[0], 16))
+    except (ValueError, OverflowError):
+        return ""
+
+
+@lru_cache(maxsize=8192)
+def _folded(character: str) -> str:
+    """Return a character without case and marks; "" for other than letters and digits."""
+    if not character.isalnum():
+        return ""
+    is_composed = character < "\u2000" or character >= "\uf900"
+    if is_composed:
+        character = unicodedata.normalize("NFKD", character)
+    folded = character.casefold()
+    return "".join(letter for letter in folded if letter.isalnum())
+
+
+def _stands_alone(letter: str) -> bool:
+    """Whether a letter is of a script without spaces between words."""
+    if letter < _FIRST_WITHOUT_SPACES:
+        return False
+    return not any(first <= letter <= last for first, last in _SCRIPTS_WITH_SPACES)
+
+
+_LINE_BREAK = r"(?:\n|\\+[nrt]|\t)"
+_BEFORE_ENTRY = lazy_pattern(
+    rf"(?:\A|{_LINE_BREAK}|[\"'“”„«»‘’`|:\[({{<>•*#=–—-])\s*"
+    r"(?:\(?\d{1,3}[.)]\s*)?\Z"
+)
+_AFTER_ENTRY = lazy_pattern(rf"\s*[.,;!?]?\s*(?:\Z|{_LINE_BREAK}|[\"'“”„«»‘’`|\])}}<])")
+_LONGEST_SIGNS = 12
+
+
+def is_entry(source: str, start: int, end: int) -> bool:
+    """Whether a place in a text is a line, an entry, a cell, in quotes or behind a label."""
+    before = source[max(0, start - _LONGEST_SIGNS) : start]
+    if start > _LONGEST_SIGNS:
+        before = "." + before  # so that the pattern's beginning is no line's
+    after = source[end : end + _LONGEST_SIGNS]
+    if end + _LONGEST_SIGNS < len(source):
+        after += "."
+    is_begun = _BEFORE_ENTRY.search(before) is not None
+    return is_begun and _AFTER_ENTRY.match(after) is not None

@@ -1,0 +1,308 @@
+"""Stage 1: what was asked, what was said before, and whether the run is a turn at all. Pure.
+
+Example: a chain is invoked with "And the ferry?", and its retriever is asked "When does
+the ferry run?". The first text is the question, the second the standalone question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ragmetrics_core.capture.plain_values import (
+    Overrides,
+    as_one_line,
+    last_words_of_user,
+    parse_json,
+    question_in,
+)
+from ragmetrics_core.capture.reading.calls import NO_ANSWER, Calls
+from ragmetrics_core.capture.reading.doubts import Doubt
+from ragmetrics_core.capture.reading.shown import shows
+from ragmetrics_core.capture.tree import FLOW, Node, Tree
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
+_LONGEST_QUERY = 200  # a longer text is a passage that may stand in an answer
+_GUESSED = (Doubt("question_guessed"),)
+_UNREAD = (Doubt("history_unread"),)
+# who speaks at the head of a line
+_USER = lazy_pattern(r"^\W{0,3}(?:human|user)\W{0,3}:", re.MULTILINE | re.IGNORECASE)
+_ASSISTANT = lazy_pattern(
+    r"^\W{0,3}(?:ai|assistant|bot|chatbot)\W{0,3}:[^\S\n]*\S",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """One turn of an application: the result of stage 1.
+
+    Attributes:
+        tree: The run. ``join_trees`` may have made it of several runs.
+        calls: Its calls.
+        question: What was asked; None if that was not found.
+        standalone_question: The last query that a model of the run wrote and a search
+            was asked; None without one.
+        named: The values that ``contexts_from=`` and ``answer_from=`` led to, by
+            "contexts" and "answer".
+        doubts: What is uncertain about the question and the history.
+    """
+
+    tree: Tree
+    calls: Calls
+    question: str | None
+    standalone_question: str | None
+    named: Mapping[str, Any]
+    doubts: tuple[Doubt, ...]
+
+    @property
+    def error(self) -> str | None:
+        """What the run failed with; None if it did not fail."""
+        return self.tree.error or self.tree.root.error
+
+    @property
+    def texts_besides_documents(self) -> tuple[str, ...]:
+        """What prompts may hold besides documents: question, history, instructions."""
+        texts = [self.question or ""]
+        texts += [message.content for message in self.tree.history]
+        texts += self.tree.instructions
+        return tuple(text for text in texts if text)
+
+
+def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
+    """Find what the user asked in a run; None for a run that gives no sample.
+
+    Args:
+        tree: The run.
+        overrides: The user's settings: where question, contexts and answer stand.
+    """
+    tools = overrides.context_tools
+    calls = Calls(tree, None if tools is None else frozenset(tools))
+    if not _is_a_turn(calls, overrides):
+        return None
+    question, doubts = _question(calls, overrides)
+    named = {}
+    for field in ("answer", "contexts"):
+        is_there, value = _value_user_named(field, tree, overrides)
+        if is_there:
+            named[field] = value
+    doubts = (*doubts, *_doubts_of_history(calls, question))
+    return Turn(tree, calls, question, _standalone(calls, question), named, doubts)
+
+
+def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
+    """Whether a run gives a sample: it searched, or it asked and answered from something.
+
+    A run that asked and answered nothing, such as an index build, gives none. Texts are
+    not compared for this.
+    """
+    tree = calls.tree
+    if tree.root.kind == "ignored":
+        return False
+    if tree.is_always_a_sample or calls.searches or overrides.contexts_from is not None:
+        return True
+    if calls.named_tools or _answers_after_a_tool(calls):
+        return True
+    is_asked = tree.question is not None or overrides.question is not None
+    is_answered = _may_have_answered(calls) or (
+        is_asked and any(answer.text for answer in tree.answers)
+    )
+    if any(node.documents for node in calls.nodes):
+        return is_answered or (is_asked and bool(tree.error or tree.root.error))
+    if tree.root.input_documents:
+        return is_asked and (is_answered or bool(tree.error or tree.root.error))
+    return overrides.question is not None and is_answered
+
+
+def _may_have_answered(calls: Calls) -> bool:
+    """Whether a model wrote a text that may be an answer, and no mere verdict."""
+    return any(
+        form != NO_ANSWER and not calls.replies[call].is_verdict
+        for call, form in calls.reply_forms.items()
+    )
+
+
+def _answers_after_a_tool(calls: Calls) -> bool:
+    """Whether a model may have answered the question after a tool had brought a text."""
+    if calls.tree.question is None:
+        return False
+    ends = [
+        tool.ended
+        for tool in calls.nodes
+        if tool.kind == "tool" and not tool.is_control and not tool.by_provider
+        if tool.text and tool.ended is not None
+    ]
+    first_end = min(ends, default=float("inf"))
+    for call, form in calls.reply_forms.items():
+        is_in_tool = any(caller.kind == "tool" for caller in calls.paths[call])
+        if call.began >= first_end and not is_in_tool and form != NO_ANSWER:
+            return not calls.replies[call].is_verdict
+    return False
+
+
+def _value_user_named(field: str, tree: Tree, overrides: Overrides) -> tuple[bool, Any]:
+    """Look up a field where the user said that it is: whether it is there, and its value.
+
+    The question is looked up among the inputs of the run first, other fields among its
+    outputs: inputs may hold an empty ``chunks`` that the run fills.
+    """
+    mappings = (*tree.lookup_outputs, *tree.lookup_inputs)
+    if field == "question":
+        mappings = (*tree.lookup_inputs, *tree.lookup_outputs)
+    is_there, value = overrides.find(field, tree.native_run, *mappings)
+    if not is_there:
+        return False, None
+    return True, tree.to_plain_value(value)
+
+
+# The question
+
+_Found = tuple[str | None, tuple[Doubt, ...]]
+
+
+def _question(calls: Calls, overrides: Overrides) -> _Found:
+    """Return the question, and what is uncertain about it."""
+    tree = calls.tree
+    if overrides.question is not None:
+        return overrides.question, ()
+    is_there, value = _value_user_named("question", tree, overrides)
+    if is_there:
+        return question_in(value), ()
+    if tree.question is not None:
+        return tree.question, _doubts_of_repeated(calls, tree.question)
+    return question_without_input(calls)
+
+
+def question_without_input(calls: Calls) -> _Found:
+    """Return what was asked where no run had the question as its input.
+
+    It is the query that no model wrote, else the user's last message to a model. It is
+    sure where plain functions were called, so that the query is an argument, and the
+    answering prompt shows it.
+    """
+    queries = _queries(calls)
+    of_user = [query for query in queries if not calls.is_written_query(query)]
+    if of_user:
+        prompts = _prompts_of_likely_answers(calls)
+        shown = [query for query in of_user if shows(prompts, query)]
+        question = (shown or of_user)[0]
+        are_plain_functions = (
+            calls.tree.root.kind == "retriever"
+            or calls.tree.gives_only_documents
+            or calls.tree.root.name == FLOW
+        )
+        is_sure = are_plain_functions and (len(shown) == 1 or not prompts)
+        return question, () if is_sure else _GUESSED
+    for call in _calls_asked_first(calls):
+        words = last_words_of_user(call.prompt)
+        if words is not None and not _holds_documents(calls, words):
+            is_sure = bool(queries) or call is calls.tree.root
+            is_sure = is_sure and len(words) <= _LONGEST_QUERY
+            return words, () if is_sure else _GUESSED
+    return (queries[0] if queries else None), _GUESSED
+
+
+def _queries(calls: Calls) -> list[str]:
+    """List what was searched for in plain words, the searches with documents first."""
+    searches = sorted(calls.searches, key=lambda search: not search.documents)
+    around = [caller for search in searches for caller in calls.paths[search][:-1]]
+    rerankers = [node for node in calls.nodes if node.kind == "reranker"]
+    nodes: list[Node] = [*searches, *around, *calls.named_tools, *rerankers]
+    queries = [node.query for node in nodes if node.query]
+    return [query for query in dict.fromkeys(queries) if parse_json(query) is None]
+
+
+def _calls_asked_first(calls: Calls) -> Iterator[Node]:
+    """Yield the models that chose to search, else those that may have answered."""
+    for call in calls.models:
+        has_called_tool = call.reply is not None and bool(call.reply.tool_calls)
+        if has_called_tool and call in calls.query_writers and call.prompt:
+            yield call
+    yield from (call for call in calls.likely_answers[::-1] if call.prompt)
+    yield from (call for call in calls.prompted if call is calls.tree.root)
+
+
+def _holds_documents(calls: Calls, message: str) -> bool:
+    """Whether a message shows a document that the run had."""
+    texts = {document.text for each in calls.lists for document in each.documents} | {
+        tool.text or "" for tool in calls.text_tools
+    }
+    return any(shows([message], text) for text in texts)
+
+
+def _prompts_of_likely_answers(calls: Calls) -> list[str]:
+    return [message.text for call in calls.likely_answers for message in call.prompt]
+
+
+def _doubts_of_repeated(calls: Calls, question: str) -> tuple[Doubt, ...]:
+    """Return a doubt where the question is that of an earlier turn, and not asked again."""
+    line = as_one_line(question)
+    earlier = [
+        as_one_line(message.content)
+        for message in calls.tree.history
+        if message.role == "user"
+    ]
+    if line not in earlier:
+        return ()
+    for call in calls.likely_answers[-1:]:
+        words = last_words_of_user(call.prompt)
+        if words is not None and line in as_one_line(words):
+            return ()
+    return _GUESSED
+
+
+# The history
+
+
+def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
+    """Return a doubt where an answering prompt shows earlier turns, and none was read."""
+    if calls.tree.history:
+        return ()
+    own_replies = {as_one_line(reply.text) for reply in calls.replies.values()}
+    for call in calls.likely_answers[-1:]:
+        if _shows_earlier_turns(call, question, own_replies):
+            return _UNREAD
+    return ()
+
+
+def _shows_earlier_turns(
+    call: Node, question: str | None, own_replies: set[str]
+) -> bool:
+    """Whether a prompt has a user's and an assistant's words before the last message."""
+    has_user_spoken = False
+    for message in call.prompt:
+        text = message.text
+        if message.role == "user" and text.strip():
+            is_question = as_one_line(text) == as_one_line(question)
+            has_user_spoken = has_user_spoken or not is_question
+        is_reply = message.role == "assistant" and bool(text.strip())
+        if is_reply and has_user_spoken and as_one_line(text) not in own_replies:
+            return True
+        if (
+            message.role != "assistant"
+            and _USER.search(text)
+            and _ASSISTANT.search(text)
+        ):
+            return True
+    return False
+
+
+# The standalone question
+
+
+def _standalone(calls: Calls, question: str | None) -> str | None:
+    """Return what the framework names, else the last query that a model wrote."""
+    standalone = calls.tree.standalone_question
+    if standalone is None:
+        searches = [*calls.searches, *calls.named_tools]
+        searches.sort(key=lambda search: search.began)
+        for search in searches:
+            query = search.query
+            if query and parse_json(query) is None and calls.is_written_query(query):
+                standalone = query
+    if standalone is None or len(standalone) > _LONGEST_QUERY:
+        return None
+    is_question = as_one_line(standalone) == as_one_line(question)
+    return None if is_question else standalone

@@ -1,0 +1,432 @@
+"""What of some texts the messages of prompts show: the one text rule. Pure.
+
+No other file compares texts with prompts. Texts are compared by their letters and
+digits (``forms``). A text is shown **whole** where all its letters stand in one message,
+on ground that nothing else took; **in part** where a long run of them does. What is less
+sure than that is told with a doubt.
+
+Example: the candidates are "The bridge opened in 1874." and "The ferry runs hourly.",
+and a message says "Use this: - The bridge opened in 1874. When did it open?". The first
+candidate is shown whole, the second is not shown.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ragmetrics_core.capture.reading.forms import Form, form_of, is_entry, letters_of
+
+Extent = Literal["whole", "part", "unknown", "not"]
+
+SHORTEST = 16  # letters of a text that stands nowhere by chance
+_SHORTEST_PART = 24  # letters of a part
+_LONGEST_FORCED_PART = 100  # letters that make a part sure, whatever its share
+_SEED = 12  # letters by which a part is first seen; two seeds fit into a shortest part
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A text that messages may show.
+
+    Attributes:
+        texts: The texts that it may be shown as, such as a node with and without its
+            heading. Each of them is the whole candidate.
+        list_number: Which list of documents it stands in: 0 is the list that was there
+            last, and claims ground first.
+    """
+
+    texts: tuple[str, ...]
+    list_number: int = 0
+
+
+@dataclass(frozen=True)
+class Showing:
+    """What messages show of a candidate.
+
+    Attributes:
+        extent: "whole"; "part"; "unknown", with a doubt; or "not".
+        text: The text that is shown; "" for one that is not, or where it is unknown.
+        place: The number of the message, and where in it; None where nothing is shown.
+        doubt: The code of what is uncertain; "" if nothing is.
+    """
+
+    extent: Extent
+    text: str = ""
+    place: tuple[int, int] | None = None
+    doubt: str = ""
+
+
+_NOT_SHOWN = Showing("not")
+
+
+@dataclass(eq=False)
+class _Message:
+    """One message, and who took which of its letters.
+
+    Attributes:
+        number: Its number among the messages.
+        form: Its letters.
+        owners: For each letter the number of the candidate that took it, from 1; 0 for
+            free ground.
+        known_places: Where the question, the history, instructions and replies stand.
+    """
+
+    number: int
+    form: Form
+    taken: bytearray
+    known_places: list[tuple[int, int]] = field(default_factory=list)
+    owners: list[tuple[int, int, int]] = field(default_factory=list)
+    seeds: dict[str, list[int]] | None = None
+
+    def places_of(self, letters: str) -> list[tuple[int, int]]:
+        """List where letters stand as whole words."""
+        places = []
+        start = self.form.letters.find(letters)
+        while start >= 0:
+            end = start + len(letters)
+            if self.form.is_edge(start) and self.form.is_edge(end):
+                places.append((start, end))
+                start = self.form.letters.find(letters, end)
+            else:
+                start = self.form.letters.find(letters, start + 1)
+        return places
+
+    def is_free(self, start: int, end: int) -> bool:
+        """Whether nobody took any of these letters."""
+        return self.taken.find(1, start, end) < 0
+
+    def is_in_known(self, start: int, end: int) -> bool:
+        """Whether a place lies inside of a known text."""
+        return any(first <= start and end <= last for first, last in self.known_places)
+
+    def owner_of(self, start: int, end: int) -> int | None:
+        """Return the candidate whose place holds another place; None without one."""
+        for first, last, owner in self.owners:
+            if first <= start and end <= last:
+                return owner
+        return None
+
+    def take(self, start: int, end: int, owner: int) -> None:
+        """Give a place to a candidate."""
+        self.taken[start:end] = b"\1" * (end - start)
+        self.owners.append((start, end, owner))
+
+    def close_known_places(self) -> None:
+        """Take what known texts hold, so that no part of a candidate is seen there."""
+        for start, end in self.known_places:
+            self.taken[start:end] = b"\1" * (end - start)
+
+    def seed_places(self) -> dict[str, list[int]]:
+        """Return where each run of ``_SEED`` letters stands that begins at a multiple of it."""
+        if self.seeds is None:
+            letters = self.form.letters
+            self.seeds = {}
+            for start in range(0, len(letters) - _SEED + 1, _SEED):
+                if self.is_free(start, start + _SEED):
+                    seed = letters[start : start + _SEED]
+                    self.seeds.setdefault(seed, []).append(start)
+        return self.seeds
+
+
+@dataclass(frozen=True)
+class PromptText:
+    """A message that no model wrote.
+
+    Attributes:
+        text: Its text.
+        known: Texts that may stand in it for another reason than evidence: the
+            question, the history, instructions, replies of models.
+    """
+
+    text: str
+    known: Sequence[str] = ()
+
+
+def find_shown(
+    candidates: Sequence[Candidate], messages: Sequence[PromptText]
+) -> list[Showing]:
+    """Tell of each candidate what the messages show of it.
+
+    Args:
+        candidates: The candidates; each of them another text.
+        messages: The messages in their order, each once.
+
+    Returns:
+        A showing for each candidate.
+    """
+    search = _Search(candidates, _with_known_places(messages))
+    search.find_whole_texts()
+    search.find_parts()
+    return search.showings
+
+
+def shows(message_texts: Iterable[str], text: str) -> bool:
+    """Whether any of some messages shows a text whole; short texts must be entries."""
+    letters = letters_of(text)
+    for message_text in message_texts:
+        message = _message(0, message_text)
+        for start, end in message.places_of(letters) if letters else ():
+            if len(letters) >= SHORTEST:
+                return True
+            if is_entry(message.form.source, *message.form.place_in_source(start, end)):
+                return True
+    return False
+
+
+def _message(number: int, text: str) -> _Message:
+    form = form_of(text)
+    return _Message(number, form, bytearray(len(form.letters)))
+
+
+def _with_known_places(messages: Sequence[PromptText]) -> list[_Message]:
+    """Make the messages ready for the search, with the places of known texts."""
+    ready = []
+    for number, prompt_text in enumerate(messages):
+        message = _message(number, prompt_text.text)
+        for letters in {letters_of(text) for text in prompt_text.known} - {""}:
+            message.known_places += message.places_of(letters)
+        ready.append(message)
+    return ready
+
+
+class _Search:
+    """Gives each candidate its ground, the last lists and the longest texts first."""
+
+    def __init__(
+        self, candidates: Sequence[Candidate], messages: Sequence[_Message]
+    ) -> None:
+        self._candidates = candidates
+        self._messages = messages
+        self.showings: list[Showing] = [_NOT_SHOWN] * len(candidates)
+        self._claims = self._sorted_claims()
+        self._is_found = [False] * len(candidates)
+
+    def _sorted_claims(self) -> list[tuple[int, str]]:
+        """List each candidate with each of its texts, in the order of their claims."""
+        claims = []
+        for number, candidate in enumerate(self._candidates):
+            for text in candidate.texts:
+                claims.append(
+                    (candidate.list_number, -len(letters_of(text)), number, text)
+                )
+        claims.sort(key=lambda claim: claim[:3])
+        return [(number, text) for _, _, number, text in claims]
+
+    # Whole texts
+
+    def find_whole_texts(self) -> None:
+        """Find the candidates that are shown whole, or only inside of other texts."""
+        lists_of_texts = self._lists_of_texts()
+        for number, text in self._claims:
+            if not self._is_found[number]:
+                showing = self._whole(number, text, lists_of_texts)
+                if showing is not None:
+                    self.showings[number] = showing
+                    self._is_found[number] = showing.extent != "not"
+        for message in self._messages:
+            message.close_known_places()
+
+    def _lists_of_texts(self) -> list[int]:
+        return [candidate.list_number for candidate in self._candidates]
+
+    def _whole(
+        self, number: int, text: str, lists_of_texts: Sequence[int]
+    ) -> Showing | None:
+        """Return where a text is shown whole; None if it stands nowhere as words."""
+        letters = letters_of(text)
+        if not letters:
+            return self._without_letters(text)
+        first_place: tuple[int, int] | None = None
+        is_one_entry = len(letters) >= SHORTEST
+        known_place: tuple[int, int] | None = None
+        owner: int | None = None
+        for message in self._messages:
+            for start, end in message.places_of(letters):
+                if message.is_in_known(start, end):
+                    source_start, _ = message.form.place_in_source(start, end)
+                    known_place = known_place or (message.number, source_start)
+                elif message.is_free(start, end):
+                    message.take(start, end, number)
+                    source_start, source_end = message.form.place_in_source(start, end)
+                    is_one_entry = is_one_entry or is_entry(
+                        message.form.source, source_start, source_end
+                    )
+                    first_place = first_place or (message.number, source_start)
+                elif owner is None:
+                    owner = message.owner_of(start, end)
+        if first_place is not None:
+            doubt = "" if is_one_entry else "short_text"
+            extent: Extent = "whole" if is_one_entry else "unknown"
+            return Showing(extent, text, first_place, doubt)
+        if owner is not None and owner != number:
+            list_of_owner = lists_of_texts[owner]
+            is_in_list_of_owner = lists_of_texts[number] <= list_of_owner
+            return (
+                Showing("unknown", doubt="inside_another")
+                if is_in_list_of_owner
+                else _NOT_SHOWN
+            )
+        if known_place is None:
+            return None
+        if lists_of_texts[number] == 0:  # the last list holds it: perhaps it was shown
+            return Showing("unknown", text, known_place, "quoted")
+        return Showing("unknown", doubt="quoted")
+
+    def _without_letters(self, text: str) -> Showing | None:
+        """Return a doubt for a text of signs alone that stands in a message."""
+        signs = text.strip()
+        if signs and any(signs in message.form.source for message in self._messages):
+            return Showing("unknown", doubt="short_text")
+        return None
+
+    # Parts
+
+    def find_parts(self) -> None:
+        """Find parts of the candidates that are not shown whole."""
+        for number in dict.fromkeys(number for number, _ in self._claims):
+            if self._is_found[number]:
+                continue
+            in_part = [
+                self._in_part(number, text) for text in self._candidates[number].texts
+            ]
+            showing, places = min(in_part, key=lambda each: _sureness(each[0]))
+            self.showings[number] = showing
+            for message, start, end in places:
+                message.take(start, end, number)
+
+    def _in_part(
+        self, number: int, text: str
+    ) -> tuple[Showing, list[tuple[_Message, int, int]]]:
+        """Return what parts of a text the messages show on free ground, and where."""
+        form = form_of(text)
+        parts: list[tuple[int, int]] = []
+        places: list[tuple[_Message, int, int]] = []
+        for message in self._messages:
+            for start, end, there in _common_runs(form.letters, message):
+                parts.append((start, end))
+                places.append((message, there, there + end - start))
+        if not parts:
+            return self._beginning(form), []
+        first_message, there, _ = places[0]
+        source_start, _ = first_message.form.place_in_source(there, there + 1)
+        place = (first_message.number, source_start)
+        return self._united_parts(number, form, _united(parts), place), places
+
+    def _united_parts(
+        self,
+        number: int,
+        form: Form,
+        parts: list[tuple[int, int]],
+        place: tuple[int, int],
+    ) -> Showing:
+        """Return a showing of some parts of a text."""
+        n_letters = len(form.letters)
+        if parts == [(0, n_letters)]:
+            return Showing("whole", form.source, place)
+        text = "\n".join(form.text_between(*part) for part in parts)
+        if len(parts) == 1 and self._is_sure_part(number, form, parts[0]):
+            return Showing("part", text, place)
+        n_letters_shown = sum(end - start for start, end in parts)
+        is_at_edge = parts[0][0] == 0 or parts[-1][1] == n_letters
+        if is_at_edge or n_letters_shown >= min(_LONGEST_FORCED_PART, n_letters / 2):
+            return Showing("unknown", text, place, "in_part")
+        return Showing("unknown", doubt="in_part")
+
+    def _is_sure_part(self, number: int, form: Form, part: tuple[int, int]) -> bool:
+        """Whether a part begins or ends a text, is long enough, and no other text's."""
+        start, end = part
+        n_letters = len(form.letters)
+        is_at_edge = start == 0 or end == n_letters
+        is_long = end - start >= min(_LONGEST_FORCED_PART, n_letters / 2)
+        if not is_at_edge or not is_long:
+            return False
+        letters = form.letters[start:end]
+        for other_number, candidate in enumerate(self._candidates):
+            if other_number == number:
+                continue
+            if any(letters in letters_of(text) for text in candidate.texts):
+                return False
+        return True
+
+    def _beginning(self, form: Form) -> Showing:
+        """Return a doubt where the first letters of a text stand on free ground."""
+        beginning = form.letters[:SHORTEST]
+        if len(beginning) < SHORTEST:
+            return _NOT_SHOWN
+        for message in self._messages:
+            start = message.form.letters.find(beginning)
+            while start >= 0:
+                end = start + SHORTEST
+                if message.form.is_edge(start) and message.is_free(start, end):
+                    return Showing("unknown", doubt="in_part")
+                start = message.form.letters.find(beginning, start + 1)
+        return _NOT_SHOWN
+
+
+def _common_runs(letters: str, message: _Message) -> list[tuple[int, int, int]]:
+    """List the long runs of letters that stand on a message's free ground.
+
+    Returns:
+        For each run its first letter, the letter behind it, and where it stands.
+    """
+    seeds = message.seed_places()
+    runs = []
+    position = 0
+    while position <= len(letters) - _SEED:
+        longest = (position, position, 0)
+        for there in seeds.get(letters[position : position + _SEED], ()):
+            run = _extended(letters, position, message, there)
+            if run[1] - run[0] > longest[1] - longest[0]:
+                longest = run
+        start, end, _ = longest
+        if end - start >= _SHORTEST_PART:
+            runs.append(longest)
+            position = end
+        else:
+            position += 1
+    return runs
+
+
+def _extended(
+    letters: str, position: int, message: _Message, there: int
+) -> tuple[int, int, int]:
+    """Extend a seed in both directions, as long as letters are equal and free."""
+    of_message = message.form.letters
+    taken = message.taken
+    if not message.is_free(there, there + _SEED):
+        return position, position, there
+    end, end_there = position + _SEED, there + _SEED
+    while (
+        end < len(letters)
+        and end_there < len(of_message)
+        and letters[end] == of_message[end_there]
+        and not taken[end_there]
+    ):
+        end += 1
+        end_there += 1
+    while (
+        position > 0
+        and there > 0
+        and letters[position - 1] == of_message[there - 1]
+        and not taken[there - 1]
+    ):
+        position -= 1
+        there -= 1
+    return position, end, there
+
+
+def _united(parts: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Unite parts that touch or overlap."""
+    united: list[tuple[int, int]] = []
+    for start, end in sorted(parts):
+        if united and start <= united[-1][1]:
+            united[-1] = (united[-1][0], max(end, united[-1][1]))
+        else:
+            united.append((start, end))
+    return united
+
+
+def _sureness(showing: Showing) -> tuple[int, bool]:
+    """Rank a showing: what is shown for sure before what may be, then what is not."""
+    order = {"whole": 0, "part": 1, "unknown": 2, "not": 3}
+    return order[showing.extent], not showing.text

@@ -1,0 +1,221 @@
+"""Makes the samples of a run, in four stages. Pure.
+
+Tree ─▶ Turn ─▶ FoundAnswer ─▶ Evidence ─▶ Ledger and Sample
+
+Turn         what was asked, and the calls made for it
+FoundAnswer  what was answered, and the calls that it was written from
+Evidence     contexts, and the fate of each passage
+Ledger       the searches and tool calls of this turn and of earlier ones
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from ragmetrics_core.capture.plain_values import Overrides
+from ragmetrics_core.capture.reading.answer import FoundAnswer, answers
+from ragmetrics_core.capture.reading.calls import Calls
+from ragmetrics_core.capture.reading.citations import cited_by
+from ragmetrics_core.capture.reading.doubts import Doubt, worst_grade
+from ragmetrics_core.capture.reading.evidence import Evidence, evidence
+from ragmetrics_core.capture.reading.fates import notes_on_passages
+from ragmetrics_core.capture.reading.forms import letters_of
+from ragmetrics_core.capture.reading.found import Found
+from ragmetrics_core.capture.reading.ledger import ledger
+from ragmetrics_core.capture.reading.question import Turn, turn_of
+from ragmetrics_core.capture.tree import Tree
+from ragmetrics_core.capture.tree_checks import check_tree
+from ragmetrics_core.data import CaptureNotes, Context, Ledger, Sample
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
+_NO_OVERRIDES = Overrides()
+# "", "[]", "ok", "Done.", "null", and a bare number: "42", "-3.5 %", "1,024"
+_SAYS_NOTHING = lazy_pattern(
+    r"\W*(?:ok|okay|done|success|null|none)?\W*|[-+−]?\d[\d.,]*\s?%?", re.IGNORECASE
+)
+
+
+def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]:
+    """Make the samples of one run: question, contexts, answer, and how sure they are.
+
+    Example: a chain is invoked with "When did it open?", its retriever finds "Opened in
+    1874.", and its model writes "In 1874.". These become one sample.
+
+    Args:
+        tree: The run as a tree of its calls.
+        overrides: The user's settings on where the question, contexts and answer are.
+
+    Returns:
+        A sample for each answer; one without an answer where a run broke off or only
+        searched; none for a run that asked and answered nothing.
+
+    Raises:
+        SettingError: If the tree holds values of wrong types.
+    """
+    if overrides.build is not None:
+        return list(overrides.build(tree.native_run))
+    check_tree(tree)
+    turn = turn_of(tree, overrides)
+    if turn is None:
+        return []
+    found = Found(turn.calls)
+    samples = []
+    for found_answer in answers(turn):
+        found_evidence = evidence(turn, found_answer, found)
+        table = ledger(turn, found_answer, found, found_evidence)
+        samples.append(_sample(turn, found_answer, found, found_evidence, table))
+    return samples
+
+
+def _sample(
+    turn: Turn,
+    found_answer: FoundAnswer,
+    found: Found,
+    found_evidence: Evidence,
+    table: Ledger,
+) -> Sample:
+    """Put what the stages found into the sample of one answer."""
+    tree = turn.tree
+    shown = [each for each in found_evidence.identities if each is not None]
+    documents = found.retrieved(shown)
+    retrieved = None
+    if documents is not None:
+        retrieved = tuple(document.context() for document in documents)
+    doubts = list(_doubts(turn, found_answer, found, found_evidence, table))
+    cited = cited_by(turn, found_answer, found_evidence)
+    sample = Sample(
+        question=turn.question or found_answer.answer.question,
+        contexts=found_evidence.contexts,
+        retrieved=retrieved,
+        answer=found_answer.text,
+        standalone_question=turn.standalone_question,
+        history=tree.history,
+        generator=found_answer.model,
+        error=turn.error,
+        **tree.given_fields,
+        capture=CaptureNotes(
+            grade=worst_grade(doubts),
+            evidence_from=found_evidence.evidence_from,
+            doubts={doubt.code: doubt.sentence for doubt in reversed(doubts)},
+            warnings=_warnings(turn, doubts),
+            intermediate=_intermediate(turn, found_answer),
+            other=tuple(document.context() for document in tree.documents_without_text),
+            complete=tree.is_complete and not turn.error,
+            citations_unknown=cited.why_unknown or None,
+            unread_texts=_unread_texts(doubts),
+            **notes_on_passages(found, found_evidence, documents),
+        ),
+        ledger=table,
+    )
+    # a sample stores the answer " " as None, and half a character as "�"
+    is_stored_otherwise = sample.answer != found_answer.text
+    if cited.citations is None or is_stored_otherwise or sample.citations:
+        return sample
+    return sample.model_copy(update={"citations": cited.citations})
+
+
+def _warnings(turn: Turn, doubts: Iterable[Doubt]) -> tuple[str, ...]:
+    """Return what the adapter has to say, and the sentences of the doubts, each once."""
+    sentences = [*turn.tree.warnings, *(doubt.sentence for doubt in doubts)]
+    return tuple(dict.fromkeys(sentences))
+
+
+def _unread_texts(doubts: Iterable[Doubt]) -> tuple[str, ...]:
+    """Return why the run may have found texts that the sample lacks."""
+    codes = ("not_recorded", "provider")
+    return tuple(
+        dict.fromkeys(doubt.sentence for doubt in doubts if doubt.code in codes)
+    )
+
+
+def _intermediate(turn: Turn, found_answer: FoundAnswer) -> tuple[Context, ...]:
+    """Return the replies from which the answer was made, and what was read of a broken one."""
+    texts = [
+        turn.calls.replies[call].text
+        for call in found_answer.chain
+        if call is not found_answer.writer
+    ]
+    texts.append(turn.tree.partial_answer or "")
+    return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
+
+
+def _doubts(
+    turn: Turn,
+    found_answer: FoundAnswer,
+    found: Found,
+    found_evidence: Evidence,
+    table: Ledger,
+) -> Iterator[Doubt]:
+    """Yield all that is uncertain about a sample."""
+    tree = turn.tree
+    yield from turn.doubts
+    for words in (*tree.doubts, *found_answer.answer.doubts):
+        yield Doubt("which_turn", words)
+    is_named = found_evidence.evidence_from == "named"
+    if not is_named:
+        yield from found_answer.doubts
+        yield from found.doubts
+    yield from found_evidence.doubts
+    yield from _doubts_of_calls(turn.calls)
+    tool_doubt = _doubt_of_tools(turn.calls, found_evidence, table)
+    if tool_doubt is not None:
+        yield tool_doubt
+    if turn.error or not tree.is_complete:
+        yield Doubt("broken")
+    elif found_answer.text is None:
+        yield Doubt("no_answer")
+    if found_evidence.contexts is None and tool_doubt is None:
+        has_text = any(call.kind == "tool" and call.items for call in table.calls)
+        if not has_text:
+            yield Doubt("no_search")
+
+
+def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
+    """Yield what was not recorded of single calls."""
+    if calls.tree.n_without_text:
+        yield Doubt("not_recorded", f"of {calls.tree.n_without_text} documents")
+    for node in calls.nodes:
+        has_returned = node.ended is not None or node.documents is not None
+        if node.kind == "retriever" and not has_returned and node.error is None:
+            yield Doubt("not_recorded", f"of the search {node.name}, which did not end")
+        if node.sources_without_text:
+            yield Doubt("not_recorded", f"of what the provider's {node.name} found")
+        for words in node.evidence_not_recorded:
+            yield Doubt("not_recorded", words)
+        for words in node.remarks:
+            yield Doubt("provider", words)
+
+
+def _doubt_of_tools(
+    calls: Calls, found_evidence: Evidence, table: Ledger
+) -> Doubt | None:
+    """Return a doubt where the user has to say which tools search.
+
+    Such a tool returned a text, which nobody divided. Beside contexts, only a text that
+    the answer was shown counts.
+    """
+    if found_evidence.evidence_from == "named":
+        return None
+    if calls.context_tools is not None:
+        is_any_called = not calls.context_tools.isdisjoint(calls.names_of_tools)
+        if is_any_called or not calls.context_tools:
+            return None
+    context_letters = [
+        letters_of(context.text) for context in found_evidence.contexts or ()
+    ]
+    names: dict[str, None] = {}
+    for call in table.calls:
+        if call.kind != "tool" or call.turn != table.turn or not call.items:
+            continue
+        text = call.items[0].text
+        letters = letters_of(text)
+        is_said_by_contexts = any(
+            letters in each or each in letters for each in context_letters if each
+        )
+        is_mute = _SAYS_NOTHING.fullmatch(text.strip()) is not None
+        is_beside = found_evidence.contexts is not None
+        if is_beside and (not call.shown or is_mute or is_said_by_contexts):
+            continue
+        names[call.name or "?"] = None
+    return Doubt("tool_text", ", ".join(names)) if names else None
