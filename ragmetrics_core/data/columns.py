@@ -15,13 +15,12 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from ragmetrics_core.data import cells
 from ragmetrics_core.data.cells import (
+    as_list,
     data_in,
     follow_path,
     is_filled,
     looks_like_list,
-    number_as_text,
 )
 from ragmetrics_core.data.citations import is_citations
 from ragmetrics_core.data.errors import (
@@ -34,7 +33,6 @@ from ragmetrics_core.data.messages import said_messages
 from ragmetrics_core.data.nearest import did_you_mean, names_in_words, plain_name
 from ragmetrics_core.data.number_values import plain_data
 from ragmetrics_core.data.numberings import is_numbering, without_missing_labels
-from ragmetrics_core.data.sample import Context
 
 # Per field of the sample, the column names in use, the most specific first. Compared
 # without case, spaces, hyphens and underscores. A name with a dot is a column's name,
@@ -396,9 +394,10 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
 def _refuse_rivals(
     field: str, chosen: FoundValue, rivals: Sequence[FoundValue]
 ) -> None:
-    """Raise ``AmbiguousColumns`` if another value may be the field's and differs.
+    """Raise ``AmbiguousColumns`` if another column may hold the field and differs.
 
-    Example: the columns "answer" and "response" hold "Blue." and "Red.".
+    Example: the columns "answer" and "response" hold "Blue." and "Red.". Lists and
+    their JSON are equal.
 
     Args:
         field: The field.
@@ -406,19 +405,24 @@ def _refuse_rivals(
         rivals: The other values that may be the field's. A value is passed over if it
             is empty, or if it is known not to be this field's.
     """
-    content = _comparable_content(field, chosen.value)
-    if content is None:  # it cannot be read as this field, which is said elsewhere
-        return
+    content = _content(chosen.value)
     for rival in rivals:
         if not is_filled(rival.value, field) or _is_no_rival(field, chosen, rival):
             continue
-        rival_content = _comparable_content(field, rival.value)
-        if rival_content is not None and rival_content != content:
+        if _content(rival.value) != content:
             raise AmbiguousColumns(
                 f"columns {chosen.column!r} and {rival.column!r} may both hold the"
                 f" {field}, and differ; name the right one: --{field}-column (in Python"
                 f" {field}_column=), or leave the other out"
             )
+
+
+def _content(value: Any) -> list[Any]:
+    """Return what a cell holds as a list, without white space around texts."""
+    return [
+        element.strip() if isinstance(element, str) else element
+        for element in as_list(value)
+    ]
 
 
 def _is_no_rival(field: str, chosen: FoundValue, rival: FoundValue) -> bool:
@@ -435,37 +439,6 @@ def _is_no_rival(field: str, chosen: FoundValue, rival: FoundValue) -> bool:
         return True
     names_of_retrieved = {plain_name(name) for name in _COLUMNS["retrieved"]}
     return field == "contexts" and rival_name in names_of_retrieved
-
-
-def _comparable_content(field: str, value: Any) -> object:
-    """Return the texts in a value of a field, to compare it with another value of it.
-
-    Two columns may hold the same texts in different forms, such as a list and JSON.
-    Returns None for contexts that cannot be read.
-    """
-    if field == "contexts":
-        return _texts_of_contexts(value)
-    data = data_in(value)
-    if not isinstance(data, (list, tuple)):
-        return [_comparable_text(plain_data(value))]  # JSON of an object stays a text
-    return [_comparable_text(element) for element in data]
-
-
-def _texts_of_contexts(value: Any) -> list[str] | None:
-    """Return the texts of the contexts in a cell; None if it cannot be read."""
-    try:
-        contexts = cells.read_contexts(value, "contexts")
-    except RowError:
-        return None
-    return [
-        context.text if isinstance(context, Context) else context["text"]
-        for context in contexts
-    ]
-
-
-def _comparable_text(value: Any) -> Any:
-    """Return a text without white space around it, and a number as a text."""
-    return value.strip() if isinstance(value, str) else number_as_text(value)
 
 
 def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
