@@ -14,7 +14,11 @@ from ragmetrics_core.page.render import PAGE_MARK, check_page, write_page_from
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.glance import glance_of
-from ragmetrics_core.reporting.joined import join_reports, warn_of_repeated_questions
+from ragmetrics_core.reporting.joined import (
+    join_reports,
+    warn_of_copies,
+    warn_of_repeated_questions,
+)
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.screen import screen_lines
@@ -104,7 +108,10 @@ def _run(options: argparse.Namespace) -> int:
         results_at(path, allow_broken=options.allow_broken) for path in options.files
     ]
     report = _report(reports, options)
-    warnings = list(warn_of_repeated_questions(reports, _names(options)))
+    warnings = [
+        *warn_of_copies(reports, _names(options)),
+        *warn_of_repeated_questions(reports, _names(options)),
+    ]
     summary, decisions = _summary_and_decisions(report, options)
     exit_code = _exit_code(summary, decisions)
     text = markdown(summary, report.run, decisions, exit_code)

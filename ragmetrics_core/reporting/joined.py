@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from ragmetrics_core.data import SettingError, Signature
+from ragmetrics_core.data import SettingError, Signature, names_in_words
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.copies import KnownRows
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
+
+_MOST_NAMES = 5  # of files, in a sentence
 
 
 def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
@@ -40,7 +42,7 @@ def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
     facts = _join_facts([report.run for report in reports_without_copies], names)
     notes = (
         *facts.notes,
-        *_notes_on_copies(reports, reports_without_copies, names),
+        *warn_of_copies(reports, names),
         _note_on_rows(reports_without_copies, names),
     )
     return Report(rows, facts.model_copy(update={"notes": notes}))
@@ -65,18 +67,22 @@ def leave_out_copies(reports: Sequence[Report]) -> list[Report]:
     return without_copies
 
 
-def _notes_on_copies(
-    reports: Sequence[Report], without_copies: Sequence[Report], names: Sequence[str]
-) -> Iterator[str]:
-    """Say how many rows of each report are copies."""
-    for report, kept, name in zip(reports, without_copies, names, strict=True):
-        n_rows = len(report.results)
-        n_copies = n_rows - len(kept.results)
-        if n_copies:
-            yield (
-                f"{n_copies:,} of {count_in_words(n_rows, 'row')} of {name} are copies"
-                " of rows in an earlier file, and count once."
-            )
+def warn_of_copies(reports: Sequence[Report], names: Sequence[str]) -> Iterator[str]:
+    """Say in a sentence how many rows are copies, and of which files; none without any."""
+    n_copies = 0
+    names_of_copies = []
+    for report, kept, name in zip(
+        reports, leave_out_copies(reports), names, strict=True
+    ):
+        if len(kept.results) < len(report.results):
+            n_copies += len(report.results) - len(kept.results)
+            names_of_copies.append(name)
+    if n_copies:
+        yield (
+            f"{count_in_words(n_copies, 'row')} of"
+            f" {names_in_words(names_of_copies, most=_MOST_NAMES)} are copies of rows in"
+            " an earlier file, and count once."
+        )
 
 
 def _note_on_rows(reports: Sequence[Report], names: Sequence[str]) -> str:
