@@ -437,6 +437,21 @@ def test_without_a_prompt_that_shows_them_the_last_list_stands_for_the_contexts(
     assert codes(sample) == {"by_data_flow"}
 
 
+@pytest.mark.parametrize("returned", [None, ()], ids=["unknown", "nothing"])
+def test_contexts_are_not_empty_for_sure_where_something_was_found(
+    returned: tuple[Document, ...] | None,
+) -> None:
+    """A step took what was found, and no prompt shows it: what it made of it is not certain."""
+    clock = Clock()
+    found = documents(BRIDGE, FERRY)
+    step = lambda: clock.node(  # noqa: E731  # made when the clock says
+        "step", documents_among_inputs=found, documents=returned
+    )
+    sample = only(clock.tree(clock.retriever(*found), step, clock.model("Answer.")))
+    assert texts(sample) == ([BRIDGE, FERRY] if returned is None else [])
+    assert codes(sample) == {"by_data_flow"}
+
+
 def test_a_search_that_found_nothing_gives_empty_contexts_for_sure() -> None:
     clock = Clock()
     sample = only(clock.tree(clock.retriever(), clock.model(asked(""))))

@@ -255,7 +255,7 @@ class _Reading:
         documents, is_sure = self._documents_of_flow()
         if documents is None:
             return  # nothing was searched for: the contexts are unknown
-        if documents and not is_sure:
+        if self.found.passages and not is_sure:
             self.doubts.append(_BY_DATA_FLOW)
         unique = {self.found.identity(document): document for document in documents}
         result.contexts = tuple(document.context() for document in unique.values())
@@ -282,18 +282,17 @@ class _Reading:
 
     def _last_documents(self) -> list[Document]:
         """Return what the last calls returned of which no later call took anything."""
+        returned = [each for each in self.lists if each.is_returned]
+        if returned and not returned[0].documents:
+            return []  # everything was dropped
         last: list[Document] = []
         taken: set[DocumentKey] = set()
-        has_returned = False
         for each in self.lists:
-            has_returned = has_returned or each.is_returned
             identities = {self.found.identity(document) for document in each.documents}
             if each.is_returned and taken.isdisjoint(identities):
                 last = [*each.documents, *last]
             taken |= identities
-        if not has_returned:
-            return list(self.lists[-1].documents)
-        return last
+        return last or list(self.lists[0].documents)
 
     # The fates
 
