@@ -373,6 +373,27 @@ def test_a_verdict_on_the_answer_is_no_sure_answer(verdict: str) -> None:
     assert "answer_guessed" in codes(sample)
 
 
+def test_a_verdict_in_a_structure_is_no_sure_answer_even_alone() -> None:
+    clock = Clock()
+    verdict = '{"binary_score": "yes"}'
+    sample = only(
+        clock.tree(
+            clock.retriever(*documents(BRIDGE)),
+            clock.model(asked(BRIDGE), verdict),
+            answers=(Answer(verdict, "output"),),
+        )
+    )
+    assert codes(sample) == {"answer_guessed"}
+
+
+def test_what_the_answer_object_carries_is_a_guess_where_no_call_was_recorded() -> None:
+    answer = Answer(REPLY, "response", documents=documents(BRIDGE))
+    tree = Clock().tree(answers=(answer,), is_always_a_sample=True)
+    sample = only(tree)
+    assert texts(sample) == [BRIDGE]
+    assert "by_data_flow" in codes(sample)
+
+
 def test_a_document_that_a_model_of_the_run_wrote_is_no_evidence() -> None:
     clock = Clock()
     summary = "In short, the bridge of Velm was opened in 1874."

@@ -255,7 +255,7 @@ class _Reading:
         documents, is_sure = self._documents_of_flow()
         if documents is None:
             return  # nothing was searched for: the contexts are unknown
-        if self.found.passages and not is_sure:
+        if (documents or self.found.passages) and not is_sure:
             self.doubts.append(_BY_DATA_FLOW)
         unique = {self.found.identity(document): document for document in documents}
         result.contexts = tuple(document.context() for document in unique.values())
