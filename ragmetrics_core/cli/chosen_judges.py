@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ragmetrics_core.cli.options import show, store
 from ragmetrics_core.data import SettingError
-from ragmetrics_core.engine.counting_judges import make_counting_judges
+from ragmetrics_core.engine.counting_judge import count_work
 from ragmetrics_core.engine.dry_run import Estimate
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
@@ -65,8 +65,6 @@ def dry_run(
     Returns:
         The exit code, 0.
     """
-    low, high = make_counting_judges(judge)
-    for counter in (low, high):
-        work(counter)
-    show(*f"{Estimate(count, low.total, high.total).text(unit)}{more}".splitlines())
+    low, high = count_work(judge, work)
+    show(*f"{Estimate(count, low, high).text(unit)}{more}".splitlines())
     return 0

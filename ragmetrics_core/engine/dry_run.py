@@ -1,33 +1,31 @@
 """Estimates what a run would cost, without a call.
 
-The metrics' own plans are carried out with a judge that counts instead of calling.
+It is a run with a judge that counts instead of calling.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, product
+from itertools import islice, product
 from typing import NamedTuple
 
-from ragmetrics_core.data import (
-    Sample,
-    Undefined,
-    Usage,
-)
-from ragmetrics_core.data.errors import MetricCrashed, RagMetricsError, RowError
-from ragmetrics_core.engine.counting_judges import (
-    CountingJudge,
-    make_counting_judges,
-    sends_unknown_requests,
-)
-from ragmetrics_core.engine.own_judge import parts_of
+from ragmetrics_core.data import Failed, Sample, SampleResult, Undefined, Usage
+from ragmetrics_core.data.errors import MetricCrashed, RowError
+from ragmetrics_core.engine.counting_judge import Counted, NoExample
+from ragmetrics_core.engine.loop import run
+from ragmetrics_core.engine.own_judge import counts_by_itself, parts_of
 from ragmetrics_core.engine.resolve import judge_of_metric
 from ragmetrics_core.engine.run import POOL
+from ragmetrics_core.engine.sample_judging import SampleJudging
 from ragmetrics_core.engine.scoring import prepare_metric, signature_with_judge
 from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import FunctionMetric, Metric
+from ragmetrics_core.models.features import gather_all
+from ragmetrics_core.models.limits import Budget
+from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.reporting.gates import Gate, UntilDecided
 from ragmetrics_core.statistics.stopping import SequentialGate, samples_needed
 
+_CONCURRENCY = 32
 _ASSUMPTIONS = (
     "Tokens: 3 to 4 characters each; replies as long as usual for their form.",
     "Facts: one to three per sentence of a reference.",
@@ -240,6 +238,50 @@ def _n_samples_until_decided(
     )
 
 
+class _Bound:
+    """The lower or the upper bound of an estimate: a run with judges that count.
+
+    Args:
+        judge_by_metric: The judge that a run would ask, by the metric's name.
+        high: Whether it is the upper bound.
+    """
+
+    def __init__(self, judge_by_metric: Mapping[str, Judge], *, high: bool) -> None:
+        self._counted = Counted(high=high)
+        # Metrics of one judge share what is counted, as they share replies in a run.
+        judge_by_identity = {
+            id(judge): self._counted.judge(judge) for judge in judge_by_metric.values()
+        }
+        self.judging = SampleJudging(
+            {
+                name: judge_by_identity[id(judge)]
+                for name, judge in judge_by_metric.items()
+            },
+            concurrency=_CONCURRENCY,
+            store=MemoryStore(),
+            budget=Budget(),
+        )
+        self._usage_of_cascades = Usage()
+
+    async def judge(
+        self, rows: Sequence[Sample | RowError], metrics: Sequence[Metric]
+    ) -> list[SampleResult]:
+        """Judge rows with example replies; what a run would ask for is counted."""
+        results = await gather_all(self.judging.judge(0, row, metrics) for row in rows)
+        for result in results:
+            for outcome in result.results.values():
+                usage = outcome.usage
+                self._usage_of_cascades += Usage(
+                    spared=usage.spared, passed=usage.passed
+                )
+        return results
+
+    @property
+    def usage(self) -> Usage:
+        """What was counted so far."""
+        return self._counted.usage + self._usage_of_cascades
+
+
 @dataclass
 class _RowsCounted:
     """The rows that a dry run has gone through, and what became of each metric.
@@ -268,52 +310,33 @@ class _RowsCounted:
             if name not in self.applied
         }
 
-    def add(
-        self,
-        row: Sample | RowError,
-        metrics: Sequence[Metric],
-        counters_by_metric: Mapping[str, tuple[CountingJudge, CountingJudge]],
-    ) -> None:
-        """Count one more row, and the calls that each metric would make for it.
-
-        Nothing is asked: two counting judges stand in for the judge. Example: for a row
-        they count 1 call as the fewest, and 6 as the most.
-
-        Args:
-            row: The sample, or the error of a row that is no sample.
-            metrics: The metrics of the run.
-            counters_by_metric: By the metric's name, the judges that count the fewest
-                and the most calls.
-        """
+    def add(self, row: Sample | RowError, metrics: Sequence[Metric]) -> None:
+        """Count one more row, and the metrics that apply to it."""
         if not isinstance(row, Sample):
             self.n_bad_rows += 1
             return
         self.n_samples += 1
         for metric in metrics:
             gap = _why_undefined(metric, row)
-            if gap is not None:
+            if gap is None:
+                self.applied.add(metric.name)
+            else:
                 self.reasons.setdefault(metric.name, gap.reason)
-                continue
-            self.applied.add(metric.name)
-            if _asks_nothing(metric):
-                continue
-            counter_of_fewest, counter_of_most = counters_by_metric[metric.name]
-            counter_of_fewest.carry_out(metric, row)
-            # A cascade asks a cheap judge first, and a strong judge if the cheap one is
-            # unsure. Only the counter of the most calls asks both, and so finds out if
-            # either of them refuses the question.
-            refusal = counter_of_most.carry_out(metric, row)
-            if refusal is not None:
-                self._count_failure(metric.name, refusal)
 
-    def _count_failure(self, metric_name: str, refusal: RagMetricsError) -> None:
-        """Count a sample on which a metric fails; the first refusal is the reason."""
-        is_crash = isinstance(refusal, MetricCrashed)
-        first_failure = Failing(0, str(refusal), is_crash)
-        failure = self.failing.get(metric_name, first_failure)
-        self.failing[metric_name] = failure._replace(
-            n_samples=failure.n_samples + 1, is_crash=failure.is_crash or is_crash
-        )
+    def add_failures(self, result: SampleResult) -> None:
+        """Count the metrics that fail on a row; the first reason is kept."""
+        for name, outcome in result.results.items():
+            if not isinstance(outcome, Failed):
+                continue
+            if outcome.error.type == NoExample.__name__:
+                continue  # in a run the question has a reply
+            is_crash = outcome.error.type == MetricCrashed.__name__
+            reason = outcome.error.message.removeprefix(f"{name}: ")
+            first_failure = Failing(0, reason.removesuffix("; see error.raw"), is_crash)
+            failure = self.failing.get(name, first_failure)
+            self.failing[name] = failure._replace(
+                n_samples=failure.n_samples + 1, is_crash=failure.is_crash or is_crash
+            )
 
 
 def _asks_nothing(metric: Metric) -> bool:
@@ -329,9 +352,9 @@ def estimate(
 ) -> Estimate:
     """Estimate calls, tokens and price of a run without making a call.
 
-    The metrics are carried out with judges that count instead of asking. Each judge is
-    replaced by two counters, for the lower and the upper bound. Example: 2 samples with
-    one metric of one to three calls: ``low.calls`` is 2, ``high.calls`` is 6.
+    It is a run whose judges count instead of asking, once for the lower and once for
+    the upper bound. Example: 2 samples with one metric of one to three calls:
+    ``low.calls`` is 2, ``high.calls`` is 6.
 
     Args:
         samples: The samples, and errors for rows that are no samples.
@@ -343,26 +366,30 @@ def estimate(
     """
     judge_by_metric = _judge_by_metric(judge, metrics)
     judges = list(judge_by_metric.values())
-    # For each judge a pair of counters: lower bound, upper bound. Metrics of one judge
-    # share its pair, as they share its replies in a run.
-    counters_by_judge = {
-        id(metric_judge): make_counting_judges(metric_judge) for metric_judge in judges
-    }
-    counters_by_metric = {
-        name: counters_by_judge[id(metric_judge)]
-        for name, metric_judge in judge_by_metric.items()
-    }
+    low = _Bound(judge_by_metric, high=False)
+    high = _Bound(judge_by_metric, high=True)
     rows = iter(samples)
     # Some metrics compare a sample with others: they get the first ``POOL`` samples.
-    first_rows = list(islice(rows, POOL))
-    ready_metrics = _prepare_metrics(metrics, judge_by_metric, first_rows)
+    rows_in_hand = list(islice(rows, POOL))
+    first_samples = [row for row in rows_in_hand if isinstance(row, Sample)]
+    ready_metrics = [prepare_metric(metric, first_samples) for metric in metrics]
+    for metric in ready_metrics:
+        signature_with_judge(metric, judge_by_metric[metric.name])
+    asking_metrics = [metric for metric in ready_metrics if not _asks_nothing(metric)]
     rows_counted = _RowsCounted()
-    for row in chain(first_rows, rows):
-        rows_counted.add(row, ready_metrics, counters_by_metric)
+    while rows_in_hand:
+        for row in rows_in_hand:
+            rows_counted.add(row, ready_metrics)
+        run(low.judge(rows_in_hand, asking_metrics))
+        # The upper bound asks both judges of a cascade, and so finds out if either of
+        # them refuses a question.
+        for result in run(high.judge(rows_in_hand, asking_metrics)):
+            rows_counted.add_failures(result)
+        rows_in_hand = list(islice(rows, POOL))
     return Estimate(
         samples=rows_counted.n_samples,
-        low=_sum_of(lower.total for lower, _ in counters_by_judge.values()),
-        high=_sum_of(upper.total for _, upper in counters_by_judge.values()),
+        low=low.usage,
+        high=high.usage,
         bad_rows=rows_counted.n_bad_rows,
         left_out=rows_counted.left_out,
         failing=rows_counted.failing,
@@ -387,32 +414,6 @@ def _judge_by_metric(
     return judge_by_metric
 
 
-def _prepare_metrics(
-    metrics: Sequence[Metric],
-    judge_by_metric: Mapping[str, Judge],
-    first_rows: Sequence[Sample | RowError],
-) -> list[Metric]:
-    """Return the metrics as a run uses them.
-
-    Some metrics compare a sample with others: as in a run, they get the first samples.
-
-    Raises:
-        SettingError: For a metric or judge that a run refuses.
-    """
-    first_samples = [row for row in first_rows if isinstance(row, Sample)]
-    ready_metrics = [prepare_metric(metric, first_samples) for metric in metrics]
-    for metric in ready_metrics:
-        signature_with_judge(metric, judge_by_metric[metric.name])
-    return ready_metrics
-
-
-def _sum_of(usages: Iterable[Usage]) -> Usage:
-    total = Usage()
-    for usage in usages:
-        total += usage
-    return total
-
-
 def _batch_share(judges: Iterable[Judge]) -> float:
     """Return the price of a request in a batch, as a share of the price of a call.
 
@@ -432,7 +433,7 @@ def _names_of_own_judges(judges: Iterable[Judge]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for judge in judges:
         for part in parts_of(judge):
-            if sends_unknown_requests(part):
+            if not part.models and not counts_by_itself(part):
                 names[part.name] = None
     return tuple(names)
 

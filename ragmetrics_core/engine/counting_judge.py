@@ -1,0 +1,293 @@
+"""The judge of a dry run: counts what another judge would send, and sends nothing.
+
+It answers each question with the example reply that the question names. So a dry run is
+a run like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ragmetrics_core.data import (
+    Answer,
+    Asked,
+    NotAnswered,
+    Question,
+    R,
+    Usage,
+    Weight,
+    verdicts_of,
+)
+from ragmetrics_core.data.asking import check_template
+from ragmetrics_core.data.errors import QuestionNotSupported
+from ragmetrics_core.engine.loop import run
+from ragmetrics_core.engine.own_judge import counts_by_itself
+from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.judging.decision_judge import convert_question
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.models.chat import Capabilities, ChatModel
+from ragmetrics_core.models.decision_forms import (
+    characters_of_question,
+    characters_of_state,
+)
+from ragmetrics_core.models.decision_model import DecisionModel
+
+# Characters of the tags around a text.
+_TAGS = 45
+# Characters in a token, for the lower and for the upper bound of the number of tokens.
+_LONG_TOKEN = 4
+_SHORT_TOKEN = 3
+# Tokens that an endpoint adds to a prompt: roles, and what separates messages.
+_TOKENS_AROUND_PROMPT = 8
+# Tokens of a reply, if the question gives no example of one: lower and upper bound.
+_SHORT_REPLY = 20
+_LONG_REPLY = 200
+
+
+class NoExample(QuestionNotSupported):
+    """Why a dry run alone cannot answer: a run asks the question all the same."""
+
+
+class Counted:
+    """What the judges of a dry run have counted.
+
+    Args:
+        high: Whether the upper bound of what is usual is counted, instead of the lower.
+    """
+
+    def __init__(self, *, high: bool) -> None:
+        self.high = high
+        self.usage = Usage()
+
+    def judge(self, judge: Judge) -> Judge:
+        """Return a judge that counts here what another judge would send.
+
+        The strong judge of a cascade is asked where the cheap one is unsure: in the
+        lower bound nowhere, in the upper bound everywhere. A cheap judge that is free
+        is really asked.
+        """
+        for model in judge.models:
+            run(model.prepare())
+        return self._counting(judge)
+
+    def _counting(self, judge: Judge, *, is_sure: bool = True) -> Judge:
+        if not isinstance(judge, CascadeJudge):
+            return CountingJudge(judge, self, is_sure=is_sure)
+        if judge.cheap.free:
+            cheap: Judge = judge.cheap
+        elif self.high:
+            cheap = self._counting(judge.cheap, is_sure=False)
+        else:
+            return self._counting(judge.cheap)
+        # in the order in which ``with_parts`` asks for them
+        parts = iter((cheap, self._counting(judge.strong)))
+        return judge.with_parts(lambda _: next(parts))
+
+
+class CountingJudge(Judge):
+    """Counts the calls and tokens that a judge would take, and replies by example.
+
+    A question that was asked before is not counted again, since a run keeps replies.
+
+    Args:
+        judge: The judge that a run would ask.
+        counted: Where it is counted.
+        is_sure: Whether its answers give the probabilities that a question wants.
+    """
+
+    free = True  # what it counts is no spending of the dry run
+
+    def __init__(self, judge: Judge, counted: Counted, *, is_sure: bool) -> None:
+        self.name = judge.name
+        self._judge = judge
+        self._counted = counted
+        self._is_sure = is_sure
+        self._digests_counted: set[int] = set()
+        # {digest of what typed questions share: digests of these questions}
+        self._typed_by_request: dict[int, set[int]] = {}
+
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        """Count a question, and answer it with the example reply that it names.
+
+        A question without an example is counted, and answered with an error.
+        """
+        check_template(question.instructions, tuple(question.parts))
+        replies = self._example_replies(question)
+        models = self._judge.models
+        if models and isinstance(models[0], DecisionModel):
+            reply = self._count_typed(question, models[0])
+            if reply is not None:
+                return Answer(reply)
+            replies = replies[:1]  # one answer, however often a chat model is polled
+        elif models:
+            self._count_prompts(question, replies)
+        elif not counts_by_itself(self._judge):
+            # Nobody knows what a judge of a user's own sends, and nothing is stored.
+            self._counted.usage += Usage(calls=1, cost=None)
+        return self._example_answer(question, replies)
+
+    def _example_replies(self, question: Question[R]) -> tuple[R, ...]:
+        """Return example replies to a question, one for each time that it is polled.
+
+        The lower bound takes the reply that leads to the fewest further questions, the
+        upper bound the one that leads to the most. () if the question has no example.
+        """
+        examples = question.examples()
+        if examples is None:
+            return ()
+        cheaper_reply, dearer_reply = examples
+        if not self._counted.high:
+            return (cheaper_reply,) * question.polls
+        if question.first_poll is None:  # all polls are asked at once, not in rounds
+            return (dearer_reply,) * question.polls
+        # Rounds end as soon as enough replies agree. Replies that alternate never do.
+        last_poll = question.first_poll + question.polls
+        return tuple(
+            dearer_reply if poll_index % 2 == 0 else cheaper_reply
+            for poll_index in range(question.first_poll, last_poll)
+        )
+
+    def _example_answer(
+        self, question: Question[R], replies: tuple[R, ...]
+    ) -> Answer[R]:
+        """Answer with example replies; with an error if there are none."""
+        if not replies:
+            kind = type(question).__name__
+            return Answer(
+                NotAnswered(
+                    NoExample(f"questions of type {kind} name no example reply")
+                )
+            )
+        weights: tuple[Weight, ...] = ()
+        if question.wanted_probability is not None and self._is_sure:
+            weights = (Weight(1.0),) * len(verdicts_of(replies[0]))
+        return Answer(Asked(replies, weights=weights))
+
+    def _count_prompts(self, question: Question[R], replies: tuple[R, ...]) -> None:
+        """Count the calls of chat models: each model is asked every question.
+
+        Example: polls 0 to 2 and later 3 to 4 count as two new questions.
+        """
+        n_polls_before = question.first_poll or 0
+        parts = tuple(question.parts.values())
+        digest = hash((type(question), n_polls_before, question.instructions, *parts))
+        if digest in self._digests_counted:
+            return
+        self._digests_counted.add(digest)
+        tokens_of_reply = _LONG_REPLY if self._counted.high else _SHORT_REPLY
+        if replies:
+            text = replies[0].model_dump_json(exclude_defaults=True)
+            tokens_of_reply = self._tokens(len(text))
+        tokens_of_prompt = self._tokens(_characters(question)) + _TOKENS_AROUND_PROMPT
+        for model in self._judge.models:
+            n_replies, n_calls = self._replies_and_calls(question, model.capabilities())
+            usage = Usage(
+                calls=n_calls,
+                prompt_tokens=n_calls * tokens_of_prompt,
+                completion_tokens=n_replies * tokens_of_reply,
+            )
+            self._counted.usage += _with_cost(usage, model)
+
+    def _replies_and_calls(
+        self, question: Question[R], capabilities: Capabilities
+    ) -> tuple[int, int]:
+        """Return how many replies a question takes, and in how many calls.
+
+        One reply with log-probabilities gives the probabilities that a question wants.
+        A model without them is polled several times instead.
+        """
+        n_replies = question.polls
+        tries_logprobs = False
+        wanted = question.wanted_probability
+        if wanted is not None:
+            if self._supposed(capabilities.logprobs):
+                return 1, 1
+            n_replies = max(1, wanted.fallback_polls)
+            # The run asks for log-probabilities first. That call brings one reply.
+            tries_logprobs = capabilities.logprobs is None
+        if n_replies == 1:
+            return 1, 1
+        if not self._supposed(capabilities.n) or capabilities.temperature is False:
+            return n_replies, n_replies
+        return n_replies, 2 if tries_logprobs else 1
+
+    def _supposed(self, capability: bool | None) -> bool:
+        """Whether a bound supposes that a model can do something; None if unknown."""
+        return not self._counted.high if capability is None else capability
+
+    def _count_typed(
+        self, question: Question[R], model: DecisionModel
+    ) -> Asked[R] | NotAnswered | None:
+        """Count the typed questions that a question becomes.
+
+        In the lower bound all those about equal texts share requests, in the upper
+        bound only those of one question do.
+
+        Returns:
+            The reply, if it is known without asking; else None.
+        """
+        converted = convert_question(question)
+        if converted.reply is not None:
+            return converted.reply
+        texts = converted.state
+        typed_questions = tuple(converted.typed_by_json)
+        shared = hash((texts, typed_questions) if self._counted.high else texts)
+        digests = self._typed_by_request.setdefault(shared, set())
+        for typed_question in typed_questions:
+            if hash(typed_question) in digests:
+                continue
+            begins_request = len(digests) % model.most_questions == 0
+            digests.add(hash(typed_question))
+            most = self._counted.high
+            n_tokens = self._tokens(characters_of_question(typed_question, most=most))
+            if begins_request:
+                n_tokens += self._tokens(characters_of_state(texts, most=most))
+            usage = Usage(calls=int(begins_request), prompt_tokens=n_tokens)
+            self._counted.usage += _with_cost(usage, model)
+        return None
+
+    def _tokens(self, n_characters: int) -> int:
+        return n_characters // (_SHORT_TOKEN if self._counted.high else _LONG_TOKEN)
+
+
+def _with_cost(usage: Usage, model: ChatModel) -> Usage:
+    """Return a usage with its price by a model; None if the price is unknown."""
+    prices = model.prices()
+    if prices is None:
+        return replace(usage, cost=None)
+    price_sent, price_received = prices
+    cost_sent = usage.prompt_tokens * price_sent
+    return replace(usage, cost=cost_sent + usage.completion_tokens * price_received)
+
+
+def count_work(judge: Judge, work: Callable[[Judge], object]) -> tuple[Usage, Usage]:
+    """Do some work with judges that count, and return the lower and the upper bound."""
+    bounds = (Counted(high=False), Counted(high=True))
+    for counted in bounds:
+        work(counted.judge(judge))
+    low, high = bounds
+    return low.usage, high.usage
+
+
+def _characters(question: Question[Any]) -> int:
+    """Estimate how many characters the prompt of a question has.
+
+    They are counted from its parts. Rendering thousands of prompts would take seconds.
+    Example: a template of 300 characters without examples, and two texts of 100, each
+    with 45 for the tags around it: 590.
+    """
+    instructions = question.instructions
+    shown_parts = [
+        part
+        for name, part in question.parts.items()
+        if f"{{{name}}}" in instructions.template
+    ]
+    n_characters = len(instructions.template) + len(instructions.examples)
+    for example in instructions.quoted:
+        n_characters += len(example.text) + len(example.judgement)
+    for part in shown_parts:
+        n_characters += sum(len(text) + _TAGS for text in part.texts)
+        n_characters += sum(len(turn.content) + _TAGS for turn in part.history)
+    return n_characters
