@@ -496,6 +496,7 @@ judge = CascadeJudge(LexicalJudge(), LLMJudge(OpenAICompatibleModel({server.base
     Path("rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     command = [
         "evaluate",
+        "--explain",
         "rows.jsonl",
         "--judge",
         "my_cascade:judge",

@@ -238,7 +238,7 @@ ids = st.lists(st.one_of(st.none(), st.sampled_from("abcd")), min_size=1, max_si
 def test_runs_are_matched_by_id_only_where_every_sample_has_its_own(
     first: list[str | None], second: list[str | None]
 ) -> None:
-    """Else by question, the first of equal ones with the first.
+    """Else by question; rows of one question are told apart by all of their texts.
 
     No sample has two partners.
     """
@@ -254,6 +254,10 @@ def test_runs_are_matched_by_id_only_where_every_sample_has_its_own(
     )
     if own and not set(first) & set(second):
         with pytest.raises(ValueError, match="no sample in common"):
+            match(*sides)
+        return
+    if not own and len(first) != len(second):
+        with pytest.raises(ValueError, match="nothing tells their rows apart"):
             match(*sides)
         return
     matched = match(*sides)

@@ -38,6 +38,7 @@ _OTHERS = """
     certify_precision draws n stratify_by seed where model language chunk_size overlap questions top take retriever
     documents golden noise smallest largest extraction reviewer share prompts action older_than alpha max_samples
     question_column contexts_column answer_column reference_column retrieved_column facts_column id_column dialect
+    expected_ids_column expected_contexts_column
     resolve to band api_key_env name context_tools
 """
 NO_PATHS = set(_OTHERS.split())

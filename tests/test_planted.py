@@ -10,7 +10,14 @@ from pathlib import Path
 
 from planted import ROWS, RightJudge, planted_rows, sample_of
 
-from ragmetrics_core import evaluate
+from ragmetrics_core import (
+    ContextAdherence,
+    RetrievalAccuracy,
+    ScriptedJudge,
+    evaluate,
+)
+from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
+from ragmetrics_core.metrics.polls import Adherent
 
 
 def test_the_frozen_rows_are_those_that_the_module_makes() -> None:
@@ -43,3 +50,20 @@ def test_the_page_of_measurements_holds_what_the_command_prints() -> None:
     command = [sys.executable, str(root / "benchmarks" / "planted_faults.py")]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert printed.strip() in (root / "docs" / "measured.md").read_text("utf-8")
+
+
+def test_one_half_is_no() -> None:
+    """Of four polls two say that the answer keeps to the text."""
+    row = next(row for row in planted_rows() if row["fault"] == "made up")
+    torn = [{"verdict": "yes"}] * 2 + [{"verdict": "no"}] * 2
+    judge = ScriptedJudge(
+        {
+            Adherent: torn,
+            ExtractFacts: {"facts": [row["reference"]]},
+            FactInContext: {"covered": 1},
+        }
+    )
+    metrics = [ContextAdherence(polls=4), RetrievalAccuracy()]
+    report = evaluate([sample_of(row)], metrics, judge=judge, progress=False)
+    assert report.scores("context_adherence") == [0.5]
+    assert (report.faults[0].name, report.faults[0].stage) == ("made up", "answer")
