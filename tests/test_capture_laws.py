@@ -26,7 +26,6 @@ from ragmetrics_core.capture import (
     samples_of,
 )
 from ragmetrics_core.capture.calls import Calls
-from ragmetrics_core.capture.conversations import CONVERSATION_FOUND_BY_WORDS
 from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.data import Turn
 from ragmetrics_core.data.sample import Sample
@@ -474,10 +473,6 @@ def _with_a_tool_that_gave_nothing(tree: Tree) -> None:
     tree.root.children.append(Node("tool", "empty", began, began, text=""))
 
 
-def _of_a_conversation_by_words(tree: Tree) -> None:
-    tree.how_conversation_was_found = CONVERSATION_FOUND_BY_WORDS[0]
-
-
 # a loss, and a word of the warning that names the field
 LOSSES = {
     _failed: "answer",
@@ -489,7 +484,6 @@ LOSSES = {
     _without_question: "question",
     _with_an_unended_search: "searches",
     _with_a_tool_that_gave_nothing: "contexts",
-    _of_a_conversation_by_words: "conversation",
 }
 
 

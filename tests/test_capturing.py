@@ -252,16 +252,22 @@ def test_the_contract_notices_a_wrong_adapter():
 
 
 def test_given_values_are_applied():
-    with capture(
-        question="as given", reference="expected", id="run", metadata={"tag": 1}
-    ) as captured:
+    with capture(reference="expected", id="run", metadata={"tag": 1}) as captured:
         ToyApp(GOLDEN_TURNS[0]).run()
         ToyApp(GOLDEN_TURNS[1]).run()
     assert [sample.id for sample in captured.samples] == ["run", "run#1"]
-    assert {(s.question, s.reference, s.metadata["tag"]) for s in captured.samples} == {
-        ("as given", ("expected",), 1)
+    assert {(s.reference, s.metadata["tag"]) for s in captured.samples} == {
+        (("expected",), 1)
     }
     assert captured.samples[0].contexts == GOLDEN_TURNS[0].contexts
+
+
+def test_all_runs_of_a_block_around_a_question_are_one_turn():
+    with capture(question="as given") as captured:
+        ToyApp(GOLDEN_TURNS[0]).run()
+        ToyApp(GOLDEN_TURNS[1]).run()
+    (sample,) = captured.samples
+    assert sample.question == "as given"
 
 
 def test_runs_without_a_sample_are_said():

@@ -28,8 +28,8 @@ from test_tree_rules import (
 )
 
 from ragmetrics_core.capture import Document, Message, Node, samples_of
-from ragmetrics_core.capture.joining import join_trees
 from ragmetrics_core.capture.tree import THREAD
+from ragmetrics_core.capture.turns import join_trees
 from ragmetrics_core.data.sample import Sample
 
 FOUND_BY_PROVIDER = "may have been shown to the answering call, too"

@@ -633,67 +633,6 @@ def test_turns_of_one_thread_share_their_calls() -> None:
     assert two.capture.grade == "exact"
 
 
-def test_a_turn_goes_on_with_the_only_one_whose_words_end_its_messages() -> None:
-    clock = Clock()
-    said = spoken("Where is Porto?", ANSWER)
-    first, other, second = played(
-        turn_of(clock, "Where is Porto?", P),
-        turn_of(clock, "Where is Évora?", E),
-        turn_of(clock, "And Faro?", F, history=said),
-    )
-    assert numbered(second)[0] == numbered(first)[0] != numbered(other)[0]
-    assert numbered(second)[1:] == (2, [1, 2])
-    assert second.capture is not None
-    assert second.capture.grade == "inferred"
-    assert (
-        second.capture.provenance["conversation"]
-        == "the words of an earlier turn end the messages handed in"
-    )
-
-
-def test_a_history_of_prompts_is_told_in_the_words_that_the_user_said() -> None:
-    """Admission chat of the Financial University: prompts with their documents are kept as the user's messages."""
-    clock = Clock()
-    said = spoken(f"Context:\n{P.text}\nQuestion: Where is Porto?", ANSWER)
-    first, second = played(
-        turn_of(clock, "Where is Porto?", P),
-        turn_of(clock, "And Faro?", F, history=said),
-    )
-    assert numbered(second)[0] == numbered(first)[0]
-    assert numbered(second)[1:] == (2, [1, 2])
-    assert second.history == spoken("Where is Porto?", ANSWER)
-    assert second.capture is not None
-    assert second.capture.grade == "inferred"
-    (other,) = played(turn_of(clock, "And Faro?", F, history=said))
-    assert other.history == said
-
-
-def test_turns_with_the_same_words_are_not_joined() -> None:
-    clock = Clock()
-    first, other, second = played(
-        turn_of(clock, "Where is Porto?", P),
-        turn_of(clock, "Where is Porto?", P),
-        turn_of(clock, "And Faro?", F, history=spoken("Where is Porto?", ANSWER)),
-    )
-    assert len({numbered(sample)[0] for sample in (first, other, second)}) == 3
-    assert numbered(second)[1:] == (2, [2])
-    assert second.capture is not None
-    assert second.capture.grade == "exact"
-
-
-def test_a_thread_that_was_taken_back_goes_on_from_the_turn_that_its_messages_end_with() -> (
-    None
-):
-    clock = Clock()
-    said = spoken("Where is Porto?", ANSWER)
-    *_, again = played(
-        turn_of(clock, "Where is Porto?", P, conversation_id="a"),
-        turn_of(clock, "And Faro?", F, conversation_id="a", history=said),
-        turn_of(clock, "And Évora?", E, conversation_id="a", history=said),
-    )
-    assert numbered(again) == ("a", 2, [1, 2])
-
-
 def test_earlier_users_count_where_their_turns_were_not_seen() -> None:
     (sample,) = played(
         turn_of(
@@ -734,23 +673,6 @@ def test_a_summary_is_no_turn_and_what_it_replaced_stays_in_the_history() -> Non
         (call.turn, call.shown) for call in three.ledger.calls if call.kind == "written"
     ]
     assert written == [(2, (0,))]
-
-
-def test_what_a_turn_without_a_sample_found_comes_with_the_next() -> None:
-    clock = Clock()
-    rows = made(
-        clock,
-        model(clock, QUESTION, ONE),
-        tool(clock, ROWS_OF_SQL, name="sql", query="SELECT", tool_call_id="1"),
-        answers=SAYS,
-        conversation_id="a",
-    )
-    (sample,) = played(rows, turn_of(clock, "And Faro?", F, conversation_id="a"))
-    assert sample.ledger is not None
-    assert [(call.kind, call.turn, call.shown) for call in sample.ledger.calls] == [
-        ("tool", 1, ()),
-        ("retrieval", 2, (0,)),
-    ]
 
 
 def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it() -> None:

@@ -1205,16 +1205,6 @@ FLOWS: dict[
         ],
         [(QUESTION, [PORTO, EVORA], ANSWER)],
     ),
-    "a rewrite keeps the first question": (
-        lambda c: [
-            alone(retriever(c, DOCS[1])),
-            alone(model(c, f"Relevant? {FARO} {QUESTION}", GRADED)),
-            alone(model(c, f"Rewrite {QUESTION}", REWRITTEN)),
-            alone(retriever(c, DOCS[0], query=REWRITTEN)),
-            alone(model(c, f"{PORTO} {REWRITTEN}")),
-        ],
-        [(QUESTION, [PORTO], ANSWER)],
-    ),
     "a word that may be a verdict": (  # said to be inferred, see below
         lambda c: [alone(retriever(c, DOCS[0])), alone(model(c, asked(PORTO), "Yes"))],
         [(QUESTION, [PORTO], "Yes")],
@@ -1267,23 +1257,6 @@ FLOWS: dict[
         ],
         [(QUESTION, [PORTO], None), ("And where is Faro?", [FARO], None)],
     ),
-    "the question is searched for beside queries that a model made of it": (
-        lambda c: [
-            alone(model(c, f"Queries for: {QUESTION}", f'["{REWRITTEN}"]')),
-            alone(retriever(c, DOCS[0])),
-            alone(retriever(c, DOCS[1], query=REWRITTEN)),
-            alone(model(c, asked(PORTO))),
-        ],
-        [(QUESTION, [PORTO], ANSWER)],
-    ),
-    "queries of a list are no answer": (
-        lambda c: [
-            alone(retriever(c, DOCS[1])),
-            alone(model(c, f"Queries for: {QUESTION}", f'["{REWRITTEN}"]')),
-            alone(retriever(c, DOCS[0], query=REWRITTEN)),
-        ],
-        [(QUESTION, [FARO, PORTO], None)],
-    ),
     "two questions, one after the other": (
         lambda c: [
             alone(retriever(c, DOCS[0])),
@@ -1309,18 +1282,6 @@ FLOWS: dict[
             alone(model(c, "What time is it?", "Five, as far as I know.")),
         ],
         [(QUESTION, [PORTO], None)],
-    ),
-    "retrieved in one loop, answered in another": (
-        lambda c: [
-            alone(retriever(c, *DOCS[:2])),
-            alone(retriever(c, *DOCS[:2], query="And Faro?")),
-            alone(model(c, asked(PORTO + FARO))),
-            alone(model(c, f"{PORTO} {FARO} And Faro?", "In the south, by the sea.")),
-        ],
-        [
-            (QUESTION, [PORTO, FARO], ANSWER),
-            ("And Faro?", [PORTO, FARO], "In the south, by the sea."),
-        ],
     ),
     "a title that reads the answer": (  # said to be inferred, see below
         lambda c: [
@@ -1364,21 +1325,6 @@ FLOWS: dict[
             ),
         ],
         [(QUESTION, [PORTO], ANSWER)],
-    ),
-    "two requests, each in tasks of its own": (
-        lambda c: [
-            alone(retriever(c, DOCS[0]), task_or_thread="a"),
-            alone(retriever(c, DOCS[0], query="And the Douro?"), task_or_thread="b"),
-            alone(
-                model(c, f"{PORTO} And the Douro?", "A river of the north."),
-                task_or_thread="d",
-            ),
-            alone(model(c, asked(PORTO)), task_or_thread="c"),
-        ],
-        [
-            (QUESTION, [PORTO], ANSWER),
-            ("And the Douro?", [PORTO], "A river of the north."),
-        ],
     ),
     "documents of two tasks in one prompt": (
         lambda c: [
@@ -1431,9 +1377,6 @@ def test_several_runs(name: str) -> None:
 
 
 DOUBTS = {
-    "a title that reads the answer": (
-        "several calls may have answered; the last that was shown the question is taken"
-    ),
     "several searches that a model wrote": (
         "a model wrote every query, and the user's own words were not found; the first"
         " query stands for the question"
@@ -1493,54 +1436,6 @@ WORKED_ON: dict[str, tuple[str, str, str | Message, str]] = {
         "exact",
     ),
 }
-
-
-@pytest.mark.parametrize("searched_again", [False, True])
-@pytest.mark.parametrize("work", WORKED_ON)
-def test_an_answer_that_a_later_call_works_on_is_in_doubt(
-    work: str, searched_again: bool
-) -> None:
-    """A multilingual chat loop: llm.complete, query_engine.query, retriever.retrieve, llm.complete."""
-    reply, prompt, later, grade = WORKED_ON[work]
-    c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    (sample,) = turns.add(
-        tree(
-            c,
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO), reply),
-            answers=(Answer(reply, "output"),),
-        )
-    )
-    if searched_again:
-        turns.add(alone(retriever(c, DOCS[0])))
-    turns.add(alone(model(c, prompt, later)))
-    revised = turns.revise_sample(sample)
-    assert revised.answer == reply
-    assert revised.capture is not None
-    assert revised.capture.grade == grade
-
-
-def test_a_question_that_a_model_translated_is_in_doubt_whenever_it_is_searched_for() -> (
-    None
-):
-    """A multilingual chat loop: the translation is asked of an engine, then of a retriever."""
-    c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    asking = alone(model(c, "Translate: Welche Stadt liegt am Douro?", QUESTION))
-    engine = tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS)
-    found = [
-        asking,
-        engine,
-        alone(retriever(c, DOCS[0])),
-        alone(model(c, asked(PORTO))),
-    ]
-    samples = [sample for one in found for sample in turns.add(one)] + turns.finish()
-    notes = [sample.capture for sample in samples if sample.capture is not None]
-    assert [sample.question for sample in samples] == [QUESTION] * 2
-    assert [(one.grade, one.warnings) for one in notes] == [
-        ("inferred", (DOUBTS["several searches that a model wrote"],))
-    ] * 2
 
 
 def test_a_query_that_a_model_wrote_is_the_stand_alone_question() -> None:
@@ -1877,49 +1772,6 @@ def test_runs_without_a_sample_are_said_once() -> None:
     assert turns.problems.counts == {"nothing retrieved": 1}
 
 
-def test_a_history_that_was_not_found_is_said() -> None:
-    c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    said = f"User: {QUESTION}\nAssistant: {ANSWER}"
-    (first,) = turns.add(
-        tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS)
-    )
-    second = tree(
-        c,
-        retriever(c, DOCS[1], query="And Faro?"),
-        model(c, f"{said}\n{FARO} And Faro?"),
-        answers=SAYS,
-        question="And Faro?",
-    )
-    known = replace(
-        second,
-        history=(
-            Said(role="user", content=QUESTION),
-            Said(role="assistant", content=ANSWER),
-        ),
-    )
-    notes = [
-        sample.capture
-        for one in (second, known)
-        for sample in turns.add(one)
-        if sample.capture
-    ]
-    assert first.capture is not None
-    assert first.capture.warnings == ()
-    assert [(one.grade, tuple(warnings_of_its_own(one))) for one in notes] == [
-        (
-            "inferred",
-            (
-                (
-                    "an earlier question and its answer stand in the prompt, but no"
-                    " history was found"
-                ),
-            ),
-        ),
-        ("inferred", ()),
-    ]
-
-
 SECOND = "And where is the airport of the south?"
 # forms in which applications write earlier turns into a prompt
 TALKS = {
@@ -1935,62 +1787,6 @@ SHAPES: dict[str, Callable[[str, list[Callable[[], Node]]], list[Tree]]] = {
     "loose": lambda asking, calls: [alone(call) for call in calls],
     "chain": lambda asking, calls: [tree(Clock(), *calls, answers=(), question=asking)],
 }
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("talk", TALKS)
-def test_an_earlier_turn_that_a_prompt_tells_as_text_is_history(
-    talk: str, shape: str
-) -> None:
-    """justin2061/rag_llamaindex_poc, src/rag_system/enhanced_rag_system_v2.py: query_with_sources_v2."""
-    c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    later = f"{TALKS[talk]}\n\nUse only this:\n{FARO}\n\nQuestion: {SECOND}\nAnswer:"
-    first = [retriever(c, DOCS[0]), model(c, asked(PORTO))]
-    second = [
-        retriever(c, DOCS[1], query=SECOND),
-        model(c, later, "It is at Faro."),
-    ]
-    samples: list[Sample] = []
-    for asking, calls in ((QUESTION, first), (SECOND, second)):
-        for one in SHAPES[shape](asking, calls):
-            samples += turns.add(one)
-    before, after = [*samples, *turns.finish()]
-    assert (before.history, before.capture and before.capture.grade) == ((), "exact")
-    assert after.question == SECOND
-    assert [(one.role, one.content) for one in after.history] == [
-        ("user", QUESTION),
-        ("assistant", ANSWER),
-    ]
-    assert after.ledger is not None
-    assert before.ledger is not None
-    assert after.ledger.turn == 2
-    assert after.ledger.conversation == before.ledger.conversation
-    assert after.capture is not None
-    assert after.capture.grade == "inferred"
-
-
-def test_parts_of_a_question_of_which_the_last_is_told_the_others_are_one_turn() -> (
-    None
-):
-    """langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: parts are answered one after the other."""
-    c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    pairs = f"Question: {QUESTION}\nAnswer: {ANSWER}"
-    turns.add(alone(model(c, "Parts of: Porto and Faro?", f"{QUESTION}\n{SECOND}")))
-    turns.add(tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS))
-    last = tree(
-        c,
-        retriever(c, DOCS[1], query=SECOND),
-        model(c, f"{pairs}\n{FARO}\nQuestion: {SECOND}", "It is at Faro."),
-        question=SECOND,
-    )
-    assert turns.add(last) == []
-    (sample,) = turns.finish()
-    assert (sample.answer, len(sample.contexts)) == ("It is at Faro.", 2)
-    assert sample.history == ()
-    assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
 
 
 def test_an_earlier_question_that_is_asked_again_inside_of_a_run_is_no_history() -> (
@@ -2024,63 +1820,6 @@ def test_a_question_that_is_asked_again_does_not_tell_who_said_the_words_behind_
     assert sample.capture.warnings == ()
 
 
-def test_a_turn_that_a_prompt_quotes_goes_on_though_each_message_has_its_own_memory() -> (
-    None
-):
-    c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    samples: list[Sample] = []
-    before = ""
-    for question_asked, document, said in (
-        (QUESTION, DOCS[0], ANSWER),
-        (SECOND, DOCS[1], "At Faro."),
-    ):
-        prompt = f"{document.text}\n{before}User: {question_asked}"
-        samples += turns.add(
-            tree(
-                c,
-                retriever(c, document, query=question_asked),
-                model(c, prompt, said),
-                answers=(Answer(said, "output"),),
-                question=question_asked,
-                conversation_id=f"memory {len(samples)}",
-                is_id_of_memory=True,
-            )
-        )
-        before = f"User: {question_asked}\nAssistant: {said}\n"
-    ledgers = [sample.ledger for sample in samples]
-    assert [ledger.turn for ledger in ledgers if ledger] == [1, 2]
-    assert {ledger.conversation for ledger in ledgers if ledger} == {"memory 0"}
-
-
-def test_an_earlier_answer_without_its_question_is_another_doubt_than_with_it() -> None:
-    c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    long_answer = f"{ANSWER} The river ends there, between two bridges of iron."
-    turns.add(
-        tree(
-            c,
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO), long_answer),
-            answers=(Answer(long_answer, "output"),),
-        )
-    )
-    doubts = []
-    for words in (long_answer, f"{QUESTION} {long_answer}"):
-        (sample,) = turns.add(
-            tree(
-                c,
-                retriever(c, DOCS[1], query=SECOND),
-                model(c, f"Known: {words}\n{FARO}\n{SECOND}", "At Faro."),
-                question=SECOND,
-            )
-        )
-        assert sample.capture is not None
-        doubts.append(warnings_of_its_own(sample.capture))
-    assert ["without its question" in doubt for (doubt,) in doubts] == [True, False]
-    assert ["earlier question and its" in doubt for (doubt,) in doubts] == [False, True]
-
-
 def test_an_answer_that_its_own_instructions_held_is_no_memory_of_a_turn() -> None:
     c = Clock()
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
@@ -2103,33 +1842,6 @@ def test_an_answer_that_its_own_instructions_held_is_no_memory_of_a_turn() -> No
         assert sample.capture is not None
         warnings.append(sample.capture.warnings)
     assert warnings == [(), ()]
-
-
-def test_a_turn_of_unknown_question_that_a_prompt_tells_is_no_history() -> None:
-    c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    long_answer = f"{ANSWER} The river ends there, between two bridges of iron."
-    (first,) = turns.add(
-        tree(
-            c,
-            retriever(c, DOCS[0], query=None),
-            model(c, [Message("system", PORTO)], long_answer),
-            answers=(Answer(long_answer, "output"),),
-            question=None,
-        )
-    )
-    assert first.question is None
-    (second,) = turns.add(
-        tree(
-            c,
-            retriever(c, DOCS[1], query=SECOND),
-            model(c, f"Assistant: {long_answer}\nUser: {SECOND}\n{FARO}", "At Faro."),
-            answers=(Answer("At Faro.", "output"),),
-            question=SECOND,
-        )
-    )
-    assert second.history == ()
-    assert "without its question" in str(second.capture)
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,9 @@ class BackgroundEvaluator(Generic[Run]):
         make_waiting_samples: Makes the samples of runs that ``build`` keeps because a
             further run may belong to them. It is called whenever ``flush``, ``report``
             or ``stop`` wait.
+        make_due_samples: Makes the samples of those of these runs that have waited long
+            enough.
+        seconds_until_due: The seconds until it may make any; None if no run waits.
         on_stop: Called when the evaluator stops.
         problems: Where internal errors are counted; None for a new count.
         linger_s: How many seconds a recorded run stays in the queue before ``build`` is
@@ -162,6 +165,8 @@ class BackgroundEvaluator(Generic[Run]):
         settings: WatchSettings | None = None,
         *,
         make_waiting_samples: Callable[[], Iterable[Sample]] = tuple,
+        make_due_samples: Callable[[], Iterable[Sample]] = tuple,
+        seconds_until_due: Callable[[], float | None] = lambda: None,
         on_stop: Callable[[], None] = lambda: None,
         problems: Problems | None = None,
         linger_s: float = 0.0,
@@ -178,6 +183,9 @@ class BackgroundEvaluator(Generic[Run]):
         # ``build`` may keep a run back, to join it with a later run of the same
         # question: this makes the samples of such runs. ``tuple`` makes none.
         self._make_waiting_samples = make_waiting_samples
+        # the same, of those that have waited long enough
+        self._make_due_samples = make_due_samples
+        self._seconds_until_due = seconds_until_due
         self._on_stop = on_stop
         self._redaction = Redaction(self._settings.redact, self.problems)
         # makes what scores the samples: one per process, made anew after a fork
@@ -355,9 +363,12 @@ class BackgroundEvaluator(Generic[Run]):
         with self._state_changed:
             n_waiting = 0
             for work in self._queue:
-                # this entry was put there by flush(), and is no run
-                if work.make_samples is not self._make_waiting_samples:
-                    n_waiting += 1
+                # entries of flush() and of this thread are no runs
+                is_run = work.make_samples not in (
+                    self._make_waiting_samples,
+                    self._make_due_samples,
+                )
+                n_waiting += is_run
             return self._n_in_flight + n_waiting
 
     def report(self, timeout: float | None = None) -> Report:
@@ -415,7 +426,13 @@ class BackgroundEvaluator(Generic[Run]):
                 if self._stopped and not (self._queue or self._n_in_flight):
                     self._thread = None
                     return False
-                self._state_changed.wait(self._seconds_until_start)
+                seconds = self._seconds_until_start
+                if not self._queue:
+                    seconds = self._seconds_until_due()
+                if seconds == 0:
+                    self._queue.append(_QueuedWork(self._make_due_samples))
+                else:
+                    self._state_changed.wait(seconds)
             return True
 
     def _do_waiting_work(self) -> None:

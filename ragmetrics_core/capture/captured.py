@@ -64,10 +64,8 @@ class UserValues:
         if self.conversation is not None:
             # the ledger lists the searches and tool calls of the conversation so far
             ledger = sample.ledger or Ledger()
-            # "thread-7" of the framework goes before the name that the user gave
-            conversation_name = ledger.conversation or self.conversation
             new_values["ledger"] = ledger.model_copy(
-                update={"conversation": conversation_name}
+                update={"conversation": self.conversation}
             )
         return sample_with(sample, new_values)
 
@@ -215,8 +213,6 @@ class Captured(Generic[Run]):
         samples_that_wait: Makes the samples of runs that were not made into samples
             yet, because a further run may belong to the same question. These runs are
             kept for the next call.
-        revise_sample: Returns a sample as it is once all runs so far are known: a later
-            run may have put its answer in doubt.
         as_judge: Makes a judge of a framework's own model object.
         problems: Where internal errors are counted.
 
@@ -235,7 +231,6 @@ class Captured(Generic[Run]):
         max_samples: int | None = None,
         redact: Redact | None = None,
         samples_that_wait: Callable[[], Iterable[Sample]] = tuple,
-        revise_sample: Callable[[Sample], Sample] = lambda sample: sample,
         as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
         problems: Problems | None = None,
     ) -> None:
@@ -253,8 +248,6 @@ class Captured(Generic[Run]):
         # makes the samples of runs that ``build`` keeps for a later run of the same
         # question, such as a search by itself; ``tuple`` makes none
         self._samples_of_waiting_runs = samples_that_wait
-        # adds a doubt to a sample whose answer a later run may have replaced
-        self._revise_sample = revise_sample
         # makes a judge of a framework's own model object
         self._as_judge = as_judge
         self._user_values = user_values or UserValues()  # such as a reference
@@ -311,18 +304,12 @@ class Captured(Generic[Run]):
             self._keep_samples_of_new_runs()
 
     def _keep_samples_of_new_runs(self) -> None:
-        """Make and keep the samples of the runs that ended since the last reading.
-
-        They are revised when all are made: a later run may say more about an earlier
-        sample.
-        """
+        """Make and keep the samples of the runs that ended since the last reading."""
         runs = self._runs_without_samples
         self._runs_without_samples = []
-        new_samples: list[Sample] = []
         for run in runs:
-            new_samples += self._assemble(run) or ()
-        for sample in new_samples:
-            self._keep(sample)
+            for sample in self._assemble(run) or ():
+                self._keep(sample)
 
     @guard_hook
     def _finish_waiting_samples(self) -> list[Sample]:
@@ -345,8 +332,8 @@ class Captured(Generic[Run]):
 
     @guard_hook
     def _keep(self, sample: Sample) -> None:
-        """Keep a sample as later runs revise it, with the user's values and redacted."""
-        finished = self._finish(self._revise_sample(sample), self._n_samples_made)
+        """Keep a sample with the user's values, redacted."""
+        finished = self._finish(sample, self._n_samples_made)
         self._n_samples_made += 1
         if finished is not None:
             self._samples.append(finished)

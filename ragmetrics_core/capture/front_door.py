@@ -194,7 +194,7 @@ class FrontDoor(Generic[Run]):
 
         Args:
             turns: Makes the samples: of each run, and of runs that wait for another
-                one. It revises a sample that a later run puts in doubt.
+                one.
             user_values: What the user says of the samples.
             max_samples: As for ``capture``.
             redact: As for ``capture``.
@@ -205,7 +205,6 @@ class FrontDoor(Generic[Run]):
             max_samples=max_samples,
             redact=redact,
             samples_that_wait=turns.samples_that_wait,
-            revise_sample=turns.revise_sample,
             as_judge=self.as_judge,
             problems=turns.problems,
         )
@@ -330,6 +329,8 @@ class FrontDoor(Generic[Run]):
             self.as_judge(judge),
             settings,
             make_waiting_samples=sample_maker.finish,
+            make_due_samples=sample_maker.samples_due,
+            seconds_until_due=lambda: sample_maker.seconds_until_due,
             problems=sample_maker.problems,
             on_stop=lambda: self.listeners.remove(listener),  # it is made below
         )

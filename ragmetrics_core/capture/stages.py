@@ -19,7 +19,6 @@ from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.citing import CitationsFound, cited_by
 from ragmetrics_core.capture.context_rules import FROM_ELSEWHERE
-from ragmetrics_core.capture.conversations import CONVERSATION_FOUND_BY_WORDS
 from ragmetrics_core.capture.evidence import AnswerEvidence, evidence
 from ragmetrics_core.capture.ledger import ledger
 from ragmetrics_core.capture.plain_values import Overrides
@@ -34,10 +33,6 @@ from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
 _GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _NO_OVERRIDES = Overrides()
 
-_TOLD_BY_WORDS = (
-    "which conversation this turn goes on with is told by words alone, and so are its"
-    " history and earlier calls: {}"
-)
 _TEXTS_NOT_RECORDED = "the text of {} retrieved documents was not recorded"
 _SOME_TEXTS_NOT_RECORDED = "the texts of some retrieved documents were not recorded"
 _SEARCHES_NOT_ENDED = (
@@ -262,9 +257,6 @@ def _findings(
     # which runs belong to the turn, or what its question is, was guessed
     for words in (*tree.doubts, *turn.found_question.doubts):
         yield "inferred", words
-    # no id names the conversation: which one it is was told by the words of its messages
-    if tree.how_conversation_was_found in CONVERSATION_FOUND_BY_WORDS:
-        yield "inferred", _TOLD_BY_WORDS.format(tree.how_conversation_was_found)
     # how the contexts were found
     for words in answer_evidence.warnings:
         yield answer_evidence.grade, words

@@ -220,6 +220,9 @@ class Node:
         divided_documents: Of a step that returned its documents as several lists, each
             under a name of its own, these lists: those it kept, and those it rejected.
         text: What a tool or agent returned, as the model sees it.
+        result: What a tool returned, as plain values: texts, numbers, mappings, and
+            tuples of these. It tells how the text divides into passages; None if the
+            text is all that it returned.
         new_texts: Of a step, the texts of some length that it returned and was not
             given: rows of a database, a list of prices. Of a reranker, the texts around
             the documents that it was given, one for each, where it returned such texts.
@@ -236,6 +239,7 @@ class Node:
             incomplete then.
         reply: What a model replied; None if it failed or has not replied.
         model: The name of the model, e.g. gpt-4o-mini.
+        offered_tools: The names of the tools that a model was told it may call.
         error: What it ended with instead of returning, e.g. TimeoutError.
         tool_call_id: The id of the tool call that it answers. It tells which of the
             model's calls came first.
@@ -270,6 +274,7 @@ class Node:
     documents_passed_on: tuple[Document, ...] = field(default=(), repr=False)
     divided_documents: tuple[tuple[Document, ...], ...] = field(default=(), repr=False)
     text: str | None = field(default=None, repr=False)
+    result: Any = field(default=None, repr=False)
     new_texts: tuple[str, ...] = field(default=(), repr=False)
     prompt: tuple[Message, ...] = field(default=(), repr=False)
     is_prompt_text_alone: bool = False
@@ -278,6 +283,7 @@ class Node:
     evidence_not_recorded: tuple[str, ...] = ()
     reply: Message | None = field(default=None, repr=False)
     model: str | None = None
+    offered_tools: tuple[str, ...] = ()
     error: str | None = field(default=None, repr=False)
     tool_call_id: str | None = None
     is_control: bool = False

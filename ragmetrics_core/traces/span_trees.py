@@ -9,11 +9,11 @@ from typing import Any
 from ragmetrics_core.capture import answer_in, as_one_line
 from ragmetrics_core.capture.authors import name_authors
 from ragmetrics_core.capture.calls import Reply
-from ragmetrics_core.capture.joining import join_trees
 from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.passages import is_contained_in
 from ragmetrics_core.capture.plain_values import question_in
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
+from ragmetrics_core.capture.turns import join_trees
 from ragmetrics_core.traces.dialects import Reading, session_of
 from ragmetrics_core.traces.notes import (
     ATTRIBUTES_DROPPED,

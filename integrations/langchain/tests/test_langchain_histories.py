@@ -188,21 +188,6 @@ def samples_of_a_talk(written: Callable[[list[Pair]], Any]) -> Any:
 
 
 @pytest.mark.parametrize("written", WAYS)
-def test_a_history_of_texts_is_the_talk_so_far(
-    written: Callable[[list[Pair]], Any],
-) -> None:
-    first, second, third = samples_of_a_talk(written)
-    talk = [text for pair in TALK.items() for text in pair]
-    assert first.capture.grade == "exact"
-    for place, sample in enumerate((first, second, third)):
-        assert [turn.content for turn in sample.history] == talk[: 2 * place]
-        assert [turn.role for turn in sample.history] == ["user", "assistant"] * place
-        assert sample.ledger.turn == place + 1
-        assert sample.ledger.conversation == first.ledger.conversation
-        assert [call.turn for call in sample.ledger.calls] == [*range(1, place + 2)]
-
-
-@pytest.mark.parametrize("written", WAYS)
 def test_a_history_whose_texts_name_no_speaker_is_in_doubt(
     written: Callable[[list[Pair]], Any],
 ) -> None:
@@ -465,33 +450,6 @@ def test_a_history_that_was_read_puts_no_document_in_doubt_that_it_quotes() -> N
     assert len(sample.history) == 4
     assert sample.capture is not None
     assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
-
-
-@pytest.mark.parametrize("with_question", [True, False])
-def test_what_an_earlier_answer_quotes_in_a_prompt_without_speakers_is_no_evidence(
-    with_question: bool,
-) -> None:
-    """A function keeps the talk, and writes it into its prompt without saying who speaks."""
-    bridge = "The bridge of Osta was opened in 1874 by the mayor of the town."
-    shelf = Shelf(books=[document(FERRY, "ferry"), document(bridge, "bridge")])
-    earlier = "When was the bridge opened?"
-    answer_to_it = f"The notes of the town say that {bridge[:-1].lower()} indeed."
-    said: list[str] = []
-
-    def asked(question: str) -> str:
-        found = shelf.invoke(question)[:1]
-        return "\n".join(["Before:", *said, joined(found), question])
-
-    with capture() as captured:
-        (RunnableLambda(asked) | Speaker(lines=answer_to_it)).invoke(earlier)
-        said += [earlier, answer_to_it] if with_question else [answer_to_it]
-        (RunnableLambda(asked) | Speaker(lines="Every hour.")).invoke(QUESTION)
-    _, sample = captured.samples
-    assert [context.text for context in sample.contexts] == [FERRY]
-    assert sample.ledger is not None
-    assert sample.ledger.calls[-1].shown == (0,)
-    assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
 
 
 @pytest.mark.parametrize(

@@ -831,7 +831,7 @@ def a_thread_that_is_summarized() -> None:
 
 @shape(
     [found(PARIS, query="capital")],
-    [found(PARIS, query="capital", shown=()), found(LYON, query="Rhône", turn=2)],
+    [found(LYON, query="Rhône", turn=2)],
 )
 def messages_that_the_application_keeps_itself() -> None:
     prompt = ChatPromptTemplate.from_messages(

@@ -502,7 +502,7 @@ def test_the_next_turn_still_shows_what_was_found() -> None:
     agent = create_agent(
         Scripted(messages=iter([first[1], AIMessage("In May.")])), [look_up]
     )
-    with capture(every_turn=True) as captured:
+    with capture(every_turn=True, conversation="next turn") as captured:
         agent.invoke({"messages": first[:1]})
         agent.invoke({"messages": [*first, HumanMessage("In which month?")]})
     _, second = captured.samples

@@ -165,10 +165,10 @@ def test_a_callback_continues_the_session_that_a_block_captured() -> None:
     assert [call.turn for call in sample.ledger.calls] == [1, 2]
 
 
-def test_the_name_of_a_session_goes_before_that_of_a_block() -> None:
+def test_the_name_of_a_block_goes_before_that_of_a_session() -> None:
     made = application({})
     with capture(conversation="mine") as captured:
         for question in QUESTIONS[:2]:
             ask(made, question, session_id="anna")
     said = [(one.ledger.conversation, one.ledger.turn) for one in captured.samples]
-    assert said == [("anna", 1), ("anna", 2)]
+    assert said == [("mine", 1), ("mine", 2)]

@@ -201,26 +201,6 @@ def test_capture_says_that_the_answering_call_saw_only_the_words_of_an_engine(
     )
 
 
-def test_a_workflow_that_asks_no_model_of_the_framework_and_searches_nothing_is_counted(
-    kit: ModuleType,
-) -> None:
-    class Answering(Workflow):
-        @step
-        async def answer(self, ev: StartEvent) -> StopEvent:
-            if "bridge" in ev.query:
-                await retriever(kit).aretrieve(ev.query)
-            return StopEvent(result="This is what is known.")
-
-    async def ask(question: str) -> None:
-        await Answering().run(query=question)
-
-    with capture() as captured:
-        asyncio.run(ask(QUESTION.lower()))
-        asyncio.run(ask("Anything on zeppelins?"))
-    assert len(captured.samples) == 1
-    assert sum(captured.problems.counts.values()) == 1
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 def test_rows_that_an_engine_makes_a_node_of_are_what_it_retrieved(
     kit: ModuleType, is_async: bool

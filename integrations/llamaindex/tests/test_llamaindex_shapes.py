@@ -1060,7 +1060,7 @@ def _(kit: Kit) -> None:
 
 @row(
     "two retrievers and a synthesizer called separately",
-    Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE)),
+    Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE), warnings=1),
 )
 def _(kit: Kit) -> None:
     async def run() -> None:

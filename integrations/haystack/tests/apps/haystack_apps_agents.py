@@ -248,7 +248,6 @@ WEATHER_Q, WEATHER_A = "How is the weather in Marburg?", "Mostly sunny, 7 degree
         grade="inferred",
         warned=('context_tools={"get_weather"}',),
     ),
-    problem='context_tools={"get_weather"}',
 )
 def a_tool_that_returns_data() -> None:
     weather()

@@ -1042,7 +1042,14 @@ def first_turn() -> list[ChatMessage]:
     )
 
 
-@row(EARLIER, NEXT, contexts=SEEN, answer=WHY, turns=2)
+@row(
+    EARLIER,
+    NEXT,
+    contexts=SEEN,
+    answer=WHY,
+    turns=2,
+    conversation="a_second_turn_with_the_first_ones_messages",
+)
 def a_second_turn_with_the_first_ones_messages() -> None:
     messages = [*first_turn(), ChatMessage.from_user(AND_WHY)]
     agent(web_tool(every), calls("web_search", query="why"), WHY).run(messages=messages)
@@ -1054,6 +1061,7 @@ def a_second_turn_with_the_first_ones_messages() -> None:
     contexts=SEEN,
     answer=WHY,
     turns=2,
+    conversation="a_second_turn_after_a_call_that_a_person_edited",
 )
 def a_second_turn_after_a_call_that_a_person_edited() -> None:
     """What the framework says of the edit, in a message of the user's role, is nobody's turn."""
@@ -1068,7 +1076,14 @@ def a_second_turn_after_a_call_that_a_person_edited() -> None:
     agent(web_tool(every), calls("web_search", query="why"), WHY).run(messages=messages)
 
 
-@row(replace(EARLIER, shown=()), NEXT, contexts=SEEN, answer=WHY, turns=2)
+@row(
+    replace(EARLIER, shown=()),
+    NEXT,
+    contexts=SEEN,
+    answer=WHY,
+    turns=2,
+    conversation="a_second_turn_with_the_words_of_the_first",
+)
 def a_second_turn_with_the_words_of_the_first() -> None:
     first_turn()
     agent(web_tool(every), calls("web_search", query="why"), WHY).run(
@@ -1076,7 +1091,13 @@ def a_second_turn_with_the_words_of_the_first() -> None:
     )
 
 
-@row(replace(EARLIER, shown=()), contexts=(), answer=WHY, turns=2)
+@row(
+    replace(EARLIER, shown=()),
+    contexts=(),
+    answer=WHY,
+    turns=2,
+    conversation="a_second_turn_that_searches_nothing",
+)
 def a_second_turn_that_searches_nothing() -> None:
     first_turn()
     agent(web_tool(every), WHY).run(messages=[*TURN, ChatMessage.from_user(AND_WHY)])
@@ -1093,6 +1114,7 @@ SUMMED = (
     contexts=(),
     answer=WHY,
     turns=2,
+    conversation="a_second_turn_that_is_shown_a_summary",
 )
 def a_second_turn_that_is_shown_a_summary() -> None:
     """As compaction marks it; a summary is nobody's turn."""

@@ -21,7 +21,19 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("name", APPS)
+WHOLE_PROMPTS = pytest.mark.xfail(
+    strict=True,
+    reason="a whole prompt that is kept as the user's message is not doubted yet",
+)
+MARKED = [
+    pytest.param(name, marks=WHOLE_PROMPTS)
+    if name == "a_question_that_is_asked_again"
+    else name
+    for name in APPS
+]
+
+
+@pytest.mark.parametrize("name", MARKED)
 def test_app(name: str) -> None:
     one = APPS[name]
     with capture(**one.capture) as captured:

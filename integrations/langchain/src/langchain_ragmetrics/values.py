@@ -308,6 +308,22 @@ def messages_shown(message: object) -> Iterator[Message]:
         yield message_of_provider
 
 
+def offered_tools(parameters: object) -> tuple[str, ...]:
+    """The names of the tools that the parameters of a request offer to a model.
+
+    Example: ``{"tools": [{"type": "function", "function": {"name": "search"}}]}`` offers
+    "search". Providers write the name there or one level higher.
+    """
+    tools = parameters.get("tools") if isinstance(parameters, Mapping) else None
+    names: list[str] = []
+    for tool in tools if isinstance(tools, (list, tuple)) else ():
+        fields = tool.get("function", tool) if isinstance(tool, Mapping) else tool
+        name = fields.get("name") if isinstance(fields, Mapping) else fields
+        if isinstance(name, str):
+            names.append(name)
+    return tuple(names)
+
+
 def kind_of(message: BaseMessage) -> str:
     """The type of a message as LangChain names it, or "summary".
 

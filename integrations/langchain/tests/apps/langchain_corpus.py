@@ -161,6 +161,13 @@ def names(module: str) -> list[str]:
 def check(name: str) -> None:
     """Run an application under capture, and compare."""
     play, expected, options = APPS[name]
-    with capture(**options) as captured:
+    is_hedged = options.get("is_hedged", False)
+    settings = {key: options[key] for key in options if key != "is_hedged"}
+    with capture(**settings) as captured:
         play()
-    assert [seen(sample) for sample in captured.samples] == expected
+    samples = [seen(sample) for sample in captured.samples]
+    if is_hedged:  # right, or said to be uncertain
+        assert samples
+        assert all(one in expected or one.grade != "exact" for one in samples)
+    else:
+        assert samples == expected

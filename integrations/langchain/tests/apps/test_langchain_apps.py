@@ -306,8 +306,12 @@ def graded_by_hand() -> None:
 
 @app(
     Expected(
-        ["reflect"], retrieved=["tools", "reflect"], warnings=[HIDDEN.format(1, 2)]
-    )
+        ["tools"],
+        answer='{"binary_score": "no"}',
+        grade="inferred",
+        warnings=["the answer may be a verdict"],
+    ),
+    Expected(["reflect"], standalone="reflection of autonomous agents"),
 )
 def rewritten_by_hand() -> None:
     """bansal1600/Advanced_RAG/Types_of_RAG_implementation_using_LangGraph/corrective_RAG/generator.py, by hand."""
@@ -369,7 +373,7 @@ def condensed_by_hand() -> None:
     list(Speaker(lines=ANSWER).stream(f"{joined(found)}\n{asked}"))
 
 
-@app(Expected(["plan"]))
+@app(Expected(["plan"]), is_hedged=True)
 def checked_afterwards() -> None:
     """DanielPopoola/adaptive-rag/src/workflow/chains/hallucination_grader.py: documents and generation are graded."""
     found = Shelf(books=[PLAN]).invoke(QUESTION)
@@ -427,7 +431,8 @@ def two_questions() -> None:
             "several calls may have answered; the last that was shown the question is"
             " taken"
         ],
-    )
+    ),
+    is_hedged=True,
 )
 def two_that_could_answer() -> None:
     """lalashiwoya/Chatbot_Design_with_LangGraph/api/nodes/retrieve.py: one generation after the other is kept."""

@@ -45,7 +45,8 @@ def told(template: str, *replies: Any) -> Any:
         ["plan"],
         retrieved=["plan", "memory"],
         warnings=["1 of 2 retrieved documents were not shown to the model"],
-    )
+    ),
+    is_hedged=True,
 )
 def knowledge_of_the_best_document() -> None:
     """NirDiamant/RAG_Techniques, all_rag_techniques/crag.ipynb: each document is graded, the best one is refined."""
@@ -129,7 +130,8 @@ def one_structured_answer_for_each_document() -> None:
             "no retrieved text occurs in the answering prompt, though the prompts of"
             " earlier calls that judge or route show some: none counts as a context",
         ],
-    )
+    ),
+    is_hedged=True,
 )
 def no_document_is_relevant() -> None:
     """NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: the model is told that nothing was found."""
@@ -260,7 +262,7 @@ def queries_searched_by_map() -> None:
     )
 
 
-@app(FUSED)
+@app(FUSED, is_hedged=True)
 def queries_searched_by_batch() -> None:
     """samcyang/RAG-Learning/RAG-Fusion-LangChain.ipynb, step_by_step_fusion: searches in threads of their own."""
     fusion(lambda shelf, queries: shelf.batch(queries, {"max_concurrency": 1}))

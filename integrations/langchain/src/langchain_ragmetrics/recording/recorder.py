@@ -28,6 +28,7 @@ from langchain_ragmetrics.recording.tree import (
     SESSION,
     TASK_OR_THREAD,
     TEXT_ALONE,
+    TOOLS,
     UNREAD,
     VARIABLES,
     variables_of_template,
@@ -38,6 +39,7 @@ from langchain_ragmetrics.values import (
     evidence_blocks,
     is_command,
     messages_shown,
+    offered_tools,
     provider_evidence_of,
 )
 from ragmetrics_core.capture import (
@@ -162,6 +164,7 @@ class Recorder(BaseCallbackHandler):
             }
             # True if the model surely saw nothing but these texts; False for an image
             run.extra[TEXT_ALONE] = _are_texts_alone(all_messages, details)
+            run.extra[TOOLS] = offered_tools(details.get("invocation_params"))
             # what the model saw and no recorded text holds, such as a PDF
             run.extra[UNREAD] = unread_request(
                 _parameters_sent(serialized, all_messages, details),

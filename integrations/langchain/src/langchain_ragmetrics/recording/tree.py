@@ -41,6 +41,8 @@ SESSION = "ragmetrics_session"
 LOAD_HISTORY = "load_history"
 # of what a model said: what its provider found meanwhile
 PROVIDER = "ragmetrics_provider"
+# of a call of a model: the names of the tools that it may call
+TOOLS = "ragmetrics_tools"
 # of a call of a model: whether it was surely shown nothing but the recorded texts
 TEXT_ALONE = "ragmetrics_text_alone"
 # of a call of a model: the documents that stand in its messages as blocks
@@ -666,6 +668,7 @@ def _add_notes_on_request(node: Node, notes: Mapping[str, Any]) -> None:
         node: The call; it is changed.
         notes: The notes, by names such as ``TEXT_ALONE``. A run of LangSmith has none.
     """
+    node.offered_tools = tuple(notes.get(TOOLS) or ())
     # whether the model surely saw nothing but the recorded texts
     node.is_prompt_text_alone = bool(notes.get(TEXT_ALONE))
     # documents that the application put into its messages as blocks

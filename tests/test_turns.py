@@ -1,0 +1,43 @@
+"""Runs that wait for a further run: bounded in time, and known to the one who waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragmetrics_core.capture import Document, Node, Overrides, Tree, Turns
+
+PAGE = "The Velm bridge was opened in 1874 by the mayor of the town."
+
+
+def search(query: str, began: float) -> Tree:
+    node = Node("retriever", "shelf", began, began + 0.5)
+    node.query = query
+    node.documents = (Document(PAGE),)
+    return Tree(node, gives_only_documents=True)
+
+
+def test_a_search_waits_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    assert turns.seconds_until_due is None
+    assert turns.add(search("When was it opened?", 1.0)) == []
+    seconds = turns.seconds_until_due
+    assert seconds is not None
+    assert turns.samples_due() == []
+    monkeypatch.setattr("time.monotonic", lambda: 1e12)
+    assert turns.seconds_until_due == 0
+    (sample,) = turns.samples_due()
+    assert (sample.question, sample.answer) == ("When was it opened?", None)
+    assert turns.seconds_until_due is None
+    assert turns.finish() == []
+
+
+def test_only_so_many_searches_wait() -> None:
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    samples = []
+    for number in range(1_100):
+        samples += turns.add(search(f"What is page {number}?", float(number)))
+    assert [sample.question for sample in samples[:2]] == [
+        "What is page 0?",
+        "What is page 1?",
+    ]
+    assert len(samples) == 100
