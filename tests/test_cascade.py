@@ -44,6 +44,7 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent, Poll
+from ragmetrics_core.metrics.registry import NAMED_METRICS, metric_named
 from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.reporting.judge_card import Card
 
@@ -218,6 +219,8 @@ def test_a_band_for_no_question_is_refused(band: Any, sentence: str) -> None:
 
 
 def test_every_shipped_type_of_question_has_its_name_in_the_cascade() -> None:
+    for name in NAMED_METRICS:
+        assert metric_named(name).name == name  # loads the module with its questions
     shipped = {
         child.__name__
         for child in Question.__subclasses__()

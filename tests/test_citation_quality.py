@@ -953,10 +953,10 @@ def test_rows_of_a_table_are_judged_from_the_command_line(
     command = ["evaluate", str(path), "--metrics", "citation_quality"]
     page = tmp_path / "page.html"
     written = ["--judge", "lexical", "--out", str(out), "--report", str(page)]
-    assert main([*command, *written]) == 0
+    assert main([*command, *written, "--explain"]) == 0
     printed = capsys.readouterr().out
-    assert "2 of 2 answers have citations" in printed
-    assert "1 without citations" not in printed
+    assert "Rows: 2 no fault found, 1 input missing." in printed
+    assert "rows not scored: 1 without context or another input" in printed
     results = [
         row.results["citation_quality"] for row in Report.from_jsonl(out).results
     ]

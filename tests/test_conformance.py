@@ -419,6 +419,29 @@ def citations(case):
     return 2 * recall * precision / ((recall + precision) or 1)
 
 
+def ranking(case):
+    """By the definitions; nDCG only where all that is expected stands first, or nothing does."""
+    sample, settings = case["sample"], case["settings"]
+    retrieved = list(
+        dict.fromkeys(
+            passage["id"] if "expected_ids" in sample else " ".join(passage.split())
+            for passage in sample["retrieved"]
+        )
+    )
+    expected = set(sample.get("expected_ids") or sample["expected_contexts"])
+    measure, k = settings.get("measure", "ndcg"), settings.get("k", len(retrieved))
+    hits = [passage in expected for passage in retrieved[:k]]
+    if measure == "recall":
+        return Fraction(sum(hits), len(expected))
+    if measure == "precision":
+        return Fraction(sum(hits), k)
+    if measure == "mrr":
+        return Fraction(1, hits.index(True) + 1) if any(hits) else Fraction(0)
+    if measure == "ndcg":
+        assert not any(hits) or all(hits[: len(expected)])
+    return Fraction(any(hits))
+
+
 DEFINITIONS = {
     "citation_quality": citations,
     "context_sufficiency": sufficiency,
@@ -427,6 +450,7 @@ DEFINITIONS = {
     "context_adherence": adherence,
     "context_recall": recall,
     "retrieval_accuracy": accuracy,
+    "retrieval_ranking": ranking,
 }
 
 

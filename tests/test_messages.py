@@ -66,7 +66,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("evaluate empty.jsonl", ["empty.jsonl holds no rows", "write it again"]),
     ("evaluate empty.jsonl --dry-run", ["empty.jsonl holds no rows", "write it again"]),
     ("evaluate header.csv", ["header.csv holds no rows", "write it again"]),
-    ("evaluate other.jsonl", ["not recognised: frage, ctx", "--contexts-column"]),
+    ("evaluate other.jsonl", ["its columns are frage, ctx", "--contexts-column"]),
     ("compare a.csv b.csv", ["a.csv", "no results", "ragmetrics evaluate FILE --out"]),
     ("evaluate --traces a.csv", ["a.csv is a table", "leave out --traces"]),
     ("evaluate --traces empty.jsonl", ["empty.jsonl holds no rows"]),

@@ -485,7 +485,9 @@ class Delegating(Judge):
         return Answer(Asked((OwnReply(good=inner.value == 1.0),)), inner.usage)
 
 
-def test_what_a_judge_scores_inside_is_counted_once_and_limited_with_the_run() -> None:
+def test_what_a_judge_scores_inside_is_counted_once_and_limited_beside_its_requests() -> (
+    None
+):
     own = asking(Instructions("Is it good?\n{answer}"))
     model = Affirming()
     report = evaluate(ROWS, own, judge=Delegating(LLMJudge(model)), progress=False)
@@ -496,9 +498,11 @@ def test_what_a_judge_scores_inside_is_counted_once_and_limited_with_the_run() -
         ROWS,
         own,
         judge=Delegating(LLMJudge(model)),
-        limits=Limits(max_calls=2),
+        limits=Limits(max_calls=4),
+        concurrency=1,
         progress=False,
     )
+    # each row takes a request to the judge, and the call of the model inside it
     assert (model.calls, report.usage.calls, report.summary().judged) == (2, 2, 2)
 
 
@@ -764,7 +768,7 @@ def test_a_setting_of_a_class_of_ones_own(
         "--set",
     ]
     assert main([*arguments, f"{place.format(name)}.most=7"]) == 0
-    assert "0.700" in capsys.readouterr().out
+    assert " .70 " in capsys.readouterr().out
     assert main([*arguments, "counting.most=7"]) == 2
     assert "module:name.field" in capsys.readouterr().err
 

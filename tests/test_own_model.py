@@ -345,7 +345,7 @@ def test_a_model_or_judge_by_the_place_where_it_stands(
         "--quiet",
         "--no-store",
     ]
-    assert main([*arguments, "--judge", place]) == 0
+    assert main([*arguments, "--explain", "--judge", place]) == 0
     assert "Spent: 5 calls, price unknown" in capsys.readouterr().out
     made = evaluate(ROWS, ContextUtilization(), judge=place, progress=False)
     assert made.scores("context_utilization") == [1.0] * 5

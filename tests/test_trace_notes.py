@@ -249,6 +249,7 @@ def test_the_command_says_why_samples_are_incomplete_and_what_mends_that(
         "\n".join(json.dumps(otlp(*spans)) for spans in lines), encoding="utf-8"
     )
     options = ["evaluate", "--traces", str(path), "--judge", "lexical", "--quiet"]
+    options.append("--explain")
     assert command.main([*options, "--metrics", "adherence"]) == 0
     said = capsys.readouterr().out
     assert "incomplete samples: 2: documents are recorded by their ids alone" in said

@@ -10,10 +10,10 @@ import pytest
 from dataset_toys import Model
 from plausible import plausible_reply
 
-from ragmetrics_core import LexicalJudge, LLMJudge
+from ragmetrics_core import Judge, LexicalJudge, LLMJudge
 from ragmetrics_core.data.errors import MalformedReply, QuestionNotSupported
 from ragmetrics_core.data.replies import Asked, NotAnswered
-from ragmetrics_core.engine.counting_judges import make_counting_judges
+from ragmetrics_core.engine.counting_judge import count_work
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import read
 from ragmetrics_core.labelling.making import TaggedSentence, WriteQuestion, Written
@@ -94,13 +94,17 @@ def test_the_embedded_judge_does_not_write() -> None:
 
 
 def test_a_dry_run_knows_the_question() -> None:
-    low, high = make_counting_judges(LLMJudge(Model()))
-    for counter, sentences in ((low, 2), (high, 6)):
-        answer = asyncio.run(counter.answer(question("one", "two")))
+    sentences_by_bound: list[int] = []
+
+    def ask(judge: Judge) -> None:
+        answer = asyncio.run(judge.answer(question("one", "two")))
         assert isinstance(answer.reply, Asked)
-        assert len(answer.reply.reply.sentences) == sentences
-        assert counter.total.calls == 1
-    assert low.total.completion_tokens < high.total.completion_tokens
+        sentences_by_bound.append(len(answer.reply.reply.sentences))
+
+    low, high = count_work(LLMJudge(Model()), ask)
+    assert sentences_by_bound == [2, 6]
+    assert (low.calls, high.calls) == (1, 1)
+    assert low.completion_tokens < high.completion_tokens
 
 
 def test_the_loopback_server_writes_without_a_schema_too() -> None:

@@ -245,7 +245,7 @@ class Run:
             version=_version_of("ragmetrics-core"),
             packages=_versions_of_packages(),
             models=tuple(sorted(self._judging.models)),
-            judges=tuple(name for name in details_by_judge if name != NOBODY.name),
+            judges=tuple(judge.name for judge in self.judges if judge is not NOBODY),
             # whether the caller chose the judge, instead of a default
             judge_chosen=self._is_judge_chosen,
             details=details_by_judge,

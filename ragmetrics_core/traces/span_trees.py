@@ -261,6 +261,8 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)  # its error, and whether it came to its end
     _add_answers(tree, reading, models, synthesizers)
+    if reading.says_nothing:
+        tree.resumption_key = None  # what it was given, or returned, is not known
     return tree
 
 
