@@ -219,9 +219,7 @@ def test_each_setting_says_what_it_is(kind: type[Settings]) -> None:
 @settings(max_examples=examples(60), deadline=None)
 def test_no_minute_holds_more_than_the_limit(limit: int, gaps: list[float]) -> None:
     clock, sent = Clock(), []
-    limiter = RateLimiter(
-        Budget(Limits(requests_per_minute=limit), clock, clock.wait), ("toy",)
-    )
+    limiter = RateLimiter(Budget(Limits(requests_per_minute=limit), clock, clock.wait))
 
     async def run() -> None:
         for gap in gaps:
@@ -237,11 +235,69 @@ def test_no_minute_holds_more_than_the_limit(limit: int, gaps: list[float]) -> N
         )
 
 
+@pytest.mark.parametrize(
+    ("per_minute", "expected"),
+    [
+        (60, [0.0, 1.0, 2.0, 3.0]),  # one a second
+        (20, [0.0, 3.0, 6.0, 9.0]),
+        # a second's worth at once, the rest spread: (120 - 2) / 60 a second
+        (120, [0.0, 0.0, 0.0, 0.508]),
+    ],
+)
+def test_calls_are_spread_over_the_minute(
+    per_minute: float, expected: list[float]
+) -> None:
+    clock, sent = Clock(), []
+    limits = Limits(requests_per_minute=per_minute)
+    limiter = RateLimiter(Budget(limits, clock, clock.wait))
+
+    async def run() -> None:
+        for _ in range(4):
+            await limiter.acquire(0)
+            sent.append(round(clock.now, 3))
+
+    asyncio.run(run())
+    assert sent == expected
+
+
+def test_tokens_are_counted_as_the_reply_tells_them() -> None:
+    """6000 a minute: 100 at once, the rest at 5900 / 60 a second; a reply is first taken to have 100."""
+    clock = Clock()
+    limiter = RateLimiter(Budget(Limits(tokens_per_minute=6000), clock, clock.wait))
+
+    async def run() -> None:
+        ticket = await limiter.acquire(0)
+        limiter.observe(
+            ticket, ChatReply((), Usage(prompt_tokens=4000, completion_tokens=1000))
+        )
+        assert clock.now == 0
+        await limiter.acquire(0)
+
+    asyncio.run(run())
+    assert clock.now == pytest.approx((5000 - 100) * 60 / 5900)
+
+
+def test_a_run_that_may_not_call_any_more_waits_no_longer() -> None:
+    clock = Clock()
+    limits = Limits(requests_per_minute=1, deadline=10)
+    limiter = RateLimiter(Budget(limits, clock, clock.wait))
+
+    async def run() -> list[object]:
+        return await asyncio.gather(
+            *(limiter.acquire(0) for _ in range(3)), return_exceptions=True
+        )
+
+    outcomes = asyncio.run(run())
+    assert [type(outcome) for outcome in outcomes] == [
+        float,
+        LimitReached,
+        LimitReached,
+    ]
+
+
 def test_the_limit_is_used() -> None:
     clock = Clock()
-    limiter = RateLimiter(
-        Budget(Limits(requests_per_minute=600), clock, clock.wait), ("toy",)
-    )
+    limiter = RateLimiter(Budget(Limits(requests_per_minute=600), clock, clock.wait))
 
     async def run() -> None:
         for _ in range(1200):

@@ -116,7 +116,7 @@ DISCRETE = ["dataset", "discrete", "docs", "--pairs", "pairs.jsonl"]
 COLLISIONS = [
     *(
         (EVALUATE, option, other)
-        for option in ("--out", "--report", "--store", "--rate-file")
+        for option in ("--out", "--report", "--store")
         for other in (
             "rows.jsonl",
             "./rows.jsonl",
@@ -133,7 +133,6 @@ COLLISIONS = [
     ([*EVALUATE, "--out", "new.jsonl"], "--report", "new-link"),
     ([*EVALUATE, "--out", "x"], "--store", "x"),
     ([*EVALUATE, "--store", "x"], "--out", "x-wal"),
-    ([*EVALUATE, "--store", "x"], "--rate-file", "x"),
     ([*EVALUATE, "--report", "x"], "--store", "./x"),
     *((COMPARE, "--report", other) for other in ("a.jsonl", "b.jsonl", "result-link")),
     *(

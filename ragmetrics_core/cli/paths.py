@@ -23,12 +23,11 @@ _NAMES_OF_INPUTS = (
     "files file corpus data pairs results against template labels runs set sets"
 )
 READ = tuple(_NAMES_OF_INPUTS.split())
-# Options that name databases: these are opened, while other outputs are written anew.
-_OPENED_IN_PLACE = ("store", "rate_file")
 # The options that name outputs, with the endings of the files that each writes: "" is
 # the output itself, any other ending a file beside it.
 _MADE = dict.fromkeys(("out", "report", "html", "summary"), ("", PARTIAL))
-WRITTEN = _MADE | dict.fromkeys(_OPENED_IN_PLACE, ("", "-wal", "-shm"))
+# The store is opened in place, while other outputs are written anew.
+WRITTEN = _MADE | {"store": ("", "-wal", "-shm")}
 REVIEWS = ".reviews.jsonl"
 # Words within the first bytes of a file of results, and of a data set.
 RESULTS_MARK = "ragmetrics_report"
@@ -65,7 +64,7 @@ def check_paths(options: argparse.Namespace) -> None:
                 files.add(file, _option(name))
             # An output is first written to a file beside it, so its folder must take a
             # new file. A store is opened in place, and needs no such file.
-            if name not in _OPENED_IN_PLACE:
+            if name != "store":
                 _refuse_unfit_output(f"{_option(name)} {path}", path, options)
     _refuse_job_summary_if_used(options, files)
     _refuse_to_overwrite(options)
@@ -153,8 +152,8 @@ def _files_of_output(name: str, path: Path) -> dict[str, Path]:
         name: The option that names the output.
         path: The output.
     """
-    # The stores expand "~" when they open a file; the other outputs do not.
-    opened_path = path.expanduser() if name in _OPENED_IN_PLACE else path
+    # A store expands "~" when it opens its file; the other outputs do not.
+    opened_path = path.expanduser() if name == "store" else path
     real_path = os.path.realpath(opened_path)
     return {ending: Path(real_path + ending) for ending in WRITTEN[name]}
 

@@ -99,7 +99,7 @@ class OwnJudge(Judge):
         self._budget = budget
         self._rate: RateLimiter | None = None
         if budget is not None and budget.limits.requests_per_minute is not None:
-            self._rate = RateLimiter(budget, ["judge", judge.name])
+            self._rate = RateLimiter(budget)
         self.name = judge.name
         self.models = judge.models
         self.free = judge.free

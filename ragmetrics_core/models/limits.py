@@ -5,21 +5,14 @@ flight, ``RateLimiter`` the calls and tokens per minute. Each call passes all th
 """
 
 import asyncio
-import contextlib
-import hashlib
 import math
-import os
-import sqlite3
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from ragmetrics_core.data import (
     JudgeError,
@@ -30,7 +23,6 @@ from ragmetrics_core.data import (
     TransientJudgeError,
 )
 from ragmetrics_core.models.chat import ChatReply
-from ragmetrics_core.models.own_file import Kind, OwnFile, check
 
 
 class Limits(Settings):
@@ -47,8 +39,7 @@ class Limits(Settings):
     its reply.
 
     Raises:
-        SettingError: If a limit is not positive, or ``rate_file`` has nothing to keep.
-        ForeignFile: If there is a file that is not ours.
+        SettingError: If a limit is not positive.
     """
 
     max_calls: int | None = Field(
@@ -83,13 +74,6 @@ class Limits(Settings):
         gt=0,
         description="with batches: a later round of at most so many is asked live",
     )
-    rate_file: str | os.PathLike[str] | None = Field(
-        default=None,
-        repr=False,
-        description=(
-            "keep the limits per minute together with all processes that name this file"
-        ),
-    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -98,21 +82,6 @@ class Limits(Settings):
         if isinstance(value, bool) or value == math.inf:
             raise SettingError(f"give a number, or None for no limit, got {value}")
         return value
-
-    @model_validator(mode="after")
-    def _has_a_rate_for_its_file(self) -> Self:
-        """Refuse a file of rates where there is no rate, or that is not ours."""
-        if self.rate_file is None:
-            return self
-        if not self.per_minute:
-            raise SettingError(
-                "rate_file needs requests_per_minute or tokens_per_minute, which it"
-                " keeps"
-            )
-        # A file that cannot be read is reported when it is used.
-        with contextlib.suppress(OSError):
-            check(Path(self.rate_file).expanduser(), RATES)
-        return self
 
     @property
     def per_minute(self) -> dict[str, float]:
@@ -473,21 +442,6 @@ def _is_told_to_wait(outcome: JudgeError | None) -> bool:
     return isinstance(outcome, TransientJudgeError) and bool(outcome.retry_after)
 
 
-RATES = Kind(
-    holds="rates",
-    application_id=0x52614D72,  # "RaMr"
-    version=1,
-    table=(
-        "CREATE TABLE rates (model TEXT NOT NULL, unit TEXT NOT NULL, level REAL NOT"
-        " NULL, seen REAL NOT NULL, PRIMARY KEY (model, unit)) WITHOUT ROWID"
-    ),
-    made="the rate of calls is kept in %s, for all processes that name this file",
-    without="the rate of calls is kept by this process alone",
-)
-_GET_LEVELS = "SELECT unit, level, seen FROM rates WHERE model = ?"
-_SET_LEVEL = (
-    "INSERT OR REPLACE INTO rates (model, unit, level, seen) VALUES (?, ?, ?, ?)"
-)
 # Tokens of a reply, as they are estimated before the first reply.
 _FIRST_REPLY_TOKENS = 100.0
 # The estimate moves by this share of the difference towards the length of each reply.
@@ -499,72 +453,29 @@ _SAME_MOMENT = 5e-7  # a shorter wait, in seconds, counts as none
 _LONGEST_WAIT = 5.0  # a call that waits asks again after so many seconds at the latest
 
 
-@dataclass(frozen=True, slots=True)
-class _Level:
-    """How full a bucket was, in calls or in tokens, and at what time in seconds."""
-
-    fullness: float
-    measured_at: float
-
-
-_Levels = dict[str, _Level]
-"""The levels of buckets, by what a bucket counts: "requests" or "tokens"."""
-
-
 class RateLimiter:
     """Limits the calls and the tokens per minute to one model; a ``Limiter``.
 
     A *bucket* is a meter of calls or of tokens: each call fills it, time empties it,
     and a call waits while it is too full.
 
-    With ``rate_file`` all processes that name the file share the buckets in it. No call
-    is booked ahead: a call that may not leave yet asks again later, so that a process
-    that dies holds nothing back. A process that cannot write the file keeps the rate by
-    itself, with a warning.
-
     Args:
-        budget: The run's budget, which holds the limits per minute.
-        model: What names the model and its endpoint. The file holds a digest of it.
-        clock: Gives the time in seconds; by default the budget's, or with a file the
-            time of day, since processes need one clock.
-
-    Attributes:
-        _levels: The buckets of this process, if there is no file that can be written.
-        _estimated_reply_tokens: Tokens that the next reply is supposed to have.
-        _uncounted_tokens: Tokens that earlier calls took beyond their estimates;
-            negative if they took less.
+        budget: The run's budget, which holds the limits per minute, and the clock.
 
     Source:
-        The leaky bucket as a meter (ITU-T I.371). Time is measured from the last entry,
-        so a clock that is set back holds nobody up.
+        The leaky bucket as a meter (ITU-T I.371).
     """
 
-    def __init__(
-        self,
-        budget: Budget,
-        model: Sequence[str],
-        clock: Callable[[], float] | None = None,
-    ) -> None:
-        """Begin with empty buckets, or share the buckets in the file of the budget.
+    def __init__(self, budget: Budget) -> None:
+        """Begin with empty buckets.
 
-        A bucket counts what a minute allows: a call fills it, time empties it. Example:
-        with 60 calls a minute, time empties the bucket by about one call each second.
-
-        Args:
-            budget: What the run may spend, with the limits per minute.
-            model: Names that tell the model from others, such as its address and name.
-                In a shared file only limiters of equal names share buckets.
-            clock: Returns the time in seconds. None takes the clock of the budget. With
-                a shared file, None takes ``time.time``, which all processes agree on.
+        Example: with 60 calls a minute, time empties the bucket by about one call each
+        second.
         """
-        path = budget.limits.rate_file
         self._budget = budget
-        self._digest_of_model = hashlib.sha256("\n".join(model).encode()).hexdigest()
-        self._file = None if path is None else OwnFile(path, RATES)
-        if clock is None:
-            clock = budget.clock if path is None else time.time
-        self._clock = clock
-        self._levels: _Levels = {}  # how full the buckets in memory are
+        # how full the buckets are, in calls and in tokens
+        self._fullness = dict.fromkeys(budget.limits.per_minute, 0.0)
+        self._emptied_at = budget.clock()  # when time last emptied the buckets
         # Held while a call checks whether it may be sent now.
         self._checking_call = asyncio.Lock()
         self._estimated_reply_tokens = _FIRST_REPLY_TOKENS
@@ -583,7 +494,7 @@ class RateLimiter:
             while True:
                 self._budget.check()
                 counted_tokens = tokens + self._estimated_reply_tokens
-                wait = await self._count_or_wait(counted_tokens)
+                wait = self._count_or_wait(counted_tokens)
                 if not wait:
                     return counted_tokens
                 await self._budget.pause(min(wait, _LONGEST_WAIT))
@@ -604,10 +515,12 @@ class RateLimiter:
         longer_by = usage.completion_tokens - self._estimated_reply_tokens
         self._estimated_reply_tokens += _LEARNED_SHARE * longer_by
 
-    async def _count_or_wait(self, tokens: float) -> float:
-        """Count a call if it may leave now; else return how long it has to wait.
+    def _count_or_wait(self, tokens: float) -> float:
+        """Count a call in the buckets if it may leave now; else say how long it waits.
 
-        What earlier calls took beyond their estimates is counted in either case.
+        A call leaves once its buckets are low enough, whatever its own size: its tokens
+        are added afterwards, and the calls after it wait for them. What earlier calls
+        took beyond their estimates fills the bucket in either case.
 
         Args:
             tokens: Estimated tokens of the call and its reply.
@@ -615,109 +528,30 @@ class RateLimiter:
         Returns:
             0 if the call was counted; else after how many seconds to ask again.
         """
-        uncounted_tokens = self._uncounted_tokens
-        self._uncounted_tokens = 0.0
-        count = partial(
-            self._count_in_buckets, tokens=tokens, uncounted_tokens=uncounted_tokens
-        )
-        if self._file is not None:
-            seconds_to_wait = await self._count_in_file(self._file, count)
-            if seconds_to_wait is not None:
-                return seconds_to_wait
-        return count(self._levels)
-
-    async def _count_in_file(
-        self, file: OwnFile, count: Callable[[_Levels], float]
-    ) -> float | None:
-        """Count a call in the buckets that a file holds, if there is room in them.
-
-        Example: two processes share a file. A call of the first fills the bucket, so
-        that the second has to wait as after a call of its own.
-
-        Args:
-            file: The file that processes share.
-            count: Counts the call in the levels that it is given, and changes them.
-                Returns 0 if the call was counted, else the seconds to wait.
-
-        Returns:
-            What ``count`` returned; None if the file cannot be written.
-        """
-        results: list[float] = []  # gets the one result, from the file's thread
-
-        def count_in_rows(connection: sqlite3.Connection) -> None:
-            levels = self._levels_in_file(connection)
-            results.append(count(levels))
-            self._write_levels(connection, levels)
-
-        file.write(count_in_rows)
-        await file.settled()  # waits until ``count_in_rows`` has run
-        return None if file.trouble is not None else results[0]
-
-    def _levels_in_file(self, connection: sqlite3.Connection) -> _Levels:
-        """Read the levels of this model's buckets from the file."""
-        rows = connection.execute(_GET_LEVELS, (self._digest_of_model,))
-        return {
-            unit: _Level(fullness, measured_at) for unit, fullness, measured_at in rows
-        }
-
-    def _write_levels(self, connection: sqlite3.Connection, levels: _Levels) -> None:
-        """Replace the levels of this model's buckets in the file."""
-        rows = [
-            (self._digest_of_model, unit, level.fullness, level.measured_at)
-            for unit, level in levels.items()
-        ]
-        connection.executemany(_SET_LEVEL, rows)
-
-    def _count_in_buckets(
-        self, levels: _Levels, *, tokens: float, uncounted_tokens: float
-    ) -> float:
-        """Count a call in the buckets, one of calls and one of tokens, if it may leave.
-
-        A call leaves once its buckets are low enough, whatever its own size: its tokens
-        are added afterwards, and the calls after it wait for them.
-
-        Args:
-            levels: The level of each bucket; none for a new bucket. Changed in place.
-            tokens: Estimated tokens of the call.
-            uncounted_tokens: What earlier calls took beyond their estimates; negative
-                if they took less. They fill the bucket even if the call has to wait.
-                Example: 100 after a call of 400 tokens that was estimated at 300.
-
-        Returns:
-            0 if the call was counted; else after how many seconds it may leave.
-        """
-        now = self._clock()
+        self._empty_by_time()
         limits = self._budget.limits.per_minute
-        for unit, per_minute in limits.items():
-            fullness = _fullness_at(now, levels.get(unit), per_minute)
-            if unit == "tokens":
-                fullness = max(fullness + uncounted_tokens, 0.0)
-            levels[unit] = _Level(fullness, now)
+        if "tokens" in limits:
+            fullness = self._fullness["tokens"] + self._uncounted_tokens
+            self._fullness["tokens"] = max(fullness, 0.0)
+            self._uncounted_tokens = 0.0
         seconds_to_wait = 0.0
         for unit, per_minute in limits.items():
-            seconds = _seconds_until_room(levels[unit].fullness, per_minute)
+            seconds = _seconds_until_room(self._fullness[unit], per_minute)
             seconds_to_wait = max(seconds_to_wait, seconds)
         if seconds_to_wait > _SAME_MOMENT:
             return seconds_to_wait
         for unit in limits:
-            size_of_call = tokens if unit == "tokens" else 1.0
-            levels[unit] = _Level(levels[unit].fullness + size_of_call, now)
+            self._fullness[unit] += tokens if unit == "tokens" else 1.0
         return 0.0
 
-
-def _fullness_at(now: float, earlier: _Level | None, per_minute: float) -> float:
-    """Return how full a bucket is now, since time empties it.
-
-    Args:
-        now: The time in seconds.
-        earlier: How full it was, and when; None for a new bucket.
-        per_minute: The limit per minute.
-    """
-    if earlier is None:
-        return 0.0
-    # A clock that was set back empties nothing.
-    seconds = max(now - earlier.measured_at, 0.0)
-    return max(earlier.fullness - seconds * _emptied_per_second(per_minute), 0.0)
+    def _empty_by_time(self) -> None:
+        """Empty the buckets by what time has emptied since this was last done."""
+        now = self._budget.clock()
+        seconds = now - self._emptied_at
+        self._emptied_at = now
+        for unit, per_minute in self._budget.limits.per_minute.items():
+            emptied = seconds * _emptied_per_second(per_minute)
+            self._fullness[unit] = max(self._fullness[unit] - emptied, 0.0)
 
 
 def _seconds_until_room(fullness: float, per_minute: float) -> float:

@@ -200,7 +200,7 @@ class Session:
         """
         # Asked for once: it may take a while, and shall not change.
         cache_key = self.model.cache_key
-        # Tells this model from others in the store and in the file of rates.
+        # Tells this model from others in the store.
         self._model_identity = (self.model.name, cache_key or "")
         # Without a key nobody knows the model's settings: replies then stay in memory.
         self._reply_store = shared.memory if cache_key is None else self._store
@@ -212,7 +212,7 @@ class Session:
         shared.slots.most = max(shared.slots.most, self._concurrency)
         limiters: list[Limiter] = [shared.slots]
         if self._budget.limits.per_minute:
-            limiters.append(RateLimiter(self._budget, self._model_identity))
+            limiters.append(RateLimiter(self._budget))
         return Attempts(
             self.model,
             shared.endpoint,

@@ -99,7 +99,7 @@ class JobLimits:
 
     def __init__(self, limits: Limits) -> None:
         self._budget = Budget(limits)
-        self._rate = RateLimiter(self._budget, ("job",)) if limits.per_minute else None
+        self._rate = RateLimiter(self._budget) if limits.per_minute else None
         # By number of the call: tokens counted for the rate, and a timer that takes the
         # call for lost.
         self._calls_in_flight: dict[int, tuple[float, asyncio.TimerHandle]] = {}
