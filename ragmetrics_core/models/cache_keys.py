@@ -12,9 +12,8 @@ import hashlib
 import json
 import logging
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,40 +68,11 @@ _FIELDS_SENT = frozenset(
     {"extra_body", "functions", "properties", "response_format", "tool_choice", "tools"}
 )
 _USER_IN_ADDRESS = lazy_pattern(r"//[^/@\s]*@")
+# The variables by which SDKs of providers take another address.
 _ADDRESS_VARIABLE = lazy_pattern(
-    r"([A-Z][A-Z0-9_]*)_(?:BASE_URL|API_BASE|ENDPOINT|HOST)"
+    r"[A-Z][A-Z0-9_]*_(?:BASE_URL|API_BASE)"
+    r"|AZURE_OPENAI_ENDPOINT|HF_ENDPOINT|OLLAMA_HOST"
 )
-# Fields that name a class in the settings that frameworks write.
-_CLASS_FIELDS = frozenset({"_type", "class_name", "id", "type"})
-_WORDS_OF_NO_PROVIDER = (
-    frozenset(  # words of variables and of classes that name no provider
-        {
-            "api",
-            "base",
-            "chat",
-            "community",
-            "completion",
-            "components",
-            "core",
-            "generator",
-            "generators",
-            "haystack",
-            "index",
-            "integrations",
-            "langchain",
-            "llama",
-            "llm",
-            "llms",
-            "model",
-            "models",
-            "schema",
-        }
-    )
-)
-_PROVIDER_ALIASES = {"hf": "huggingface"}
-# A provider's name of at least so many characters is also found within a longer name,
-# such as "openai" in "ChatOpenAI".
-_LEAST_LENGTH_WITHIN = 4
 
 
 def endpoint_key(
@@ -147,12 +117,8 @@ def key_of(component: object, form: Callable[[], object]) -> str | None:
         return None
     try:
         settings = public_form(form())
-        names_of_classes = [
-            f"{base.__module__}.{base.__qualname__}" for base in type(component).__mro__
-        ]
         # A provider's address in the environment changes replies like a setting.
-        addresses = provider_addresses([*names_of_classes, *_class_names(settings)])
-        text = json.dumps([settings, public_form(addresses)], sort_keys=True)
+        text = json.dumps([settings, provider_addresses()], sort_keys=True)
     except Exception as error:  # noqa: BLE001  # the framework's or a user's code raised: no key
         _logger.debug(
             "replies of %s are kept for the process only: %s",
@@ -163,43 +129,20 @@ def key_of(component: object, form: Callable[[], object]) -> str | None:
     return f"{type(component).__qualname__}#{_digest(text)}"
 
 
-def provider_addresses(names: Iterable[str]) -> dict[str, str]:
+def provider_addresses() -> dict[str, str]:
     """Return the variables of the environment that hold the address of a provider.
 
-    A variable such as ``OPENAI_BASE_URL`` or ``OLLAMA_HOST`` counts if each word before
-    its ending occurs in ``names``, alone or, if it is long enough, within another word,
-    such as ``openai`` in ``ChatOpenAI``. Words such as ``api``, ``chat`` or ``model``
-    are ignored. Example: for ``["ChatOpenAI"]`` the variable ``OPENAI_BASE_URL``
-    counts; ``DB_HOST`` and ``LANGSMITH_ENDPOINT`` do not.
-
-    Args:
-        names: Names of classes, or of providers.
+    All providers count, since nobody knows which of them a model object asks. So a
+    changed address of another provider makes a model ask anew.
 
     Returns:
-        The value of each such variable, by its name.
+        The value of each such variable, by its name, without user and password.
     """
-    all_names = " ".join(names).lower()
-    # Also without underscores, so that "openai" is found in "open_ai".
-    searched_text = f"{all_names} {all_names.replace('_', '')}"
-    words_of_names = (
-        frozenset(re.split(r"[\W_]+", searched_text)) - _WORDS_OF_NO_PROVIDER
-    )
-
-    def names_the_provider(word: str) -> bool:
-        word = _PROVIDER_ALIASES.get(word, word)  # "hf" is "huggingface"
-        is_within_a_name = len(word) >= _LEAST_LENGTH_WITHIN and word in searched_text
-        return word in words_of_names or is_within_a_name
-
-    addresses = {}
-    for variable, value in os.environ.items():
-        match = _ADDRESS_VARIABLE.fullmatch(variable)
-        if match is None:
-            continue
-        words = match[1].lower().split("_")  # those before the ending
-        telling_words = [word for word in words if word not in _WORDS_OF_NO_PROVIDER]
-        if telling_words and all(map(names_the_provider, telling_words)):
-            addresses[variable] = value
-    return addresses
+    return {
+        variable: _USER_IN_ADDRESS.sub("//", value)
+        for variable, value in os.environ.items()
+        if _ADDRESS_VARIABLE.fullmatch(variable)
+    }
 
 
 @functools.lru_cache(maxsize=4096)
@@ -271,23 +214,6 @@ def _is_secret(name: object, value: object, *, is_sent: bool) -> bool:
         words[-1] == "token" and len(words) > 1 and words[-2] in _KINDS_OF_TOKENS
     )
     return not is_special_token
-
-
-def _class_names(settings: object) -> Iterator[str]:
-    """Yield the names of classes in serialised settings, e.g. those under "_type".
-
-    A framework may write a name as a list of its parts, which are yielded one by one.
-    """
-    if isinstance(settings, list):
-        for value in settings:
-            yield from _class_names(value)
-    if not isinstance(settings, Mapping):
-        return
-    for name, value in settings.items():
-        if name in _CLASS_FIELDS:
-            parts = value if isinstance(value, list) else [value]
-            yield from (part for part in parts if isinstance(part, str))
-        yield from _class_names(value)
 
 
 def _are_all_installed(component: object, visited: set[int]) -> bool:

@@ -250,7 +250,7 @@ class LiteLLMModel(ChatModel):
                 self.model,
                 settings,
             )
-        addresses = public_form(provider_addresses([self._provider]))
+        addresses = provider_addresses()
         return endpoint_key(
             "", "", self.model, {"": addresses, **settings} if addresses else settings
         )
