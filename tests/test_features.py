@@ -15,7 +15,6 @@ from ragmetrics_core.data.errors import (
     ContextWindowExceeded,
     JudgeError,
     RequestRejected,
-    UnsupportedParameter,
 )
 from ragmetrics_core.models.chat import (
     Capabilities,
@@ -131,7 +130,7 @@ def endpoint(
         }
         for name in rejected:
             if used[name]:
-                raise UnsupportedParameter(f"rejected (param {name})")
+                raise RequestRejected(f"rejected (param {name})")
         count = 1 if "n" in ignored else request.n
         tokens = TOKENS if request.top_logprobs and "logprobs" not in ignored else ()
         return ChatReply((Choice("x", tokens=tokens),) * count)
@@ -178,7 +177,7 @@ def test_rejected_features_are_learned(
 
 
 def test_a_refusal_that_names_no_feature_teaches_nothing() -> None:
-    toy = Toy(failing(*(UnsupportedParameter("rejected") for _ in range(9))))
+    toy = Toy(failing(*(RequestRejected("rejected") for _ in range(9))))
     session = session_of(toy)
     assert len(failures(ask(session))) == 3
     assert not learned(session)
@@ -199,7 +198,7 @@ def test_words_of_the_prompt_in_a_refusal_teach_nothing() -> None:
 def test_a_model_that_knows_only_the_newer_name_of_the_limit_gets_it() -> None:
     def reply(request: ChatRequest, number: int) -> ChatReply:
         if request.max_tokens is not None and not request.newer_limit:
-            raise UnsupportedParameter(
+            raise RequestRejected(
                 "does not support a parameter of the request (HTTP 400, max_tokens)"
             )
         return ChatReply((Choice("x", tokens=TOKENS),) * request.n)

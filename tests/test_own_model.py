@@ -243,7 +243,7 @@ ASKED = RequestInfo(ADDRESS, "POST", CIMultiDictProxy(CIMultiDict()), ADDRESS)
         (RuntimeError(TEXT), "JudgeError"),
         (StopIteration(TEXT), "JudgeError"),
         (SystemExit(TEXT), "JudgeError"),
-        (NotImplementedError(TEXT), "UnsupportedParameter"),
+        (NotImplementedError(TEXT), "RequestRejected"),
         (TimeoutError(TEXT), "JudgeTimeout"),
         (httpx.ReadTimeout(TEXT), "JudgeTimeout"),
         (responded(400), "RequestRejected"),

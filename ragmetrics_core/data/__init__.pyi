@@ -66,7 +66,6 @@ from ragmetrics_core.data.errors import SettingError as SettingError
 from ragmetrics_core.data.errors import TooFewPolls as TooFewPolls
 from ragmetrics_core.data.errors import TransientJudgeError as TransientJudgeError
 from ragmetrics_core.data.errors import Unreachable as Unreachable
-from ragmetrics_core.data.errors import UnsupportedParameter as UnsupportedParameter
 from ragmetrics_core.data.errors import UnusableReply as UnusableReply
 from ragmetrics_core.data.extras import import_extra as import_extra
 from ragmetrics_core.data.extras import import_named_object as import_named_object

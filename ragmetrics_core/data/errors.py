@@ -26,7 +26,6 @@ RagMetricsError
     │   │   └── Unreachable       no connection could be made
     │   └── JudgeServerError
     ├── RequestRejected           this request will never succeed
-    │   ├── UnsupportedParameter
     │   └── ContextWindowExceeded
     ├── UnusableReply             there is a reply, but no verdict in it
     │   ├── ContentRefused
@@ -182,10 +181,6 @@ class JudgeServerError(TransientJudgeError):
 
 class RequestRejected(JudgeError):
     """The endpoint rejected this request (HTTP 4xx); repeating it would not help."""
-
-
-class UnsupportedParameter(RequestRejected):
-    """The endpoint does not support a parameter of the request."""
 
 
 class ContextWindowExceeded(RequestRejected):

@@ -240,7 +240,7 @@ class Attempts:
             # Whatever status it came with, it says nothing of the key or the model.
             if refused_feature(error, request) is None:
                 raise
-            refusal = errors.UnsupportedParameter(str(error))
+            refusal = errors.RequestRejected(str(error))
             refusal.topics = error.topics
             raise refusal from None
         # The call itself was counted when it was sent.

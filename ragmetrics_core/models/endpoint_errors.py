@@ -165,9 +165,6 @@ _SENTENCES: Mapping[type[errors.JudgeError], str] = {
         "{where} failed or sent no valid reply{details}: run again later or check the"
         " endpoint"
     ),
-    errors.UnsupportedParameter: (
-        "{where} does not support a parameter of the request{details}"
-    ),
     errors.RequestRejected: "{where} rejected the request{details}",
     errors.ContentRefused: "{where} or a content filter refused the request{details}",
     errors.JudgeError: "{where} could not answer{details}",
@@ -442,8 +439,6 @@ def _class_of_error(
     is_rejected = issubclass(error_class, errors.RequestRejected) or is_too_large
     if is_rejected and _TOO_LONG.search(fault.text):
         return errors.ContextWindowExceeded
-    if error_class is errors.RequestRejected and _UNSUPPORTED.search(fault.text):
-        return errors.UnsupportedParameter
     return error_class
 
 
@@ -559,7 +554,7 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
     if tells_of_endpoint or fault.is_about_key:
         return judge_error(errors.JudgeServerError, fault, where)
     if _is_about_unknown_parameter(error, fault):
-        return judge_error(errors.UnsupportedParameter, fault, where)
+        return judge_error(errors.RequestRejected, fault, where)
     message = f"{where} could not answer: its client raised {type(error).__name__}"
     if error.__traceback__ is not None:
         frame = frame_of_users_code(error)

@@ -54,30 +54,10 @@ if TYPE_CHECKING:
 # The judge errors that LiteLLM's exceptions stand for, where neither status nor words
 # say more. A class that is not listed counts as its base.
 EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
-    "ContextWindowExceededError": errors.ContextWindowExceeded,
-    "UnsupportedParamsError": errors.UnsupportedParameter,
     "BudgetExceededError": errors.QuotaExhausted,
-    "JSONSchemaValidationError": errors.MalformedReply,
-    **dict.fromkeys(
-        (
-            "EndpointNotSupportedByModelError",
-            "LiteLLMUnknownProvider",
-            "ModelNotMappedError",
-            "UnsupportedEndpointError",
-        ),
-        errors.ModelNotFound,
-    ),
-    **dict.fromkeys(
-        (
-            "BlockedPiiEntityError",
-            "ContentPolicyViolationError",
-            "GuardrailRaisedException",
-            "ModifyResponseException",
-            "RejectedRequestError",
-            "SensitiveDataRouteException",
-        ),
-        errors.ContentRefused,
-    ),
+    "ContentPolicyViolationError": errors.ContentRefused,
+    "ContextWindowExceededError": errors.ContextWindowExceeded,
+    "LiteLLMUnknownProvider": errors.ModelNotFound,
 }
 # Providers that serve any model: LiteLLM's tables cannot say what such a model can do.
 _CANNOT_SAY = frozenset(

@@ -67,7 +67,7 @@ FAULTS: tuple[tuple[Fault, type[errors.JudgeError]], ...] = (
     *_BARE_FAULTS,
     (Fault(401, code="invalid_api_key"), errors.AuthenticationFailed),
     (Fault(404, code="model_not_found"), errors.ModelNotFound),
-    (Fault(400, code="unsupported_parameter"), errors.UnsupportedParameter),
+    (Fault(400, code="unsupported_parameter"), errors.RequestRejected),
     (
         rejection_fault(
             "the maximum context length is 9 tokens", "context_length_exceeded"

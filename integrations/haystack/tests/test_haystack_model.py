@@ -167,7 +167,7 @@ class Raising:
         (ConnectionResetError("c"), errors.ConnectionFailed),
         (
             TypeError("got an unexpected keyword argument 'temperature'"),
-            errors.UnsupportedParameter,
+            errors.RequestRejected,
         ),
         (ValueError("v"), errors.JudgeError),
         (RuntimeError("r"), errors.JudgeError),

@@ -197,7 +197,7 @@ def test_structured_output_without_result_and_without_error() -> None:
 
 def test_a_model_that_cannot_be_bound_is_asked_without_a_schema() -> None:
     model = LangChainModel(Structured(outcome=NotImplementedError()))
-    with pytest.raises(errors.UnsupportedParameter, match="json_schema"):
+    with pytest.raises(errors.RequestRejected, match="json_schema"):
         complete(model, schema=SCHEMA)
     metric = ContextAdherence(polls=1, template="{contexts}\n{answer}")
     report = evaluate(
@@ -345,7 +345,7 @@ class StatusError(Exception):
             StatusError(400, "maximum context length exceeded"),
             errors.ContextWindowExceeded,
         ),
-        (StatusError(400, "temperature is not supported"), errors.UnsupportedParameter),
+        (StatusError(400, "temperature is not supported"), errors.RequestRejected),
         (StatusError(422), errors.RequestRejected),
         (StatusError(500), errors.JudgeServerError),
         (StatusError(503), errors.JudgeServerError),
@@ -353,7 +353,7 @@ class StatusError(Exception):
         (ConnectionResetError(), errors.ConnectionFailed),
         (
             TypeError("unexpected keyword argument 'logprobs'"),
-            errors.UnsupportedParameter,
+            errors.RequestRejected,
         ),
         (RuntimeError("secret sample text"), errors.JudgeError),
         (errors.ContentRefused("refused"), errors.ContentRefused),

@@ -278,7 +278,7 @@ class LangChainModel(FrameworkModel):
             schemas. The prompt alone asks for JSON then.
 
         Raises:
-            UnsupportedParameter: If the model refuses the schema.
+            RequestRejected: If the model refuses the schema.
         """
         if not isinstance(model, BaseChatModel):
             return None
@@ -290,7 +290,7 @@ class LangChainModel(FrameworkModel):
         try:
             return model.with_structured_output(schema, include_raw=True)
         except (NotImplementedError, TypeError, ValueError) as error:
-            raise errors.UnsupportedParameter(
+            raise errors.RequestRejected(
                 f"{self.name} cannot be bound to a json_schema"
             ) from error
 
