@@ -804,7 +804,13 @@ def test_axe_finds_nothing(
 ) -> None:
     claim = "Rivers run uphill."
     rows = [
-        row(i, i / 20, "q", f"It is so. {claim}", retrieval_accuracy=accuracy(0.5, "b"))
+        row(
+            i,
+            i / 20,
+            f"q{i}",
+            f"It is so. {claim}",
+            retrieval_accuracy=accuracy(0.5, "b"),
+        )
         for i in range(20)
     ]
     rows += [it.model_copy(update={"index": 20 + it.index}) for it in talk(3)]
@@ -813,7 +819,7 @@ def test_axe_finds_nothing(
     )
     page_of(report, tmp_path)
     report.compare(
-        Report([row(i, 0.1, "q", "Other.") for i in range(20)], RUN), anyway=True
+        Report([row(i, 0.1, f"q{i}", "Other.") for i in range(20)], RUN), anyway=True
     ).to_html(tmp_path / "compared.html")
     with browser.screen(width, dark):
         for name in ("report.html", "compared.html"):
