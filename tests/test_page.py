@@ -184,11 +184,19 @@ def test_texts_are_cut_with_a_note() -> None:
 def test_nothing_can_leave_a_script_element() -> None:
     rows = [row(0, 0.5, "</script><!--<script>&\u2028")]
     found = [entry_of(row, ["context_utilization", "other"]) for row in rows]
-    (line,) = detail_lines(rows)
+    (line,) = detail_lines([(only, None) for only in rows])
     for text in (json_text(found), line):
         assert not set("<>&\u2028") & set(text)
     assert found == [
-        [0, "s0", "</script><!--<script>&", [0.5, None], "no fault found", "", None]
+        [
+            0,
+            "s0",
+            "</script><!--<script>&",
+            [0.5, None],
+            "no fault found",
+            "An answer.",
+            None,
+        ]
     ]
     assert json.loads(line)["sample"]["question"] == "</script><!--<script>&\u2028"
 
@@ -480,6 +488,40 @@ def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None
 
 
 @needs_chromium
+def test_stages_and_the_worst_rows_stand_above_the_fold(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Each stage has its faults and metrics; a row has the words that show its fault."""
+    claim = "Rivers run uphill."
+    rows = [row(i, 0.9, f"q{i}") for i in range(8)]
+    rows += [
+        row(8 + i, 0.9, f"q{8 + i}", claim, context_adherence=adherence(0.2, claim))
+        for i in range(4)
+    ]
+    page_of(Report(rows, RUN), tmp_path)
+    with browser.screen(1200, dark=False):
+        browser.open(tmp_path / "report.html")
+        search, prompt, answer = browser.find(".stages .stage")
+        assert search.text.startswith(
+            "SEARCH\nno fault known\n0.90 context_utilization"
+        )
+        assert prompt.text == "PROMPT\nno fault known"
+        assert answer.text.startswith("ANSWER\nno fault known\n0.20 context_adherence")
+        assert "0 of 4" in answer.text
+        shown = browser.find("#answer")[0].text
+        assert "Of 4 faults the stage is not known." in shown
+        assert len(answer.find_elements(By.CSS_SELECTOR, "rect.rows")) == 10
+        ends = browser.js(
+            "return [...document.querySelectorAll('tr.row')].map(one =>"
+            " one.getBoundingClientRect().bottom)"
+        )
+        assert sum(end <= 800 for end in ends) >= 4, ends
+    words = [one.text for one in browser.find("tr.row td.words")]
+    assert words == [claim] * 4 + ["An answer."] * 8
+    assert browser.console() == []
+
+
+@needs_chromium
 def test_figures(browser: Browser, tmp_path: Path) -> None:
     """Bins are closed below; the box is that of NumPy's quartiles, worked by hand."""
     scores = (0.0, 0.05, 0.3, 0.9999, 1.0)
@@ -554,7 +596,7 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     )
     browser.find("tr.row button")[0].send_keys(Keys.ARROW_DOWN)
     assert browser.js(
-        "return document.activeElement.closest('tr').textContent.includes('0.500')"
+        "return document.activeElement.closest('tr').textContent.includes('0.50')"
     )
     browser.find("button[data-value='nothing retrieved']")[0].click()
     assert browser.titles() == ["without"]

@@ -398,7 +398,8 @@ function opened(row, columns) {
   const sample = row.sample;
   if (!sample) return block(lines.has(row.index) ? "Bad row" : "Left out", text(row.problem || ""));
   const place = index.findIndex((entry) => entry[0] === row.index);
-  const [, , title, , , advice] = index[place];
+  const title = index[place][2];
+  const { advice, journey } = recorded(place);
   const beside = new Beside((sample.contexts || []).map((context) => context.text || ""));
   const results = Object.entries(row.results || {});
   const calls = sample.ledger ? block("Evidence by call", ...groundsOf(row, beside), ...callsOf(row)) : [];
@@ -412,7 +413,7 @@ function opened(row, columns) {
     ...conversationOf(place),
     element("div", { class: "beside" }, element("div", {}, ...answered), texts),
     ...calls,
-    ...wayOf(recorded(place).journey, row),
+    ...wayOf(journey, row),
     ...(results.length ? block("Scores", element("div", { class: "cards" }, ...results.map(([name, result]) => resultOf(name, result, sample)))) : []),
     ...(results.length ? [costOf(results.map(([, result]) => result))] : []),
     ...retrievedOf(sample),

@@ -36,6 +36,7 @@ from ragmetrics_core.reporting.diagnosis import RULES
 from ragmetrics_core.reporting.glance import Glance, date_of, glance_of
 from ragmetrics_core.reporting.judge_card import figures_of_cards
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
+from ragmetrics_core.reporting.sample_journey import journey_of
 from ragmetrics_core.reporting.summary import Summary
 
 _HERE = files("ragmetrics_core.page")
@@ -129,8 +130,11 @@ def page_data(
     """
     metrics = [numbers.metric for numbers in summary.metrics]
     table_entries = [entry_of(row, metrics) for row in rows]
-    rows_worst_first = (rows[index] for index in _worst_first(table_entries))
-    packed_details = pack_lines(detail_lines(rows_worst_first))
+    journeys = [journey_of(row) for row in rows]
+    order = _worst_first(table_entries)
+    packed_details = pack_lines(
+        detail_lines((rows[place], journeys[place]) for place in order)
+    )
     script_data = {
         "metrics": metrics,
         # A person may label rows on the page. The browser keeps these labels under this
@@ -138,7 +142,7 @@ def page_data(
         "digest": _name_for_kept_labels(packed_details, table_entries),
         "groups": {name: name for name in glance.groups},
         "faults": sorted({rule.name for rule in RULES if rule.kind == "fault"}),
-        "journey": journey_cells(rows),
+        "journey": journey_cells(journeys),
         "facets": facets_of(rows),
     }
     return {
@@ -148,7 +152,6 @@ def page_data(
         "summary": summary,
         "run": run,
         "wordings": WORDINGS,
-        "faults": _faults(glance),
         "answerings": answerings_of(rows, summary),
         "quoted": quotes_of_cards(run),
         "figures": _figures_on_adherence(run),
@@ -163,19 +166,6 @@ def _name_for_kept_labels(packed_details: str, table_entries: Sequence[Any]) -> 
     """A digest of the page's texts: under it a browser keeps the labels of a reader."""
     texts_of_page = packed_details + json_text(table_entries)
     return sha256(texts_of_page.encode(errors="replace")).hexdigest()
-
-
-def _faults(glance: Glance) -> list[tuple[str, int, str]]:
-    """Each fault that some row has, how many have it, and what to mend."""
-    advice_by_name: dict[str, str] = {}
-    for rule in RULES:
-        if rule.kind == "fault":
-            advice_by_name.setdefault(rule.name, rule.advice)
-    return [
-        (name, count, advice_by_name[name])
-        for name, count in glance.groups.items()
-        if name in advice_by_name
-    ]
 
 
 def _worst_first(index: Sequence[Sequence[Any]]) -> list[int]:

@@ -12,12 +12,14 @@ from typing import Any
 from zlib import compressobj
 
 from ragmetrics_core.data import MetricResult, SampleResult, replace_surrogates
+from ragmetrics_core.data.display import one_line
 from ragmetrics_core.reporting.diagnosis import diagnose
+from ragmetrics_core.reporting.glance import RowGlance, row_glance
 from ragmetrics_core.reporting.journey import ADVICE
 from ragmetrics_core.reporting.journey_columns import COLUMNS, counts_of_journey
 from ragmetrics_core.reporting.jsonl import plain
 from ragmetrics_core.reporting.recorded_passages import Passage
-from ragmetrics_core.reporting.sample_journey import FactOnItsWay, journey_of
+from ragmetrics_core.reporting.sample_journey import FactOnItsWay, SampleJourney
 
 LONGEST = 20_000
 """Most bytes of one text that the page holds."""
@@ -45,27 +47,27 @@ def cut(text: str) -> str:
 def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     """Make the entry of a row in the page's table, as a list for the page's script.
 
-    Example: [0, "s1", "Who built the tower?", [.9, .8], "no fault found", "", None].
+    Example: [0, "s1", "Who built the tower?", [.9, .8], "no fault found", "Ada.", None].
 
     Returns:
         In this order:
 
         - the row's index, its id, and an excerpt of the question (or of the problem);
         - a list with a score or a status for each metric;
-        - what became of it, and what to mend;
+        - what became of it, and the words that show it, else the answer;
         - how surely the contexts of a captured sample are known, else None;
         - if the sample was captured in a conversation: its name, and the turn.
     """
     sample = row.sample
-    diagnosis = diagnose(row)
+    glance = row_glance(row)
     capture_notes = sample.capture if sample else None
     entry = [
         row.index,
         cut(sample.id or "") if sample else "",
         _title_of(row),
         [_outcome_of(row.results.get(metric)) for metric in metrics],
-        diagnosis.name,
-        diagnosis.advice,
+        glance.name,
+        _words_shown(row, glance),
         capture_notes.grade if capture_notes else None,
     ]
     # the record of the conversation: what the application called, and in which turn
@@ -73,6 +75,16 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     if ledger is not None:
         entry += [cut(ledger.conversation or ""), ledger.turn]
     return entry
+
+
+def _words_shown(row: SampleResult, glance: RowGlance) -> str:
+    """Return what the judge found wrong in a row, else how its answer begins."""
+    sample = row.sample
+    if sample is None:
+        return ""
+    is_question = glance.quote == one_line(sample.question or "", len(glance.quote))
+    words = sample.answer or "" if is_question else glance.quote
+    return one_line(words, _EXCERPT)
 
 
 def _title_of(row: SampleResult) -> str:
@@ -97,8 +109,11 @@ def _outcome_of(result: MetricResult | None) -> float | str | None:
     return result.status if result.value is None else round(result.value, 4)
 
 
-def journey_cells(rows: Iterable[SampleResult]) -> dict[str, Any]:
+def journey_cells(journeys: Iterable[SampleJourney | None]) -> dict[str, Any]:
     """What became of each row's facts, as the page's tables and filters read it.
+
+    Args:
+        journeys: What became of the passages and facts of each row.
 
     Returns:
         A mapping with these keys:
@@ -108,8 +123,8 @@ def journey_cells(rows: Iterable[SampleResult]) -> dict[str, Any]:
         - ``losses``: what each kind of loss is called.
     """
     cells_by_row: list[list[Any] | None] = []
-    for row in rows:
-        counts = counts_of_journey(journey_of(row))
+    for journey in journeys:
+        counts = counts_of_journey(journey)
         cells = [counts[name] for name in COLUMNS]
         is_known = any(cell is not None for cell in cells)
         cells_by_row.append(cells if is_known else None)
@@ -120,12 +135,11 @@ def journey_cells(rows: Iterable[SampleResult]) -> dict[str, Any]:
     }
 
 
-def journey_data(row: SampleResult) -> dict[str, Any] | None:
+def journey_data(followed: SampleJourney | None) -> dict[str, Any] | None:
     """What became of each passage and fact of a row, for the opened row.
 
     What is not known is left out; None where nothing is.
     """
-    followed = journey_of(row)
     if followed is None or not (followed.passages or followed.facts):
         return None
     return {
@@ -213,19 +227,23 @@ def _short_facts(metadata: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def detail_lines(rows: Iterable[SampleResult]) -> Iterator[str]:
+def detail_lines(
+    rows: Iterable[tuple[SampleResult, SampleJourney | None]],
+) -> Iterator[str]:
     """Yield everything known of each row, one JSON object per line, in their order.
 
-    ``cut`` tells what texts lost, ``journey`` what became of passages and facts.
+    ``cut`` tells what texts lost, ``journey`` what became of passages and facts, and
+    ``advice`` what to mend.
     """
-    for row in rows:
+    for row, followed in rows:
         n_cut = Counter[str]()
         fields = _short(plain(_drop_earlier_items(row)), "", n_cut)
         if n_cut.total():
             fields["cut"] = +n_cut
-        journey = journey_data(row)
+        journey = journey_data(followed)
         if journey is not None:
             fields["journey"] = journey
+        fields["advice"] = diagnose(row).advice
         yield json_text(fields) + "\n"
 
 

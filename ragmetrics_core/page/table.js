@@ -50,7 +50,7 @@ function element(tag, properties, ...children) {
 
 // A row as the report writes it, less what became of its passages and facts, which the page adds.
 const detail = (place) => {
-  const { journey, ...row } = recorded(place);
+  const { journey, advice, ...row } = recorded(place);
   return row;
 };
 
@@ -80,6 +80,7 @@ const keys = {
   row: { name: "row", of: (entry) => entry[0] },
   sample: { name: "question", of: (entry) => (entry[1] + " " + entry[2]).trim().toLowerCase() || null },
   group: { name: "group", of: (entry) => titles[entry[4]] },
+  words: { name: "what shows it", of: (entry) => entry[5].toLowerCase() || null },
 };
 metrics.forEach((name, place) => {
   keys["m" + place] = { name, of: (entry) => (typeof entry[3][place] === "number" ? entry[3][place] : null) };
@@ -131,7 +132,7 @@ function score(value, place) {
   if (typeof value === "number") {
     const bar = element("i");
     bar.style.width = 100 * value + "%";
-    cell.append(value.toFixed(3), element("span", { class: "bar", "aria-hidden": "true" }, bar));
+    cell.append(value.toFixed(2), element("span", { class: "bar", "aria-hidden": "true" }, bar));
     if (value < 0.5) cell.classList.add("low");
   } else {
     const words = value === "undefined" ? "not scored" : value || "–";
@@ -149,8 +150,9 @@ function rowOf(place) {
   const title = element("td", { class: "title wide" }, entry[2] || "(no question)");
   if (entry[1]) title.append(element("div", { class: "muted title" }, entry[1]));
   if (turnsOf.get(entry[7]) > 1) title.append(element("div", { class: "muted title" }, entry[7] + ", turn " + entry[8]));
-  row.append(element("td", { class: "wide" }, toggle), title, ...entry[3].map(score));
-  row.append(element("td", { class: "guess", "data-label": "group" }, titles[entry[4]]));
+  const group = element("td", { class: columns.faults.includes(entry[4]) ? "guess no" : "guess" }, titles[entry[4]]);
+  const words = element("td", { class: "words wide" }, element("div", { dir: "auto" }, entry[5]));
+  row.append(element("td", { class: "number" }, toggle), group, title, words, ...entry[3].map(score));
   return row;
 }
 
@@ -198,7 +200,7 @@ async function toggle(row) {
   }
   openedIndex = ownIndex;
   tell();
-  const cell = element("td", { colspan: String(metrics.length + 3) });
+  const cell = element("td", { colspan: String(metrics.length + 4) });
   cell.append(...opened(detail(Number(row.dataset.place)), columns));
   row.after(element("tr", { class: "detail" }, cell));
 }
@@ -215,9 +217,10 @@ function head(key, kind) {
 function start() {
   document.querySelector("#table > thead tr").append(
     head("row", "place"),
-    head("sample", "text"),
-    ...metrics.map((name, place) => head("m" + place, "score")),
     head("group", "guess"),
+    head("sample", "text"),
+    head("words", "text"),
+    ...metrics.map((name, place) => head("m" + place, "score")),
   );
   for (const [key, { name }] of Object.entries(keys)) sorter.append(element("option", { value: key }, name));
   sorter.addEventListener("change", () => sortBy(sorter.value, false));

@@ -33,6 +33,7 @@ _LONGEST_TITLE = 60
 _LONGEST_TEXT = 300
 _MOST_FILES = 3
 _OF_ANSWERS = ("made up", "partial", "beside it", "off the question")
+_WHAT_IS_UNSUPPORTED = {"unsupported", "sentences", "claims"}
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
 
 _STAGE_BY_METRIC: dict[str, Stage] = {
@@ -417,7 +418,7 @@ def _quoted(row: SampleResult) -> str:
         evidence = result.evidence
         if evidence is None or evidence.kind != "context_adherence":
             continue
-        fields = evidence.model_dump()
+        fields = evidence.model_dump(include=_WHAT_IS_UNSUPPORTED)
         unsupported = fields.get("unsupported") or ()
         if unsupported:
             return str(unsupported[0])
