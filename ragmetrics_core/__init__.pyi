@@ -10,9 +10,6 @@ from ragmetrics_core.data.sample import Fact as Fact
 from ragmetrics_core.data.sample import Sample as Sample
 from ragmetrics_core.data.sample import Turn as Turn
 from ragmetrics_core.encoders.encoder_judge import EncoderJudge as EncoderJudge
-from ragmetrics_core.engine.comparing import (
-    compare_until_decided as compare_until_decided,
-)
 from ragmetrics_core.engine.evaluation import aevaluate as aevaluate
 from ragmetrics_core.engine.evaluation import evaluate as evaluate
 from ragmetrics_core.engine.evaluation import iter_results as iter_results

@@ -311,7 +311,6 @@ PUBLIC = """
     RetrievalAccuracy RetrievalRanking Metric metric
     Question LabelProbability ask
     Sample Context Fact Turn Report Scored Undefined Failed RagMetricsError evaluate aevaluate iter_results
-    compare_until_decided
     Judge LLMJudge LexicalJudge EncoderJudge DecisionJudge CascadeJudge ScriptedJudge
     ChatModel LiteLLMModel OpenAICompatibleModel
     Limits ReplyStore Sink Gate UntilDecided

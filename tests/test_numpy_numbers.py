@@ -166,9 +166,6 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "holm": lambda scores, _: paired.holm(scores),
     "gate": lambda scores, _: _decided(scores),
     "gate of verdicts": lambda _, labels: _decided(labels),
-    "paired verdicts": lambda _, labels: [
-        stopping.score_of_pair(one, labels[0]) for one in labels
-    ],
     "ppi": lambda scores, labels: _ppi(labels, scores),
     "certified": lambda scores, labels: certification.certify(
         list(zip(scores, labels, strict=True)), scores, 0.5

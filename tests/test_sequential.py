@@ -26,7 +26,6 @@ from ragmetrics_core.statistics.stopping import (
     draw_order,
     join_outcomes,
     samples_needed,
-    score_of_pair,
 )
 
 Unit = tuple[Score, ...]
@@ -246,34 +245,6 @@ def test_optionsof_a_run() -> None:
     for bad in ({"on": "mean"}, {"alpha": 5}, {"margin": 2}, {"max_samples": 0}):
         with pytest.raises(SettingError, match=next(iter(bad))):
             UntilDecided(**bad)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("after", "before", "score"),
-    [
-        (1.0, 0.0, (1.0, 1.0)),
-        (0.0, 1.0, (0.0, 0.0)),
-        (0.7, 0.7, (0.5, 0.5)),
-        (None, 0.4, (0.3, 0.8)),  # (1 − A)/2 to (2 − A)/2
-        (0.4, None, (0.2, 0.7)),  # B/2 to (B + 1)/2
-        (None, None, (0.0, 1.0)),
-        (0.4, (0.2, 0.6), (0.4, 0.6)),
-    ],
-)
-def test_differences(after: Score, before: Score, score: tuple[float, float]) -> None:
-    assert score_of_pair(after, before) == pytest.approx(score)
-
-
-@pytest.mark.parametrize(
-    ("worse_by", "outcome"),
-    [(0.0, "passed"), (0.02, "passed"), (0.2, "failed"), (0.06, "undecided")],
-)
-def test_a_run_against_an_earlier_one(worse_by: float, outcome: Outcome) -> None:
-    gate = UntilDecided(margin=0.06).gate(None)
-    for place in range(400):
-        before = 0.3 + 0.5 * (place % 2)
-        gate.update(score_of_pair(before - worse_by, before))
-    assert (gate.decision, gate.scored) == (outcome, 400)
 
 
 @pytest.mark.parametrize(

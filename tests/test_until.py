@@ -1,4 +1,4 @@
-"""Runs until decided: in order, in time, counted at the server, killed and resumed, against an earlier run."""
+"""Runs until decided: in order, in time, counted at the server, killed and resumed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from ragmetrics_core import (
     Report,
     Sample,
     aevaluate,
-    compare_until_decided,
     evaluate,
     iter_results,
     metric,
@@ -311,7 +310,7 @@ def test_an_iterator_is_taken_in_its_order() -> None:
     )
     assert "decided after 10 rows (" in report.decisions[0].sentence
     assert len(until(endless(), "good=1", max_samples=20).results) == 20
-    with pytest.raises(SettingError, match="need a list of rows"):
+    with pytest.raises(SettingError, match="needs a list of rows"):
         until(endless(), "good=0.5", on="point")
 
 
@@ -532,228 +531,8 @@ def test_a_limit_ends_what_counts(
     )
 
 
-# Against an earlier run.
-
-
 def earlier(*scores: float | str, **more: Any) -> Report:
     return evaluate(rows(*scores, **more), good, judge="lexical", progress=False)
-
-
-@pytest.mark.parametrize(
-    ("change", "outcome", "words"),
-    [
-        (
-            0.0,
-            "passed",
-            "good loses no more than 0.1 against the earlier run; decided after",
-        ),
-        (
-            -0.3,
-            "failed",
-            "good loses more than 0.1 against the earlier run; decided after",
-        ),
-        (
-            -0.1,
-            "undecided",
-            (
-                "good may or may not lose more than 0.1 against the earlier run;"
-                " undecided after"
-            ),
-        ),
-    ],
-)
-def test_against_an_earlier_run(
-    change: float, outcome: str, words: str, tmp_path: Path
-) -> None:
-    scores = [0.4 + 0.5 * (n % 2) for n in range(400)]
-    before = earlier(*scores)
-    before.to_jsonl(tmp_path / "before.jsonl")
-    after = rows(*[score + change for score in scores])
-    for against in (before, tmp_path / "before.jsonl"):
-        report = until(after, against=against, margin=0.1)
-        (decision,) = report.decisions
-        assert (decision.outcome, decision.at_least, words in decision.sentence) == (
-            outcome,
-            None,
-            True,
-        )
-        assert decision.bounds[0] - 1e-9 <= change <= decision.bounds[1] + 1e-9
-        # the bounds are those of the difference
-        assert report.summary()["good"].interval is None
-
-
-def test_failed_and_undefined_pairs() -> None:
-    before = earlier(*[1.0] * 50, "fails", "none")
-    report = until(
-        rows(*[1.0] * 50, 1.0, 1.0),
-        against=before,
-        margin=0.5,
-        on="point",
-        min_scored=0.9,
-    )
-    (decision,) = report.decisions
-    # 51 pairs count, of which one may be 0 to 1 better; the undefined one stands
-    # outside.
-    assert decision.outcome == "passed"
-    whole = until(
-        rows(*[1.0] * 50, 1.0, 1.0),
-        against=before,
-        on="point",
-        alpha=1e-12,
-        min_scored=0.9,
-    )
-    assert whole.decisions[0].bounds == pytest.approx((0.0, 1 / 51), abs=1e-4)
-
-
-def with_ids(*scores: float | str) -> list[Row]:
-    return [{**row, "id": str(n)} for n, row in enumerate(rows(*scores))]
-
-
-def test_rows_of_the_earlier_run_without_a_partner_are_rows() -> None:
-    before = evaluate(with_ids(*[1.0] * 200), good, judge="lexical")
-    with pytest.raises(
-        InputError,
-        match="only 140 of the 200 rows of either run have a partner, fewer than 95 %",
-    ):
-        until(with_ids(*[1.0] * 200)[:140], against=before, margin=0.1)
-    with pytest.raises(InputError, match="only 195 of the 210 rows"):
-        until(
-            [*with_ids(*[1.0] * 195), *with_ids(*[1.0] * 210)[200:]],
-            against=before,
-            margin=0.1,
-        )
-    few = until(with_ids(*[1.0] * 200)[:195], against=before, margin=0.1)
-    assert few.decisions[0].outcome == "passed"
-    assert "5 rows of the earlier run have no partner)" in few.decisions[0].sentence
-    lost = until(
-        with_ids(*["fails"] * 6, *[1.0] * 189),
-        against=before,
-        margin=0.1,
-        min_samples=190,
-    )
-    assert lost.decisions[0].outcome == "undecided"  # 6 and 5 of 200
-    assert "because so many have no score" in lost.decisions[0].sentence
-
-
-def test_rows_that_broke_in_the_earlier_run_are_rows() -> None:
-    whole = with_ids(*[0.9] * 200)
-    broken = [
-        {"facts": [{"text": "x", "weight": -1.0}]} if n % 25 == 3 else row
-        for n, row in enumerate(whole)
-    ]
-    before = evaluate(broken, good, judge="lexical", progress=False)
-    assert sum(row.sample is None for row in before.results) == 8
-    said = (
-        "only 192 of the 208 rows of either run have a partner, fewer than 95 %: 8 rows"
-        " of the earlier run are no"
-    )
-    with pytest.raises(InputError, match=said):
-        compare_until_decided(
-            before, whole, margin=0.1, metrics=[good], judge="lexical"
-        )
-
-
-def test_a_gate_and_an_earlier_run_together() -> None:
-    before = earlier(*[0.9] * 200)
-    report = until(rows(*[0.9] * 200), "good=0.5", against=before, margin=0.1)
-    assert [own.outcome for own in report.decisions] == ["passed", "passed"]
-    report = until(
-        rows(*[0.9] * 200), "good=0.95", against=before, margin=0.1, alpha=0.4
-    )
-    # the margin is that of the earlier run
-    assert report.decisions[0].outcome == "failed"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "words"),
-    [
-        (earlier(1.0, 1.0), rows(1.0, 1.0, 1.0), "cannot be told apart"),
-        (earlier(1.0), [{"question": "Other?", "answer": "1"}], "no sample in common"),
-        (
-            evaluate(rows(1.0), "adherence", judge="lexical"),
-            rows(1.0),
-            "needs something to decide",
-        ),
-        (
-            Report(
-                [],
-                earlier(1.0).run.model_copy(
-                    update={"stopped": "max_calls=1 was reached"}
-                ),
-            ),
-            rows(1.0),
-            "not judged to its end: max_calls=1",
-        ),
-        (
-            until(rows(*[1.0] * 100), "good=0.5"),
-            rows(*[1.0] * 100),
-            "not judged to its end: its gates were decided",
-        ),
-        (
-            Report([], earlier(1.0).run.model_copy(update={"judges": ("other",)})),
-            rows(1.0),
-            "lexical against other",
-        ),
-    ],
-)
-def test_earlier_runs_that_do_not_fit(
-    before: Report, after: list[Row], words: str
-) -> None:
-    with pytest.raises(InputError, match=words):
-        until(after, against=before)
-
-
-def test_a_judge_of_one_name_at_another_address_is_another_judge_before_anything_is_paid(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
-    here, there = (loopback_server(says_yes) for _ in range(2))
-    judges = [
-        LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
-        for server in (here, there)
-    ]
-    before = evaluate(THINGS[:5], ONE_CALL, judge=judges[0], progress=False)
-    with pytest.raises(
-        InputError,
-        match=rf"judge openai-compatible/m at {there.base_url} against {here.base_url}",
-    ):
-        evaluate(
-            THINGS[:5],
-            ONE_CALL,
-            judge=judges[1],
-            until=UntilDecided(against=before),
-            progress=False,
-        )
-    assert there.requests == []
-
-
-def test_other_settings_are_not_comparable() -> None:
-    data = [{"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}]
-    before = evaluate(data, ContextAdherence(polls=3), judge="lexical")
-    with pytest.raises(
-        InputError,
-        match=r"not comparable: context_adherence.*polls:5.*against.*polls:3",
-    ):
-        evaluate(
-            data,
-            ContextAdherence(polls=5),
-            judge="lexical",
-            until=UntilDecided(against=before),
-        )
-
-
-def test_each_row_counts_once_among_those_with_other_facts() -> None:
-    """However many metrics are compared with the earlier run."""
-
-    def evaluate_with(fact: str, **settings: Any) -> Report:
-        row = {"contexts": ["Anna lit it."], "answer": "Anna lit it.", "facts": [fact]}
-        data = [{"id": str(n), "question": f"{n}?", **row} for n in range(5)]
-        metrics = ["context_adherence", "retrieval_accuracy"]
-        return evaluate(data, metrics, judge="lexical", progress=False, **settings)
-
-    before = evaluate_with("Anna lit it.")
-    report = evaluate_with("Anna did.", until=UntilDecided(against=before))
-    _, accuracy = report.decisions
-    assert "other facts in 5 of 5 samples" in accuracy.sentence
 
 
 @pytest.mark.parametrize(
@@ -865,34 +644,8 @@ def test_the_page_shows_no_other_interval(tmp_path: Path) -> None:
 # Comparisons, assertions, commands.
 
 
-def test_compare_judges_rows_until_it_is_decided(tmp_path: Path) -> None:
-    scores = [0.4 + 0.5 * (n % 2) for n in range(400)]
-    before = earlier(*scores)
-    for change, outcome in ((0.0, "passed"), (-0.3, "failed")):
-        after = rows(*[score + change for score in scores])
-        found = compare_until_decided(
-            before, after, margin=0.1, metrics=[good], judge="lexical"
-        )
-        assert found.regression() == {"good": outcome}
-        own = found["good"]
-        assert own.difference == pytest.approx(change)
-        assert (
-            own.interval,
-            own.p,
-            own.one_sided,
-            own.detectable,
-            own.verdict,
-        ) == (None, None, None, None, "not tested")
-        assert 10 <= own.pairs < 400
-        assert found.decisions[0].sentence in found.table()
-        found.to_html(tmp_path / "c.html")
-        text = found.table() + (tmp_path / "c.html").read_text(encoding="utf-8")
-        assert "mean difference" in text
-        assert not re.search(r"95 % interval|permutation|Holm|McNemar", text)
-
-
 def test_rows_are_not_compared_as_if_they_were_a_run() -> None:
-    with pytest.raises(SettingError, match="compare_until_decided"):
+    with pytest.raises(SettingError, match="two finished runs are compared"):
         earlier(1.0).compare(rows(1.0))  # type: ignore[arg-type]  # the mistake meant
 
 
@@ -1035,39 +788,6 @@ def test_the_command(
     assert report.decisions[0].sentence in said
     assert len(report.results) < 200
     assert [source.rows for source in report.run.inputs] == [400]
-
-
-@pytest.mark.parametrize("cluster", ["auto", "conversation_id"])
-def test_conversations_that_only_the_earlier_run_names_are_units(cluster: str) -> None:
-    talks = [{"conversation_id": f"talk {n // 20}"} for n in range(200)]
-    plain = [{**row, "id": n} for n, row in enumerate(rows(*[0.9] * 200))]
-    named = [{**row, **talk} for row, talk in zip(plain, talks, strict=True)]
-    sentences = set()
-    for earlier_rows, later_rows in ((named, named), (named, plain), (plain, named)):
-        before = evaluate(earlier_rows, good, judge="lexical", progress=False)
-        report = until(later_rows, against=before, margin=0.5, cluster=cluster)
-        sentences.add(report.decisions[0].sentence)
-    assert len(sentences) == 1
-    alone = until(
-        plain,
-        against=evaluate(plain, good, judge="lexical", progress=False),
-        margin=0.5,
-    )
-    assert alone.decisions[0].sentence not in sentences
-
-
-def test_the_command_against_an_earlier_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, before = written(tmp_path / "rows.jsonl", 300, 30), tmp_path / "before.jsonl"
-    assert main(["evaluate", str(path), *BASE, "--out", str(before)]) == 0
-    how = ["--until-decided", "--against", str(before), "--margin", "0.1"]
-    assert main(["evaluate", str(path), *BASE, *how]) == 0
-    assert (
-        "context_adherence loses no more than 0.1 against the earlier run"
-        in capsys.readouterr().out
-    )
-    assert main(["evaluate", str(written(path, 300, 200)), *BASE, *how]) == 1
 
 
 @pytest.mark.parametrize(

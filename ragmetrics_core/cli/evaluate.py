@@ -134,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
     Returns:
         The exit code.
     """
-    has_gate = bool(options.fail_under or options.against)
+    has_gate = bool(options.fail_under)
     # Options about gates get their defaults; without a gate they are refused.
     shared.set_defaults_of_gate_options(options, "--fail-under", has_gate=has_gate)
     if options.progress is False:

@@ -32,7 +32,7 @@ _EXIT_CODES = (
     " interrupted, what was done is written."
 )
 _LIMITS = "a cap that is reached ends the run with what is done until then"
-UNTIL_SETTINGS = ("alpha", "seed", "max_samples", "against", "margin")
+UNTIL_SETTINGS = ("alpha", "seed", "max_samples", "margin")
 """The options that are settings of ``UntilDecided``."""
 
 

@@ -196,10 +196,7 @@ class Run:
         """
         if until is None:
             return None
-        addresses = {
-            session.name: addresses_of(session) for session in self._judging.sessions
-        }
-        return _make_decider(until, gates, self.metrics, addresses)
+        return _make_decider(until, gates, self.metrics)
 
     @property
     def stopped(self) -> str:
@@ -516,13 +513,12 @@ def _make_decider(
     until: UntilDecided | Literal["decided"],
     gates: Sequence[Gate | str] | str,
     metrics: Sequence[Metric],
-    addresses: Mapping[str, tuple[str, ...]],
 ) -> "Decider":
     """Make the decider, which ends a run as soon as its gates are decided.
 
     Its package is optional, and so imported only here.
     """
-    decider: Decider = import_deferred("Decider")(until, gates, metrics, addresses)
+    decider: Decider = import_deferred("Decider")(until, gates, metrics)
     return decider
 
 

@@ -28,7 +28,7 @@ from ragmetrics_core.reporting.changed_samples import (
 )
 from ragmetrics_core.reporting.metric_change import VERDICTS, MetricChange
 from ragmetrics_core.reporting.pairing import Matched
-from ragmetrics_core.reporting.run_facts import Decision, SequentialDecision
+from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.statistics.stopping import Outcome
 
 _N_ROWS_TO_OPEN = 3
@@ -59,9 +59,6 @@ class Comparison(Frozen):
         description=(
             'why either run ended before all its rows were read; "" if neither did'
         ),
-    )
-    decisions: tuple[SequentialDecision, ...] = Field(
-        default=(), description="made while the second run went on (``until``)"
     )
     lacking: tuple[str, ...] = Field(
         default=(), description="metrics of the first run that the second run lacks"
@@ -164,8 +161,6 @@ class Comparison(Frozen):
         Args:
             strict: Whether it is undecided, too, where the rows cannot tell.
         """
-        if self.decisions:
-            return self.decisions
         decisions = []
         for change in self.changes:
             outcome: Outcome = "failed" if change.verdict == "worse" else "passed"
@@ -206,7 +201,6 @@ class Comparison(Frozen):
         """What makes the runs hard to compare, a line each."""
         return [
             *(f"! not comparable: {reason}" for reason in self.differing),
-            *map(str, self.decisions),
             *(f"! {sentence}" for sentence in self.not_compared),
         ]
 

@@ -113,10 +113,7 @@ class UntilDecided(Settings):
     alpha: float = Field(default=0.05, description="risk of a wrong decision")
     margin: Share = Field(
         default=0.0,
-        description=(
-            "a mean so far below its threshold may pass; with ``against``, so much"
-            " worse than before"
-        ),
+        description="a mean so far below its threshold may pass",
     )
     min_samples: int = Field(default=10, description="samples scored before a decision")
     max_samples: int | None = Field(
@@ -130,11 +127,6 @@ class UntilDecided(Settings):
         default=0,
         description="of the order in which rows are taken; another one is another look",
     )
-    against: Any = Field(
-        default=None,
-        repr=False,
-        description="a finished run, or its file, to be no worse than",
-    )
     cluster: GroupBy = Field(
         default="auto",
         repr=False,
@@ -143,12 +135,12 @@ class UntilDecided(Settings):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        self.gate(None)
+        self.gate(0.5)  # any threshold: the test refuses settings that do not fit
         return self
 
     def gate(
         self,
-        at_least: float | None,
+        at_least: float,
         *,
         rows: int = 1,
         gates: int = 1,
@@ -157,15 +149,14 @@ class UntilDecided(Settings):
         """Make the test of one gate.
 
         Args:
-            at_least: The mean to reach; None for the mean of the earlier run less the
-                margin.
+            at_least: The mean to reach.
             rows: Rows of the run.
             gates: How many gates decide the run together.
             largest_cluster: Rows of the largest cluster.
         """
         return SequentialGate(
-            (1 - self.margin) / 2 if at_least is None else at_least,
-            margin=0.0 if at_least is None or self.against is not None else self.margin,
+            at_least,
+            margin=self.margin,
             alpha=self.alpha,
             population=rows if self.on == "point" else None,
             largest_cluster=largest_cluster,

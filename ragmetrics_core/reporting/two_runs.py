@@ -39,8 +39,7 @@ def compare(
     """Compare two finished runs over the samples that both hold.
 
     Example: scores .5 and .7 before, .6 and .9 after: the difference is +.15, tested
-    over the pairs. ``ragmetrics_core.compare_until_decided`` instead judges rows and
-    compares them at once.
+    over the pairs.
 
     Args:
         before: The run to compare with.
@@ -111,8 +110,7 @@ def _check_finished(after: object) -> None:
     """Refuse rows where a finished run is needed."""
     if not hasattr(after, "results"):
         raise SettingError(
-            "two finished runs are compared; rows are judged and compared by"
-            " compare_until_decided(report, rows, judge=...)"
+            "two finished runs are compared: judge the rows first, with evaluate(…)"
         )
 
 

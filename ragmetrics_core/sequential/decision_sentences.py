@@ -5,12 +5,6 @@ from dataclasses import dataclass
 from ragmetrics_core.reporting.gates import VERBS, UntilDecided
 from ragmetrics_core.reporting.run_facts import SequentialDecision
 
-_COMPARING_VERBS = {
-    "passed": "loses no",
-    "failed": "loses",
-    "undecided": "may or may not lose",
-}
-
 
 @dataclass(frozen=True)
 class GateProgress:
@@ -20,7 +14,6 @@ class GateProgress:
         n_rows: All rows; None of an iterator, whose rows nobody has counted.
         n_judged: Rows that count.
         n_scored: Those of them that have a score.
-        n_without_partner: Rows of the earlier run that belong to none of this one.
         has_too_few_scores: Whether too few of the rows that count have a score.
         cannot_be_scored: Whether too few of all rows will have a score.
         stop_reason: Why no more rows count; "" if nothing stopped them.
@@ -31,7 +24,6 @@ class GateProgress:
     n_rows: int | None
     n_judged: int
     n_scored: int
-    n_without_partner: int
     has_too_few_scores: bool
     cannot_be_scored: bool
     stop_reason: str
@@ -61,28 +53,18 @@ def sentence_of(
 
 
 def _bounds(decision: SequentialDecision) -> str:
-    """The bounds of a mean, or of a difference with its sign."""
     low, high = decision.bounds
-    is_difference = decision.at_least is None
-    if is_difference:
-        return f"{low:+.3f} to {high:+.3f}"
     return f"{low:.3f}–{high:.3f}"
 
 
 def _claim(decision: SequentialDecision, until: UntilDecided) -> str:
     """The verb and the number of what was decided, such as "reaches 0.8".
 
-    With a margin and no earlier run: "reaches 0.8 less the margin of 0.02". If runs are
-    compared, the margin stands alone.
+    With a margin: "reaches 0.8 less the margin of 0.02".
     """
-    if decision.at_least is None:
-        verb = _COMPARING_VERBS[decision.outcome]
-        return f"{verb} more than {until.margin:g} against the earlier run"
     verb = VERBS[decision.outcome]
     claim = f"{verb} {decision.at_least:g}"
-    # with an earlier run the margin belongs to the comparison
-    has_margin = bool(until.margin) and until.against is None
-    if decision.outcome == "passed" and has_margin:
+    if decision.outcome == "passed" and until.margin:
         return f"{claim} less the margin of {until.margin:g}"
     return claim
 
@@ -108,17 +90,12 @@ def _rows_looked_at(decision: SequentialDecision, progress: GateProgress) -> str
 
 def _what_was_not_judged(decision: SequentialDecision, progress: GateProgress) -> str:
     """Word what was saved or left out, as ", 120 calls saved"; "" if nothing was."""
-    text = ""
     if decision.saved:
         about = "about " if progress.is_saving_rounded else ""
-        text = f", {about}{decision.saved:,} calls saved"
-    elif progress.n_rows_left:
-        text = f", {progress.n_rows_left:,} without a result"
-    compares_runs = decision.at_least is None
-    if compares_runs and progress.n_without_partner:
-        n_without = progress.n_without_partner
-        text += f", {n_without:,} rows of the earlier run have no partner"
-    return text
+        return f", {about}{decision.saved:,} calls saved"
+    if progress.n_rows_left:
+        return f", {progress.n_rows_left:,} without a result"
+    return ""
 
 
 def _why_undecided(

@@ -3,14 +3,13 @@
 Rows come in a drawn order, and gates take their scores. The run ends as soon as no gate
 is open. The terms:
 
-    claim: what is to be decided: that a metric's mean is reached, or that it is no
-        worse than in an earlier run.
+    claim: what is to be decided: that a metric's mean is reached.
     gate: the sequential test of one claim. It sums up the evidence.
     unit: the rows that a gate takes at once: those of one cluster, else one row.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import isfinite
@@ -25,28 +24,15 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, parse_gate
-from ragmetrics_core.reporting.pairing import (
-    KeysSought,
-    Pair,
-    differences,
-    group_of,
-    group_pairs,
-)
-from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.pairing import KeysSought, group_of
 from ragmetrics_core.reporting.run_facts import SequentialDecision, texts_of
 from ragmetrics_core.sequential.decision_sentences import GateProgress, sentence_of
-from ragmetrics_core.sequential.earlier_run import (
-    Partners,
-    load_earlier_run,
-    partners_of,
-)
 from ragmetrics_core.statistics.stopping import (
     Outcome,
     Score,
     SequentialGate,
     draw_order,
     join_outcomes,
-    score_of_pair,
 )
 
 Row = Sample | RowError
@@ -57,36 +43,27 @@ logger = logging.getLogger("ragmetrics_core")
 
 
 class _Claim(NamedTuple):
-    """What a gate decides: that a mean is reached, or is no worse than before.
+    """What a gate decides: that a mean is reached.
 
     Attributes:
         metric: The metric.
-        at_least: The mean to reach; None for the mean of the earlier run less the
-            margin.
+        at_least: The mean to reach.
     """
 
     metric: str
-    at_least: float | None  # None: the mean of the earlier run less the margin
-
-    @property
-    def is_difference(self) -> bool:
-        """Whether it is about the difference to the earlier run."""
-        return self.at_least is None
+    at_least: float
 
 
 class _RowScore(NamedTuple):
     """What one row brings to one gate.
 
     Attributes:
-        score: The score; None if it is not known, as of a failed result; a range if
-            one of the two scores of a difference is not known.
+        score: The score; None if it is not known, as of a failed result.
         is_defined: Whether the metric is defined for the row.
-        is_known: Whether the row counts as scored.
     """
 
     score: Score
     is_defined: bool
-    is_known: bool
 
 
 @dataclass
@@ -134,7 +111,6 @@ class _JudgedRows:
         texts: The different texts they have; equal ones cost one call.
         n_units: How many units the gates have taken.
         n_rows_of_unit: How many rows of the next unit have come.
-        pairs: The rows with their partners in the earlier run.
     """
 
     n_rows: int = 0
@@ -142,7 +118,6 @@ class _JudgedRows:
     texts: set[str] = field(default_factory=set)
     n_units: int = 0
     n_rows_of_unit: int = 0
-    pairs: list[Pair] = field(default_factory=list)
 
     @property
     def n_texts(self) -> int:
@@ -158,16 +133,12 @@ class Decider:
 
     Args:
         until: How the run stops.
-        gates: Means to reach; with ``against`` every metric that the earlier run has
-            is compared as well.
+        gates: Means to reach.
         metrics: The metrics of the run.
-        judges: Names of its judges, with the addresses that they ask.
 
     Raises:
         SettingError: If there is no gate, or one on a metric that the run does not
             have.
-        InputError: If the earlier run cannot be read, ended early, or was measured in
-            another way.
 
     Attributes:
         samples: Those of all rows, None for a row that is no sample; None for rows that
@@ -179,33 +150,24 @@ class Decider:
         until: UntilDecided | Literal["decided"],
         gates: Sequence[Gate | str] | str,
         metrics: Sequence[Metric],
-        judges: Mapping[str, Sequence[str]],
     ) -> None:
         """List the claims to be decided, without evidence yet.
 
         A claim says, for example, that a metric's mean reaches 0.8. The rows come
-        later, as a list or from an iterator. Example: the gate "adherence=0.8", and an
-        earlier run with one metric: two claims.
+        later, as a list or from an iterator.
 
         Args:
             until: The settings, or "decided" for the usual ones.
             gates: The means to reach, as the user wrote them.
             metrics: The metrics of the evaluation.
-            judges: The addresses that each judge of the run asks, by the judge's name.
         """
         self.until = _settings(until)
-        means_to_reach = _means_to_reach(gates, metrics)
-        # the report of the run to compare with; None for no comparison
-        self._earlier_run = load_earlier_run(self.until.against, metrics, judges)
-        comparisons = _comparisons(self._earlier_run, metrics)
-        claims = [*means_to_reach, *comparisons]
+        claims = _means_to_reach(gates, metrics)
         _refuse_no_claims(claims)
         self.samples: list[Sample | None] | None = None
         self._is_iterator = False  # until the rows come
         # texts and clusters of the rows, where they come as a list
         self._listed = _ListedRows()
-        # for each row the row of the earlier run that has the same sample
-        self._partners = Partners()
         self._judged = _JudgedRows()  # counts of the rows judged so far
         # the clusters so far of an iterator, to notice a cluster that comes back
         self._clusters_of_iterator: set[str] = set()
@@ -227,9 +189,7 @@ class Decider:
         """
         states = []
         for claim in claims:
-            share_needed = min(1.0, self._share_needed(claim))
-            settings = self.until.model_copy(update={"min_scored": share_needed})
-            gate = settings.gate(
+            gate = self.until.gate(
                 claim.at_least,
                 rows=n_rows,
                 gates=len(claims),
@@ -238,30 +198,16 @@ class Decider:
             states.append(_ClaimState(claim, gate))
         return states
 
-    def _share_needed(self, claim: _Claim) -> float:
-        """Return the share of the rows that a claim needs scored.
-
-        All rows of the two runs count, also rows without a partner. Example: 100 rows
-        now, and 20 rows of the earlier run without a partner: a share of 0.5 of all 120
-        rows is a share of 0.6 of these 100.
-        """
-        if not claim.is_difference:
-            return self.until.min_scored
-        share_without_partner = self._partners.n_without / max(
-            1, len(self._listed.texts)
-        )
-        return self.until.min_scored * (1 + share_without_partner)
-
     def _cannot_be_scored(self, state: _ClaimState) -> bool:
         """Whether so many rows have no score that the claim will not be decided."""
         n_unscored = self._judged.n_rows - state.n_scored
         n_may_be_scored = self._listed.n_drawn - n_unscored
-        n_needed = self._share_needed(state.claim) * self._listed.n_drawn
+        n_needed = self.until.min_scored * self._listed.n_drawn
         return n_may_be_scored < n_needed - _ROUNDING
 
     def _has_too_few_scores(self, state: _ClaimState) -> bool:
         """Whether too few of the rows judged so far have a score."""
-        n_needed = self._share_needed(state.claim) * self._judged.n_rows
+        n_needed = self.until.min_scored * self._judged.n_rows
         return state.n_scored < n_needed - _ROUNDING
 
     def _outcome(self, state: _ClaimState) -> Outcome:
@@ -317,9 +263,7 @@ class Decider:
             listed: Whether all of them are known now. False for an iterator.
 
         Raises:
-            SettingError: If ``on="point"`` or ``against`` is asked of rows whose number
-                is not known.
-            InputError: If the rows are not those of the earlier run.
+            SettingError: If ``on="point"`` is asked of rows whose number is not known.
         """
         if listed:
             yield from self._draw_rows(list(rows))
@@ -338,12 +282,6 @@ class Decider:
         """
         samples = [None if isinstance(row, RowError) else row for row in rows]
         self.samples = samples
-        if self._earlier_run is not None:
-            # The score of a row is compared with that of its partner: the row of the
-            # earlier run that has the same sample.
-            self._partners = partners_of(
-                samples, self._earlier_run, min_scored=self.until.min_scored
-            )
         self._refuse_unknown_cluster_key(samples)
         texts = [texts_of(sample) for sample in samples]
         clusters = self._clusters(samples)
@@ -373,33 +311,22 @@ class Decider:
 
     def _refuse_what_needs_a_list(self) -> None:
         """Raise ``SettingError`` for settings that need to know the number of rows."""
-        if self.until.on == "point" or self._earlier_run is not None:
-            raise SettingError(
-                'on="point" and against= need a list of rows, not an iterator'
-            )
+        if self.until.on == "point":
+            raise SettingError('on="point" needs a list of rows, not an iterator')
 
     def _refuse_unknown_cluster_key(self, samples: Sequence[Sample | None]) -> None:
-        """Raise ``SettingError`` if no sample of either run has the clusters' key."""
+        """Raise ``SettingError`` if no sample has the clusters' key."""
         keys = KeysSought(cluster=self.until.cluster)
-        earlier_samples = [row.sample for row in self._partners.by_index.values()]
-        for sample in (*samples, *earlier_samples):
+        for sample in samples:
             if sample is not None:
                 keys.look_in(sample)
         keys.check()
 
     def _clusters(self, samples: Sequence[Sample | None]) -> list[str | None]:
-        """The cluster of each row, None for a row that stands alone.
-
-        Those of one cluster in either run are together.
-        """
+        """The cluster of each row, None for a row that stands alone."""
         if self.until.on != "interval":
             return [None] * len(samples)
-        pairs = []
-        for index, sample in enumerate(samples):
-            earlier_row = self._partners.by_index.get(index)
-            earlier_sample = None if earlier_row is None else earlier_row.sample
-            pairs.append((earlier_sample, sample))
-        return group_pairs(pairs, self.until.cluster)
+        return [group_of(sample, self.until.cluster) for sample in samples]
 
     def take(self, row: SampleResult) -> None:
         """Take the result of a row, in the order in which rows were started.
@@ -417,8 +344,8 @@ class Decider:
             return
         self._count_row(row)
         for state in self._claim_states:  # a claim is e.g. "recall has a mean of .8"
-            score = self._score_for(state.claim, row)
-            state.n_scored += int(score.is_known)
+            score = _score_of(row.results.get(state.claim.metric))
+            state.n_scored += int(score.score is not None)
             state.scores_not_counted.append(score)  # until the unit is complete
         if self._unit_is_complete():
             self._count_unit_as_evidence()
@@ -433,13 +360,6 @@ class Decider:
         self._judged.n_calls += row.usage.calls
         if self._listed.texts:
             self._judged.texts.add(self._listed.texts[row.index])
-        if self._earlier_run is not None:
-            self._judged.pairs.append((self._earlier_row(row), row))
-
-    def _earlier_row(self, row: SampleResult) -> SampleResult:
-        """Return the row of the earlier run with the same sample; else an empty row."""
-        no_row = SampleResult(index=row.index, sample=None)
-        return self._partners.by_index.get(row.index, no_row)
 
     def _reason_to_stop(self, row: SampleResult) -> str:
         """Return the reason to take neither this row nor a later one; "" if it counts."""
@@ -491,15 +411,6 @@ class Decider:
             state.gate.update(*scores, undefined=n_undefined)
             row_scores.clear()
 
-    def _score_for(self, claim: _Claim, row: SampleResult) -> _RowScore:
-        """Return the score of a row by which a claim is decided."""
-        result = row.results.get(claim.metric)
-        if claim.is_difference:
-            earlier_result = self._earlier_row(row).results.get(claim.metric)
-            return _difference(earlier_result, result)
-        value, is_defined = _value_of(result)
-        return _RowScore(value, is_defined, is_known=value is not None)
-
     @property
     def decisions(self) -> tuple[SequentialDecision, ...]:
         """What is decided so far, gate by gate."""
@@ -513,8 +424,7 @@ class Decider:
     def _decision(self, state: _ClaimState) -> SequentialDecision:
         """Decide a claim by the evidence so far, and say the decision in a sentence.
 
-        A claim about an earlier run stays undecided if the runs turn out not to be
-        comparable. Example: context_adherence at least .8, "passed" after 40 rows.
+        Example: context_adherence at least .8, "passed" after 40 rows.
         """
         claim = state.claim  # such as "the mean is at least .8"
         gate = state.gate  # its statistical test, with the scores so far
@@ -529,28 +439,12 @@ class Decider:
             alpha=self.until.alpha,  # risk of a wrong decision
             e_value=gate.e_value if isfinite(gate.e_value) else None,  # the evidence
             decided_at=self._n_rows_at_decision(gate, outcome),
-            bounds=_bounds(gate, is_difference=claim.is_difference),
+            bounds=(gate.interval.low, gate.interval.high),
             saved=self._calls_saved(),  # since rows need not be judged
         )
-        # That runs are not comparable may show only after some rows. Then the outcome
-        # and the sentence are replaced; the numbers stay as they are.
-        why_not_comparable = self._why_not_comparable(claim)
-        if why_not_comparable:
-            sentence = (
-                f"{claim.metric}: the runs are not comparable: {why_not_comparable}."
-            )
-            return decision.model_copy(
-                update={"outcome": "undecided", "sentence": sentence}
-            )
         progress = self._progress(state, outcome)
         sentence = sentence_of(decision, progress, self.until)
         return decision.model_copy(update={"sentence": sentence})
-
-    def _why_not_comparable(self, claim: _Claim) -> str:
-        """How the rows of the earlier run turned out to differ; "" if they do not."""
-        if not claim.is_difference:
-            return ""
-        return "; ".join(differences(self._judged.pairs, claim.metric))
 
     def _n_rows_at_decision(self, gate: SequentialGate, outcome: Outcome) -> int | None:
         """How many rows had been looked at when it was decided; None while undecided."""
@@ -579,7 +473,6 @@ class Decider:
             n_rows=None if self.samples is None else len(self.samples),
             n_judged=self._judged.n_rows,
             n_scored=state.n_scored,
-            n_without_partner=self._partners.n_without,
             has_too_few_scores=self._has_too_few_scores(state),
             cannot_be_scored=self._cannot_be_scored(state),
             stop_reason=self._stop_reason,
@@ -655,56 +548,17 @@ def _means_to_reach(
     return claims
 
 
-def _comparisons(earlier: Report | None, metrics: Sequence[Metric]) -> list[_Claim]:
-    """A claim for each metric that the earlier run has, if there is one."""
-    if earlier is None:
-        return []
-    claims = []
-    for metric in metrics:
-        if metric.name in earlier.run.metrics:
-            claims.append(_Claim(metric.name, None))
-    return claims
-
-
 def _refuse_no_claims(claims: Sequence[_Claim]) -> None:
     """Raise ``SettingError`` if there is nothing to decide."""
     if not claims:
         raise SettingError(
             "a run until decided needs something to decide:"
-            ' gates=["adherence=0.8"] (--fail-under) or against= (--against) a run'
-            " with one of its metrics"
+            ' gates=["adherence=0.8"] (--fail-under)'
         )
 
 
-def _difference(
-    earlier_result: MetricResult | None, result: MetricResult | None
-) -> _RowScore:
-    """Subtract the earlier run's score of a row from that of this run.
-
-    The difference is scaled from [-1, 1] to [0, 1]: .9 after .7 is (.2 + 1) / 2 = .6.
-    If one of the two scores is not known, it may be anything from 0 to 1, so that the
-    difference is a range.
-    """
-    value, is_defined = _value_of(result)
-    earlier_value, was_defined = _value_of(earlier_result)
-    return _RowScore(
-        score=score_of_pair(value, earlier_value),
-        is_defined=is_defined and was_defined,
-        is_known=value is not None and earlier_value is not None,
-    )
-
-
-def _value_of(result: MetricResult | None) -> tuple[float | None, bool]:
-    """Return a result's score, None if it is not known; and whether it is defined."""
+def _score_of(result: MetricResult | None) -> _RowScore:
+    """Return what a result brings to a gate; it is not known without a result."""
     if result is None:
-        return None, True
-    return result.value, result.status != "undefined"
-
-
-def _bounds(gate: SequentialGate, *, is_difference: bool) -> tuple[float, float]:
-    """Bounds of a score in [0, 1], or of a difference in [-1, 1]."""
-    low = gate.interval.low
-    high = gate.interval.high
-    if is_difference:  # the gate bets on (difference + 1) / 2
-        return 2 * low - 1, 2 * high - 1
-    return low, high
+        return _RowScore(None, is_defined=True)
+    return _RowScore(result.value, is_defined=result.status != "undefined")

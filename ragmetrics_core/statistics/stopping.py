@@ -446,19 +446,6 @@ def join_outcomes(outcomes: Iterable[Outcome]) -> Outcome:
     return "undecided"
 
 
-def score_of_pair(after: Score, before: Score) -> tuple[float, float]:
-    """Return the lowest and the highest score of a pair: (after − before + 1) / 2.
-
-    A change from −1 to 1 becomes a score from 0 to 1, which a gate takes. A score that
-    is not known may be anything, so the score of the pair is a range.
-    """
-    lowest_after, highest_after = _ends(after)
-    lowest_before, highest_before = _ends(before)
-    smallest_change = lowest_after - highest_before
-    largest_change = highest_after - lowest_before
-    return (smallest_change + 1) / 2, (largest_change + 1) / 2
-
-
 def draw_order(
     contents: Sequence[str], *, seed: int = 0, clusters: Sequence[object] = ()
 ) -> list[list[int]]:
