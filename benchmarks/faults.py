@@ -239,7 +239,8 @@ def typed_row(shown: Rows, form: str, samples: int) -> None:
 def main() -> int:
     """Print one row per kind of fault; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--samples", type=int, default=100)
+    # A short run would measure how a run starts, not what faults cost.
+    parser.add_argument("--samples", type=int, default=400)
     parser.add_argument("--typed", type=int, default=1_000, help="0 leaves them out")
     options = parser.parse_args()
     shown = Rows()

@@ -170,7 +170,7 @@ LEFT_OUT = (  # files of the reader; the others run in tests of their own
     "ragmetrics push",
     "ragmetrics dataset review",
 )
-GATED = ("--fail-on-regression", "--fail-under", "--against before")
+GATED = ("--fail-on-regression", "--fail-under")
 RUN = {
     page: [
         (text, output)
