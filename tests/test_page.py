@@ -456,8 +456,8 @@ def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None
     ]
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
-    # worst first, by the lowest score of each
-    assert browser.titles() == ["pear", "apple", "quince"]
+    # faults first, then by the lowest score of each
+    assert browser.titles() == ["apple", "quince", "pear"]
     assert browser.find("#count")[0].text == "3 of 3 rows"
     head = {e.get_attribute("data-key"): e for e in browser.find("#table th")}
     head["m0"].find_element(By.TAG_NAME, "button").click()

@@ -131,7 +131,6 @@ def test_repr_computes_nothing_and_shows_no_texts(
         repr(report),
         repr(report.summary()),
         report.table(),
-        report._repr_html_(),
     ):
         assert SECRET not in text
 

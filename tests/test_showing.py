@@ -107,6 +107,21 @@ def test_html_of_results_samples_and_comparisons_is_escaped() -> None:
     assert "context_utilization" in report.compare(report)._repr_html_()
 
 
+def test_a_report_in_a_cell_is_the_first_screen_with_its_rows() -> None:
+    made_up = {
+        "question": "Who built it?",
+        "contexts": ["Anna built the tower in 1882."],
+        "answer": "A wizard conjured the castle overnight.",
+    }
+    report = evaluate([made_up], "adherence", judge="lexical")
+    glance = report.glance()
+    html = report._repr_html_()
+    assert html.startswith(f"<div><h4>{glance.headline}</h4>")
+    assert "<th>1</th><td>made up</td>" in html
+    assert "A wizard conjured the castle overnight." in html
+    assert "context_adherence" in html
+
+
 def test_a_long_text_is_cut_in_html() -> None:
     html = Sample(answer="a" * 50_000)._repr_html_()
     assert len(html) < 3000

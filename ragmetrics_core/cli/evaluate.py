@@ -38,6 +38,7 @@ from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import full_name, metrics_with_settings
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.page.render import check_page, write_page_from
+from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
 from ragmetrics_core.reporting.glance import Glance, GlanceTally
 from ragmetrics_core.reporting.pairing import KeysSought
@@ -535,11 +536,20 @@ def _show(plan: _Plan, measured: _Measured, glance: Glance, outcome: _Outcome) -
                     outcome.summary_of_all_metrics, shown_summary, measured.reasons
                 ),
                 *plan.source.remarks,
+                *_lines_on_answering(measured, shown_summary),
                 f"Spent: {shared.spent(outcome.summary_of_all_metrics.usage)};"
                 f" {outcome.facts.seconds:.1f} s",
             ],
         )
     show_screen(lines)
+
+
+def _lines_on_answering(measured: _Measured, summary: Summary) -> list[str]:
+    """Return the table of answered and declined questions, where rows were kept."""
+    lines: list[str] = []
+    for answering in answerings_of(measured.kept_results or (), summary):
+        lines += str(answering).splitlines()
+    return lines
 
 
 def _lines_on_left_out_metrics(

@@ -62,16 +62,16 @@ const recorded = (place) => {
 
 // Sorting ------------------------------------------------------------------------------------------------
 
-// The lowest score of a row, then the mean of its scores; rows without a score first or last, by their group: as
-// glance.py picks the rows to look at.
+// Faults first, those without a score before the others; then the lowest score of a row, then the mean of its scores.
 function worst(entry) {
   const units = entry[3].filter((value) => typeof value === "number").map((value) => Math.round(value * 10000));
-  if (!units.length) return columns.faults.includes(entry[4]) ? [-1, -1] : null;
-  return [Math.min(...units), units.reduce((sum, unit) => sum + unit, 0) / units.length];
+  const isFault = columns.faults.includes(entry[4]);
+  if (!units.length) return isFault ? [0, -1, -1] : null;
+  return [isFault ? 0 : 1, Math.min(...units), units.reduce((sum, unit) => sum + unit, 0) / units.length];
 }
 
 function compared(left, right) {
-  if (Array.isArray(left)) return left[0] - right[0] || left[1] - right[1];
+  if (Array.isArray(left)) return left[0] - right[0] || left[1] - right[1] || left[2] - right[2];
   return left < right ? -1 : left > right ? 1 : 0;
 }
 

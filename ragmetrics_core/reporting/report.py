@@ -42,6 +42,7 @@ from ragmetrics_core.reporting.summary import (
 from ragmetrics_core.reporting.tables import (
     csv_text,
     data_frame,
+    html_screen,
     html_table,
     text_table,
 )
@@ -532,7 +533,8 @@ class Report:
         return text_table(self.summary(), self.run)
 
     def _repr_html_(self) -> str:
-        return html_table(self.summary(), self.run)
+        """The first screen with its rows, then the metrics."""
+        return html_screen(self.glance()) + html_table(self.summary(), self.run)
 
     def __iter__(self) -> Iterator[SampleResult]:
         return iter(self.results)

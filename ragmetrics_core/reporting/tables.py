@@ -30,6 +30,8 @@ from ragmetrics_core.reporting.summary import MetricSummary, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ragmetrics_core.reporting.glance import Glance
+
 _FORMULA = lazy_pattern(r"\s*[=+\-@|%]|[\t\r\n]")
 _MOST_WARNINGS = 8
 _HEADINGS = (
@@ -311,6 +313,15 @@ def html_table(summary: Summary, run: RunFacts) -> str:
         listed = element("li", summary.all_signs)
         signs = f"<p>Signs of high risk</p><ul>{listed}</ul>"
     return f"<div>{shown_metrics}{notes}{signs}</div>"
+
+
+def html_screen(glance: Glance) -> str:
+    """The verdict of a run and its worst rows as HTML for notebooks, all of it escaped."""
+    verdicts = element("p", map(str, glance.decisions))
+    headline = element("h4", [glance.headline])
+    rows = [(str(row.row), row.name, row.quote) for row in glance.worst]
+    worst = table(rows, ("row", "group", "what shows it")) if rows else ""
+    return f"<div>{verdicts}{headline}{worst}</div>"
 
 
 def columns(
