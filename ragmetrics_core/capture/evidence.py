@@ -1,209 +1,381 @@
-"""Stage 3: what an answer could rest on. Pure.
+"""Stage 3: what an answer could rest on: its contexts, and each passage's fate. Pure.
 
-It finds the contexts, what was retrieved, and the ledger's entry for each call. Say a
-run searches three passages, a reranker drops one of them, and the prompt of the
-answering call shows two. Then these two are the contexts, all three were retrieved, and
-the ledger has one entry, for the search, with two of its three items marked as shown.
-
-The rules of the contexts stand in ``context_rules``. This stage and its parts
-(``context_rules``, ``prompt_contents``, ``call_results``, ``origins``, ``retrieved``, ``ledger_entries``)
-are the only ones that locate texts.
+Example: a search found A, B and C, a reranker dropped C, and the prompt of the answer
+shows A. The context is A; the fates are: A shown, B kept and not shown, C dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 from ragmetrics_core.capture.answer import FoundAnswer
-from ragmetrics_core.capture.call_results import CallResults
-from ragmetrics_core.capture.context_rules import (
-    AnsweredTurn,
-    Contexts,
-    contexts_of,
-)
-from ragmetrics_core.capture.ledger_entries import (
-    LedgerEntry,
-    ShownToAnswer,
-    entry_of_named_contexts,
-)
-from ragmetrics_core.capture.order import CallOrder
-from ragmetrics_core.capture.passage_notes import Passages
-from ragmetrics_core.capture.prompt_contents import PromptContents
+from ragmetrics_core.capture.calls import STRUCTURED, DocumentList, end_of
+from ragmetrics_core.capture.doubts import Doubt
+from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.found import Found, Passage
+from ragmetrics_core.capture.plain_values import contexts_in
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.retrieved import Retrieved, retrieved_of
-from ragmetrics_core.capture.tree import Document, Node
-from ragmetrics_core.capture.unnamed_tools import tools_of_text
-from ragmetrics_core.data import EvidenceCall, Grade
-
-_NOT_RECORDED = (
-    "no search was recorded: the contexts that contexts_from= names are listed as what"
-    " arrived, and what was retrieved beside them is not known"
+from ragmetrics_core.capture.shown import (
+    SHORTEST,
+    Candidate,
+    PromptText,
+    Showing,
+    find_shown,
 )
+from ragmetrics_core.capture.tree import Document, DocumentKey, Node
+from ragmetrics_core.data import Context
+
+EvidenceFrom = Literal["prompt", "flow", "named"]
+_BY_DATA_FLOW = Doubt("by_data_flow")
 
 
 @dataclass(frozen=True, eq=False)
-class AnswerEvidence:
+class Fate:
+    """What became of one passage.
+
+    Attributes:
+        passage: The passage.
+        showing: What the prompts show of it.
+        dropped_by: The call that took it and did not return it; None if none did.
+        is_kept: Whether the last list of documents holds it; None if no call took it.
+        rank_kept: Its rank in that list, from 1.
+    """
+
+    passage: Passage
+    showing: Showing
+    dropped_by: Node | None = None
+    is_kept: bool | None = None
+    rank_kept: int | None = None
+
+
+@dataclass(eq=False)
+class Evidence:
     """What one answer could rest on: the result of stage 3.
 
     Attributes:
-        contexts: What reached the generator.
-        retrieved: The retrieved documents; None if these are unknown.
-        passages: What became of each of the retrieved documents.
-        sources: Names of the calls that retrieved.
-        contributing_calls: Earlier calls of models whose replies the answering call was
-            shown, such as the partial answers of a synthesizer.
-        ledger_entries: The ledger's entries for the calls of this turn, in its order.
-        earlier_calls: The ledger's entries for earlier turns, each with what of it the
-            prompts still show.
-        call_order: The order of the turn's calls.
-        unnamed_tools: Calls of tools whose text may be evidence, and is no context. The
-            user has to say whether it is.
-        warnings: What the user should know of all these.
+        contexts: What reached the generator; None if that is unknown.
+        evidence_from: What tells the contexts; None if nothing does.
+        identities: The passages behind the contexts; None for one that the user named.
+        fates: What became of each passage, by its identity.
+        prompts: The messages that the chain was shown; None if no call is known.
+        doubts: What is uncertain.
     """
 
-    contexts: Contexts
-    retrieved: tuple[Document, ...] | None
-    passages: Passages
-    sources: tuple[str, ...]
-    contributing_calls: tuple[Node, ...]
-    ledger_entries: tuple[LedgerEntry, ...]
-    earlier_calls: tuple[EvidenceCall, ...]
-    call_order: CallOrder
-    unnamed_tools: tuple[Node, ...]
-    warnings: tuple[str, ...]
-
-    @property
-    def grade(self) -> Grade:
-        """The best grade of a sample that rests on it; ``warnings`` say why."""
-        grades = self.contexts.grades
-        if "inferred" in grades or self.unnamed_tools:
-            return "inferred"
-        return "located" if grades else "exact"
+    contexts: tuple[Context, ...] | None = None
+    evidence_from: EvidenceFrom | None = None
+    identities: tuple[DocumentKey | None, ...] = ()
+    fates: dict[DocumentKey, Fate] = field(default_factory=dict)
+    prompts: tuple[str, ...] | None = None
+    doubts: list[Doubt] = field(default_factory=list)
 
 
-def evidence(
-    turn: Turn,
-    found_answer: FoundAnswer,
-    prompt_contents: PromptContents,
-    call_results: CallResults,
-) -> AnswerEvidence:
-    """Find the contexts of one answer, the retrieved documents and the ledger.
-
-    Example: a search found A, B and C; the prompt of the answer shows A and B. The
-    contexts are [A, B], retrieved are [A, B, C], and the ledger has one entry: the
-    search, with A and B marked as shown.
+def evidence(turn: Turn, found_answer: FoundAnswer, found: Found) -> Evidence:
+    """Find the contexts of one answer, and what became of each passage.
 
     Args:
         turn: The question, and the calls that were made for it.
-        found_answer: The answer, and the call that wrote it.
-        prompt_contents: What the prompts of the turn's calls show.
-        call_results: What the searches and tools of the turn returned.
+        found_answer: The answer, and the calls that it was written from.
+        found: What the calls brought.
     """
-    answered_turn = AnsweredTurn(turn, found_answer, prompt_contents, call_results)
-    contexts = contexts_of(answered_turn)
-    retrieved = retrieved_of(answered_turn, contexts)
-    # calls whose replies the prompt of the answer repeats: partial answers, notes
-    contributing_calls = _contributing_calls(answered_turn, contexts)
-    # what each search and tool returned, in this turn and in earlier turns
-    entries, calls_of_earlier_turns = _ledger_entries(
-        answered_turn, contexts, contributing_calls, retrieved
-    )
-    # The user wrote contexts_from="docs", and no framework recorded the search: the
-    # ledger gets one entry, with these contexts as what the run itself found.
-    if _are_named_without_search(contexts, entries):
-        entries = (entry_of_named_contexts(contexts.items, turn.tree.root),)
-        contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
-    # tools that returned a text and no documents, such as "1. It is old. 2. It fell."
-    tools = tools_of_text(contexts, entries, turn.calls)
-    is_tool_text_the_only_evidence = bool(tools.with_text) and not contexts.items
-    if is_tool_text_the_only_evidence:
-        # there is evidence, and nobody divided it into contexts
-        contexts = replace(contexts, evidence_from="undivided")
-    return AnswerEvidence(
-        contexts=contexts,
-        retrieved=retrieved.documents,
-        passages=retrieved.passages,
-        sources=retrieved.sources,
-        contributing_calls=contributing_calls,
-        ledger_entries=entries,
-        earlier_calls=calls_of_earlier_turns,
-        call_order=call_results.call_order,  # which call came before which
-        unnamed_tools=tools.unnamed,  # the user has to say whether they give contexts
-        warnings=(*contexts.warnings, *retrieved.warnings, *tools.warnings),
-    )
+    return _Reading(turn, found_answer, found).evidence()
 
 
-def _are_named_without_search(
-    contexts: Contexts, entries: Sequence[LedgerEntry]
-) -> bool:
-    """Whether ``contexts_from=`` names contexts, and no recorded call found anything."""
-    return contexts.evidence_from == "named" and bool(contexts.items) and not entries
+class _Reading:
+    """Reads the prompts of one answer's chain."""
+
+    def __init__(self, turn: Turn, found_answer: FoundAnswer, found: Found) -> None:
+        self.turn = turn
+        self.found_answer = found_answer
+        self.found = found
+        self.calls = turn.calls
+        self.lists = self._lists_before_answer()
+        self.doubts: list[Doubt] = []
+        self.showings: dict[DocumentKey, tuple[Document, Showing]] = {}
+
+    def evidence(self) -> Evidence:
+        """Find the contexts by the prompts, else by the flow of documents."""
+        chain = self.found_answer.chain
+        prompts = _messages_of(chain) if chain else None
+        if prompts is not None:
+            self._read_prompts(prompts)
+        result = Evidence(prompts=None if prompts is None else tuple(prompts))
+        if "contexts" in self.turn.named:
+            self._name(result)
+        elif any(_is_context(showing) for _, showing in self.showings.values()):
+            self._show(result)
+            self._doubt_further_calls()
+            self._doubt_provider()
+        else:
+            self._follow_flow(result)
+        result.fates = self._fates()
+        result.doubts = self.doubts
+        return result
+
+    def _lists_before_answer(self) -> list[DocumentList]:
+        """Return the lists of documents that were there before the answer, the latest first."""
+        writer = self.found_answer.writer
+        lists = self.found.lists[::-1]
+        if writer is None:
+            return lists
+        return [each for each in lists if each.moment <= writer.began]
+
+    # By the prompts
+
+    def _read_prompts(self, prompts: Sequence[str]) -> None:
+        """Find what the prompts of the chain show of each passage."""
+        documents, candidates = self._candidates()
+        if not candidates:
+            return
+        readers = (*self.found_answer.chain, *self.found_answer.perhaps_read)
+        messages = self._prompt_texts(readers)
+        showings = find_shown(candidates, messages)
+        for document, showing in zip(documents, showings, strict=True):
+            identity = self.found.identity(document)
+            before = self.showings.get(identity)
+            if before is None or _is_surer(showing, before[1]):
+                self.showings[identity] = (document, showing)
+        self._doubt_showings(len(prompts))
+
+    def _candidates(self) -> tuple[list[Document], list[Candidate]]:
+        """Return each text of a document once, in the list that was there last."""
+        documents: list[Document] = []
+        candidates: list[Candidate] = []
+        seen: set[tuple[str, str]] = set()
+        raw_by_letters: dict[str, str] = {}
+        for number, each in enumerate(self.lists):
+            for document in each.documents:
+                letters = letters_of(document.text)
+                is_short = len(letters) < SHORTEST
+                key = (letters, document.text.strip() if is_short else "")
+                if key in seen:
+                    continue
+                seen.add(key)
+                raw = raw_by_letters.setdefault(letters, document.text.strip())
+                if is_short and raw != document.text.strip():
+                    self.doubts.append(Doubt("short_text"))
+                documents.append(document)
+                candidates.append(Candidate(_texts_of(document), number))
+        return documents, candidates
+
+    def _prompt_texts(self, readers: Iterable[Node]) -> list[PromptText]:
+        """List what calls were shown, each message once, with what else may stand in it."""
+        always_known = list(self.turn.texts_besides_documents)
+        own_replies = {letters_of(reply.text) for reply in self.calls.replies.values()}
+        messages: dict[str, PromptText] = {}
+        for reader in readers:
+            known = [
+                *always_known,
+                *_messages_of_earlier_turns(reader, own_replies),
+                *self._replies_before(reader),
+            ]
+            for text in _messages_of([reader]):
+                messages.setdefault(text, PromptText(text, known))
+        return list(messages.values())
+
+    def _replies_before(self, reader: Node) -> list[str]:
+        """List the replies of some length that were there before a call."""
+        replies: list[str] = []
+        for call in self.calls.models:
+            if end_of(call) <= reader.began:
+                texts = self.calls.replies[call].texts
+                replies += [text for text in texts if len(letters_of(text)) >= SHORTEST]
+        return replies
+
+    def _doubt_showings(self, n_prompts: int) -> None:
+        """Note what is uncertain about what the prompts show."""
+        for _, showing in self.showings.values():
+            if showing.doubt:
+                self.doubts.append(Doubt(showing.doubt))
+            if showing.place is not None and showing.place[0] >= n_prompts:
+                self.doubts.append(Doubt("short_reply"))
+
+    def _show(self, result: Evidence) -> None:
+        """Take what the prompts show as the contexts, in the order of the prompts."""
+        shown = [
+            (showing.place, identity, document, showing)
+            for identity, (document, showing) in self.showings.items()
+            if _is_context(showing)
+        ]
+        shown.sort(key=lambda each: each[0] or (0, 0))
+        result.contexts = tuple(
+            document.context(showing.text) for _, _, document, showing in shown
+        )
+        result.identities = tuple(identity for _, identity, _, _ in shown)
+        result.evidence_from = "prompt"
+
+    def _doubt_further_calls(self) -> None:
+        """Note the calls beside the chain that were shown documents, and wrote some text.
+
+        Their texts may stand in the answer in other words.
+        """
+        writer = self.found_answer.writer
+        if writer is None:
+            return
+        chain = (*self.found_answer.chain, *self.found_answer.perhaps_read)
+        for call in self.calls.models:
+            is_earlier = end_of(call) <= writer.began
+            if call in chain or not is_earlier or call in self.calls.query_writers:
+                continue
+            if self.calls.reply_forms[call] < STRUCTURED:
+                continue
+            if self._is_shown_a_passage(call):
+                self.doubts.append(Doubt("further_call", call.name))
+
+    def _doubt_provider(self) -> None:
+        """Note what a provider found for a call outside the chain: it may be shown again."""
+        for node in self.calls.nodes:
+            if node.by_provider:
+                served_call = self.calls.paths[node][-2]
+                if served_call not in self.found_answer.chain:
+                    self.doubts.append(Doubt("further_call", node.name))
+
+    def _is_shown_a_passage(self, call: Node) -> bool:
+        """Whether the prompt of a call holds a passage whole."""
+        messages = [letters_of(text) for text in _messages_of([call])]
+        for passage in self.found.passages.values():
+            letters = letters_of(passage.document.text)
+            if len(letters) >= SHORTEST and any(letters in each for each in messages):
+                return True
+        return False
+
+    # By the user's word, and by the flow of documents
+
+    def _name(self, result: Evidence) -> None:
+        """Take what ``contexts_from=`` names as the contexts."""
+        contexts = tuple(contexts_in(self.turn.named["contexts"]))
+        result.contexts = contexts
+        result.evidence_from = "named"
+        result.identities = (None,) * len(contexts)
+        self.doubts = [] if contexts else [Doubt("no_contexts_named")]
+
+    def _follow_flow(self, result: Evidence) -> None:
+        """Take the last list of documents before the answer as the contexts."""
+        documents, is_sure = self._documents_of_flow()
+        if documents is None:
+            return  # nothing was searched for: the contexts are unknown
+        if (documents or self.found.passages) and not is_sure:
+            self.doubts.append(_BY_DATA_FLOW)
+        unique = {self.found.identity(document): document for document in documents}
+        result.contexts = tuple(document.context() for document in unique.values())
+        result.identities = tuple(unique)
+        result.evidence_from = "flow"
+
+    def _documents_of_flow(self) -> tuple[Sequence[Document] | None, bool]:
+        """Return the documents by the framework's word or the last list; and if it is sure."""
+        answer, tree = self.found_answer.answer, self.turn.tree
+        for documents in (answer.documents, tree.flow_documents):
+            if documents or (documents is not None and self._has_searched()):
+                found = [
+                    d for d in documents if not self.found.is_written(d, float("inf"))
+                ]
+                return found, answer.is_extracted
+        if not self.lists:
+            if tree.n_without_text or not self._has_searched():
+                return None, True
+            return (), True
+        return self._last_documents(), False
+
+    def _has_searched(self) -> bool:
+        return any(each.kind == "retrieval" for each in self.found.brought)
+
+    def _last_documents(self) -> list[Document]:
+        """Return what the last calls returned of which no later call took anything."""
+        returned = [each for each in self.lists if each.is_returned]
+        if returned and not returned[0].documents:
+            return []  # everything was dropped
+        last: list[Document] = []
+        taken: set[DocumentKey] = set()
+        for each in self.lists:
+            identities = {self.found.identity(document) for document in each.documents}
+            if each.is_returned and taken.isdisjoint(identities):
+                last = [*each.documents, *last]
+            taken |= identities
+        return last or list(self.lists[0].documents)
+
+    # The fates
+
+    def _fates(self) -> dict[DocumentKey, Fate]:
+        """Tell what became of each passage that was there before the answer."""
+        fates: dict[DocumentKey, Fate] = {}
+        handed_on = self._handed_on()
+        for identity, passage in self.found.passages.items():
+            _, showing = self.showings.get(
+                identity, (passage.document, Showing("unknown"))
+            )
+            dropped_by, is_kept, rank = handed_on.get(identity, (None, None, None))
+            fates[identity] = Fate(passage, showing, dropped_by, is_kept, rank)
+        return fates
+
+    def _handed_on(
+        self,
+    ) -> dict[DocumentKey, tuple[Node | None, bool | None, int | None]]:
+        """Tell of each passage which call dropped it, or its rank in the last list.
+
+        A call that took documents and returned some dropped the others.
+        """
+        taken_by: dict[Node, list[DocumentKey]] = {}
+        states: dict[DocumentKey, tuple[Node | None, bool | None, int | None]] = {}
+        for each in self.lists[::-1]:
+            identities = [self.found.identity(d) for d in each.documents]
+            if not each.is_returned:
+                taken_by[each.call] = identities
+                continue
+            is_choice = each.call.kind in ("reranker", "step", "tool", "retriever")
+            taken = taken_by.get(each.call, ())
+            for identity in taken if is_choice else ():
+                if identity not in identities:
+                    states[identity] = (each.call, False, None)
+            for rank, identity in enumerate(identities, start=1):
+                if identity in taken:
+                    states[identity] = (None, True, rank)
+        return states
 
 
-def _ledger_entries(
-    answered_turn: AnsweredTurn,
-    contexts: Contexts,
-    contributing_calls: Sequence[Node],
-    retrieved: Retrieved,
-) -> tuple[tuple[LedgerEntry, ...], tuple[EvidenceCall, ...]]:
-    """List what each search and tool returned, and which items the model saw.
+def _texts_of(document: Document) -> tuple[str, ...]:
+    """Return the texts that a document may be shown as, each once, the longest first."""
+    texts = dict.fromkeys(text for text in document.texts if text.strip())
+    return tuple(sorted(texts, key=len, reverse=True)) or (document.text,)
 
-    Example: a search returned A, B and C, and the prompt of the answer shows A and B:
-    the entry of the search has the items A, B, C, and 0 and 1 as the indexes shown.
 
-    Args:
-        answered_turn: The turn, its answer, and what its calls showed and returned.
-        contexts: The contexts of the sample.
-        contributing_calls: Earlier calls of models whose replies the answering call was
-            shown: what their prompts show counts as shown, too.
-        retrieved: The documents retrieved for the answer.
+def _messages_of(calls: Iterable[Node]) -> list[str]:
+    """List the messages that calls were shown and no model wrote, each once."""
+    messages: dict[str, None] = {}
+    for call in calls:
+        for message in call.prompt:
+            if message.role != "assistant" and message.text.strip():
+                messages[message.text] = None
+        for document in call.documents_in_request:
+            messages[document.text] = None
+    return list(messages)
 
-    Returns:
-        The entries for the calls of this turn. Then the calls of earlier turns, each
-        with the items that the prompt of this turn still shows.
+
+def _messages_of_earlier_turns(call: Node, own_replies: set[str]) -> list[str]:
+    """List what a user or tool said before the last reply of an earlier turn in a prompt.
+
+    What the system says stays, since it may hold the documents of now.
     """
-    turn = answered_turn.turn
-    earlier_calls = turn.tree.earlier_calls
-    results = answered_turn.call_results.results_for_ledger(
-        answered_turn.found_answer.text, earlier_calls, retrieved.by_step
-    )
-    prompts = _messages_shown(
-        answered_turn.found_answer.writing_call, contributing_calls
-    )
-    # are_forgotten: the template, "Answer: {question}", left the documents out. They are
-    # contexts of the sample, with a warning, but none of them was shown.
-    contexts_shown = {} if contexts.are_forgotten else contexts.by_document_key
-    shown_to_answer = ShownToAnswer(
-        contexts_shown, prompts, turn.texts_besides_documents
-    )
-    return shown_to_answer.all_entries_as_shown(results, earlier_calls)
+    last_reply = 0
+    for number, message in enumerate(call.prompt):
+        is_text = message.role == "assistant" and not message.tool_calls
+        if (
+            is_text
+            and message.text.strip()
+            and letters_of(message.text) not in own_replies
+        ):
+            last_reply = number
+    earlier = call.prompt[:last_reply]
+    return [message.text for message in earlier if message.role in ("user", "tool")]
 
 
-def _contributing_calls(
-    answered_turn: AnsweredTurn, contexts: Contexts
-) -> tuple[Node, ...]:
-    """List the earlier calls of models whose replies the answering call was shown.
-
-    Empty where it is unknown what the call was shown.
-    """
-    shown_to_call = answered_turn.shown_unless_named(contexts)
-    if shown_to_call is None:
-        return ()
-    answering_call = answered_turn.found_answer.writing_call
-    return tuple(call for call in shown_to_call.calls if call is not answering_call)
+def _is_context(showing: Showing) -> bool:
+    """Whether a passage is a context: some text of it is shown."""
+    return bool(showing.text)
 
 
-def _messages_shown(
-    call: Node | None, contributing_calls: Sequence[Node]
-) -> list[str] | None:
-    """List the messages that the answering call and the contributing calls were shown.
-
-    None if the answering call is unknown.
-    """
-    if call is None:
-        return None
-    message_texts: list[str] = []
-    for reader in (*contributing_calls, call):
-        message_texts += [message.text for message in reader.prompt]
-    return message_texts
+def _is_surer(showing: Showing, other: Showing) -> bool:
+    order = ("whole", "part", "unknown", "not")
+    mine = (order.index(showing.extent), -len(showing.text))
+    others = (order.index(other.extent), -len(other.text))
+    return mine < others

@@ -1,134 +1,368 @@
-"""Stage 4: the ledger of one answer. Pure.
+"""Stage 4: the ledger of one answer: each call that brought evidence, in order. Pure."""
 
-The ledger lists each call that returned evidence, in the order of the model's own
-calls: what was asked, what came back, and what of it the answer was shown.
-"""
+from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import cached_property
 
-from ragmetrics_core.capture.call_results import CallResult
-from ragmetrics_core.capture.evidence import AnswerEvidence
-from ragmetrics_core.capture.ledger_entries import LedgerEntry
-from ragmetrics_core.capture.order import CallOrder, tools_of
-from ragmetrics_core.capture.passages import shares_a_passage_with_any
+from ragmetrics_core.capture.answer import FoundAnswer
+from ragmetrics_core.capture.calls import Calls
+from ragmetrics_core.capture.evidence import Evidence
+from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.found import Brought, Found
+from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.tree import Node
+from ragmetrics_core.capture.shown import SHORTEST, shows
+from ragmetrics_core.capture.tree import Document, Node, Path
 from ragmetrics_core.data import Context, EvidenceCall, Ledger
+
+_LAST = 1 << 30  # the rank of a call that no model asked for
+_SHOWN_BEGINNING = 100  # letters of a tool's text that tell that it was shown
 
 
 def ledger(
-    turn: Turn, answer_evidence: AnswerEvidence, call_of_answer: Node | None
+    turn: Turn, found_answer: FoundAnswer, found: Found, found_evidence: Evidence
 ) -> Ledger:
     """List the searches and tool calls of a conversation up to this answer.
-
-    Each call has the items that it returned, and the indexes of the items that the
-    model was shown for this answer. Documents that the application itself put into the
-    request become one call more, of the kind "given".
 
     Example: in turn 1 a search found A, in turn 2 another found B and C, and the prompt
     of turn 2 shows A and C: two calls, with the indexes shown (0,) and (1,).
 
     Args:
         turn: The question, and the calls that were made for it.
-        answer_evidence: What the answer could rest on.
-        call_of_answer: The call that wrote the answer; None if it is not known.
+        found_answer: The answer.
+        found: What the calls brought.
+        found_evidence: What the answer was shown of it.
     """
     tree = turn.tree
-    turn_number = tree.turn_number  # None if the framework does not count the turns
-    if not turn_number:
-        user_messages = [said for said in tree.history if said.role == "user"]
-        turn_number = 1 + len(user_messages)
-    # the calls of this turn, each with the step of the agent in which it was made
-    own_calls = (
-        _evidence_call(turn, ledger_entry, answer_evidence.call_order, turn_number)
-        for ledger_entry in answer_evidence.ledger_entries
-    )
-    calls = [*answer_evidence.earlier_calls, *own_calls]
-    documents = _documents_of_request(turn, call_of_answer, answer_evidence, calls)
-    if documents:
-        all_indexes = tuple(range(len(documents)))
-        given = EvidenceCall(
-            kind="given", turn=turn_number, items=documents, shown=all_indexes
+    n_user_turns = sum(said.role == "user" for said in tree.history)
+    number = tree.turn_number or 1 + n_user_turns
+    order = _Order(turn.calls)
+    brought = [*found.brought, *_texts_brought(turn.calls, found_answer)]
+    if found_evidence.evidence_from == "named" and not found.brought:
+        brought.append(_named(turn, found_evidence))
+    brought.sort(key=lambda each: order.sort_keys(each.call))
+    calls = [
+        call.model_copy(update={"shown": _places_of_texts(call.items, found_evidence)})
+        for call in tree.earlier_calls
+    ]
+    for each in brought:
+        call = _evidence_call(each, number, turn.calls, order, found, found_evidence)
+        is_answer = each.kind == "written" and letters_of(each.text) == letters_of(
+            found_answer.text
         )
-        calls.append(given)
-    return Ledger(
-        conversation=tree.conversation_id, turn=turn_number, calls=tuple(calls)
+        if call.shown or not (each.is_of_unknown_origin or is_answer):
+            calls.append(call)
+    return Ledger(conversation=tree.conversation_id, turn=number, calls=tuple(calls))
+
+
+def _named(turn: Turn, found_evidence: Evidence) -> Brought:
+    """Return the contexts that the user named as what the run itself found."""
+    contexts = found_evidence.contexts or ()
+    documents = tuple(
+        Document(context.text, context.id, context.score, context.metadata)
+        for context in contexts
     )
-
-
-def _documents_of_request(
-    turn: Turn,
-    call_of_answer: Node | None,
-    answer_evidence: AnswerEvidence,
-    calls: Sequence[EvidenceCall],
-) -> tuple[Context, ...]:
-    """Return the documents that the application itself put into the answering request.
-
-    Left out are documents that a call found or a model wrote. () for a run without a
-    search or tool: then the documents are a part of the question.
-
-    Example: a search found A, and the application's request holds A and an uploaded
-    file B: B is returned.
-
-    Args:
-        turn: The question, and the calls that were made for it.
-        call_of_answer: The call that wrote the answer; None if it is not known.
-        answer_evidence: What the answer could rest on.
-        calls: The calls of the ledger; their items are what was found.
-    """
-    if not calls or call_of_answer is None:
-        return ()
-    known_texts = [reply.text for reply in turn.calls.replies.values()]
-    known_texts += [context.text for context in answer_evidence.contexts.items]
-    for call in calls:
-        known_texts += [item.text for item in call.items]
-    return tuple(
-        document.context()
-        for document in call_of_answer.documents_in_request
-        if not shares_a_passage_with_any(document.text, known_texts)
-    )
+    return Brought("retrieval", turn.tree.root, documents)
 
 
 def _evidence_call(
-    turn: Turn, ledger_entry: LedgerEntry, call_order: CallOrder, turn_number: int
+    brought: Brought,
+    number: int,
+    calls: Calls,
+    order: _Order,
+    found: Found,
+    found_evidence: Evidence,
 ) -> EvidenceCall:
-    """Make the ledger's public record of one entry.
-
-    ``call_order`` tells the step and the agent of a call, and ``turn_number`` counts
-    the turns of a conversation from 1.
-    """
-    result = ledger_entry.result
-    node = result.call
+    """Make the ledger's record of what one call brought."""
+    if brought.text is not None:
+        items: tuple[Context, ...] = (Context(text=brought.text),)
+        shown = _places_of_texts(items, found_evidence)
+    else:
+        items = tuple(document.context() for document in brought.documents)
+        shown = _places_of_documents(brought, found, found_evidence)
+    is_asked = brought.kind != "given" and brought.call.kind not in (
+        "model",
+        "reranker",
+    )
     return EvidenceCall(
-        kind=result.kind,
-        turn=turn_number,
-        step=call_order.step_of(node),
-        name=_name_of_tool(node, turn),
-        query=_query_answered_by(result),
-        items=ledger_entry.items,
-        shown=ledger_entry.shown,
-        agent=call_order.agent_of(node),
-        error=result.error,
+        kind=brought.kind,
+        turn=number,
+        step=order.step_of(brought.call),
+        name=_name_of_tool(brought.call, calls),
+        query=brought.call.query if is_asked else None,
+        items=items,
+        shown=shown,
+        agent=order.agent_of(brought.call),
+        error=brought.error,
     )
 
 
-def _name_of_tool(node: Node, turn: Turn) -> str | None:
-    """Name the innermost tool around a call; None without one.
+def _places_of_documents(
+    brought: Brought, found: Found, found_evidence: Evidence
+) -> tuple[int, ...] | None:
+    """Return the places of the documents that are contexts; None if that is unknown."""
+    if found_evidence.contexts is None or (
+        found_evidence.prompts is None and found_evidence.evidence_from == "flow"
+    ):
+        return None if found_evidence.prompts is None else ()
+    texts = {letters_of(context.text) for context in found_evidence.contexts}
+    identities = set(found_evidence.identities)
+    return tuple(
+        place
+        for place, document in enumerate(brought.documents)
+        if found.identity(document) in identities or letters_of(document.text) in texts
+    )
 
-    What a model's provider runs itself, such as "web_search", is such a tool.
-    """
+
+def _places_of_texts(
+    items: Sequence[Context], found_evidence: Evidence
+) -> tuple[int, ...] | None:
+    """Return the places of the texts that stand in the prompts; None without prompts."""
+    prompts = found_evidence.prompts
+    if prompts is None:
+        return None
+    contexts = [letters_of(each.text) for each in found_evidence.contexts or ()]
+    return tuple(
+        place
+        for place, item in enumerate(items)
+        if _is_shown(item.text, prompts, contexts)
+    )
+
+
+def _is_shown(text: str, prompts: Sequence[str], contexts: Sequence[str]) -> bool:
+    """Whether prompts hold a text, a long beginning of it, or a context made of it."""
+    letters = letters_of(text)
+    if any(len(each) >= SHORTEST and each in letters for each in contexts):
+        return True
+    if len(letters) < SHORTEST:
+        return shows(prompts, text)
+    beginning = letters[:_SHOWN_BEGINNING]
+    return any(beginning in letters_of(prompt) for prompt in prompts)
+
+
+def _name_of_tool(node: Node, calls: Calls) -> str | None:
+    """Name the innermost tool around a call; None without one."""
     if node.by_provider:
         return node.name
-    tools = tools_of(turn.calls.paths[node])
+    tools = tools_of(calls.paths[node])
     return tools[-1].name if tools else None
 
 
-def _query_answered_by(result: CallResult) -> str | None:
-    """Return the query that a call's result answers.
+# The texts that tools and models brought
 
-    None for documents that were handed in, summaries that a model wrote, and what a
-    reranker sorted.
-    """
-    if result.kind == "given" or result.call.kind in ("model", "reranker"):
+
+def _texts_brought(calls: Calls, found_answer: FoundAnswer) -> list[Brought]:
+    """List the texts of tools, and what sub-agents wrote and no tool handed on."""
+    brought: list[Brought] = []
+    texts_of_tools: set[str] = set()
+    for node in calls.nodes:
+        if node.kind != "tool" or node.is_control or node in calls.named_tools:
+            continue
+        each = _result_of_tool(node, calls)
+        if each is not None:
+            brought.append(each)
+        texts_of_tools.add(as_one_line(node.text))
+    answer = as_one_line(found_answer.text)
+    brought += _summaries(calls)
+    for node in calls.nodes[1:]:
+        if node.kind == "agent" and (node.text or "").strip():
+            line = as_one_line(node.text)
+            if line not in texts_of_tools and line != answer:
+                brought.append(Brought("written", node, text=node.text))
+    return brought
+
+
+def _summaries(calls: Calls) -> list[Brought]:
+    """List the summaries of earlier messages, each with the call that was first shown it."""
+    summaries: dict[str, Node] = {}
+    for call in calls.prompted:
+        for message in call.prompt:
+            if message.role == "summary":
+                summaries.setdefault(message.text, call)
+    return [Brought("written", call, text=text) for text, call in summaries.items()]
+
+
+def _result_of_tool(tool: Node, calls: Calls) -> Brought | None:
+    """Return what a tool brought beside documents; None if its text only presents these."""
+    if tool.error:
+        has_model = any(inner.kind == "model" for inner in tool.walk())
+        is_search = (
+            tool.name in (calls.context_tools or ()) or tool.documents is not None
+        )
+        is_search = is_search or any(inner.kind == "retriever" for inner in tool.walk())
+        if is_search and any(
+            inner.error for inner in tool.walk() if inner.kind == "retriever"
+        ):
+            return None  # the search inside tells of the error
+        kind = "retrieval" if is_search and not has_model else "tool"
+        return Brought(kind, tool, error=tool.error)  # type: ignore[arg-type]
+    text = tool.text or ""
+    if tool.ended is None:
         return None
-    return result.call.query
+    if not text.strip():
+        has_documents = any(inner.documents is not None for inner in tool.walk())
+        return None if has_documents else Brought("tool", tool)
+    has_model = any(inner.kind in ("model", "agent") for inner in tool.walk())
+    if not has_model and _presents_documents(tool, text):
+        return None
+    if is_written_by_model(tool, calls):
+        return Brought("written", tool, text=_reply_repeated(tool, text) or text)
+    if _presents_documents(tool, text):
+        return None
+    return Brought("tool", tool, text=text)
+
+
+def _reply_repeated(tool: Node, text: str) -> str | None:
+    """Return the reply of a model inside a tool that is a text of its structured result."""
+    texts = set(texts_in(parse_json(text)))
+    replies = [inner.reply.text for inner in tool.walk() if inner.reply is not None]
+    return next((reply for reply in reversed(replies) if reply in texts), None)
+
+
+def _presents_documents(tool: Node, text: str) -> bool:
+    """Whether a tool's text shows documents that it, or a search inside it, found."""
+    letters = letters_of(text)
+    has_searched = False
+    for inner in tool.walk():
+        if inner.documents is None:
+            continue
+        has_searched = has_searched or not inner.documents
+        for document in inner.documents:
+            for form in document.texts:
+                beginning = letters_of(form)[:_SHOWN_BEGINNING]
+                if beginning and beginning in letters:
+                    return True
+    return has_searched
+
+
+def is_written_by_model(tool: Node, calls: Calls) -> bool:
+    """Whether a tool's text is what a model wrote, alone or among a few words.
+
+    The model ran inside the tool, or had chosen the tool's argument.
+    """
+    letters = letters_of(tool.text)
+    _, *inner_calls = tool.walk()
+    written: list[str] = []
+    for inner in inner_calls:
+        if inner in calls.replies and inner not in calls.query_writers:
+            written += calls.replies[inner].texts
+        elif inner.kind == "agent" and inner.text:
+            written.append(inner.text)
+    if inner_calls and any(
+        form == letters or (2 * len(form) >= len(letters) and form in letters)
+        for form in map(letters_of, written)
+        if form
+    ):
+        return True
+    if any(
+        len(form) >= SHORTEST and form in letters for form in map(letters_of, written)
+    ):
+        return True
+    return bool(tool.query) and _ends_in(letters, letters_of(tool.query))
+
+
+def _ends_in(letters: str, argument: str) -> bool:
+    """Whether a text is an argument after a few fixed words."""
+    is_long = len(argument) >= SHORTEST and 2 * len(argument) >= len(letters)
+    return is_long and letters.endswith(argument)
+
+
+# The order of the calls
+
+
+def tools_of(path: Path) -> Path:
+    """Return the tools in a path, the outermost first."""
+    return tuple(node for node in path if node.kind == "tool")
+
+
+class _Order:
+    """The order of the ledger: by step, then as the model asked, then by beginning."""
+
+    def __init__(self, calls: Calls) -> None:
+        self.calls = calls
+
+    def sort_keys(self, call: Node) -> list[tuple[object, ...]]:
+        """Return the keys of each tool around a call, then the call's own."""
+        path = self.calls.paths[call]
+        return [self._sort_key(node) for node in (*tools_of(path[:-1]), call)]
+
+    def step_of(self, call: Node) -> int:
+        """Return how many calls of models of the turn began before a call.
+
+        Of a call inside tools the outermost tool counts.
+        """
+        outermost = (*tools_of(self.calls.paths[call][:-1]), call)[0]
+        return self._step(outermost)
+
+    def agent_of(self, call: Node) -> str | None:
+        """Return the agent that made a call; None where the run has only one agent."""
+        if len(self._agents) <= 1:
+            return None
+        return _innermost_agent(self.calls.paths[call])
+
+    def _sort_key(self, call: Node) -> tuple[object, ...]:
+        path = self.calls.paths[call]
+        began, branches = _beginning_and_branches(path)
+        rank = self._rank_by_tool_call.get(call.tool_call_id, _LAST)
+        return self._step(call), rank, began, branches, call.began
+
+    def _step(self, call: Node) -> int:
+        tools_around = tools_of(self.calls.paths[call][:-1])
+        return bisect_left(self._beginnings.get(tools_around, ()), call.began)
+
+    @cached_property
+    def _model_calls(self) -> list[Node]:
+        """The application's own calls of models that did not fail, of nested ones the outermost."""
+        inner: set[Node] = set()
+        for model in self.calls.prompted:
+            _, *inside = model.walk()
+            inner.update(inside)
+        return [
+            node for node in self.calls.prompted if not node.error and node not in inner
+        ]
+
+    @cached_property
+    def _agents(self) -> set[str | None]:
+        return {_innermost_agent(self.calls.paths[node]) for node in self._model_calls}
+
+    @cached_property
+    def _rank_by_tool_call(self) -> dict[str | None, int]:
+        """The number of each tool call among all that models asked for, by its id."""
+        ranks: dict[str | None, int] = {}
+        for node in self.calls.nodes:
+            for tool_call in node.reply.tool_calls if node.reply is not None else ():
+                ranks.setdefault(tool_call.id, len(ranks))
+        ranks.pop(None, None)
+        return ranks
+
+    @cached_property
+    def _beginnings(self) -> dict[Path, list[float]]:
+        """When the model calls began, in order, by the tools around them."""
+        beginnings: dict[Path, list[float]] = defaultdict(list)
+        for model in self._model_calls:
+            beginnings[tools_of(self.calls.paths[model])].append(model.began)
+        for moments in beginnings.values():
+            moments.sort()
+        return beginnings
+
+
+def _innermost_agent(path: Path) -> str | None:
+    return next((node.agent for node in reversed(path) if node.agent), None)
+
+
+def _beginning_and_branches(path: Path) -> tuple[float, str]:
+    """Return when a call counts as begun, and its parallel branches.
+
+    Branches of a parallel step begin in any order: they count as begun with the step
+    around the outermost of them, and are ordered by name.
+    """
+    branches = [node.branch for node in path if node.branch]
+    counted_from = path[-1]
+    for depth, node in enumerate(path):
+        if node.branch:
+            counted_from = path[max(depth - 1, 0)]
+            break
+    return counted_from.began, "/".join(branches)

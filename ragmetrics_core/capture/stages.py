@@ -1,325 +1,221 @@
 """Makes the samples of a run, in four stages. Pure.
 
-    Tree ─▶ Turn ─▶ FoundAnswer ─▶ AnswerEvidence ─▶ Ledger and Sample
+Tree ─▶ Turn ─▶ FoundAnswer ─▶ Evidence ─▶ Ledger and Sample
 
-    Turn             what was asked, and the calls made for it
-    FoundAnswer      what was answered, and which call wrote it
-    AnswerEvidence   what the answer could rest on: contexts, retrieved documents
-    Ledger           the searches and tool calls of this turn and of earlier ones
-
-Each stage is one function that makes a frozen value of those before it; none calls
-back.
+Turn         what was asked, and the calls made for it
+FoundAnswer  what was answered, and the calls that it was written from
+Evidence     contexts, and the fate of each passage
+Ledger       the searches and tool calls of this turn and of earlier ones
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
 
 from ragmetrics_core.capture.answer import FoundAnswer, answers
-from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.calls import Calls
-from ragmetrics_core.capture.citing import CitationsFound, cited_by
-from ragmetrics_core.capture.context_rules import FROM_ELSEWHERE
-from ragmetrics_core.capture.evidence import AnswerEvidence, evidence
+from ragmetrics_core.capture.citations import cited_by
+from ragmetrics_core.capture.doubts import Doubt, worst_grade
+from ragmetrics_core.capture.evidence import Evidence, evidence
+from ragmetrics_core.capture.fates import notes_on_passages
+from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.found import Found
 from ragmetrics_core.capture.ledger import ledger
 from ragmetrics_core.capture.plain_values import Overrides
-from ragmetrics_core.capture.prompt_contents import PromptContents
 from ragmetrics_core.capture.question import Turn, turn_of
-from ragmetrics_core.capture.shared_ids import mark_shared_ids
-from ragmetrics_core.capture.texts_of_steps import steps_with_shown_texts
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.tree_checks import check_tree
-from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
+from ragmetrics_core.data import CaptureNotes, Context, Ledger, Sample
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-_GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _NO_OVERRIDES = Overrides()
-
-_TEXTS_NOT_RECORDED = "the text of {} retrieved documents was not recorded"
-_SOME_TEXTS_NOT_RECORDED = "the texts of some retrieved documents were not recorded"
-_SEARCHES_NOT_ENDED = (
-    "searches that had not ended when the run did: {}; what they found is not known"
-)
-_TEXT_OF_STEP = (
-    "the step {} returned a text that the prompt shows beside the retrieved ones; if it"
-    " searches, return its texts as documents, or name them by contexts_from"
-)
-_FAILED = "the run failed: its answer is missing or not whole"
-_UNFINISHED = "the run did not end: its answer is missing or not whole"
-_UNANSWERED = "no answer was found: the run only retrieved, or gave none"
-_WITHOUT_EVIDENCE = (
-    "no contexts were found: no search was recorded in this turn that found a text, and"
-    " no tool that returned one; if something was found, name its place by"
-    " contexts_from="
-)
-_WRITTEN_BY_A_MODEL = (
-    "no contexts were found: a model wrote what tool {} returned, which is no evidence;"
-    " if that text is what was found, make it a context by context_tools={{{}}}"
+# "", "[]", "ok", "Done.", "null", and a bare number: "42", "-3.5 %", "1,024"
+_SAYS_NOTHING = lazy_pattern(
+    r"\W*(?:ok|okay|done|success|null|none)?\W*|[-+−]?\d[\d.,]*\s?%?", re.IGNORECASE
 )
 
 
 def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]:
-    """Make the samples of one run: question, contexts, answer, and how they were found.
+    """Make the samples of one run: question, contexts, answer, and how sure they are.
 
     Example: a chain is invoked with "When did it open?", its retriever finds "Opened in
     1874.", and its model writes "In 1874.". These become one sample.
 
     Args:
-        tree: The run as a tree of its calls. ``join_trees`` may have made it of several
-            runs.
-        overrides: The user's settings on where the question, contexts and answer are
-            found, or a function that makes the samples; by default nothing is set.
+        tree: The run as a tree of its calls.
+        overrides: The user's settings on where the question, contexts and answer are.
 
     Returns:
-        A sample for each answer. A run that broke off or only retrieved gives one
-        sample without an answer. A run without a search and without documents usually
-        gives none, such as a single call of a model.
+        A sample for each answer; one without an answer where a run broke off or only
+        searched; none for a run that asked and answered nothing.
+
+    Raises:
+        SettingError: If the tree holds values of wrong types.
     """
-    if overrides.build is not None:  # the user's own function makes the samples
+    if overrides.build is not None:
         return list(overrides.build(tree.native_run))
-    check_tree(tree)  # raises where an adapter put wrong values into the tree
-    mark_shared_ids(tree.root)  # ids that two stores gave to different documents
-    turn = turn_of(tree, overrides)  # the question, and the calls made for it
+    check_tree(tree)
+    turn = turn_of(tree, overrides)
     if turn is None:
         return []
-    # which documents each model was shown in its prompt
-    prompt_contents = PromptContents(
-        turn.calls,
-        turn.texts_besides_documents,
-        turn.question,
-        turn.standalone_question,
-    )
-    call_results = CallResults(turn.calls)  # what each search or tool returned
+    found = Found(turn.calls)
     samples = []
-    for answer in answers(turn, prompt_contents):
-        # what the answer could rest on: its contexts, and what was retrieved
-        answer_evidence = evidence(turn, answer, prompt_contents, call_results)
-        citations = cited_by(turn, answer, answer_evidence)
-        # the evidence of each call, of earlier turns too
-        call_table = ledger(turn, answer_evidence, answer.writing_call)
-        samples.append(_sample(turn, answer, answer_evidence, citations, call_table))
+    for found_answer in answers(turn):
+        found_evidence = evidence(turn, found_answer, found)
+        table = ledger(turn, found_answer, found, found_evidence)
+        samples.append(_sample(turn, found_answer, found, found_evidence, table))
     return samples
 
 
 def _sample(
     turn: Turn,
     found_answer: FoundAnswer,
-    answer_evidence: AnswerEvidence,
-    cited: CitationsFound,
-    ledger_of_turn: Ledger,
+    found: Found,
+    found_evidence: Evidence,
+    table: Ledger,
 ) -> Sample:
-    """Put what the stages found into the sample of one answer.
-
-    Example: the question "When did it open?", the context "Opened in 1874." and the
-    answer "In 1874. [1]", with a citation of the first context.
-
-    Args:
-        turn: The question, and the run in which it was asked.
-        found_answer: The answer, and the call that wrote it.
-        answer_evidence: The contexts, and the retrieved documents.
-        cited: The citations found in the answer.
-        ledger_of_turn: The table of what each call of the turn returned.
-    """
+    """Put what the stages found into the sample of one answer."""
     tree = turn.tree
-    # None: nobody recorded what was retrieved; (): nothing was found
-    retrieved: tuple[Context, ...] | None = None
-    if answer_evidence.retrieved is not None:
-        retrieved = tuple(document.context() for document in answer_evidence.retrieved)
+    shown = [each for each in found_evidence.identities if each is not None]
+    documents = found.retrieved(shown)
+    retrieved = None
+    if documents is not None:
+        retrieved = tuple(document.context() for document in documents)
+    doubts = list(_doubts(turn, found_answer, found, found_evidence, table))
+    cited = cited_by(turn, found_answer, found_evidence)
     sample = Sample(
-        # the framework's answer object may carry its question
         question=turn.question or found_answer.answer.question,
-        contexts=answer_evidence.contexts.items,
+        contexts=found_evidence.contexts,
         retrieved=retrieved,
         answer=found_answer.text,
         standalone_question=turn.standalone_question,
         history=tree.history,
         generator=found_answer.model,
         error=turn.error,
-        **tree.given_fields,  # what the user's code gave: the sample's id, a reference
-        capture=_notes(turn, found_answer, answer_evidence, cited),
-        ledger=ledger_of_turn,
+        **tree.given_fields,
+        capture=CaptureNotes(
+            grade=worst_grade(doubts),
+            evidence_from=found_evidence.evidence_from,
+            doubts={doubt.code: doubt.sentence for doubt in reversed(doubts)},
+            warnings=_warnings(turn, doubts),
+            intermediate=_intermediate(turn, found_answer),
+            other=tuple(document.context() for document in tree.documents_without_text),
+            complete=tree.is_complete and not turn.error,
+            citations_unknown=cited.why_unknown or None,
+            unread_texts=_unread_texts(doubts),
+            **notes_on_passages(found, found_evidence, documents),
+        ),
+        ledger=table,
     )
-    # A sample stores the answer " " as None, and half a character as "�": then the
-    # citations were found in another text than the stored one.
+    # a sample stores the answer " " as None, and half a character as "�"
     is_stored_otherwise = sample.answer != found_answer.text
-    has_citations_of_user = bool(sample.citations)
-    if cited.citations is None or is_stored_otherwise or has_citations_of_user:
+    if cited.citations is None or is_stored_otherwise or sample.citations:
         return sample
     return sample.model_copy(update={"citations": cited.citations})
 
 
-def _notes(
-    turn: Turn,
-    found_answer: FoundAnswer,
-    answer_evidence: AnswerEvidence,
-    cited: CitationsFound,
-) -> CaptureNotes:
-    """Note how the sample came about, and how certain it is.
+def _warnings(turn: Turn, doubts: Iterable[Doubt]) -> tuple[str, ...]:
+    """Return what the adapter has to say, and the sentences of the doubts, each once."""
+    sentences = [*turn.tree.warnings, *(doubt.sentence for doubt in doubts)]
+    return tuple(dict.fromkeys(sentences))
 
-    Example: two things were found out on the way, ("exact", "documents carry a
-    distance") and ("inferred", "the retriever's query stands for the question"). The
-    sample gets the worse of these grades, "inferred", and both warnings.
-    """
-    tree = turn.tree
-    findings = list(_findings(turn, found_answer, answer_evidence))
-    grades = [grade for grade, _ in findings]
-    warnings = dict.fromkeys(warning for _, warning in findings)  # each once
-    dropped = answer_evidence.passages.dropped_by_retrievers
-    worst_grade = max(grades, key=_GRADES_FROM_BEST.index, default="exact")
-    return CaptureNotes(
-        grade=worst_grade,
-        evidence_from=answer_evidence.contexts.evidence_from,
-        provenance=_provenance(turn, found_answer, answer_evidence),
-        warnings=tuple(warnings),
-        # what earlier calls of models wrote, from which the answer was made
-        intermediate=_intermediate(turn, answer_evidence),
-        # retrieved documents without a text, such as images
-        other=tuple(document.context() for document in tree.documents_without_text),
-        complete=tree.is_complete and not turn.error,
-        # for each retrieved document: kept or dropped, and how much of it was shown
-        passages=answer_evidence.passages.notes,
-        # {"MergerRetriever": 2}: how many documents that searches inside a retriever found
-        # it left out; then these documents, and those of which it returned parts
-        dropped_inside=dict(Counter(each.dropped_by for each in dropped)) or None,
-        passages_dropped_inside=dropped or None,
-        passages_cut_inside=answer_evidence.passages.cut_by_retrievers or None,
-        citations_unknown=cited.why_unknown or None,
-        unread_texts=tuple(
-            dict.fromkeys(_unread_texts(turn, found_answer, answer_evidence))
-        ),
+
+def _unread_texts(doubts: Iterable[Doubt]) -> tuple[str, ...]:
+    """Return why the run may have found texts that the sample lacks."""
+    codes = ("not_recorded", "provider")
+    return tuple(
+        dict.fromkeys(doubt.sentence for doubt in doubts if doubt.code in codes)
     )
 
 
-def _unread_texts(
-    turn: Turn, found_answer: FoundAnswer, answer_evidence: AnswerEvidence
-) -> Iterator[str]:
-    """Yield in words why the run may have found texts that are not in the sample.
-
-    The words have no numbers, so that samples with the same reason get the same words.
-    """
-    calls = turn.calls
-    # what calls remark tells of texts that a model's provider found or was given
-    yield from calls.remarks
-    yield from calls.evidence_not_recorded
-    n_with_known_ids = len(turn.tree.documents_without_text)
-    if calls.n_without_text > n_with_known_ids and not calls.remarks:
-        yield _SOME_TEXTS_NOT_RECORDED
-    if calls.n_searches_without_end:
-        yield _SEARCHES_NOT_ENDED.format("some")
-    if answer_evidence.contexts.n_from_elsewhere:
-        yield FROM_ELSEWHERE.format("some")
-    for name in steps_with_shown_texts(turn, found_answer.writing_call):
-        yield _TEXT_OF_STEP.format(name)
-
-
-def _provenance(
-    turn: Turn, found_answer: FoundAnswer, answer_evidence: AnswerEvidence
-) -> dict[str, str]:
-    """Say in words where each field of the sample was found.
-
-    Example: ``{"question": "query of the first retriever", "retrieved": "my_search"}``.
-    Fields that were not found are left out.
-    """
-    places = {
-        "question": turn.found_question.place,
-        "retrieved": ", ".join(answer_evidence.sources),
-        "answer": found_answer.answer.place,
-        "contexts": answer_evidence.contexts.place,
-        "conversation": turn.tree.how_conversation_was_found,
-        "reranker": ", ".join(turn.calls.reranker_names),
-    }
-    return {field: place for field, place in places.items() if place}
-
-
-def _intermediate(turn: Turn, answer_evidence: AnswerEvidence) -> tuple[Context, ...]:
-    """Collect the texts of models that are not the answer.
-
-    They are the replies from which the answer was made, and the part of an answer that
-    was read before its stream broke off.
-    """
+def _intermediate(turn: Turn, found_answer: FoundAnswer) -> tuple[Context, ...]:
+    """Return the replies from which the answer was made, and what was read of a broken one."""
     texts = [
-        turn.calls.replies[call].text for call in answer_evidence.contributing_calls
+        turn.calls.replies[call].text
+        for call in found_answer.chain
+        if call is not found_answer.writer
     ]
     texts.append(turn.tree.partial_answer or "")
     return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
 
 
-def _findings(
-    turn: Turn, found_answer: FoundAnswer, answer_evidence: AnswerEvidence
-) -> Iterator[tuple[Grade, str]]:
-    """Yield what makes a sample less certain, each with the best grade it still allows.
-
-    Example: ("inferred", "the question was not found in the inputs; the retriever's
-    query stands for it"). The grades are exact, located, inferred and incomplete.
-    """
+def _doubts(
+    turn: Turn,
+    found_answer: FoundAnswer,
+    found: Found,
+    found_evidence: Evidence,
+    table: Ledger,
+) -> Iterator[Doubt]:
+    """Yield all that is uncertain about a sample."""
     tree = turn.tree
-    # warnings of the adapter leave a sample exact
-    for words in tree.warnings:
-        yield "exact", words
-    # which runs belong to the turn, or what its question is, was guessed
-    for words in (*tree.doubts, *turn.found_question.doubts):
-        yield "inferred", words
-    # how the contexts were found
-    for words in answer_evidence.warnings:
-        yield answer_evidence.grade, words
-    # which call wrote the answer
-    answer_doubts = _answer_doubts(found_answer, answer_evidence)
-    for words in answer_doubts:
-        yield "inferred", words
-    yield from _findings_of_calls(turn.calls)
-    reason = _why_answer_is_incomplete(turn, found_answer, answer_doubts)
-    if reason is not None:
-        yield "incomplete", reason
-    if answer_evidence.contexts.evidence_from is None:  # neither search nor tool
-        yield "incomplete", _why_without_evidence(answer_evidence)
+    yield from turn.doubts
+    for words in (*tree.doubts, *found_answer.answer.doubts):
+        yield Doubt("which_turn", words)
+    is_named = found_evidence.evidence_from == "named"
+    if not is_named:
+        yield from found_answer.doubts
+        yield from found.doubts
+    yield from found_evidence.doubts
+    yield from _doubts_of_calls(turn.calls)
+    tool_doubt = _doubt_of_tools(turn.calls, found_evidence, table)
+    if tool_doubt is not None:
+        yield tool_doubt
+    if turn.error or not tree.is_complete:
+        yield Doubt("broken")
+    elif found_answer.text is None:
+        yield Doubt("no_answer")
+    if found_evidence.contexts is None and tool_doubt is None:
+        has_text = any(call.kind == "tool" and call.items for call in table.calls)
+        if not has_text:
+            yield Doubt("no_search")
 
 
-def _why_without_evidence(answer_evidence: AnswerEvidence) -> str:
-    """Say why there are no contexts; the tools whose text a model wrote are named."""
-    names = dict.fromkeys(
-        entry.result.call.name
-        for entry in answer_evidence.ledger_entries
-        if entry.result.kind == "written" and entry.result.call.kind == "tool"
-    )
-    if not names:
-        return _WITHOUT_EVIDENCE
-    setting = ", ".join(f'"{name}"' for name in names)
-    return _WRITTEN_BY_A_MODEL.format(", ".join(names), setting)
+def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
+    """Yield what was not recorded of single calls."""
+    if calls.tree.n_without_text:
+        yield Doubt("not_recorded", f"of {calls.tree.n_without_text} documents")
+    for node in calls.nodes:
+        has_returned = node.ended is not None or node.documents is not None
+        if node.kind == "retriever" and not has_returned and node.error is None:
+            yield Doubt("not_recorded", f"of the search {node.name}, which did not end")
+        if node.sources_without_text:
+            yield Doubt("not_recorded", f"of what the provider's {node.name} found")
+        for words in node.evidence_not_recorded:
+            yield Doubt("not_recorded", words)
+        for words in node.remarks:
+            yield Doubt("provider", words)
 
 
-def _findings_of_calls(calls: Calls) -> Iterator[tuple[Grade, str]]:
-    """Yield what the user should know of a run's calls, such as texts not recorded."""
-    if calls.n_without_text:
-        yield "incomplete", _TEXTS_NOT_RECORDED.format(calls.n_without_text)
-    if calls.n_searches_without_end:
-        yield "incomplete", _SEARCHES_NOT_ENDED.format(calls.n_searches_without_end)
-    for words in calls.evidence_not_recorded:
-        yield "incomplete", words
-    for words in calls.remarks:
-        yield "inferred", words
+def _doubt_of_tools(
+    calls: Calls, found_evidence: Evidence, table: Ledger
+) -> Doubt | None:
+    """Return a doubt where the user has to say which tools search.
 
-
-def _why_answer_is_incomplete(
-    turn: Turn, found_answer: FoundAnswer, answer_doubts: Sequence[str]
-) -> str | None:
-    """Say why the answer is missing or not whole; None if it is whole.
-
-    A doubt about the answer also says why there is none.
+    Such a tool returned a text, which nobody divided. Beside contexts, only a text that
+    the answer was shown counts.
     """
-    if turn.error:
-        return _FAILED
-    if not turn.tree.is_complete:
-        return _UNFINISHED
-    if found_answer.text is not None:
+    if found_evidence.evidence_from == "named":
         return None
-    return answer_doubts[0] if answer_doubts else _UNANSWERED
-
-
-def _answer_doubts(
-    found_answer: FoundAnswer, answer_evidence: AnswerEvidence
-) -> tuple[str, ...]:
-    """Return what is uncertain about the answer and the call that wrote it.
-
-    Empty where the user named the contexts: these do not depend on the call then.
-    """
-    if answer_evidence.contexts.evidence_from == "named":
-        return ()
-    return (*found_answer.answer.doubts, *found_answer.doubts)
+    if calls.context_tools is not None:
+        is_any_called = not calls.context_tools.isdisjoint(calls.names_of_tools)
+        if is_any_called or not calls.context_tools:
+            return None
+    context_letters = [
+        letters_of(context.text) for context in found_evidence.contexts or ()
+    ]
+    names: dict[str, None] = {}
+    for call in table.calls:
+        if call.kind != "tool" or call.turn != table.turn or not call.items:
+            continue
+        text = call.items[0].text
+        letters = letters_of(text)
+        is_said_by_contexts = any(
+            letters in each or each in letters for each in context_letters if each
+        )
+        is_mute = _SAYS_NOTHING.fullmatch(text.strip()) is not None
+        is_beside = found_evidence.contexts is not None
+        if is_beside and (not call.shown or is_mute or is_said_by_contexts):
+            continue
+        names[call.name or "?"] = None
+    return Doubt("tool_text", ", ".join(names)) if names else None

@@ -31,8 +31,8 @@ def lacks_context(sample: Sample) -> bool:
         return False
     notes = sample.capture
     if notes is not None and notes.grade is not None:
-        # A captured run: it is known unless the capture says that it saw ids alone.
-        return notes.evidence_from not in (None, "ids_only")
+        # A captured run: it is known where the capture says what tells the contexts.
+        return notes.evidence_from is not None
     # A row of a table: it is known where the row says so, by an empty list. A missing
     # cell says nothing.
     has_contexts_field = "contexts" in sample.model_fields_set

@@ -86,7 +86,7 @@ _MOST_COLUMNS_SHOWN = 50  # in a message
 _DEEPEST = 4  # objects in objects, or in JSON that stands in them as a text
 SEVERAL_ANSWERS = ("answers", "responses", "predictedanswers", "replies")
 # Columns of our own results, and a key that their objects have.
-_KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "evidence_from"}
+_KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade"}
 # Fields that two columns may claim. A question has one rank of names: what stands
 # after it holds a whole prompt, a request, or what was searched for.
 _FIELDS_WITH_RIVALS = ("contexts", "answer", "reference")

@@ -73,18 +73,24 @@ class Turn(Frozen):
     content: Text = Field(repr=False, description="What was said.")
 
 
-Grade = Literal["exact", "located", "inferred", "incomplete"]
-EvidenceFrom = Literal[
-    "prompt",
-    "flow",
-    "resolved",
-    "none_found",
-    "undivided",
-    "listed",
-    "retrieved_only",
-    "ids_only",
-    "named",
-]
+Grade = Literal["exact", "inferred", "incomplete"]
+EvidenceFrom = Literal["prompt", "flow", "named"]
+
+# words of older results files
+_OLDER_WORDS = {
+    "located": "exact",
+    "resolved": "prompt",
+    "undivided": None,
+    "ids_only": None,
+    "listed": "flow",
+    "retrieved_only": "flow",
+    "none_found": "flow",
+}
+
+
+def _word_of_now(value: object) -> object:
+    """Read a word of an older results file as the word that is written now."""
+    return _OLDER_WORDS.get(value, value) if isinstance(value, str) else value
 
 
 class PassageNote(Frozen):
@@ -179,24 +185,22 @@ class CutPassage(FoundInsideRetriever):
 class CaptureNotes(Frozen):
     """What capturing knows about a sample, beyond the sample itself."""
 
-    grade: Grade | None = Field(
+    grade: Annotated[Grade | None, BeforeValidator(_word_of_now)] = Field(
         default=None,
         description=(
-            "How sure the sample is: ``exact``; ``located``, some context was shown in"
-            " part; ``inferred``, contexts follow the framework's data flow, or"
-            " something is ambiguous; ``incomplete``, there is no answer or no"
-            " evidence, or the run broke. None for samples that no rules made."
+            "How sure the sample is: ``exact``; ``inferred``, something is uncertain;"
+            " ``incomplete``, there is no answer or no evidence, or the run broke. None"
+            " for samples that no rules made."
         ),
     )
-    evidence_from: EvidenceFrom | None = Field(
-        default=None,
-        description=(
-            "How the contexts are known: from the ``prompt``; from the ``flow`` of"
-            " documents; ``resolved`` by id;"
-            " ``none_found``, the retrieval returned nothing; ``undivided``, the text"
-            " of a tool; ``listed``, the last list before the answering call;"
-            " ``retrieved_only``; ``ids_only``; ``named`` by the user."
-        ),
+    evidence_from: Annotated[EvidenceFrom | None, BeforeValidator(_word_of_now)] = (
+        Field(
+            default=None,
+            description=(
+                "How the contexts are known: from the ``prompt``; from the ``flow`` of"
+                " documents; ``named`` by the user. None: they are not known."
+            ),
+        )
     )
     doubts: dict[str, str] = Field(
         default_factory=dict,

@@ -24,7 +24,7 @@ def tools_with_undivided_text(sample: Sample) -> tuple[str, ...]:
     ledger = sample.ledger  # what the calls of the application returned
     if notes is None or ledger is None:
         return ()
-    if notes.evidence_from != "undivided":  # the contexts are known in another way
+    if notes.evidence_from is not None:  # the contexts are known in another way
         return ()
     if not sample.missing("contexts"):
         return ()

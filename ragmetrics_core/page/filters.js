@@ -24,7 +24,7 @@ field("outcome", "Outcome", OUTCOMES, (place) => {
   return outcomes.every((own) => own === null) ? ["unjudged"] : ["failed", "undefined"].filter((own) => outcomes.includes(own));
 });
 field("group", "Group", titles, (place) => [index[place][4]]);
-const GRADES = Object.fromEntries(["exact", "located", "inferred", "incomplete"].map((grade) => [grade, grade]));
+const GRADES = Object.fromEntries(["exact", "inferred", "incomplete"].map((grade) => [grade, grade]));
 field("captured", "Captured", GRADES, (place) => [index[place][6]].filter(Boolean));
 for (const [name, { values, of }] of Object.entries(columns.facets)) {
   if (!values) continue; // one of too many, which are only counted

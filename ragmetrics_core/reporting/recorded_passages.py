@@ -16,6 +16,7 @@ from ragmetrics_core.data import (
     PassageNote,
     Sample,
 )
+from ragmetrics_core.data.undivided import tools_with_undivided_text
 from ragmetrics_core.data.unread import why_texts_are_unread
 from ragmetrics_core.reporting.passage_matching import parts_shown
 from ragmetrics_core.reporting.shown_parts import (
@@ -52,7 +53,7 @@ _REWRITTEN = (
 )
 NO_RANK = 0  # of a passage that no context shows; ranks begin with 1
 # How contexts must be known for it to be known what was shown.
-_SEEN_IN_PROMPT = ("prompt", "undivided", "named")
+_SEEN_IN_PROMPT = ("prompt", "named")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,7 @@ def _why_dropping_unknown(sample: Sample) -> str:
 def _why_retrieval_unknown(sample: Sample) -> str:
     """Why it is not known which passages were retrieved."""
     notes = sample.capture
-    if notes is not None and notes.evidence_from == "undivided":
+    if tools_with_undivided_text(sample):
         return "a tool returned one text, which nobody divided into passages"
     unread = why_texts_are_unread(sample)
     if unread:
@@ -247,8 +248,8 @@ def why_prompt_unknown(sample: Sample) -> str:
     if notes is None or (notes.grade is None and notes.evidence_from is None):
         recorded = "contexts" in sample.model_fields_set
         return "" if recorded else "what the model was shown was not recorded"
-    if notes.evidence_from == "none_found":
-        return ""
+    if notes.evidence_from == "flow" and not sample.contexts:
+        return ""  # nothing was found, or nothing was kept
     if notes.evidence_from in _SEEN_IN_PROMPT or _is_nothing_shown(notes):
         return ""
     return _NO_PROMPT_TELLS

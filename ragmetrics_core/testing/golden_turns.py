@@ -89,6 +89,6 @@ SHOWN_CASES: tuple[ShownCase, ...] = (
     _shown_case("quoted lines", "\n".join(_QUOTED)),
     _shown_case("lower case", " | ".join(_ALL).lower()),
     _shown_case("one of three", FRANCE_TRAINS, (FRANCE_TRAINS,)),
-    _shown_case("cut", f"{FRANCE_WINE}\n{_CUT}", (FRANCE_WINE, _CUT), "located"),
+    _shown_case("cut", f"{FRANCE_WINE}\n{_CUT}", (FRANCE_WINE, _CUT), "inferred"),
     _shown_case("none", "France is in Europe, they say.", _ALL, "inferred"),
 )

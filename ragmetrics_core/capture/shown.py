@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ragmetrics_core.capture.reading.forms import Form, form_of, is_entry, letters_of
+from ragmetrics_core.capture.forms import Form, form_of, is_entry, letters_of
 
 Extent = Literal["whole", "part", "unknown", "not"]
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ragmetrics_core.capture.reading.evidence import Evidence, Fate
-from ragmetrics_core.capture.reading.forms import letters_of
-from ragmetrics_core.capture.reading.found import Found, Passage
+from ragmetrics_core.capture.evidence import Evidence, Fate
+from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.found import Found, Passage
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import CutPassage, DroppedPassage, PassageNote
 

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ragmetrics_core.capture.plain_values import parse_json, texts_in
-from ragmetrics_core.capture.reading.calls import (
+from ragmetrics_core.capture.calls import (
     LABEL,
     Calls,
     DocumentList,
     end_of,
 )
-from ragmetrics_core.capture.reading.divided import divided
-from ragmetrics_core.capture.reading.doubts import Doubt
-from ragmetrics_core.capture.reading.forms import letters_of
-from ragmetrics_core.capture.reading.shown import SHORTEST
+from ragmetrics_core.capture.divided import divided
+from ragmetrics_core.capture.doubts import Doubt
+from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.plain_values import parse_json, texts_in
+from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 Kind = Literal["retrieval", "tool", "given", "written"]
@@ -170,7 +170,7 @@ class Found:
         """Return the lists of the calls, and the passages of the tools that the user named."""
         lists = list(self.calls.lists)
         for tool in self.calls.named_tools:
-            documents = divided(tool.text or "")
+            documents = divided(tool.text or "", tool.result)
             if documents is None:
                 documents = (Document(tool.text or ""),)
                 self.doubts.append(Doubt("undivided", tool.name))

@@ -15,11 +15,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.reading.answer import FoundAnswer
-from ragmetrics_core.capture.reading.evidence import Evidence
-from ragmetrics_core.capture.reading.forms import form_of, letters_of
-from ragmetrics_core.capture.reading.question import Turn
-from ragmetrics_core.capture.reading.shown import SHORTEST
+from ragmetrics_core.capture.answer import FoundAnswer
+from ragmetrics_core.capture.evidence import Evidence
+from ragmetrics_core.capture.forms import form_of, letters_of
+from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Citation, Context
 from ragmetrics_core.data.citations import citations_of_marks

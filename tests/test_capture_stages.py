@@ -22,11 +22,11 @@ from ragmetrics_core.capture import (
     Overrides,
     ToolCall,
     Tree,
+    doubts,
 )
-from ragmetrics_core.capture.reading import doubts
-from ragmetrics_core.capture.reading.divided import divided
-from ragmetrics_core.capture.reading.shown import Candidate, PromptText, find_shown
-from ragmetrics_core.capture.reading.stages import samples_of
+from ragmetrics_core.capture.divided import divided
+from ragmetrics_core.capture.shown import Candidate, PromptText, find_shown
+from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.data import Sample
 from ragmetrics_core.data.sample import Turn
 
