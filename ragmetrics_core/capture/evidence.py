@@ -7,7 +7,7 @@ shows A. The context is A; the fates are: A shown, B kept and not shown, C dropp
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ragmetrics_core.capture.answer import FoundAnswer
@@ -200,10 +200,17 @@ class _Reading:
         ]
         shown.sort(key=lambda each: each[0] or (0, 0))
         result.contexts = tuple(
-            document.context(showing.text) for _, _, document, showing in shown
+            self._scored(identity, document).context(showing.text)
+            for _, identity, document, showing in shown
         )
         result.identities = tuple(identity for _, identity, _, _ in shown)
         result.evidence_from = "prompt"
+
+    def _scored(self, identity: DocumentKey, document: Document) -> Document:
+        """Return a document with the score of its search, where a later list lacks one."""
+        if document.score is not None or identity not in self.found.passages:
+            return document
+        return replace(document, score=self.found.passages[identity].document.score)
 
     def _doubt_further_calls(self) -> None:
         """Note the calls beside the chain that were shown documents, and wrote some text.

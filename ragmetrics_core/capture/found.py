@@ -340,19 +340,27 @@ class Found:
         ranks = {identity: rank for rank, identity in enumerate(shown)}
         in_order: list[Brought] = []
         beside: list[Brought] = []
-        last_end = float("-inf")
 
         def first_rank(brought: Brought) -> int:
             identities = map(self.identity, brought.documents)
             return min((ranks.get(each, len(ranks)) for each in identities), default=0)
 
         for each in sorted(retrievals, key=lambda each: each.call.began):
-            if each.call.began >= last_end:
+            if not any(self._ran_beside(each.call, other.call) for other in beside):
                 in_order += sorted(beside, key=first_rank)
                 beside = []
             beside.append(each)
-            last_end = max(last_end, end_of(each.call))
         return in_order + sorted(beside, key=first_rank)
+
+    def _ran_beside(self, call: Node, other: Node) -> bool:
+        """Whether two calls, or the branches of the run in which they stand, overlap."""
+        for around, around_other in zip(
+            self.calls.paths[call], self.calls.paths[other], strict=False
+        ):
+            if around is not around_other:
+                is_begun = around.began < end_of(around_other)
+                return is_begun and around_other.began < end_of(around)
+        return False
 
 
 def _is_empty_search(tool: Node) -> bool:

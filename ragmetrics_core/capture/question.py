@@ -43,8 +43,8 @@ class Turn:
         tree: The run. ``join_trees`` may have made it of several runs.
         calls: Its calls.
         question: What was asked; None if that was not found.
-        standalone_question: The last query that a model of the run wrote and a search
-            was asked; None without one.
+        standalone_question: The one query that models of the run wrote and a search was
+            asked; None without one, and where there are several.
         named: The values that ``contexts_from=`` and ``answer_from=`` led to, by
             "contexts" and "answer".
         doubts: What is uncertain about the question and the history.
@@ -297,15 +297,20 @@ def _shows_earlier_turns(
 
 
 def _standalone(calls: Calls, question: str | None) -> str | None:
-    """Return what the framework names, else the last query that a model wrote."""
+    """Return what the framework names, else the one query that models wrote.
+
+    Of several queries, such as parts of the question, none stands for the question.
+    """
     standalone = calls.tree.standalone_question
     if standalone is None:
         searches = [*calls.searches, *calls.named_tools]
-        searches.sort(key=lambda search: search.began)
-        for search in searches:
-            query = search.query
-            if query and parse_json(query) is None and calls.is_written_query(query):
-                standalone = query
+        queries = {search.query for search in searches if search.query}
+        written = [
+            query
+            for query in queries
+            if parse_json(query) is None and calls.is_written_query(query)
+        ]
+        standalone = written[0] if len(written) == 1 else None
     if standalone is None or len(standalone) > _LONGEST_QUERY:
         return None
     is_question = as_one_line(standalone) == as_one_line(question)
