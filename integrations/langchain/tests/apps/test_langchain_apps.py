@@ -21,7 +21,6 @@ from langchain_corpus import (
     ALL,
     ANSWER,
     GRADE,
-    HIDDEN,
     MEMORY,
     PLAN,
     QUESTION,
@@ -105,7 +104,6 @@ def fusion_with_scores() -> None:
     Expected(
         ["reflect"],
         retrieved=["plan", "memory", "tools", "reflect"],
-        warnings=[HIDDEN.format(3, 4)],
     )
 )
 def second_retrieval() -> None:
@@ -122,7 +120,6 @@ def second_retrieval() -> None:
     Expected(
         ["tools", "plan"],
         retrieved=["plan", "memory", "tools"],
-        warnings=[HIDDEN.format(1, 3)],
     )
 )
 def sorted_by_hand() -> None:
@@ -149,8 +146,6 @@ def escaped_in_tags() -> None:
     Expected(
         [PLAN.page_content[:60].rstrip(), MEMORY.page_content[:60].rstrip()],
         retrieved=["plan", "memory"],
-        grade="located",
-        warnings=["context 1 was cut to 57%", "context 2 was cut to 67%"],
     )
 )
 def truncated() -> None:
@@ -241,8 +236,8 @@ def cited_by_a_tool_call() -> None:
     Expected(
         ["plan"],
         answer=None,
-        grade="incomplete",
         error="the stream was abandoned before its end",
+        doubts=["broken"],
     )
 )
 def left_while_streaming() -> None:
@@ -286,7 +281,6 @@ def answer_printed_not_returned() -> None:
     Expected(
         ["plan", "memory"],
         retrieved=["plan", "memory", "tools"],
-        warnings=[HIDDEN.format(1, 3)],
     )
 )
 def graded_by_hand() -> None:
@@ -305,12 +299,7 @@ def graded_by_hand() -> None:
 
 
 @app(
-    Expected(
-        ["tools"],
-        answer='{"binary_score": "no"}',
-        grade="inferred",
-        warnings=["the answer may be a verdict"],
-    ),
+    Expected(["tools"], answer='{"binary_score": "no"}', doubts=["answer_guessed"]),
     Expected(["reflect"], standalone="reflection of autonomous agents"),
 )
 def rewritten_by_hand() -> None:
@@ -373,7 +362,7 @@ def condensed_by_hand() -> None:
     list(Speaker(lines=ANSWER).stream(f"{joined(found)}\n{asked}"))
 
 
-@app(Expected(["plan"]), is_hedged=True)
+@app(Expected(["plan"], doubts=["which_turn"]), is_hedged=True)
 def checked_afterwards() -> None:
     """DanielPopoola/adaptive-rag/src/workflow/chains/hallucination_grader.py: documents and generation are graded."""
     found = Shelf(books=[PLAN]).invoke(QUESTION)
@@ -390,7 +379,7 @@ def checked_afterwards() -> None:
     )
 
 
-@app()
+@app(Expected(["plan"], answer="yes", doubts=["answer_guessed"]))
 def grader_alone() -> None:
     """langchain-ai/langgraph/examples/rag/langgraph_self_rag.ipynb: the cell that tries the hallucination grader."""
     prompt = ChatPromptTemplate.from_template(
@@ -426,11 +415,7 @@ def two_questions() -> None:
     Expected(
         ["plan"],
         answer="A second summary of the same page, in other words.",
-        grade="inferred",
-        warnings=[
-            "several calls may have answered; the last that was shown the question is"
-            " taken"
-        ],
+        doubts=["further_call", "which_turn"],
     ),
     is_hedged=True,
 )

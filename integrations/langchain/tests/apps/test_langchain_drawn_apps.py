@@ -39,9 +39,6 @@ from pydantic import BaseModel
 pytestmark = pytest.mark.filterwarnings(
     "ignore::langchain_core._api.deprecation.LangChainDeprecationWarning"
 )
-NO_QUESTION = (
-    "the question was not found in the inputs; the retriever's query stands for it"
-)
 
 
 @app(Expected(["plan", "memory", "tools"]))
@@ -145,7 +142,7 @@ def graded_documents_kept_as_dicts() -> None:
         ["plan", "memory"],
         answer="Directly: " + joined(ALL[:2]),
         standalone="plans",
-        grade="inferred",
+        doubts=["by_data_flow"],
     ),
 )
 def tool_text_is_the_answer() -> None:
@@ -182,14 +179,7 @@ class Mails(BaseModel):
     draft: str = ""
 
 
-@app(
-    Expected(
-        ["plan"],
-        question=f"Email: {QUESTION}",
-        grade="inferred",
-        warnings=[NO_QUESTION],
-    )
-)
+@app(Expected(["plan"], question=f"Email: {QUESTION}", doubts=["question_guessed"]))
 def mail_is_answered_and_checked() -> None:
     """lancedb/blog-lancedb/content/blog/agentic-rag-using-langgraph-building-a-simple-customer-support-autonomous-agent.md.
 

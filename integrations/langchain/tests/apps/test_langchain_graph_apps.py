@@ -16,7 +16,6 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool
 from langchain_corpus import (
     ANSWER,
-    HIDDEN,
     MEMORY,
     PLAN,
     QUESTION,
@@ -51,7 +50,6 @@ pytestmark = pytest.mark.filterwarnings(
     Expected(
         ["plan", "reflect"],
         retrieved=["plan", "memory", "tools", "reflect"],
-        warnings=[HIDDEN.format(2, 4)],
     )
 )
 def corrective_graph() -> None:
@@ -103,7 +101,6 @@ PAGE = (
     Expected(
         ["plan", PAGE],
         retrieved=["plan", "memory", "tools", PAGE],
-        warnings=[HIDDEN.format(2, 4)],
     )
 )
 def corrective_graph_with_a_page_that_quotes() -> None:
@@ -301,7 +298,6 @@ def research_agent() -> None:
         ["memory"],
         retrieved=["plan", "memory", "tools"],
         standalone="memory",
-        warnings=[HIDDEN.format(2, 3)],
     ),
 )
 def tool_shows_one() -> None:
@@ -346,7 +342,10 @@ def agents_of_an_agent() -> None:
     )
 
 
-@app(Expected(["plan"], standalone="plans"), context_tools={"web_search"})
+@app(
+    Expected(["plan"], standalone="plans", doubts=["undivided"]),
+    context_tools={"web_search"},
+)
 def named_text_tool() -> None:
     """shauryakatna/RAGFlowBot/graph/nodes/web_search.py: a search of the web that returns text, named as context."""
 
@@ -363,7 +362,10 @@ def named_text_tool() -> None:
 HITS = [{"url": "https://a.example", "content": PLAN.page_content}]
 
 
-@app(Expected([str(HITS)], standalone="plans"), context_tools={"web_search"})
+@app(
+    Expected(["plan"]),
+    context_tools={"web_search"},
+)
 def named_tool_that_returns_data() -> None:
     """bnurbekov/LLM-Agents/react_agent/agent_langchain.py: hits of a web search, put into the prompt as they are."""
 
@@ -385,7 +387,7 @@ class Told(TypedDict, total=False):
     final_answer: str
 
 
-@app(Expected(["plan", "memory", "tools"]))
+@app(Expected(["plan", "memory", "tools"], doubts=["writer_guessed"]), is_hedged=True)
 def status_line_among_the_messages() -> None:
     """sajal2692/llm_tutorials/adaptive_agentic_rag.ipynb: the last message is a status, no answer."""
 

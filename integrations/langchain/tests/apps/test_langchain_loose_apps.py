@@ -5,6 +5,7 @@ What each must give is what its user reads and what its prompts held.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,9 +28,6 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::langchain_core._api.deprecation.LangChainDeprecationWarning"
 )
 SHELF = [PLAN, MEMORY]
-SEVERAL = (
-    "several calls may have answered; the last that was shown the question is taken"
-)
 
 
 def told(template: str, *replies: Any) -> Any:
@@ -41,11 +39,7 @@ def told(template: str, *replies: Any) -> Any:
 
 
 @app(
-    Expected(
-        ["plan"],
-        retrieved=["plan", "memory"],
-        warnings=["1 of 2 retrieved documents were not shown to the model"],
-    ),
+    Expected(["plan"], retrieved=["plan", "memory"], doubts=["answer_guessed"]),
     is_hedged=True,
 )
 def knowledge_of_the_best_document() -> None:
@@ -107,12 +101,7 @@ def self_rag(*replies: str) -> None:
         ["memory"],
         retrieved=["plan", "memory"],
         answer="The texts do not say.",
-        grade="inferred",
-        warnings=[
-            "1 of 2 retrieved documents were shown to other calls alone, of which it is"
-            " not known whether they answered; they are not among the contexts",
-            SEVERAL,
-        ],
+        doubts=["further_call"],
     )
 )
 def one_structured_answer_for_each_document() -> None:
@@ -125,11 +114,7 @@ def one_structured_answer_for_each_document() -> None:
         [],
         retrieved=["plan", "memory"],
         answer="I do not know.",
-        grade="inferred",
-        warnings=[
-            "no retrieved text occurs in the answering prompt, though the prompts of"
-            " earlier calls that judge or route show some: none counts as a context",
-        ],
+        doubts=["answer_guessed"],
     ),
     is_hedged=True,
 )
@@ -171,11 +156,7 @@ def sub_questions_by_a_model() -> None:
         ["memory"],
         retrieved=["plan", "memory"],
         answer="Yes",
-        grade="inferred",
-        warnings=[
-            "1 of 2 retrieved documents were not shown to the model",
-            "the answer may be a verdict",
-        ],
+        doubts=["answer_guessed"],
     ),
 )
 def documents_graded_after_the_answer() -> None:
@@ -216,12 +197,6 @@ def a_date_that_stays() -> None:
     refined("In 1882.", "In 1882.")
 
 
-WRITTEN = (
-    "a model wrote every query, and the user's own words were not found; the first"
-    " query stands for the question"
-)
-
-
 def fusion(search: Any) -> None:
     """samcyang/RAG-Learning/RAG-Fusion-LangChain.ipynb, step_by_step_fusion: no chain is around the steps."""
     template = PromptTemplate.from_template("Generate multiple queries: {question}")
@@ -239,10 +214,7 @@ def fusion(search: Any) -> None:
 
 
 FUSED = Expected(
-    ["plan", "memory"],
-    question="What is a subgoal?",
-    grade="inferred",
-    warnings=[WRITTEN],
+    ["plan", "memory"], question="What is a subgoal?", doubts=["question_guessed"]
 )
 
 
@@ -262,7 +234,7 @@ def queries_searched_by_map() -> None:
     )
 
 
-@app(FUSED, is_hedged=True)
+@app(replace(FUSED, doubts=["question_guessed", "which_turn"]))
 def queries_searched_by_batch() -> None:
     """samcyang/RAG-Learning/RAG-Fusion-LangChain.ipynb, step_by_step_fusion: searches in threads of their own."""
     fusion(lambda shelf, queries: shelf.batch(queries, {"max_concurrency": 1}))

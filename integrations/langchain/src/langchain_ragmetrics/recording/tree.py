@@ -605,6 +605,9 @@ def _fill_tool(node: Node, run: AnyRun) -> None:
     node.is_control = hands_over or _ended_by_steering(run)
     if run.error:
         return
+    content = output.content if isinstance(output, ToolMessage) else output
+    if isinstance(content, (list, dict)):
+        node.result = plain(content)
     node.documents = _documents_of_tool(output)
     # a tool that failed may still return a message, which tells the model so
     if isinstance(output, ToolMessage) and output.status == "error":
