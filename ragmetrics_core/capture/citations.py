@@ -200,7 +200,7 @@ def _numbering(
     ]
     for pattern in _LABELS:
         labels = [_labels_of(context.text, messages, pattern) for context in contexts]
-        if not all(len(each) == 1 for each in labels):
+        if any(len(each) != 1 or "" in each for each in labels):
             continue
         numbering = {label: place for place, (label,) in enumerate(labels)}
         has_one_each = len(numbering) == len(contexts)
