@@ -12,8 +12,9 @@ Example: the prompt shows "[1] It is old. [2] It fell." in two lines, and the an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.evidence import Evidence
@@ -46,6 +47,8 @@ _LABELS = (
 _CITING_FIELD = lazy_pattern(
     r"citation|cited|source|reference|document|context", re.IGNORECASE
 )
+# a line of the answer that begins with a number: what its numbers mean
+_OWN_LIST = lazy_pattern(r"^\W{0,4}\[\^?\d{1,3}\]", re.MULTILINE)
 _PLAIN_NUMBER = lazy_pattern(r"\d{1,3}")
 
 
@@ -80,19 +83,24 @@ def cited_by(
     if sources:
         citations = _of_sources(text, sources, contexts)
         return CitationsFound(citations, "" if citations else SEVERAL_CONTEXTS)
-    numbers = _numbers_of_structure(turn, found_answer)
-    has_marks = bool(marks_in(text))
-    if not has_marks and numbers is None:
-        return CitationsFound(None, OTHER_NOTATION if may_cite(text) else NOTHING_CITES)
+    lists = _lists_of_structure(turn, found_answer)
+    numbers = _plain_numbers(lists)
+    marks = marks_in(text)
+    if not marks and numbers is None:
+        is_other = bool(lists) or may_cite(text)
+        return CitationsFound(None, OTHER_NOTATION if is_other else NOTHING_CITES)
     numbering = _numbering(found_answer, contexts)
     if numbering is None:
         return CitationsFound(None, NO_NUMBERING)
     if not _is_as_written(turn, found_answer):
         return CitationsFound(None, CHANGED)
-    if not has_marks:
+    if not marks:
         return _of_numbers(text, numbers or (), numbering)
-    if any(not _is_plain(label) for mark in marks_in(text) for label in mark.labels):
+    labels = {label for mark in marks for label in mark.labels}
+    if not all(map(_is_plain, labels)) or _OWN_LIST.search(text):
         return CitationsFound(None, OTHER_NOTATION)
+    if lists and set(numbers or ()) != labels:
+        return CitationsFound(None, SEVERAL_CONTEXTS)
     citations = citations_of_marks(text, numbering)
     return (
         CitationsFound(citations) if citations else CitationsFound(None, OTHER_NOTATION)
@@ -141,11 +149,17 @@ def _of_sources(
 
 
 def _context_of_source(source: CitedSource, contexts: Sequence[Context]) -> int | None:
-    """Return the place of the one context that a source names; None if not one does."""
-    for fits in (_has_text, _has_quote, _has_name):
-        places = [
-            place for place, context in enumerate(contexts) if fits(source, context)
-        ]
+    """Return the place of the one context that a source names; None if not one does.
+
+    A file's id goes before its title, which several files may have.
+    """
+    ways = [
+        partial(_has_text, source),
+        partial(_has_quote, source),
+        *(partial(_has_name, name) for name in (source.id, *source.names) if name),
+    ]
+    for fits in ways:
+        places = [place for place, context in enumerate(contexts) if fits(context)]
         if len(places) == 1:
             return places[0]
     return None
@@ -160,10 +174,8 @@ def _has_quote(source: CitedSource, context: Context) -> bool:
     return len(quote) >= SHORTEST and quote in letters_of(context.text)
 
 
-def _has_name(source: CitedSource, context: Context) -> bool:
-    names = {str(name) for name in (source.id, *source.names) if name is not None}
-    values = [context.id, *context.metadata.values()]
-    return not names.isdisjoint(value for value in values if isinstance(value, str))
+def _has_name(name: str, context: Context) -> bool:
+    return name == context.id or name in context.metadata.values()
 
 
 def _span(source: CitedSource, answer: str) -> tuple[int, int] | None:
@@ -257,29 +269,28 @@ def _all_labels(messages: Iterable[str], pattern: re.Pattern[str]) -> set[str]:
 # 3. The numbers of a structured reply
 
 
-def _numbers_of_structure(
-    turn: Turn, found_answer: FoundAnswer
-) -> tuple[str, ...] | None:
-    """Return the numbers in the one field of a structured reply that names sources."""
+def _lists_of_structure(turn: Turn, found_answer: FoundAnswer) -> list[list[object]]:
+    """List what the fields of a structured reply that name sources hold."""
     writer = found_answer.writer
     if writer is None or writer not in turn.calls.replies:
+        return []
+    lists: list[list[object]] = []
+    for value in turn.calls.replies[writer].values:
+        fields = value.items() if isinstance(value, Mapping) else ()
+        for name, inner in fields:
+            if inner and _CITING_FIELD.search(str(name)):
+                is_list = isinstance(inner, (list, tuple))
+                lists.append(list(inner) if is_list else [inner])
+    return lists
+
+
+def _plain_numbers(lists: Sequence[Sequence[object]]) -> tuple[str, ...] | None:
+    """Return the numbers of the one list of sources; None if it has anything else."""
+    if len(lists) != 1:
         return None
-    fields = [
-        numbers
-        for value in turn.calls.replies[writer].values
-        if isinstance(value, Mapping)
-        for numbers in _lists_of_numbers(value)
-    ]
-    return fields[0] if len(fields) == 1 else None
-
-
-def _lists_of_numbers(value: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
-    for name, inner in value.items():
-        if not isinstance(inner, (list, tuple)) or not _CITING_FIELD.search(str(name)):
-            continue
-        numbers = [str(number) for number in inner if type(number) in (int, str)]
-        if inner and len(numbers) == len(inner) and all(map(_is_plain, numbers)):
-            yield tuple(numbers)
+    numbers = tuple(str(number) for number in lists[0] if type(number) in (int, str))
+    is_plain = len(numbers) == len(lists[0]) and all(map(_is_plain, numbers))
+    return numbers if is_plain else None
 
 
 def _of_numbers(
