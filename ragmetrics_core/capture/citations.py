@@ -80,12 +80,14 @@ def cited_by(
     if text is None:
         return CitationsFound(None, NOTHING_CITES)
     sources = _sources_named(found_answer)
+    marks = marks_in(text)
+    if sources and marks:  # what they number is not told
+        return CitationsFound(None, OTHER_NOTATION)
     if sources:
         citations = _of_sources(text, sources, contexts)
         return CitationsFound(citations, "" if citations else SEVERAL_CONTEXTS)
     lists = _lists_of_structure(turn, found_answer)
     numbers = _plain_numbers(lists)
-    marks = marks_in(text)
     if not marks and numbers is None:
         is_other = bool(lists) or may_cite(text)
         return CitationsFound(None, OTHER_NOTATION if is_other else NOTHING_CITES)

@@ -29,6 +29,7 @@ from ragmetrics_core.data import Context
 
 EvidenceFrom = Literal["prompt", "flow", "named"]
 _BY_DATA_FLOW = Doubt("by_data_flow")
+_PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +132,13 @@ class _Reading:
         readers = (*self.found_answer.chain, *self.found_answer.perhaps_read)
         messages = self._prompt_texts(readers)
         showings = find_shown(candidates, messages)
+        is_summed_up = any(
+            message.role == "summary" for reader in readers for message in reader.prompt
+        )
         for document, showing in zip(documents, showings, strict=True):
             identity = self.found.identity(document)
+            if is_summed_up and showing.extent == "not":
+                showing = _PERHAPS_SUMMED_UP
             before = self.showings.get(identity)
             if before is None or _is_surer(showing, before[1]):
                 self.showings[identity] = (document, showing)
