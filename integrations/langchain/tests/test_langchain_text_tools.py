@@ -141,45 +141,6 @@ def test_the_tools_of_an_earlier_turn_are_not_named_again() -> None:
     assert 'context_tools={"search_knowledge"}' in reason
 
 
-@tool
-def search_notes(query: str) -> str:
-    """Returns numbered texts."""
-    return f"[1] {ROOMS}\n[2] {FACT}"
-
-
-@pytest.mark.parametrize("mark", ["[2]", "[9]"])
-@pytest.mark.parametrize("named", [None, {"search_notes"}])
-def test_a_mark_of_a_tools_text_is_unknown_and_not_dangling(
-    named: set[str] | None, mark: str
-) -> None:
-    """What stands under the number is a part of the one text that the tool returned."""
-    call = {"name": "search_notes", "args": {"query": "lamp"}, "id": "1"}
-    lines = [AIMessage("", tool_calls=[call]), AIMessage(f"{ANSWER} {mark}")]
-    agent = create_agent(Scripted(messages=iter(lines)), [search_notes])
-    with capture(context_tools=named) as captured:
-        agent.invoke({"messages": [("user", "Who lit the lamp?")]})
-    (sample,) = captured.samples
-    assert sample.citations is None
-    assert "nobody divided into passages" in sample.citations_unknown
-
-
-def test_each_block_of_a_tools_result_stands_on_a_line_of_its_own() -> None:
-    """The adapter of MCP servers hands on a block for each content of a result."""
-
-    @tool
-    def search_archive(query: str) -> list[dict[str, str]]:
-        """Returns two blocks of text."""
-        return [{"type": "text", "text": text} for text in (FACT, ROOMS)]
-
-    call = {"name": "search_archive", "args": {"query": "lamp"}, "id": "1"}
-    lines = [AIMessage("", tool_calls=[call]), AIMessage(ANSWER)]
-    agent = create_agent(Scripted(messages=iter(lines)), [search_archive])
-    with capture(context_tools={"search_archive"}) as captured:
-        agent.invoke({"messages": [("user", QUESTION)]})
-    (sample,) = captured.samples
-    assert [context.text for context in sample.contexts] == [f"{FACT}\n{ROOMS}"]
-
-
 def test_a_file_before_a_question_adds_nothing_to_the_question() -> None:
     file = {"type": "document", "source": {"type": "file", "file_id": "f1"}}
     asked = HumanMessage([file, {"type": "text", "text": QUESTION}])
@@ -203,7 +164,7 @@ def test_a_named_tool_that_is_called_by_hand_is_no_answer() -> None:
     assert [context.text for context in sample.contexts] == [FACT]
 
 
-def test_a_tool_whose_text_a_model_wrote_is_named_with_the_setting() -> None:
+def test_a_tool_whose_text_a_model_wrote_is_no_search() -> None:
     """open_deep_research has a model summarize each page that its search tool found."""
     summarizer = GenericFakeChatModel(messages=iter([AIMessage(FACT)]))
 
@@ -219,36 +180,9 @@ def test_a_tool_whose_text_a_model_wrote_is_named_with_the_setting() -> None:
         agent.invoke({"messages": [("user", QUESTION)]})
     (sample,) = captured.samples
     assert sample.capture is not None
-    assert sample.capture.grade == "incomplete"
-    (words,) = sample.capture.warnings
-    assert 'context_tools={"web_search"}' in words
-
-
-@tool(response_format="content_and_artifact")
-def search_numbered(query: str) -> tuple[str, list[Document]]:
-    """Returns documents, which the model is shown under numbers."""
-    return f"[1] {ROOMS}\n[2] {FACT}", [Document(ROOMS), Document(FACT)]
-
-
-def test_a_number_of_an_earlier_turn_is_unknown_and_the_reason_says_so() -> None:
-    wish = {"name": "search_numbered", "args": {"query": "lamp"}, "id": "1"}
-    lines = [AIMessage("", tool_calls=[wish]), AIMessage("Eleven [1].")]
-    lines += [AIMessage(f"{ANSWER} [2].")]
-    agent = create_agent(
-        Scripted(messages=iter(lines)),
-        [search_numbered],
-        checkpointer=InMemorySaver(),
-    )
-    thread: Any = {"configurable": {"thread_id": "one"}}
-    with capture(every_turn=True) as captured:
-        agent.invoke({"messages": [("user", "How many rooms?")]}, thread)
-        agent.invoke({"messages": [("user", QUESTION)]}, thread)
-    first, second = captured.samples
-    assert first.citations is not None
-    assert second.ledger is not None
-    assert [call.shown for call in second.ledger.calls] == [(0, 1)]
-    assert (second.contexts, second.citations) == ((), None)
-    assert "a text of an earlier turn" in second.citations_unknown
+    assert list(sample.capture.doubts) == ["no_search"]
+    assert sample.ledger is not None
+    assert [call.kind for call in sample.ledger.calls] == ["written"]
 
 
 class State(TypedDict, total=False):
@@ -284,7 +218,7 @@ def report_from_notes(reply: str, *, searches_first: bool = True) -> None:
     [
         (None, "tool", [], "inferred"),
         (set(), "tool", [], "exact"),
-        ({"search_knowledge"}, "retrieval", [FACT], "exact"),
+        ({"search_knowledge"}, "retrieval", [FACT], "inferred"),
     ],
     ids=["nothing said", "no tool searches", "the one that searches"],
 )
