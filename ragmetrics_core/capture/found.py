@@ -225,15 +225,41 @@ class Found:
             else:
                 found.append(document)
         has_taken = bool(call.input_documents or call.documents_among_inputs)
-        if has_taken and not self._keeps_some(call, documents):
-            if found and call.kind != "retriever":
-                self.doubts.append(Doubt("changed_by_step", call.name))
+        is_changed = has_taken and not self._keeps_some(call, documents)
+        if is_changed and found:
+            self.doubts.append(Doubt("changed_by_step", call.name))
+        if is_changed or (has_taken and call.kind == "reranker"):
             found, wider = [], [*found, *wider]
+        if call.kind == "tool":
+            found = self._found_by_tool(call, documents, found)
         self._bring(call, found, "retrieval", is_listed=not is_in_search)
         self._bring(
             call, wider, "retrieval", is_listed=not is_in_search, is_widening=True
         )
         return tuple(document for document in documents if document not in joined)
+
+    def _found_by_tool(
+        self, tool: Node, documents: Sequence[Document], new: Sequence[Document]
+    ) -> list[Document]:
+        """List what a tool found itself: also what an earlier search had found.
+
+        What a call inside it found is told by that call.
+        """
+        inside = {
+            self.identity(document)
+            for inner in tool.walk()
+            if inner is not tool
+            for document in inner.documents or ()
+        }
+        return [
+            document
+            for document in documents
+            if document in new
+            or (
+                self.identity(document) in self.passages
+                and self.identity(document) not in inside
+            )
+        ]
 
     def _name_versions(self, documents: Sequence[Document]) -> None:
         """Note which documents that a call was handed are passages in other words."""

@@ -40,7 +40,7 @@ def ledger(
     n_user_turns = sum(said.role == "user" for said in tree.history)
     number = tree.turn_number or 1 + n_user_turns
     order = _Order(turn.calls)
-    brought = [*found.brought, *_texts_brought(turn.calls, found_answer)]
+    brought = [*_texts_brought(turn.calls, found_answer), *found.brought]
     if found_evidence.evidence_from == "named" and not found.brought:
         brought.append(_named(turn, found_evidence))
     brought.sort(key=lambda each: order.sort_keys(each.call))
@@ -164,6 +164,7 @@ def _texts_brought(calls: Calls, found_answer: FoundAnswer) -> list[Brought]:
         each = _result_of_tool(node, calls)
         if each is not None:
             brought.append(each)
+            texts_of_tools.add(as_one_line(each.text))
         texts_of_tools.add(as_one_line(node.text))
     answer = as_one_line(found_answer.text)
     brought += _summaries(calls)
@@ -208,17 +209,22 @@ def _result_of_tool(tool: Node, calls: Calls) -> Brought | None:
     has_model = any(inner.kind in ("model", "agent") for inner in tool.walk())
     if not has_model and _presents_documents(tool, text):
         return None
-    if is_written_by_model(tool, calls):
-        return Brought("written", tool, text=_reply_repeated(tool, text) or text)
+    reply = _reply_repeated(tool, text, calls)
+    if reply is not None or is_written_by_model(tool, calls):
+        return Brought("written", tool, text=reply or text)
     if _presents_documents(tool, text):
         return None
     return Brought("tool", tool, text=text)
 
 
-def _reply_repeated(tool: Node, text: str) -> str | None:
+def _reply_repeated(tool: Node, text: str, calls: Calls) -> str | None:
     """Return the reply of a model inside a tool that is a text of its structured result."""
     texts = set(texts_in(parse_json(text)))
-    replies = [inner.reply.text for inner in tool.walk() if inner.reply is not None]
+    replies = [
+        inner.reply.text
+        for inner in tool.walk()
+        if inner.reply is not None and inner not in calls.query_writers
+    ]
     return next((reply for reply in reversed(replies) if reply in texts), None)
 
 
