@@ -271,7 +271,8 @@ def _doubts_of_stated(turn: Turn, answer: Answer, writer: Node) -> tuple[Doubt, 
     is_list_or_grade = (
         bool(reply.values) and calls.reply_forms.get(writer, LABEL) <= LABEL
     )
-    is_doubtful = reply.is_verdict or is_list_or_grade
+    is_number = reply.text.strip(" .!%").isdigit()
+    is_doubtful = reply.is_verdict or is_list_or_grade or is_number
     is_query = writer in calls.query_writers and letters_of(answer.text) == letters_of(
         reply.text
     )

@@ -145,25 +145,37 @@ class _Reading:
         self._doubt_showings(len(prompts))
 
     def _candidates(self) -> tuple[list[Document], list[Candidate]]:
-        """Return each text of a document once, in the list that was there last."""
+        """Return each text of a document once, in the list that was there last.
+
+        Of documents with the same text the one that was there first names it.
+        """
         documents: list[Document] = []
         candidates: list[Candidate] = []
-        seen: set[tuple[str, str]] = set()
+        places: dict[tuple[str, str], int] = {}
         raw_by_letters: dict[str, str] = {}
         for number, each in enumerate(self.lists):
             for document in each.documents:
                 letters = letters_of(document.text)
                 is_short = len(letters) < SHORTEST
                 key = (letters, document.text.strip() if is_short else "")
-                if key in seen:
+                place = places.setdefault(key, len(documents))
+                if place < len(documents):
+                    is_in_earlier_list = candidates[place].list_number < number
+                    is_same_text = documents[place].text == document.text
+                    if is_in_earlier_list and is_same_text and self._is_other(
+                        documents[place], document
+                    ):
+                        documents[place] = document
                     continue
-                seen.add(key)
                 raw = raw_by_letters.setdefault(letters, document.text.strip())
                 if is_short and raw != document.text.strip():
                     self.doubts.append(Doubt("short_text"))
                 documents.append(document)
                 candidates.append(Candidate(_texts_of(document), number))
         return documents, candidates
+
+    def _is_other(self, document: Document, other: Document) -> bool:
+        return self.found.identity(document) != self.found.identity(other)
 
     def _prompt_texts(self, readers: Iterable[Node]) -> list[PromptText]:
         """List what calls were shown, each message once, with what else may stand in it."""

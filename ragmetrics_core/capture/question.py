@@ -261,9 +261,14 @@ def _doubts_of_repeated(calls: Calls, question: str) -> tuple[Doubt, ...]:
 
 
 def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
-    """Return a doubt where an answering prompt shows earlier turns, and none was read."""
+    """Return a doubt where a prompt shows earlier turns, and none was read.
+
+    A user's turn that shows documents is a whole prompt that was kept.
+    """
     if calls.tree.history:
-        return ()
+        of_user = [turn.content for turn in calls.tree.history if turn.role == "user"]
+        are_prompts = any(_holds_documents(calls, text) for text in of_user)
+        return _UNREAD if are_prompts else ()
     own_replies = {as_one_line(reply.text) for reply in calls.replies.values()}
     for call in calls.likely_answers[-1:]:
         if _shows_earlier_turns(call, question, own_replies):

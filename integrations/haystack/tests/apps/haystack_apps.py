@@ -118,16 +118,17 @@ def user(text: str = Q) -> list[ChatMessage]:
 class Expected:
     """What is expected of a sample: contexts by id, or as (id, text) where the text is not that of a document.
 
-    Ids that the framework makes are None here.
+    Ids that the framework makes are None here. ``doubts``: the codes of all that is
+    uncertain; ``hedged``: fields that may be wrong, and are told with a doubt.
     """
 
     contexts: Sequence[str | tuple[str | None, str]]
     answer: str | None = A
     question: str | None = Q
-    retrieved: Sequence[str] | None = None
+    retrieved: Sequence[str | None] | None = None
     history: Sequence[tuple[str, str]] = ()
-    grade: str = "exact"
-    warned: Sequence[str] = ()
+    doubts: Sequence[str] = ()
+    hedged: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def state_beside_the_last_message() -> None:
 
 @app(
     f"{COOKBOOK}/agent_powered_retrieval.ipynb",
-    Expected(("gate",), retrieved=tuple(TEXTS), warned=("4 of 5",)),
+    Expected(("gate",), retrieved=tuple(TEXTS)),
 )
 def a_tool_that_shows_one_of_five() -> None:
     agent(
@@ -147,7 +147,7 @@ def a_tool_whose_result_is_shown_as_json() -> None:
 
 @app(
     f"{DOCS}/tools/componenttool.mdx",
-    Expected(CUT, retrieved=("gate", "mill"), grade="located", warned=("cut", "cut")),
+    Expected(CUT, retrieved=("gate", "mill")),
 )
 def a_tool_whose_result_is_printed() -> None:
     agent(searching(str, 2), calls("search", query="gate"), A).run(messages=user())
@@ -241,13 +241,7 @@ WEATHER_Q, WEATHER_A = "How is the weather in Marburg?", "Mostly sunny, 7 degree
 
 @app(
     f"{TUTORIALS}/40_Building_Chat_Application_with_Function_Calling.ipynb",
-    Expected(
-        (),
-        WEATHER_A,
-        WEATHER_Q,
-        grade="inferred",
-        warned=('context_tools={"get_weather"}',),
-    ),
+    Expected((), WEATHER_A, WEATHER_Q, doubts=("tool_text",)),
 )
 def a_tool_that_returns_data() -> None:
     weather()
@@ -255,7 +249,13 @@ def a_tool_that_returns_data() -> None:
 
 @app(
     f"{TUTORIALS}/40_Building_Chat_Application_with_Function_Calling.ipynb",
-    Expected(((None, SUNNY),), WEATHER_A, WEATHER_Q),
+    Expected(
+        ((None, SUNNY),),
+        WEATHER_A,
+        WEATHER_Q,
+        retrieved=(None,),
+        doubts=("undivided",),
+    ),
     context_tools={"get_weather"},
 )
 def a_tool_that_the_user_names() -> None:
@@ -279,8 +279,7 @@ COMMENT = "The masons took the blocks from the old mill; see the chronicle."
         COMMENT,
         None,
         ("brother", "sister", "gate"),
-        grade="inferred",
-        warned=("no question",),
+        doubts=("answer_guessed", "question_guessed"),
     ),
 )
 def a_tool_whose_argument_is_the_answer() -> None:
@@ -324,8 +323,7 @@ def a_tool_whose_argument_is_the_answer() -> None:
         None,
         Q,
         ("brother", "sister"),
-        grade="incomplete",
-        warned=("no answer",),
+        doubts=("by_data_flow", "no_answer"),
     ),
 )
 def an_agent_out_of_steps() -> None:
@@ -357,7 +355,8 @@ class Renaming:
 @app(
     f"{COOKBOOK}/agent_powered_retrieval.ipynb",
     Expected(
-        ("gate-1", "mill", "gate-2", "bell"), retrieved=("gate-1", "mill", "bell")
+        ("gate-1", "mill", "bell"),
+        retrieved=("gate-1", "mill", "bell"),
     ),
 )
 def one_text_under_two_ids() -> None:
@@ -387,7 +386,9 @@ class Each:
 @app(
     f"{TUTORIALS}/35_Evaluating_RAG_Pipelines.ipynb",
     Expected(FIRST, "It was walled up.", Q, FIRST),
-    Expected(FIRST, "The masons did.", "Who walled it up?", FIRST),
+    Expected(
+        FIRST, "The masons did.", "Who walled it up?", FIRST, doubts=("further_call",)
+    ),
 )
 def questions_in_one_component() -> None:
     connected(each=Each()).run({"each": {"questions": [Q, "Who walled it up?"]}})
@@ -430,9 +431,7 @@ def an_agent_as_tool() -> None:
         "Added two people.",
         None,
         ("brother", "sister"),
-        grade="inferred",
-        # the words of a tool are named at any length: nobody knows what it read
-        warned=("no question", "tool add returned text"),
+        doubts=("question_guessed", "tool_text"),
     ),
 )
 def documents_in_the_message_for_an_agent() -> None:

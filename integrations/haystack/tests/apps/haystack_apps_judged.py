@@ -57,20 +57,36 @@ class Embedder:
         return {"embedding": [1.0, 0.0]}
 
 
-@app(SELF_RAG, Expected(FIRST, retrieved=FIRST))
+@app(
+    SELF_RAG,
+    Expected(
+        FIRST,
+        retrieved=FIRST,
+        doubts=("answer_guessed", "which_turn"),
+        hedged=("answer",),
+    ),
+)
 def a_critic_with_the_fields_of_self_rag() -> None:
     criticised(ISSUP)
 
 
 @app(
     SELF_RAG,
-    Expected(FIRST, retrieved=FIRST, grade="inferred", answer="5", warned=("verdict",)),
+    Expected(FIRST, retrieved=FIRST, answer="5", doubts=("answer_guessed",)),
 )
 def a_critic_with_a_number() -> None:
     criticised("5", both=False)
 
 
-@app(SELF_RAG, Expected(FIRST, retrieved=FIRST))
+@app(
+    SELF_RAG,
+    Expected(
+        FIRST,
+        retrieved=FIRST,
+        doubts=("answer_guessed", "which_turn"),
+        hedged=("answer",),
+    ),
+)
 def a_critic_with_a_word() -> None:
     criticised("Grounded.")
 
@@ -80,9 +96,7 @@ REMARK = "A resposta tem suporte."
 
 @app(
     SELF_RAG,
-    Expected(
-        FIRST, retrieved=FIRST, answer=REMARK, grade="inferred", warned=("remark",)
-    ),
+    Expected(FIRST, retrieved=FIRST, answer=REMARK, doubts=("which_turn",)),
 )
 def a_critic_with_a_sentence_beside_the_answer() -> None:
     criticised(REMARK)
@@ -217,7 +231,8 @@ def turns(count: int) -> list[tuple[str, str]]:
             ASKED[n],
             retrieved=("gate",),
             history=turns(n),
-            grade="inferred" if n else "exact",
+            doubts=((), ("history_unread",), ("quoted", "history_unread"))[n],
+            hedged=("history",) if n else (),
         )
         for n in range(3)
     ),

@@ -85,6 +85,9 @@ from haystack_apps_pipelines import (
 )
 
 
+UNKNOWN = (-1,)  # nothing tells what of the items was shown
+
+
 @dataclass(frozen=True)
 class Call:
     """What is expected of a call of the ledger: items by id, or by their text; ``shown`` by place, all if None."""
@@ -124,6 +127,7 @@ class Row:
     answer: str | None = A
     capture: dict[str, Any] = field(default_factory=dict)
     turns: int = 1
+    doubts: tuple[str, ...] = ()
 
 
 ROWS: dict[str, Row] = {}
@@ -134,16 +138,19 @@ def row(
     contexts: tuple[str, ...] = FIRST,
     answer: str | None = A,
     turns: int = 1,
+    doubts: tuple[str, ...] = (),
     **capture: Any,
 ) -> Callable[[Callable[[], object]], Callable[[], object]]:
     """Put an application into the table, by its name.
 
-    Of several turns the last one counts.
+    Of several turns the last one counts. ``doubts``: the codes of all that is uncertain.
     """
 
     def added(play: Callable[[], object]) -> Callable[[], object]:
         assert play.__name__ not in ROWS
-        ROWS[play.__name__] = Row(play, expected, contexts, answer, capture, turns)
+        ROWS[play.__name__] = Row(
+            play, expected, contexts, answer, capture, turns, doubts
+        )
         return play
 
     return added
@@ -403,14 +410,18 @@ KEEPER = "The keeper says: the wall was built in spring."
 SUNNY = '{"weather": "mostly sunny", "temperature": 7, "unit": "celsius"}'
 
 
-@row(tool(1, SUNNY, name="get_weather", query="Marburg"), contexts=())
+@row(
+    tool(1, SUNNY, name="get_weather", query="Marburg"),
+    contexts=(),
+    doubts=("tool_text",),
+)
 def a_tool_that_returns_data() -> None:
     agent(
         create_tool_from_function(get_weather), calls("get_weather", city="Marburg"), A
     ).run(messages=user())
 
 
-@row(tool(1, KEEPER, name="blocks", query="spring"), contexts=())
+@row(tool(1, KEEPER, name="blocks", query="spring"), contexts=(), doubts=("tool_text",))
 def a_tool_that_returns_blocks_of_text() -> None:
     def blocks(query: Annotated[str, "the query"]) -> list[TextContent]:
         """Asks the keeper."""
@@ -424,6 +435,7 @@ def a_tool_that_returns_blocks_of_text() -> None:
     retrieval(1, SUNNY, name="get_weather", query="Marburg"),
     contexts=(SUNNY,),
     context_tools={"get_weather"},
+    doubts=("undivided",),
 )
 def a_tool_whose_text_is_a_context() -> None:
     a_tool_that_returns_data()
@@ -434,7 +446,11 @@ def keeper(year: Annotated[int, "the year"], month: Annotated[int, "the month"])
     return "The keeper says: the wall was built in spring."
 
 
-@row(tool(1, KEEPER, name="keeper", query='{"year": 1632, "month": 3}'), contexts=())
+@row(
+    tool(1, KEEPER, name="keeper", query='{"year": 1632, "month": 3}'),
+    contexts=(),
+    doubts=("tool_text",),
+)
 def a_tool_that_asks_a_person() -> None:
     agent(
         create_tool_from_function(keeper), calls("keeper", year=1632, month=3), A
@@ -492,6 +508,10 @@ def a_retriever_that_fails_inside_a_tool() -> None:
     tool(1, "Filed.", name="file", query="gate"),
     retrieval(1, "gate", "mill", name="file", query="gate"),
     contexts=("gate", "mill"),
+    doubts=(
+        "tool_text",
+        "by_data_flow",
+    ),
 )
 def a_tool_that_hides_what_it_found() -> None:
     """The text may tell of them in other words: they stand for it, and the sample is inferred."""
@@ -515,6 +535,7 @@ def a_tool_that_hides_what_it_found() -> None:
     retrieval(1, *SEEN, name="web_search", query="gate"),
     contexts=SEEN,
     answer="The masons did.",
+    doubts=("answer_guessed",),
 )
 def a_tool_whose_argument_is_the_answer() -> None:
     def final(text: Annotated[str, "the answer"]) -> str:
@@ -593,7 +614,12 @@ def an_agent_as_tool() -> None:
     ).run(messages=user())
 
 
-@row(*from_researcher(answer="Two."), contexts=SEEN, answer="Sanna has sisters.")
+@row(
+    *from_researcher(answer="Two."),
+    contexts=SEEN,
+    answer="Sanna has sisters.",
+    doubts=("short_reply",),
+)
 def an_agent_as_tool_of_few_words() -> None:
     few = researcher(answer="Two.")
     agent(
@@ -742,7 +768,7 @@ def an_answer_builder_whose_answers_are_shown_as_json() -> None:
     )
 
 
-@row(answer=ABOUT_GATE)
+@row(retrieval(1, *FIRST, name="qa", query="gate?"), answer=ABOUT_GATE)
 def an_answer_builder_in_the_tool_that_ends_the_run() -> None:
     tool = PipelineTool(
         building(ABOUT_GATE), name="qa", description="Answers.", **BUILT
@@ -836,6 +862,7 @@ def an_agent_of_an_agent() -> None:
     tool(1, SUNNY, name="get_weather", query="Marburg", agent="forecaster"),
     contexts=(),
     answer="Sunny.",
+    doubts=("tool_text",),
 )
 def a_pipeline_with_an_agent_as_tool() -> None:
     said = "It is sunny in Marburg, at seven degrees."
@@ -915,7 +942,15 @@ def a_tool_that_does_not_exist() -> None:
     agent(web_tool(every), both, A).run(messages=user())
 
 
-@row(tool(1, name="open", query="gate", error="closed"), contexts=(), answer=None)
+@row(
+    tool(1, name="open", query="gate", error="closed"),
+    contexts=(),
+    answer=None,
+    doubts=(
+        "no_search",
+        "broken",
+    ),
+)
 def a_tool_that_fails_and_ends_the_run() -> None:
     made = agent(
         create_tool_from_function(Archive().open),
@@ -975,7 +1010,7 @@ def a_call_that_a_person_rejects() -> None:
     )
 
 
-@row(contexts=(), answer="I may not search.")
+@row(contexts=(), answer="I may not search.", doubts=("no_search",))
 def the_only_call_is_rejected() -> None:
     rejects = asking(ConfirmationUIResult("reject"))
     agent(
@@ -1062,6 +1097,7 @@ def a_second_turn_with_the_first_ones_messages() -> None:
     answer=WHY,
     turns=2,
     conversation="a_second_turn_after_a_call_that_a_person_edited",
+    doubts=("quoted",),
 )
 def a_second_turn_after_a_call_that_a_person_edited() -> None:
     """What the framework says of the edit, in a message of the user's role, is nobody's turn."""
@@ -1097,6 +1133,7 @@ def a_second_turn_with_the_words_of_the_first() -> None:
     answer=WHY,
     turns=2,
     conversation="a_second_turn_that_searches_nothing",
+    doubts=("no_search",),
 )
 def a_second_turn_that_searches_nothing() -> None:
     first_turn()
@@ -1115,6 +1152,7 @@ SUMMED = (
     answer=WHY,
     turns=2,
     conversation="a_second_turn_that_is_shown_a_summary",
+    doubts=("no_search",),
 )
 def a_second_turn_that_is_shown_a_summary() -> None:
     """As compaction marks it; a summary is nobody's turn."""
@@ -1191,9 +1229,9 @@ def messages_that_are_summed_up() -> None:
 
 
 @row(
-    retrieval(1, *FIRST, name="search", query="gate", shown=()),
+    retrieval(1, *FIRST, name="search", query="gate"),
     tool(2, SUNNY, name="get_weather", query="Marburg"),
-    contexts=(),
+    doubts=("tool_text", "by_data_flow"),
 )
 def nothing_is_left_of_what_was_found() -> None:
     forgetful(
@@ -1234,17 +1272,26 @@ def short(*names: str) -> list[Document]:
 
 
 @row(
-    retrieval(1, *SEEN, name="web_search", query=Q),
-    retrieval(2, *SEEN, name="web_search", query=Q),
+    retrieval(1, *SEEN, name="web_search", query=Q, shown=UNKNOWN),
+    retrieval(2, *SEEN, name="web_search", query=Q, shown=UNKNOWN),
     contexts=SEEN,
     answer=None,
+    doubts=(
+        "no_answer",
+        "by_data_flow",
+    ),
 )
 def an_agent_out_of_steps() -> None:
     again = calls("web_search", query=Q)
     agent(web_tool(every), again, again, A, max_agent_steps=2).run(messages=user())
 
 
-@row(retrieval(0, query=Q, shown=(), error="no store"), contexts=(), answer=None)
+@row(
+    retrieval(0, query=Q, shown=(), error="no store"),
+    contexts=(),
+    answer=None,
+    doubts=("broken",),
+)
 def a_retriever_that_is_down() -> None:
     made = connected(
         ("retriever.documents", "prompt.documents"),
@@ -1257,7 +1304,7 @@ def a_retriever_that_is_down() -> None:
         made.run({"retriever": {"query": Q}, "prompt": {"question": Q}})
 
 
-@row(retrieval(0, *FIRST, query=Q), answer=None)
+@row(retrieval(0, *FIRST, query=Q), answer=None, doubts=("broken",))
 def a_model_that_is_down() -> None:
     with pytest.raises(PipelineRuntimeError):
         rag(llm=Flaky()).run(asked())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from haystack_apps import SHORT, TEXTS
 from haystack_integrations.components.evaluators.ragmetrics import capture
-from haystack_ledgers import ROWS, Call
+from haystack_ledgers import ROWS, UNKNOWN, Call
 
 from ragmetrics_core.data.sample import EvidenceCall
 
@@ -34,6 +34,8 @@ def test_ledger(name: str) -> None:
         for context in sample.contexts
     ] == list(one.contexts)
     assert sample.answer == one.answer
+    assert sample.capture is not None
+    assert set(sample.capture.doubts) == set(one.doubts)
     assert sample.ledger.turn == max([one.turns, *(call.turn for call in one.calls)])
 
 
@@ -45,6 +47,7 @@ def wanted(call: Call) -> dict[str, object]:
 def seen(call: EvidenceCall) -> dict[str, object]:
     for item in call.items:
         assert item.id not in KNOWN or item.text == KNOWN[str(item.id)]
+    shown = UNKNOWN if call.shown is None else call.shown
     return {
         "kind": call.kind,
         "step": call.step,
@@ -53,7 +56,7 @@ def seen(call: EvidenceCall) -> dict[str, object]:
         ),
         "name": call.name,
         "query": call.query,
-        "shown": call.shown if call.items or call.shown else (),
+        "shown": shown if call.items or call.shown else (),
         "agent": call.agent,
         "error": bool(call.error),
         "turn": call.turn,
