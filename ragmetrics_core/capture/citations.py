@@ -35,10 +35,10 @@ SEVERAL_CONTEXTS = "a number or name fits several contexts, or none"
 OTHER_NOTATION = "the answer may cite in another notation than [1]"
 CHANGED = "the answer was changed after the model had written it"
 
-# what numbers a context on its line: "[1]", "1.", "Source 1:", 'id="a-7"'
+# what numbers a context on its line: "[1]", "1.", "Document[1]:", 'id="a-7"'
 _LABELS = (
     lazy_pattern(r"\[(?:Source|Document|Doc)?\s?#?(\w{1,20})\]\W{0,4}", re.IGNORECASE),
-    lazy_pattern(r"(?:Source|Document)\s?#?(\d{1,3})\b\W{0,6}", re.IGNORECASE),
+    lazy_pattern(r"(?:Source|Document)\s?[\[#]?(\d{1,3})\b\W{0,6}", re.IGNORECASE),
     lazy_pattern(r"(\d{1,3})[.):]\s{0,4}"),
     lazy_pattern(
         r"<\w+ (?:id|index)=[\"']?([\w.-]{1,40})[\"']?\s?>\s{0,4}", re.IGNORECASE

@@ -162,8 +162,10 @@ class _Reading:
                 if place < len(documents):
                     is_in_earlier_list = candidates[place].list_number < number
                     is_same_text = documents[place].text == document.text
-                    if is_in_earlier_list and is_same_text and self._is_other(
-                        documents[place], document
+                    if (
+                        is_in_earlier_list
+                        and is_same_text
+                        and self._is_other(documents[place], document)
                     ):
                         documents[place] = document
                     continue

@@ -84,7 +84,6 @@ from haystack_apps_pipelines import (
     rag,
 )
 
-
 UNKNOWN = (-1,)  # nothing tells what of the items was shown
 
 
