@@ -160,7 +160,10 @@ def two_models() -> Row:
         ("A/B models", "answer joiner"),
         app,
         inputs,
-        [Expected(bm25(), "It was 1856."), Expected(bm25(), "In 1856.")],
+        [
+            Expected(bm25(), "It was 1856."),
+            Expected(bm25(), "In 1856.", doubts=("further_call",)),
+        ],
         runs_models_beside_each_other=True,
     )
 

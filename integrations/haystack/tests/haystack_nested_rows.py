@@ -108,7 +108,7 @@ def conversation() -> Row:
         ("messages of a conversation",),
         app,
         {"llm": {"messages": turns}, "answers": {"query": QUESTION}},
-        [Expected([], first_sentence([]), history=2)],
+        [Expected([], first_sentence([]), history=2, doubts=("no_search",))],
     )
 
 
@@ -123,7 +123,7 @@ def conversation_without_answer_builder() -> Row:
         ("history",),
         connected(llm=llm()),
         {"llm": {"messages": turns}},
-        [Expected([], first_sentence([]), history=2)],
+        [Expected([], first_sentence([]), history=2, doubts=("no_search",))],
     )
 
 

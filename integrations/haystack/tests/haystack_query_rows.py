@@ -131,7 +131,7 @@ def hypothetical_document_retrieval_only() -> Row:
         ("HyDE without answer",),
         app,
         asked("hyde_prompt"),
-        [Expected(bm25(PASSAGE, 2), None)],
+        [Expected(bm25(PASSAGE, 2), None, doubts=ONLY_SEARCHED)],
     )
 
 

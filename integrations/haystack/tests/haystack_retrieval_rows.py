@@ -177,7 +177,7 @@ def repeated_documents() -> Row:
         ("duplicates in one prompt",),
         app,
         asked("one", "two", "prompt"),
-        [Expected(both, first_sentence(both), retrieved=bm25(top_k=2))],
+        [Expected(bm25(top_k=2), first_sentence(both), retrieved=bm25(top_k=2))],
     )
 
 
@@ -214,7 +214,7 @@ def all_filtered_out() -> Row:
         ("everything filtered out",),
         app,
         asked("retriever", "prompt"),
-        [Expected([], first_sentence([]), retrieved=bm25())],
+        [Expected([], first_sentence([]), retrieved=bm25(), doubts=("by_data_flow",))],
     )
 
 
@@ -227,7 +227,7 @@ def no_retrieval() -> Row:
         ("no retrieval",),
         app,
         asked("prompt"),
-        [Expected([], first_sentence([]), retrieved=None)],
+        [Expected([], first_sentence([]), doubts=("no_search",))],
     )
 
 
@@ -243,7 +243,7 @@ def retrieval_only() -> Row:
         ("retrieval only",),
         app,
         asked("retriever"),
-        [Expected(ranked, None, retrieved=bm25())],
+        [Expected(ranked, None, retrieved=bm25(), doubts=ONLY_SEARCHED)],
     )
 
 
