@@ -235,7 +235,6 @@ def two_hops() -> Row:
         found,
         "Corrected: Elsfleth.",
         retrieved=[*bm25(top_k=1), *found],
-        warned="1 of 2",
     )
     return Row(("multi-hop loop",), app, inputs, [expected])
 

@@ -59,7 +59,7 @@ def broken_retriever() -> Row:
         ("failing components", "failing retriever"),
         app,
         asked("retriever", "prompt"),
-        [Expected([], None, error=True, complete=False)],
+        [Expected([], None, error=True, complete=False, doubts=("broken",))],
     )
 
 
@@ -76,7 +76,16 @@ def broken_model() -> Row:
         ("failing model",),
         app,
         asked("retriever", "prompt"),
-        [Expected(bm25(), None, error=True, complete=False, retrieved=bm25())],
+        [
+            Expected(
+                bm25(),
+                None,
+                error=True,
+                complete=False,
+                doubts=("broken",),
+                retrieved=bm25(),
+            )
+        ],
     )
 
 
@@ -86,7 +95,7 @@ def abandoned() -> Row:
         ("run_async_generator abandoned half-way",),
         rag(),
         asked("retriever", "prompt"),
-        [Expected(bm25(), None, complete=False)],
+        [Expected(bm25(), None, complete=False, doubts=("broken", "by_data_flow"))],
         modes=("abandoned",),
     )
 

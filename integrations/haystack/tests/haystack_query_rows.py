@@ -8,6 +8,7 @@ from haystack.components.converters import OutputAdapter
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack_rows import (
+    ONLY_SEARCHED,
     QUESTION,
     TEMPLATE,
     Build,

@@ -20,6 +20,8 @@ TEMPLATE = (
     " {{ query }}"
 )
 
+ONLY_SEARCHED = ("no_answer", "by_data_flow")
+
 STORE = InMemoryDocumentStore()
 DOCUMENTS = [
     Document(
@@ -81,7 +83,8 @@ class Expected:
     history: int = 0
     complete: bool = True
     error: bool = False
-    warned: str = ""
+    warned: str = ""  # words of the adapter's
+    doubts: tuple[str, ...] = ()  # codes of all that is uncertain
 
 
 @dataclass

@@ -131,9 +131,7 @@ def template_takes_two() -> Row:
         prompt=PromptBuilder(TEMPLATE.replace("in documents", "in documents[:2]")),
         llm=llm(),
     )
-    expected = Expected(
-        bm25()[:2], first_sentence(bm25()[:2]), retrieved=bm25(), warned="1 of 3"
-    )
+    expected = Expected(bm25()[:2], first_sentence(bm25()[:2]), retrieved=bm25())
     return Row(("template slices",), app, asked("retriever", "prompt"), [expected])
 
 
@@ -149,7 +147,7 @@ def shortened_documents() -> Row:
     )
     cut = [replace(one, content=(one.content or "")[:45]) for one in bm25()]
     shown = [replace(one, content=(one.content or "").strip()) for one in cut]
-    expected = Expected(shown, first_sentence(cut), retrieved=bm25(), warned="cut to")
+    expected = Expected(shown, first_sentence(cut), retrieved=bm25())
     return Row(("truncated documents",), app, asked("retriever", "prompt"), [expected])
 
 
