@@ -15,6 +15,7 @@ import pytest
 from beside import are_beside
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ragmetrics_core.capture.order import CallOrder
 
 from ragmetrics_core.capture import (
     Answer,
@@ -26,7 +27,6 @@ from ragmetrics_core.capture import (
     samples_of,
 )
 from ragmetrics_core.capture.calls import Calls
-from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.data import Turn
 from ragmetrics_core.data.sample import Sample
 

@@ -386,7 +386,7 @@ def _read(spans: list[Told]) -> tuple[list[Sample], dict[str, str], int]:
 
 def _is_exact(sample: Sample) -> bool:
     assert sample.capture is not None
-    return sample.capture.grade in ("exact", "located")
+    return sample.capture.grade == "exact"
 
 
 def _traces_of(sample: Sample) -> set[str]:

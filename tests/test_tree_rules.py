@@ -14,6 +14,7 @@ from beside import are_beside
 from grades import warnings_of_its_own
 from hypothesis import given
 from hypothesis import strategies as st
+from ragmetrics_core.capture.call_results import CallResults
 
 from ragmetrics_core.capture import (
     Answer,
@@ -30,7 +31,6 @@ from ragmetrics_core.capture import (
     question,
     samples_of,
 )
-from ragmetrics_core.capture.call_results import CallResults
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.passages import PASSAGE, share_a_passage
 from ragmetrics_core.data import RowError

@@ -103,10 +103,21 @@ def cited_by(
         return CitationsFound(None, OTHER_NOTATION)
     if lists and set(numbers or ()) != labels:
         return CitationsFound(None, SEVERAL_CONTEXTS)
+    if not labels.isdisjoint(_labels_of_earlier_answers(turn, found_answer)):
+        return CitationsFound(None, SEVERAL_CONTEXTS)
     citations = citations_of_marks(text, numbering)
     return (
         CitationsFound(citations) if citations else CitationsFound(None, OTHER_NOTATION)
     )
+
+
+def _labels_of_earlier_answers(turn: Turn, found_answer: FoundAnswer) -> set[str]:
+    """Return the numbers in answers of earlier turns, whose sentences may be repeated."""
+    texts = [said.content for said in turn.tree.history if said.role == "assistant"]
+    if found_answer.writer is not None:
+        prompt = found_answer.writer.prompt
+        texts += [message.text for message in prompt if message.role == "assistant"]
+    return {label for text in texts for mark in marks_in(text) for label in mark.labels}
 
 
 def _is_plain(label: str) -> bool:
@@ -176,7 +187,7 @@ def _has_quote(source: CitedSource, context: Context) -> bool:
     return len(quote) >= SHORTEST and quote in letters_of(context.text)
 
 
-def _has_name(name: str, context: Context) -> bool:
+def _has_name(name: str | int, context: Context) -> bool:
     return name == context.id or name in context.metadata.values()
 
 

@@ -6,7 +6,7 @@ shows A. The context is A; the fates are: A shown, B kept and not shown, C dropp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -29,6 +29,8 @@ from ragmetrics_core.data import Context
 
 EvidenceFrom = Literal["prompt", "flow", "named"]
 _BY_DATA_FLOW = Doubt("by_data_flow")
+# with these it is not known which prompts show what the answer rests on
+_LEAVES_CHAIN_OPEN = frozenset({"further_call", "short_reply"})
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
 
 
@@ -49,6 +51,26 @@ class Fate:
     dropped_by: Node | None = None
     is_kept: bool | None = None
     rank_kept: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _HandedOn:
+    """What the calls that took a passage did with it.
+
+    Attributes:
+        dropped_by: The call that dropped it; None if none is known.
+        is_kept: Whether it was handed on; None if that is unknown.
+        rank: Its rank in the last list, from 1.
+        is_replaced: Whether a call returned other documents, perhaps in its stead.
+    """
+
+    dropped_by: Node | None = None
+    is_kept: bool | None = None
+    rank: int | None = None
+    is_replaced: bool = False
+
+
+_UNKNOWN = _HandedOn()
 
 
 @dataclass(eq=False)
@@ -120,7 +142,12 @@ class _Reading:
         lists = self.found.lists[::-1]
         if writer is None:
             return lists
-        return [each for each in lists if each.moment <= writer.began]
+        paths = self.calls.paths
+        return [
+            each
+            for each in lists
+            if each.moment <= writer.began or writer in paths[each.call]
+        ]
 
     # By the prompts
 
@@ -327,37 +354,74 @@ class _Reading:
         """Tell what became of each passage that was there before the answer."""
         fates: dict[DocumentKey, Fate] = {}
         handed_on = self._handed_on()
+        is_chain_known = _LEAVES_CHAIN_OPEN.isdisjoint(
+            each.code for each in self.doubts
+        )
         for identity, passage in self.found.passages.items():
             _, showing = self.showings.get(
                 identity, (passage.document, Showing("unknown"))
             )
-            dropped_by, is_kept, rank = handed_on.get(identity, (None, None, None))
-            fates[identity] = Fate(passage, showing, dropped_by, is_kept, rank)
+            fate = handed_on.get(identity, _UNKNOWN)
+            is_open = fate.is_replaced or not is_chain_known
+            if showing.extent == "not" and is_open:
+                showing = Showing("unknown")
+            fates[identity] = Fate(
+                passage, showing, fate.dropped_by, fate.is_kept, fate.rank
+            )
         return fates
 
-    def _handed_on(
-        self,
-    ) -> dict[DocumentKey, tuple[Node | None, bool | None, int | None]]:
-        """Tell of each passage which call dropped it, or its rank in the last list.
+    def _handed_on(self) -> dict[DocumentKey, _HandedOn]:
+        """Tell of each passage which call dropped it first, or its rank in the last list.
 
-        A call that took documents and returned some dropped the others.
+        A call dropped what it took and did not return, if it returned nothing that it
+        did not take, and if nothing of what it left out is seen later: in a prompt, or
+        among what a later call returned.
         """
         taken_by: dict[Node, list[DocumentKey]] = {}
-        states: dict[DocumentKey, tuple[Node | None, bool | None, int | None]] = {}
-        for each in self.lists[::-1]:
-            identities = [self.found.identity(d) for d in each.documents]
+        for each in self.lists:
             if not each.is_returned:
-                taken_by[each.call] = identities
+                taken_by[each.call] = self._identities(each)
+        filters = self._filters(taken_by)
+        fates: dict[DocumentKey, _HandedOn] = {}
+        for each in self.lists[::-1]:
+            taken = taken_by.get(each.call, [])
+            if not each.is_returned or not taken:
                 continue
-            is_choice = each.call.kind in ("reranker", "step", "tool", "retriever")
-            taken = taken_by.get(each.call, ())
-            for identity in taken if is_choice else ():
-                if identity not in identities:
-                    states[identity] = (each.call, False, None)
-            for rank, identity in enumerate(identities, start=1):
-                if identity in taken:
-                    states[identity] = (None, True, rank)
-        return states
+            returned = self._identities(each)
+            is_replacing = not set(returned) <= set(taken)
+            ranks = {identity: rank for rank, identity in enumerate(returned, start=1)}
+            for identity in taken:
+                before = fates.get(identity, _UNKNOWN)
+                if each.call.divided_documents:
+                    fates[identity] = _UNKNOWN  # one of its lists may lead nowhere
+                elif identity in ranks:
+                    fates[identity] = _HandedOn(is_kept=True, rank=ranks[identity])
+                elif each.call not in filters and is_replacing:
+                    fates[identity] = _HandedOn(is_replaced=True)
+                elif each.call in filters and before.dropped_by is None:
+                    fates[identity] = _HandedOn(each.call, is_kept=False)
+        return fates
+
+    def _filters(self, taken_by: Mapping[Node, Sequence[DocumentKey]]) -> set[Node]:
+        """Return the calls that dropped what they left out."""
+        seen_later = {
+            identity
+            for identity, (_, showing) in self.showings.items()
+            if _is_context(showing)
+        }
+        filters: set[Node] = set()
+        for each in self.lists:  # the latest first
+            if not each.is_returned:
+                continue
+            returned = set(self._identities(each))
+            taken = set(taken_by.get(each.call, ()))
+            if returned <= taken and seen_later.isdisjoint(taken - returned):
+                filters.add(each.call)
+            seen_later |= returned
+        return filters
+
+    def _identities(self, documents: DocumentList) -> list[DocumentKey]:
+        return [self.found.identity(each) for each in documents.documents]
 
 
 def _texts_of(document: Document) -> tuple[str, ...]:

@@ -157,7 +157,9 @@ def _doubts(
         yield from found_answer.doubts
         yield from found.doubts
     yield from found_evidence.doubts
-    yield from _doubts_of_calls(turn.calls)
+    doubts_of_calls = list(_doubts_of_calls(turn.calls))
+    yield from doubts_of_calls
+    is_unrecorded = any(doubt.code == "not_recorded" for doubt in doubts_of_calls)
     tool_doubt = _doubt_of_tools(turn.calls, found_evidence, table)
     if tool_doubt is not None:
         yield tool_doubt
@@ -165,7 +167,8 @@ def _doubts(
         yield Doubt("broken")
     elif found_answer.text is None:
         yield Doubt("no_answer")
-    if found_evidence.contexts is None and tool_doubt is None:
+    is_unknown = found_evidence.contexts is None and tool_doubt is None
+    if is_unknown and not is_unrecorded:
         has_text = any(call.kind == "tool" and call.items for call in table.calls)
         if not has_text:
             yield Doubt("no_search")

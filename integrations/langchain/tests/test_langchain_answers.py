@@ -328,7 +328,9 @@ def test_an_answer_in_the_field_of_a_structure_is_that_field(
         {"verdict": "It was opened in 1874, as the text says."},
     ],
 )
-def test_a_decision_that_the_chain_returns_is_perhaps_its_answer(reply: dict[str, str]) -> None:
+def test_a_decision_that_the_chain_returns_is_perhaps_its_answer(
+    reply: dict[str, str],
+) -> None:
     def decide(question: str) -> str:
         found = joined(shelf().invoke(question))
         return said(json.dumps(reply), f"Use only this:\n{found}\n\nAsked: {question}")
