@@ -99,7 +99,8 @@ def cited_by(
     if not marks:
         return _of_numbers(text, numbers or (), numbering)
     labels = {label for mark in marks for label in mark.labels}
-    if not all(map(_is_plain, labels)) or _OWN_LIST.search(text):
+    is_plain = all(map(_is_plain, labels)) and not _OWN_LIST.search(text)
+    if not is_plain or _cites_otherwise(text):
         return CitationsFound(None, OTHER_NOTATION)
     if lists and set(numbers or ()) != labels:
         return CitationsFound(None, SEVERAL_CONTEXTS)
@@ -118,6 +119,15 @@ def _labels_of_earlier_answers(turn: Turn, found_answer: FoundAnswer) -> set[str
         prompt = found_answer.writer.prompt
         texts += [message.text for message in prompt if message.role == "assistant"]
     return {label for text in texts for mark in marks_in(text) for label in mark.labels}
+
+
+def _cites_otherwise(answer: str) -> bool:
+    """Whether an answer cites beside its marks, such as by a link."""
+    beside = answer
+    for mark in marks_in(answer):
+        blank = " " * (mark.end - mark.start)
+        beside = beside[: mark.start] + blank + beside[mark.end :]
+    return may_cite(beside)
 
 
 def _is_plain(label: str) -> bool:

@@ -22,7 +22,7 @@ from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.plain_values import parse_json, texts_in
 from ragmetrics_core.capture.shown import SHORTEST
-from ragmetrics_core.capture.tree import Document, DocumentKey, Node
+from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
 
 Kind = Literal["retrieval", "tool", "given", "written"]
 
@@ -189,7 +189,7 @@ class Found:
     def _is_outermost(self, call: Node) -> bool:
         """Whether a call is the run itself, or one of several runs that were joined."""
         path = self.calls.paths[call]
-        return len(path) == 1 or (len(path) == 2 and not path[0].documents)
+        return len(path) == 1 or (len(path) == 2 and path[0].name in JOINED)
 
     def _new(self, documents: Iterable[Document]) -> tuple[Document, ...]:
         """Leave out the documents that were there before, by identity or text."""

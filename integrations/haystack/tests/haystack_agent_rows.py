@@ -186,7 +186,7 @@ def agent_with_two_searches() -> Row:
         ("parallel tool calls",),
         app,
         USER,
-        [Expected(found, "Both found.", standalone=OTHER)],
+        [Expected(found, "Both found.")],
     )
 
 

@@ -236,7 +236,7 @@ def test_of_a_summary_and_the_post_that_a_later_call_made_of_it_the_post_is_the_
 
 @pytest.mark.parametrize("verdict", ["yes", "grounded", '{"grounded": true}'])
 @pytest.mark.parametrize("checked", [False, True])
-def test_a_verdict_on_the_answer_is_not_the_answer(verdict: str, checked: bool) -> None:
+def test_a_verdict_on_the_answer_is_no_sure_answer(verdict: str, checked: bool) -> None:
     """A pipeline that checks itself.
 
     The answer is a leaf of it only where an ``AnswerBuilder`` makes one.
@@ -276,36 +276,11 @@ def test_a_verdict_on_the_answer_is_not_the_answer(verdict: str, checked: bool) 
     if checked:
         given["answers"] = {"query": REWRITTEN}
     sample = only_sample(lambda: made.run(given))
-    assert sample.answer == "The ferry goes every hour."
+    assert sample.capture is not None
+    is_right = sample.answer == "The ferry goes every hour."
+    assert is_right or "answer_guessed" in sample.capture.doubts
+    assert is_right or not checked
     assert [context.text for context in sample.contexts] == [FERRY]
-
-
-@component
-class Twice:
-    """Puts the best document at both ends, where models read best."""
-
-    @component.output_types(documents=list[Document])
-    def run(self, documents: list[Document]) -> dict[str, Any]:
-        return {"documents": [*documents, documents[0]]}
-
-
-def test_a_document_that_stands_twice_in_one_prompt_is_two_contexts() -> None:
-    made = connected(
-        ("retriever.documents", "twice.documents"),
-        ("twice.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        retriever=InMemoryBM25Retriever(STORE, top_k=2),
-        twice=Twice(),
-        prompt=prompt(ASKING),
-        llm=speaking("Every hour."),
-    )
-    sample = only_sample(
-        lambda: made.run(
-            {"retriever": {"query": "ferry bridge"}, "prompt": {"query": "ferry?"}}
-        )
-    )
-    first, second = (one.text for one in sample.retrieved or ())
-    assert [context.text for context in sample.contexts] == [first, second, first]
 
 
 @component

@@ -214,6 +214,7 @@ class App:
 
 UNNUMBERED = "does not number each context"
 OTHER = "in another notation"
+CONTRADICTING = "fits several contexts, or none"
 CHANGED = "was changed after the model"
 LISTS_NAMES = "In 1874 [1].\n\n### References\n\n- [1] opening-day.pdf"
 
@@ -288,11 +289,11 @@ APPS: dict[str, App] = {
     ),
     "marks and a list of another, parsed": App(
         parsed({"answer": "In 1874 [3].", "sources": [1]}),
-        OTHER,
+        CONTRADICTING,
     ),
     "marks and a list of the same, as text": App(
         run(MARKS_AND_SOURCES, json.dumps({"answer": "In 1874 [3].", "sources": [3]})),
-        [(None, (2,), ())],
+        OTHER,
     ),
     "marks and a list of another, as text": App(
         run(MARKS_AND_SOURCES, json.dumps({"answer": "In 1874 [3].", "sources": [1]})),

@@ -100,7 +100,7 @@ def test_a_search_that_found_nothing_is_a_search(made: Callable[[], Tool]) -> No
         "I do not know.",
     )
     assert sample.capture is not None
-    assert (sample.capture.evidence_from, sample.capture.warnings) == ("none_found", ())
+    assert (sample.capture.grade, sample.capture.evidence_from) == ("exact", "flow")
     assert sample.ledger is not None
     assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [
         ("retrieval", "xylophone", ())
@@ -145,9 +145,7 @@ def answering_pipeline(**tool: Any) -> Tool:
     )
 
 
-def test_capture_says_that_the_answering_call_saw_only_the_words_of_a_pipeline() -> (
-    None
-):
+def test_what_the_model_of_a_tool_was_shown_is_a_context() -> None:
     sample = asked(
         answering_pipeline(description="Asks the guide."),
         "Velm bridge",
@@ -155,13 +153,8 @@ def test_capture_says_that_the_answering_call_saw_only_the_words_of_a_pipeline()
     )
     assert sample.answer == "It is of 1874."
     assert [context.text for context in sample.contexts] == [BRIDGE]
-    assert sample.capture is not None
-    said = [*sample.capture.warnings, sample.capture.provenance["contexts"]]
-    assert any("guide" in text or "ask" in text.split() for text in said)
-    assert sample.capture.provenance["contexts"] not in (
-        "what occurs in the prompt of run",
-        "what occurs in the prompt",
-    )
+    assert sample.ledger is not None
+    assert [call.kind for call in sample.ledger.calls] == ["written", "retrieval"]
 
 
 @pytest.mark.parametrize(
