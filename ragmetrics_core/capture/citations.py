@@ -179,7 +179,7 @@ def _context_of_source(source: CitedSource, contexts: Sequence[Context]) -> int 
     ways = [
         partial(_has_text, source),
         partial(_has_quote, source),
-        *(partial(_has_name, name) for name in (source.id, *source.names) if name),
+        *(partial(_has_name, str(name)) for name in (source.id, *source.names) if name),
     ]
     for fits in ways:
         places = [place for place, context in enumerate(contexts) if fits(context)]

@@ -195,21 +195,9 @@ class Prompts:
 
 
 @pytest.mark.parametrize(
-    ("answer", "grade"),
-    [
-        pytest.param(
-            "As far as the pages tell, it goes every hour.",
-            "inferred",
-            marks=pytest.mark.xfail(
-                strict=True, reason="a history that nobody read is not told yet"
-            ),
-        ),
-        (FERRY, "exact"),  # a sentence of the page, which is found again
-    ],
+    "answer", ["As far as the pages tell, it goes every hour.", FERRY]
 )
-def test_an_earlier_answer_without_its_question_leaves_a_doubt(
-    answer: str, grade: str
-) -> None:
+def test_an_earlier_answer_without_its_question_leaves_a_doubt(answer: str) -> None:
     memory = AnswersAlone()
     made = connected(
         ("retriever.documents", "prompts.documents"),
@@ -225,7 +213,7 @@ def test_an_earlier_answer_without_its_question_leaves_a_doubt(
             made.run({"retriever": {"query": asked}, "prompts": {"asked": asked}})
             memory.answers.append(ChatMessage.from_assistant(answer))
     grades = [one.capture.grade for one in captured.samples if one.capture is not None]
-    assert grades == ["exact", grade]
+    assert grades == ["exact", "inferred"]
 
 
 def examples(messages: list[ChatMessage], text: str) -> list[ChatMessage]:

@@ -1218,6 +1218,7 @@ SUMMARY = (
     *FORGOTTEN,
     written(2, f"<conversation_summary>\n{SUMMARY}\n</conversation_summary>"),
     contexts=SEEN,
+    doubts=("in_part",),
 )
 def messages_that_are_summed_up() -> None:
     if not hasattr(compaction, "SummarizationCompactor"):

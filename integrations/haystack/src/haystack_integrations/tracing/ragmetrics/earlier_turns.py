@@ -27,6 +27,8 @@ from ragmetrics_core.capture import (
     as_one_line,
 )
 
+_ANSWERS_ALONE = "a component gave earlier answers without what they were answers to"
+
 
 @dataclass(frozen=True)
 class _MessageList:
@@ -73,9 +75,11 @@ def find_history(
     message_lists += _message_lists_of_components(calls, answer_began, question)
     for message_list in reversed(message_lists):
         turns = _turns_of(message_list.messages, question)
-        if turns:
+        if any(turn.role == "user" for turn in turns):
             conversation = EarlierConversation(turns)
             return History(conversation, message_list.may_be_examples)
+        if turns:
+            return History(EarlierConversation(doubts=(_ANSWERS_ALONE,)))
     return History(_conversation_in_texts(calls.run, question_of_user))
 
 
@@ -200,9 +204,6 @@ def _messages_up_to_question(
 ) -> list[Message]:
     """Keep what a component returned of earlier turns, up to the question of now.
 
-    Nothing is kept if the user said nothing in the rest: words of the assistant alone
-    are those of a step.
-
     Args:
         node: The span of the component.
         messages: A list of messages that it returned.
@@ -212,9 +213,9 @@ def _messages_up_to_question(
     messages_taken = _messages_among(node.input)
     earlier = capture.messages_up_to_question(messages, question, messages_taken)
     earlier = capture.drop_shown_documents(earlier, documents)
-    if any(message.role == "user" for message in earlier):
-        return earlier
-    return []
+    has_user_spoken = any(message.role == "user" for message in earlier)
+    # words of the assistant alone are those of a step, if it was given some
+    return earlier if has_user_spoken or not messages_taken else []
 
 
 def _is_composed_as_prompt(

@@ -117,17 +117,17 @@ def _trees_of_named_component(calls: Calls, where: Overrides, name: str) -> list
     """Make a tree for each reply of the component that the user named for the answer.
 
     Example: ``answer_from="llm"``, and "llm" gave two replies: two trees. None if there
-    is no such component. Usually the core looks the name up in ``tree.lookup_inputs``.
+    is no such component. Usually the core looks the name up in ``tree.lookup_outputs``.
     There it would find all replies of "llm". So the name is taken out, and each tree
     keeps its own reply.
     """
     named_trees = []
     for reply in replies_of(calls, name):
         tree = _tree(calls, reply, where)
-        lookup_inputs = []
-        for values in tree.lookup_inputs:
-            lookup_inputs.append({key: values[key] for key in values if key != name})
-        tree.lookup_inputs = tuple(lookup_inputs)
+        tree.lookup_outputs = tuple(
+            {place: values[place] for place in values if place != name}
+            for values in tree.lookup_outputs
+        )
         named_trees.append(tree)
     return named_trees
 
@@ -285,7 +285,8 @@ def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
         documents_without_text=without_text,
         warnings=_warnings(run, where, without_text),
         native_run=run,
-        lookup_inputs=_values_by_place(run),
+        lookup_outputs=(*_values_by_place(run), run.output),
+        lookup_inputs=(run.input,),
         to_plain_value=copied,
     )
 
@@ -358,8 +359,7 @@ def _warnings(
     warning says so; the answer is then found by the rules, as if no name were given.
     """
     warnings: list[str] = []
-    # outputs and inputs by component and socket, and of the whole run
-    mappings = _values_by_place(run)
+    mappings = (*_values_by_place(run), run.output, run.input)
     for name in ("question", "contexts", "answer"):
         # ``question_from="builder.query"`` names a value; a function is not checked
         source = getattr(where, f"{name}_from")
@@ -377,17 +377,16 @@ def _warnings(
 def _values_by_place(run: Run) -> tuple[Mapping[str, Any], ...]:
     """The mappings in which the user's keys, such as ``contexts_from``, are looked up.
 
-    Example: ``contexts_from="retriever.documents"`` is found in the first. The first
-    two hold the outputs and the inputs of the components, under the names ``component``
-    and ``component.socket``; the last run of a component counts. Behind these stand the
-    output and the input of the whole run.
+    Example: ``contexts_from="retriever.documents"`` is found in the first. They hold the
+    outputs and the inputs of the components, under the names ``component`` and
+    ``component.socket``; the last run of a component counts.
     """
     outputs: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
     for node in run.components():
         _add_values(outputs, node.path, node.output)
         _add_values(inputs, node.path, node.input)
-    return outputs, inputs, run.output, run.input
+    return outputs, inputs
 
 
 def _add_values(values_by_place: dict[str, Any], path: str, values: object) -> None:
