@@ -248,10 +248,9 @@ def _why_tool_is_unasked(
 
 
 def _asks_to_name(sample: Sample, tool: str) -> bool:
-    """Whether a warning of the capture asks if a tool searches."""
-    warnings = () if sample.capture is None else sample.capture.warnings
-    setting = how_to_name_tools([tool]).partition("{")[0].rpartition(" by ")[2]
-    return any(setting in warning and f'"{tool}"' in warning for warning in warnings)
+    """Whether a doubt of the capture asks if a tool searches."""
+    doubts = {} if sample.capture is None else sample.capture.doubts
+    return tool in doubts.get("tool_text", "")
 
 
 class _AskedTexts:
