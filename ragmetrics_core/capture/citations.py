@@ -81,7 +81,9 @@ def cited_by(
         return CitationsFound(None, NOTHING_CITES)
     sources = _sources_named(found_answer)
     marks = marks_in(text)
-    if sources and marks:  # what they number is not told
+    writer = found_answer.writer
+    may_have_searched = writer is not None and writer.may_have_searched
+    if marks and (sources or may_have_searched):  # what they number is not told
         return CitationsFound(None, OTHER_NOTATION)
     if sources:
         citations = _of_sources(text, sources, contexts)

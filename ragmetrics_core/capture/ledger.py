@@ -104,9 +104,9 @@ def _places_of_documents(
     brought: Brought, found: Found, found_evidence: Evidence
 ) -> tuple[int, ...] | None:
     """Return the places of the documents that are contexts; None if that is unknown."""
-    if found_evidence.contexts is None or (
-        found_evidence.prompts is None and found_evidence.evidence_from == "flow"
-    ):
+    if found_evidence.evidence_from == "flow":
+        return None if brought.documents else ()
+    if found_evidence.contexts is None:
         return None if found_evidence.prompts is None else ()
     texts = {letters_of(context.text) for context in found_evidence.contexts}
     identities = set(found_evidence.identities)
@@ -139,8 +139,10 @@ def _is_shown(text: str, prompts: Sequence[str], contexts: Sequence[str]) -> boo
         return True
     if len(letters) < SHORTEST:
         return shows(prompts, text)
-    beginning = letters[:_SHOWN_BEGINNING]
-    return any(beginning in letters_of(prompt) for prompt in prompts)
+    parts = map(letters_of, (text, *texts_in(parse_json(text))))
+    beginnings = {part[:_SHOWN_BEGINNING] for part in parts if len(part) >= SHORTEST}
+    shown = [letters_of(prompt) for prompt in prompts]
+    return any(beginning in each for beginning in beginnings for each in shown)
 
 
 def _name_of_tool(node: Node, calls: Calls) -> str | None:

@@ -389,8 +389,8 @@ def a_tool_with_an_artifact_and_two_arguments() -> None:
 
 @shape(
     [
+        Call("retrieval", (PARIS, LYON), 1, "fetch", "both", None),
         Call("tool", ("2 documents were found.",), 1, "fetch", "both"),
-        Call("retrieval", (PARIS, LYON), 1, "fetch", "both"),
     ]
 )
 def a_tool_whose_text_shows_none_of_its_documents() -> None:
@@ -471,7 +471,7 @@ def results_cleared_while_the_loop_goes_on() -> None:
     ask(agent(*lines, middleware=[ContextEditingMiddleware(edits=[Clears()])]))
 
 
-@shape([looked(PARIS, shown=()), Call("tool", (ROWS,), 2, "count", QUESTION, ())])
+@shape([looked(PARIS, shown=None), Call("tool", (ROWS,), 2, "count", QUESTION, ())])
 def all_results_cleared() -> None:
     edit = ClearToolUsesEdit(trigger=70, keep=0)
     ask(
@@ -740,7 +740,7 @@ def a_person_replies_inside_a_tool() -> None:
     go_on(made, "Ask for the one in France.")
 
 
-@shape([looked(PARIS), Call("tool", ("yes",), 1, "person", "Sure?")])
+@shape([looked(PARIS), looked(PARIS), Call("tool", ("yes",), 1, "person", "Sure?")])
 def a_node_of_tools_runs_again_when_it_is_resumed() -> None:
     @tool
     def person(question: str) -> str:

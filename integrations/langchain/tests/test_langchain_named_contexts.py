@@ -61,9 +61,7 @@ def test_contexts_that_nothing_recorded_brought_arrived_all_the_same() -> None:
     assert (call.kind, call.query, call.shown) == ("retrieval", None, (0,))
     assert [item.text for item in call.items] == [BRIDGE]
     assert sample.capture is not None
-    assert sample.capture.grade == "exact"
-    (warning,) = sample.capture.warnings
-    assert "what was retrieved beside them is not known" in warning
+    assert (sample.capture.grade, sample.capture.evidence_from) == ("exact", "named")
 
 
 def test_dictionaries_without_a_text_are_refused() -> None:

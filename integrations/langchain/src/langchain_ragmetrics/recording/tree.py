@@ -10,6 +10,7 @@ from langsmith import schemas
 from langchain_ragmetrics.recording.run import AnyRun, children, walk
 from langchain_ragmetrics.values import (
     artifacts_of,
+    compact,
     documents_in_content,
     is_command,
     message_of,
@@ -624,13 +625,12 @@ def _ended_by_steering(run: AnyRun) -> bool:
 def _text_of_tool(output: object) -> str | None:
     """The text that a model is shown of a tool's output; None if it has none.
 
-    LangChain shows lists and mappings as JSON. Python's form does as well, because texts
-    are only compared by their letters and digits.
+    LangChain shows lists and mappings as JSON.
     """
     message = message_of(output)
     text = message.text if message is not None else text_of(output)
     if not text and isinstance(output, (list, dict)) and output:
-        return str(output)
+        return compact(output)
     return text
 
 
