@@ -7,7 +7,7 @@ the ferry run?". The first text is the question, the second the standalone quest
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,16 +21,25 @@ from ragmetrics_core.capture.plain_values import (
     question_in,
 )
 from ragmetrics_core.capture.shown import shows
-from ragmetrics_core.capture.tree import FLOW, Node, Tree
+from ragmetrics_core.capture.tree import FLOW, Message, Node, Tree
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _LONGEST_QUERY = 200  # a longer text is a passage that may stand in an answer
 _GUESSED = (Doubt("question_guessed"),)
 _UNREAD = (Doubt("history_unread"),)
-# who speaks at the head of a line
-_USER = lazy_pattern(r"^\W{0,3}(?:human|user)\W{0,3}:", re.MULTILINE | re.IGNORECASE)
+# the name of a variable that holds the conversation so far
+_HISTORY_NAME = lazy_pattern(
+    r"(?:history|memory|messages|conversation)s?\Z", re.IGNORECASE
+)
+# who speaks: at the head of a line, in a list of texts, roles or messages
+_MESSAGE = r"\b(?:Human|AI)Message\("
+_USER = lazy_pattern(
+    rf"(?:^\W{{0,3}}|[\"'])(?:human|user)(?:\W{{0,3}}:|[\"'])|{_MESSAGE}",
+    re.MULTILINE | re.IGNORECASE,
+)
 _ASSISTANT = lazy_pattern(
-    r"^\W{0,3}(?:ai|assistant|bot|chatbot)\W{0,3}:[^\S\n]*\S",
+    r"(?:^\W{0,3}|[\"'])(?:ai|assistant|bot|chatbot)(?:\W{0,3}:[^\S\n]*\S|[\"'])"
+    rf"|{_MESSAGE}",
     re.MULTILINE | re.IGNORECASE,
 )
 
@@ -261,25 +270,57 @@ def _doubts_of_repeated(calls: Calls, question: str) -> tuple[Doubt, ...]:
 
 
 def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
-    """Return a doubt where a prompt shows earlier turns, and none was read.
+    """Return a doubt where an earlier conversation was handed in or shown, and not read.
 
     A user's turn that shows documents is a whole prompt that was kept.
     """
-    if calls.tree.history:
-        of_user = [turn.content for turn in calls.tree.history if turn.role == "user"]
+    tree = calls.tree
+    if tree.history:
+        of_user = [turn.content for turn in tree.history if turn.role == "user"]
         are_prompts = any(_holds_documents(calls, text) for text in of_user)
         return _UNREAD if are_prompts else ()
+    for inputs in tree.lookup_inputs:
+        if _has_unread_history(tree.to_plain_value(inputs), question):
+            return _UNREAD
     own_replies = {as_one_line(reply.text) for reply in calls.replies.values()}
     for call in calls.likely_answers[-1:]:
         if _shows_earlier_turns(call, question, own_replies):
             return _UNREAD
+        documents = [d.text for each in calls.lists for d in each.documents]
+        if any(_tells_earlier_turns(m.text, documents) for m in call.prompt):
+            return _UNREAD
     return ()
+
+
+def _has_unread_history(inputs: object, question: str | None) -> bool:
+    """Whether a field of some inputs is named like a history and holds earlier words."""
+    if not isinstance(inputs, Mapping):
+        return False
+    for name, value in inputs.items():
+        if _HISTORY_NAME.search(str(name)) and _holds_earlier_words(value, question):
+            return True
+        if _has_unread_history(value, question):
+            return True
+    return False
+
+
+def _holds_earlier_words(value: object, question: str | None) -> bool:
+    """Whether a value holds a reply, or a text that is not the question."""
+    if isinstance(value, Message):
+        return value.role == "assistant" and bool(value.text.strip())
+    if isinstance(value, str):
+        return as_one_line(value) not in ("", as_one_line(question))
+    if isinstance(value, Mapping):
+        return any(_holds_earlier_words(each, question) for each in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_holds_earlier_words(each, question) for each in value)
+    return False
 
 
 def _shows_earlier_turns(
     call: Node, question: str | None, own_replies: set[str]
 ) -> bool:
-    """Whether a prompt has a user's and an assistant's words before the last message."""
+    """Whether a prompt has a user's and an assistant's messages before the last one."""
     has_user_spoken = False
     for message in call.prompt:
         text = message.text
@@ -289,13 +330,16 @@ def _shows_earlier_turns(
         is_reply = message.role == "assistant" and bool(text.strip())
         if is_reply and has_user_spoken and as_one_line(text) not in own_replies:
             return True
-        if (
-            message.role != "assistant"
-            and _USER.search(text)
-            and _ASSISTANT.search(text)
-        ):
-            return True
     return False
+
+
+def _tells_earlier_turns(text: str, documents: Iterable[str]) -> bool:
+    """Whether a text tells what user and assistant said, outside of the documents."""
+    if not (_USER.search(text) and _ASSISTANT.search(text)):
+        return False
+    for document in documents:
+        text = text.replace(document, " ")
+    return bool(_USER.search(text) and _ASSISTANT.search(text))
 
 
 # The standalone question

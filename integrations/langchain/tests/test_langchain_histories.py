@@ -22,7 +22,6 @@ from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from ragmetrics_core.capture.transcripts import read_conversation
 from ragmetrics_core.data.sample import Sample
 
 FERRY = "The Osta ferry crosses the lake every hour in summer."
@@ -125,117 +124,43 @@ def test_a_trimmed_history_is_the_history_handed_in(
     assert [context.text for context in sample.contexts] == [FERRY]
 
 
-# A variable of a prompt that holds the talk so far, in the application's own words
+# Histories as applications hand them in or print them: right, or hedged
 
-Pair = tuple[str, str]
-
-
-def labelled(pairs: list[Pair]) -> list[str]:
-    return [
-        text
-        for asked, answered in pairs
-        for text in (f"[human]:, {asked}\n", f"[ai]:, {answered}\n")
-    ]
-
-
-def named(pairs: list[Pair]) -> list[str]:
-    return [
-        text
-        for asked, answered in pairs
-        for text in (f"User: {asked}", f"**Assistant**: {answered}")
-    ]
-
-
-def in_one_text_each(pairs: list[Pair]) -> list[str]:
-    return [f"Question: {asked}\nAnswer: {answered}" for asked, answered in pairs]
-
-
-def with_fields(pairs: list[Pair]) -> list[dict[str, str]]:
-    return [{"question": asked, "answer": answered} for asked, answered in pairs]
-
-
-def nameless(pairs: list[Pair]) -> list[str]:
-    return [text for pair in pairs for text in pair]
-
-
-WAYS = [labelled, named, in_one_text_each, with_fields, nameless]
+EARLIER, REPLY = "When was the bridge opened?", "In 1874, by the mayor."
 TALK = {
-    "When was the bridge opened?": "In 1874.\nAnswer: the ferry is older.",
+    EARLIER: "In 1874.\nAnswer: the ferry is older.",
     QUESTION: "Every hour, in summer.",
     "Who owns it?": "The town of Osta.",
 }
-
-
-def samples_of_a_talk(written: Callable[[list[Pair]], Any]) -> Any:
-    """The samples of three questions, each asked with the talk so far as the history."""
-    shelf = Shelf(books=[document(FERRY, "ferry")])
-    prompt = ChatPromptTemplate.from_template("{history}\n{context}\nQ: {question}")
-    pairs: list[Pair] = []
-    with capture() as captured:
-        for question, answered in TALK.items():
-            chain = (
-                RunnablePassthrough.assign(
-                    context=lambda given: joined(shelf.invoke(given["question"]))
-                )
-                | prompt
-                | Speaker(lines=answered)
-                | StrOutputParser()
-            )
-            chain.invoke({"history": written(pairs), "question": question})
-            pairs.append((question, answered))
-    assert not captured.problems
-    return captured.samples
-
-
-@pytest.mark.parametrize("written", WAYS)
-def test_a_history_whose_texts_name_no_speaker_is_in_doubt(
-    written: Callable[[list[Pair]], Any],
-) -> None:
-    with capture() as captured:
-        chain = RunnableLambda(
-            lambda given: str(answer([HumanMessage(given["question"])]).text)
-        )
-        chain.invoke(
-            {
-                "history": written([("Is there a bridge?", "There is.")]),
-                "question": QUESTION,
-            }
-        )
-    (sample,) = captured.samples
-    assert sample.ledger is not None
-    assert sample.ledger.turn == 2
-    assert [turn.role for turn in sample.history] == ["user", "assistant"]
-    said = any("do not say who speaks" in words for words in sample.capture.warnings)
-    assert said == (written is nameless)
-    assert sample.capture.grade == ("inferred" if said else "exact")
-
-
-def test_a_text_with_words_before_its_first_label_names_no_speaker() -> None:
-    turns = read_conversation(
-        ["Hello there.\nQuestion: Is there a bridge?", "There is."]
-    ).turns
-    assert [turn.content for turn in turns] == [
-        "Hello there.\nQuestion: Is there a bridge?",
-        "There is.",
-    ]
-
-
-def test_texts_of_a_history_that_begin_in_its_middle_end_with_the_assistants() -> None:
-    shelf = Shelf(books=[document(FERRY, "ferry")])
-    with capture() as captured:
-        RunnableLambda(
-            lambda given: str(
-                Speaker(lines="Every hour.")
-                .invoke(joined(shelf.invoke(given["question"])) + given["question"])
-                .text
-            )
-        ).invoke(
-            {"history": ["There is.", "And a mill?", "Yes."], "question": QUESTION}
-        )
-    (sample,) = captured.samples
-    roles = [turn.role for turn in sample.history]
-    assert roles == ["assistant", "user", "assistant"]
-    assert sample.capture.grade == "inferred"
+ROLES = [
+    {"role": "user", "content": EARLIER},
+    {"role": "assistant", "content": REPLY},
+]
+MESSAGES = [HumanMessage(EARLIER), AIMessage(REPLY)]
+# ways to write the talk so far, and the code of what is uncertain of it
+READ = {
+    "messages": MESSAGES,
+    "roles": ROLES,
+    "pairs of role and text": [("human", EARLIER), ("ai", REPLY)],
+    "a bare reply": [HumanMessage(EARLIER), REPLY],
+    "pairs of turns": [(EARLIER, REPLY)],
+    "question and answer": [{"question": EARLIER, "answer": REPLY}],
+}
+HEDGED = {
+    "user and bot": [{"user": EARLIER}, {"bot": REPLY}],
+    "texts with speakers": [f"User: {EARLIER}", f"Assistant: {REPLY}"],
+    "texts": [EARLIER, REPLY],
+    "one text with speakers": f"User: {EARLIER}\nAssistant: {REPLY}",
+    "one text": f"{EARLIER}\n{REPLY}",
+    "a list as text": str(ROLES),
+    "messages as text": str(MESSAGES),
+    "another language": f"Usuario: {EARLIER}\nAsistente: {REPLY}",
+}
+PRINTED = [
+    *("messages", "roles", "pairs of role and text", "a bare reply", "user and bot"),
+    *("texts with speakers", "one text with speakers", "a list as text"),
+    "messages as text",
+]
 
 
 def asked_with(**given: Any) -> Sample:
@@ -256,15 +181,88 @@ def asked_with(**given: Any) -> Sample:
     return sample
 
 
-def test_a_bare_text_behind_a_message_of_the_user_is_the_answer() -> None:
-    """``chat_history.extend([HumanMessage(question), reply])``, where the reply is a text."""
-    sample = asked_with(chat_history=[BEFORE[0], SAID[1]])
-    assert [(turn.role, turn.content) for turn in sample.history] == [
-        ("user", SAID[0]),
-        ("assistant", SAID[1]),
-    ]
+def history_of(sample: Sample) -> tuple[list[str], list[str]]:
+    """What was said before, and the codes of what is uncertain of it."""
+    assert sample.capture is not None
+    codes = {"history_unread", "which_turn"} & set(sample.capture.doubts)
+    return [turn.content for turn in sample.history], sorted(codes)
+
+
+@pytest.mark.parametrize("name", ["chat_history", "history"])
+@pytest.mark.parametrize("way", READ)
+def test_a_history_that_says_who_speaks_is_read(name: str, way: str) -> None:
+    sample = asked_with(**{name: READ[way]})
+    assert history_of(sample) == ([EARLIER, REPLY], [])
+    assert [turn.role for turn in sample.history] == ["user", "assistant"]
     assert sample.ledger is not None
     assert sample.ledger.turn == 2
+
+
+@pytest.mark.parametrize("name", ["chat_history", "history", "memory", "conversation"])
+@pytest.mark.parametrize("way", [*READ, *HEDGED])
+def test_a_history_is_right_or_hedged(name: str, way: str) -> None:
+    turns, codes = history_of(asked_with(**{name: {**READ, **HEDGED}[way]}))
+    assert codes or turns == [EARLIER, REPLY]
+    assert bool(turns) or codes == ["history_unread"]
+
+
+@pytest.mark.parametrize("is_of_system", [True, False])
+@pytest.mark.parametrize("way", PRINTED)
+def test_a_talk_that_a_function_prints_is_never_told_as_none(
+    way: str, is_of_system: bool
+) -> None:
+    shelf = Shelf(books=[document(FERRY, "ferry")])
+    before = str({**READ, **HEDGED}[way])
+
+    def prompt(question: str) -> list[BaseMessage]:
+        head = f"Before:\n{before}\nUse: {joined(shelf.invoke(question))}"
+        if is_of_system:
+            return [SystemMessage(head), HumanMessage(question)]
+        return [HumanMessage(f"{head}\nQuestion: {question}")]
+
+    with capture() as captured:
+        (RunnableLambda(prompt) | Speaker(lines="Every hour.")).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert history_of(sample) == ([], ["history_unread"])
+    assert [context.text for context in sample.contexts] == [FERRY]
+
+
+@pytest.mark.parametrize("empty", ["", [], None])
+def test_an_empty_history_is_none_for_sure(empty: Any) -> None:
+    assert history_of(asked_with(chat_history=empty)) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["chat_history", "memory"])
+@pytest.mark.parametrize(
+    "quote", [FERRY, FERRY.rstrip("."), f"It is said that {FERRY[:-1].lower()} indeed."]
+)
+@pytest.mark.parametrize("is_one_text", [True, False])
+def test_what_a_history_quotes_of_a_document_is_no_second_context(
+    name: str, quote: str, is_one_text: bool
+) -> None:
+    texts = ["Is there a ferry?", quote]
+    sample = asked_with(**{name: "\n".join(texts) if is_one_text else texts})
+    assert [context.text for context in sample.contexts] == [FERRY]
+    assert history_of(sample)[1]
+
+
+def test_a_document_that_only_the_history_quotes_is_no_context_for_sure() -> None:
+    other = "The bridge of Osta was opened in 1874 by the mayor of the town."
+    shelf = Shelf(books=[document(FERRY, "ferry"), document(other, "bridge")])
+    chain = (
+        RunnablePassthrough.assign(
+            context=lambda values: joined(shelf.invoke(values["input"])[:1])
+        )
+        | ChatPromptTemplate.from_template("{chat_history}\n{context}\nQ: {input}")
+        | Speaker(lines="Every hour.")
+    )
+    with capture() as captured:
+        talk = [HumanMessage(EARLIER), AIMessage(other)]
+        chain.invoke({"input": QUESTION, "chat_history": talk})
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    texts = [context.text for context in sample.contexts]
+    assert texts == [FERRY] or list(sample.capture.doubts) == ["quoted"]
 
 
 @pytest.mark.parametrize("with_sub_agent", [True, False])
@@ -383,102 +381,10 @@ def test_each_turn_of_a_chat_that_keeps_the_question_first_is_one_turn() -> None
         assert [turn.content for turn in sample.history] == talk[: 2 * place]
 
 
-def test_a_history_in_one_text_that_names_no_speaker_is_told() -> None:
-    sample = asked_with(chat_history="\n".join(SAID))
-    assert sample.history == ()
-    assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
-    assert any("chat_history" in words for words in sample.capture.warnings)
-
-
-@pytest.mark.parametrize("name", ["chat_history", "history", "memory"])
-@pytest.mark.parametrize(
-    "quote", [FERRY, FERRY.rstrip("."), f"It is said that {FERRY[:-1].lower()} indeed."]
-)
-@pytest.mark.parametrize("in_one_text", [True, False])
-def test_what_a_history_of_texts_quotes_of_a_document_is_no_second_context(
-    name: str, quote: str, in_one_text: bool
-) -> None:
-    texts = ["Is there a ferry?", quote]
-    sample = asked_with(**{name: "\n".join(texts) if in_one_text else texts})
-    assert [context.text for context in sample.contexts] == [FERRY]
-    assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
-
-
-def test_a_document_that_only_the_history_quotes_is_not_shown() -> None:
-    other = "The bridge of Osta was opened in 1874 by the mayor of the town."
-    shelf = Shelf(books=[document(FERRY, "ferry"), document(other, "bridge")])
-    chain = (
-        RunnablePassthrough.assign(
-            context=lambda values: joined(shelf.invoke(values["input"])[:1])
-        )
-        | ChatPromptTemplate.from_template("{chat_history}\n{context}\nQ: {input}")
-        | Speaker(lines="Every hour.")
-    )
-    with capture() as captured:
-        talk = f"Human: When was the bridge opened?\nAI: {other}"
-        chain.invoke({"input": QUESTION, "chat_history": talk})
-    (sample,) = captured.samples
-    assert [context.text for context in sample.contexts] == [FERRY]
-    assert sample.ledger is not None
-    assert [call.shown for call in sample.ledger.calls] == [(0,)]
-
-
-def test_a_history_that_is_not_shown_hides_no_document_of_the_same_words() -> None:
-    shelf = Shelf(books=[document(FERRY, "ferry")])
-    chain = (
-        RunnablePassthrough.assign(
-            context=lambda values: joined(shelf.invoke(values["input"]))
-        )
-        | ChatPromptTemplate.from_template("{context}\nQ: {input}")
-        | Speaker(lines="Every hour.")
-    )
-    with capture() as captured:
-        history = [HumanMessage("Is there a ferry?"), AIMessage(FERRY)]
-        chain.invoke({"input": QUESTION, "chat_history": history})
-    (sample,) = captured.samples
-    assert [context.text for context in sample.contexts] == [FERRY]
-    assert sample.capture is not None
-    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
-
-
-def test_a_history_that_was_read_puts_no_document_in_doubt_that_it_quotes() -> None:
-    talk = f"Human: Is there a ferry?\nAI: {FERRY}\nHuman: Thanks.\nAI: Welcome."
-    sample = asked_with(chat_history=talk)
-    assert [context.text for context in sample.contexts] == [FERRY]
-    assert len(sample.history) == 4
-    assert sample.capture is not None
-    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
-
-
-@pytest.mark.parametrize(
-    "quote", [FERRY, f"It is said that {FERRY[:-1].lower()} indeed."]
-)
-@pytest.mark.parametrize("speakers", [("User", "Assistant"), ("Human", "AI")])
-def test_a_talk_that_a_function_prints_puts_what_its_answers_quote_in_doubt(
-    quote: str, speakers: tuple[str, str]
-) -> None:
-    """Nothing is handed in, and the turn before ended before capture began."""
-    shelf = Shelf(books=[document(FERRY, "ferry")])
-    talk = f"{speakers[0]}: Is there a ferry?\n{speakers[1]}: {quote}\n{speakers[0]}:"
-    chain = RunnableLambda(
-        lambda question: (
-            f"{joined(shelf.invoke(question))}\n{talk} {question}".partition("\n")[2]
-        )
-    ) | Speaker(lines="Every hour.")
-    with capture() as captured:
-        chain.invoke(QUESTION)
-    (sample,) = captured.samples
-    assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
-    assert any("context 1 stands in" in words for words in sample.capture.warnings)
-
-
 def test_frequent_questions_and_their_answers_are_no_talk() -> None:
     page = document(f"Question: Is there a ferry?\nAnswer: {FERRY}", "faq")
     with capture() as captured:
         rag(Shelf(books=[page])).invoke(QUESTION)
     (sample,) = captured.samples
     assert sample.capture is not None
-    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
+    assert sample.capture.doubts == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from langchain_core.prompts import (
 from langchain_core.runnables import (
     Runnable,
     RunnableLambda,
-    RunnableParallel,
     RunnablePassthrough,
 )
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
@@ -75,10 +73,6 @@ WAYS: dict[str, tuple[Runnable[Any, Any], str]] = {
     "documents": (asked(SHELF | take), "take"),
     "pairs": (asked(SHELF | with_scores | take), "take"),
     "fusion": (asked(RunnableLambda(two_queries) | SHELF.map() | fuse), "fuse"),
-    "a value of its own": (
-        WHOLE_QUESTION | RunnablePassthrough.assign(context=picked) | PROMPT | MODEL,
-        "picked",
-    ),
     "a mapping": (
         WHOLE_QUESTION | RunnableLambda(as_inputs) | PROMPT | MODEL,
         "as_inputs",
@@ -139,36 +133,6 @@ def test_a_run_of_a_tracer_tells_the_same() -> None:
     chain.invoke(QUESTION, config={"callbacks": [runs]})
     (sample,) = samples_from(runs.traced_runs[0])
     assert fates(sample) == [(True, None), (True, None), (False, name)]
-
-
-def test_a_list_that_the_template_does_not_fill_in_drops_nothing() -> None:
-    """Sources for the reader stand beside the text of the prompt, which has other passages."""
-
-    def last(inputs: dict[str, Any]) -> list[Document]:
-        return inputs["docs"][2:]
-
-    def written(inputs: dict[str, Any]) -> str:
-        return "\n".join(document.page_content for document in picked(inputs))
-
-    beside = RunnableParallel(
-        sources=last, context=written, question=itemgetter("question")
-    )
-    sample = sample_of(WHOLE_QUESTION | beside | PROMPT | MODEL)
-    assert fates(sample) == [(None, None)] * 3
-
-
-def test_the_template_of_a_grader_is_not_the_prompt_of_the_answer() -> None:
-    """A model grades each document, which its template holds; the writer cuts the last."""
-    grading = ChatPromptTemplate.from_template("Is it relevant? {document}")
-    grader = grading | FakeListChatModel(responses=["yes"])
-
-    def grade(found: list[Document]) -> list[Document]:
-        return [d for d in found if grader.invoke({"document": d}).content == "yes"]
-
-    def write(found: list[Document]) -> str:
-        return "\n".join(document.page_content for document in take(found))
-
-    assert fates(sample_of(asked(SHELF | grade | write))) == [(None, None)] * 3
 
 
 @settings(max_examples=examples(15))

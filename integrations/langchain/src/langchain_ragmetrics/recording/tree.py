@@ -144,7 +144,7 @@ def _add_history(tree: Tree, run: AnyRun, inputs: Any) -> None:
     earlier = _earlier_conversation(run, inputs, tree.output, tree.question)
     tree.history = earlier.turns
     tree.instructions = earlier.texts
-    tree.doubts = earlier.doubts
+    tree.doubts = earlier.doubts if earlier.turns else ()
 
 
 def _documents_to_answer_from(inputs: Any) -> tuple[Document, ...]:
