@@ -24,37 +24,35 @@ WANTED = [
     ("When was the gate built?", "It was built in 1632."),
     ("Where is the mill?", "It lies by the river Lahn."),
 ]
-# The grades of the two turns, and whether the second one knows the first one.
+# Whether the second of the two turns knows the first one.
 EXPECTED = {
-    "pydantic_ai": (["exact", "exact"], True),
-    # the run's span records no question
-    "openai_agents": (["inferred", "inferred"], True),
-    # no conversation is named; the first turn is known by the words of the prompt
-    "agent_framework": (["exact", "inferred"], True),
-    "google_adk": (["exact", "exact"], True),
-    # the run's span records no question
-    "google_adk_itself": (["inferred", "inferred"], True),
-    "strands": (["exact", "exact"], True),
-    "strands_latest": (["exact", "exact"], True),
-    # the calls of models are not recorded
-    "crewai": (["inferred", "inferred"], False),
-    "smolagents": (["exact", "inferred"], False),
+    "pydantic_ai": True,
+    "openai_agents": True,
+    "agent_framework": True,
+    "google_adk": True,
+    "google_adk_itself": True,
+    "strands": True,
+    "strands_latest": True,
+    "crewai": False,
+    "smolagents": False,
 }
 MODULES = {"google_adk_itself": "google_adk", "strands_latest": "strands"}
 
 
 def _check(name: str, path: Path) -> None:
     """Hold what the reader makes of a recording against what is expected."""
-    grades, knows_the_first = EXPECTED[name]
+    knows_the_first = EXPECTED[name]
     read = samples_from_spans(path, context_tools={"search_knowledge"})
     samples = list(read)
     assert [_said(sample) for sample in samples] == WANTED
     assert read.notes.without_sample == []
     assert read.notes.unreadable == []
-    for sample, grade in zip(samples, grades, strict=True):
+    for sample in samples:
         assert [context.text for context in sample.contexts] == [FOUND]
         assert sample.capture is not None
-        assert sample.capture.grade == grade
+        # the tool's text is two passages in one, which nothing divides
+        assert sample.capture.grade == "inferred"
+        assert "undivided" in sample.capture.doubts
         assert sample.ledger is not None
         # the tool by which smolagents' model answers brings no evidence
         assert {call.name for call in sample.ledger.calls} == {"search_knowledge"}

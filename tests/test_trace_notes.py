@@ -89,9 +89,8 @@ def test_a_name_that_no_tool_of_the_run_has_is_said() -> None:
     (sample,) = samples_from_spans([otlp(*agent())], context_tools={"nope"})
     assert sample.contexts == ()
     assert sample.capture is not None
-    (warning,) = sample.capture.warnings
-    assert "no tool that context_tools= names (nope)" in warning
-    assert 'context_tools={"search_knowledge"}' in warning
+    assert list(sample.capture.doubts) == ["tool_text"]
+    assert "search_knowledge" in sample.capture.doubts["tool_text"]
 
 
 def test_a_tool_that_is_named_gives_contexts_as_under_capture() -> None:
@@ -100,7 +99,8 @@ def test_a_tool_that_is_named_gives_contexts_as_under_capture() -> None:
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
     assert [context.text for context in sample.contexts] == [FOUND]
     assert sample.capture is not None
-    assert sample.capture.evidence_from == "undivided"
+    assert sample.capture.evidence_from == "prompt"
+    assert list(sample.capture.doubts) == ["undivided"]
     assert sample.ledger is not None
     assert [call.kind for call in sample.ledger.calls] == ["retrieval"]
     assert read.notes.without_sample == []
@@ -214,9 +214,9 @@ def test_what_an_agent_is_instructed_is_no_question() -> None:
     told = {"stringValue": json.dumps(instructions)}
     kept.append({"key": "gen_ai.system_instructions", "value": told})
     (sample,) = samples_from_spans([otlp({**root, "attributes": kept}, *inner)])
-    assert sample.question is None
+    assert sample.question == QUESTION  # of the prompt
     assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
+    assert "question_guessed" in sample.capture.doubts
 
 
 def test_of_two_events_that_tell_the_prompt_the_first_one_counts() -> None:

@@ -295,7 +295,7 @@ def test_documents_of_which_only_ids_were_recorded_are_no_contexts() -> None:
         None,
         ANSWER,
     )
-    assert (notes.grade, notes.evidence_from) == ("incomplete", "ids_only")
+    assert (notes.grade, notes.evidence_from) == ("incomplete", None)
     assert [one.id for one in notes.other] == ["gate", "mill"]
     assert notes.warnings[-1] == "the text of 2 retrieved documents was not recorded"
 
