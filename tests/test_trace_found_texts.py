@@ -352,7 +352,7 @@ def test_documents_that_were_hidden_have_no_text() -> None:
         for name, value in (("content", "__REDACTED__"), ("id", f"d{n}"))
     }
     sample = sample_of(search_with(**hidden), shown=[MILL])
-    assert_nothing_is_known(sample, "the text of 2 retrieved documents")
+    assert_nothing_is_known(sample, "of 2 documents")
 
 
 def test_a_search_may_be_recorded_in_a_span_around_or_inside_it() -> None:

@@ -320,14 +320,3 @@ def test_any_note_in_brackets_that_the_prompt_lacks_tells_a_part(note: str) -> N
     assert_is_in_part(sample, sentences)
     assert sample.capture is not None
     assert "was cut" not in " ".join(sample.capture.warnings)
-
-
-def test_a_passage_from_elsewhere_may_state_the_fact() -> None:
-    """The prompt shows a passage that no span holds, labelled like the others."""
-    sample, _ = read([SENTENCE, PLATES], numbered([SENTENCE, f"{FACT} {SHIP}", PLATES]))
-    assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
-    sample = sample.model_copy(update={"reference": (FACT,)})
-    journey = evaluate([sample], metrics=["accuracy"], judge="lexical").journey()
-    assert journey.of("not_retrieved", "facts") is None
-    assert "labelled like the contexts" in str(journey)

@@ -204,8 +204,6 @@ SHAPES: dict[str, Shape] = {
     "two chains under a step with a question of its own": Shape(
         [step(ASK_BOTH, BOTH, *CHAINS[:2])],
         [(ASK_BOTH, (GATE, MILL), BOTH)],
-        n_exact=0,
-        is_whole=False,
     ),
     "parts of a question, and a model that makes one answer of theirs": Shape(
         [
@@ -218,6 +216,7 @@ SHAPES: dict[str, Shape] = {
         ],
         [(ASK_BOTH, (GATE, MILL), "1632, and by the Lahn.")],
         n_exact=0,
+        is_whole=False,
     ),
     "parts of a question and the answer made of theirs, below a span of the web server": Shape(
         [
