@@ -179,6 +179,7 @@ class _Reading:
         documents: list[Document] = []
         candidates: list[Candidate] = []
         places: dict[tuple[str, str], int] = {}
+        named_in: list[int] = []  # the number of the list that named each document last
         raw_by_letters: dict[str, str] = {}
         for number, each in enumerate(self.lists):
             for document in each.documents:
@@ -187,15 +188,12 @@ class _Reading:
                 key = (letters, document.text.strip() if is_short else "")
                 place = places.setdefault(key, len(documents))
                 if place < len(documents):
-                    is_in_earlier_list = candidates[place].list_number < number
-                    is_same_text = documents[place].text == document.text
-                    if (
-                        is_in_earlier_list
-                        and is_same_text
-                        and self._is_other(documents[place], document)
-                    ):
+                    is_first_in_list = named_in[place] < number
+                    named_in[place] = number
+                    if is_first_in_list and self._is_other(documents[place], document):
                         documents[place] = document
                     continue
+                named_in.append(number)
                 raw = raw_by_letters.setdefault(letters, document.text.strip())
                 if is_short and raw != document.text.strip():
                     self.doubts.append(Doubt("short_text"))
@@ -204,7 +202,11 @@ class _Reading:
         return documents, candidates
 
     def _is_other(self, document: Document, other: Document) -> bool:
-        return self.found.identity(document) != self.found.identity(other)
+        """Whether another document, with an id, has the same text."""
+        is_same_text = other.id is not None and document.text == other.text
+        return is_same_text and self.found.identity(document) != self.found.identity(
+            other
+        )
 
     def _prompt_texts(self, readers: Iterable[Node]) -> list[PromptText]:
         """List what calls were shown, each message once, with what else may stand in it."""
