@@ -11,7 +11,7 @@ Ledger       the searches and tool calls of this turn and of earlier ones
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ragmetrics_core.capture.answer import FoundAnswer, answers
 from ragmetrics_core.capture.calls import Calls
@@ -22,7 +22,7 @@ from ragmetrics_core.capture.fates import notes_on_passages
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.found import Found
 from ragmetrics_core.capture.ledger import ledger
-from ragmetrics_core.capture.plain_values import Overrides
+from ragmetrics_core.capture.plain_values import Overrides, parse_json, texts_in
 from ragmetrics_core.capture.question import Turn, turn_of
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.tree_checks import check_tree
@@ -212,13 +212,22 @@ def _doubt_of_tools(
         if call.kind != "tool" or call.turn != table.turn or not call.items:
             continue
         text = call.items[0].text
-        letters = letters_of(text)
-        is_said_by_contexts = any(
-            letters in each or each in letters for each in context_letters if each
-        )
+        is_said_by_contexts = _are_said(text, context_letters)
         is_mute = _SAYS_NOTHING.fullmatch(text.strip()) is not None
         is_beside = found_evidence.contexts is not None
         if is_beside and (not call.shown or is_mute or is_said_by_contexts):
             continue
         names[call.name or "?"] = None
     return Doubt("tool_text", ", ".join(names)) if names else None
+
+
+def _are_said(text: str, context_letters: Sequence[str]) -> bool:
+    """Whether contexts hold a tool's text, half of it by its parts, or stand in it."""
+    letters = letters_of(text)
+    if any(letters in each or each in letters for each in context_letters if each):
+        return True
+    parts = list(map(letters_of, texts_in(parse_json(text))))
+    n_said = sum(
+        len(part) for part in parts if any(part in each for each in context_letters)
+    )
+    return bool(n_said) and 2 * n_said >= sum(map(len, parts))

@@ -389,8 +389,8 @@ def a_tool_with_an_artifact_and_two_arguments() -> None:
 
 @shape(
     [
-        Call("retrieval", (PARIS, LYON), 1, "fetch", "both", None),
         Call("tool", ("2 documents were found.",), 1, "fetch", "both"),
+        Call("retrieval", (PARIS, LYON), 1, "fetch", "both", None),
     ]
 )
 def a_tool_whose_text_shows_none_of_its_documents() -> None:

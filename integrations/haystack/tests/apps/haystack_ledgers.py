@@ -505,7 +505,7 @@ def a_retriever_that_fails_inside_a_tool() -> None:
 
 @row(
     tool(1, "Filed.", name="file", query="gate"),
-    retrieval(1, "gate", "mill", name="file", query="gate"),
+    retrieval(1, "gate", "mill", name="file", query="gate", shown=UNKNOWN),
     contexts=("gate", "mill"),
     doubts=(
         "tool_text",
@@ -1229,7 +1229,7 @@ def messages_that_are_summed_up() -> None:
 
 
 @row(
-    retrieval(1, *FIRST, name="search", query="gate"),
+    retrieval(1, *FIRST, name="search", query="gate", shown=UNKNOWN),
     tool(2, SUNNY, name="get_weather", query="Marburg"),
     doubts=("tool_text", "by_data_flow"),
 )
