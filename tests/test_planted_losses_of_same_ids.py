@@ -77,7 +77,6 @@ EXPECTED: dict[str, dict[str, Expected]] = {
     "query engine": _expected(
         Expected("not_kept", "not_kept", by="SimilarityPostprocessor")
     ),
-    "fusion": {"none": _BY_ID, "not shown": _BY_ID},
     "two sockets": _expected(_UNSEEN),
     # rankers drop what has the id of another document
     "ranker": {"none": _BY_RANKER},
@@ -217,18 +216,6 @@ def query_engine(fault: str) -> list[Sample]:
     return list(captured.samples)
 
 
-def fusion(fault: str) -> list[Sample]:
-    """The framework drops what has the id of another node."""
-    stores: list[Any] = [Nodes(STORES[0], 0.9), Nodes(STORES[1], 0.3)]
-    retriever = QueryFusionRetriever(
-        stores, llm=Says(), num_queries=1, use_async=False, similarity_top_k=3
-    )
-    engine = RetrieverQueryEngine(retriever, _synthesizer(fault))
-    with capture_llamaindex() as captured:
-        engine.query(QUESTION)
-    return list(captured.samples)
-
-
 # Haystack
 
 
@@ -298,7 +285,6 @@ PIPELINES: dict[str, Callable[[str], list[Sample]]] = {
     "compression": compression,
     "graph": graph,
     "query engine": query_engine,
-    "fusion": fusion,
     "two sockets": two_sockets,
     "ranker": ranker,
     "joiner": joiner,

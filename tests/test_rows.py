@@ -564,8 +564,8 @@ def test_a_sample_survives_the_way_through_a_row() -> None:
 
 
 def test_a_column_named_capture_may_hold_anything_else() -> None:
-    assert Sample.from_row({"question": Q, "capture": {"grade": "A+"}}).metadata == {
-        "capture": {"grade": "A+"}
+    assert Sample.from_row({"question": Q, "capture": {"mark": "A+"}}).metadata == {
+        "capture": {"mark": "A+"}
     }
 
 

@@ -345,7 +345,7 @@ class Report:
             >>> from ragmetrics_core.data import CaptureNotes, Sample
             >>> notes = [CaptureNotes(grade=grade) for grade in ("exact", "inferred")]
             >>> rows = [SampleResult(index=n, sample=Sample(capture=one), results={}) for n, one in enumerate(notes)]
-            >>> len(Report(rows).graded("exact", "inferred").results)
+            >>> len(Report(rows).graded("exact").results)
             1
         """
         _refuse_unknown_grades(grades)

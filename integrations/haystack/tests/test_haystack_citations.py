@@ -379,29 +379,6 @@ def test_marks_are_read_only_as_the_model_wrote_them(
     assert cited == [(marks[0] - 1,), (marks[1] - 1,)]
 
 
-def test_numbers_that_an_earlier_answer_gave_texts_do_not_count() -> None:
-    earlier = f"[7] {TEXTS[0]}"
-    template = [
-        ChatMessage.from_assistant(earlier),
-        ChatMessage.from_user(
-            "Cite.\n\n" + loop("[{{ loop.index }}] {{ doc.content }}") + "{{ query }}"
-        ),
-    ]
-    pipeline = Pipeline()
-    pipeline.add_component("retriever", Finds())
-    pipeline.add_component(
-        "prompt", ChatPromptBuilder(template, required_variables=["documents", "query"])
-    )
-    pipeline.add_component("llm", MockChatGenerator("Old [1]. Red [7]."))
-    pipeline.connect("retriever.documents", "prompt.documents")
-    pipeline.connect("prompt", "llm")
-    asked = {"retriever": {"query": QUESTION}, "prompt": {"query": QUESTION}}
-    sample = captured(lambda: pipeline.run(asked))
-    assert sample.citations is not None, sample.citations_unknown
-    named = [(one.contexts, one.dangling) for one in sample.citations]
-    assert named == [((0,), ()), ((), ("7",))]
-
-
 @settings(max_examples=examples(20), deadline=None)
 @given(
     words=st.lists(
