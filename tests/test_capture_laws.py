@@ -12,10 +12,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from beside import are_beside
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ragmetrics_core.capture.order import CallOrder
 
 from ragmetrics_core.capture import (
     Answer,
@@ -26,7 +24,6 @@ from ragmetrics_core.capture import (
     Tree,
     samples_of,
 )
-from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.data import Turn
 from ragmetrics_core.data.sample import Sample
 
@@ -610,44 +607,3 @@ def random_calls(rng: random.Random) -> Node:
         return node
 
     return call(0, 5000, depth=3)
-
-
-@law
-@given(SEEDS)
-def test_of_calls_beside_each_other_the_earliest_counts(seed: int) -> None:
-    rng = random.Random(f"{seed} beside")
-    calls = Calls(Tree(random_calls(rng)))
-    share = rng.choice([0.1, 0.5])
-    chosen = [node for node in calls.nodes if rng.random() < share]
-    paths = [calls.paths[call] for call in chosen]
-    expected = {
-        call: min(
-            other.began
-            for other in chosen
-            if are_beside(calls.paths[call], calls.paths[other], paths)
-        )
-        for call in chosen
-    }
-    assert CallOrder(calls).earliest_concurrent_begin(chosen) == expected
-
-
-def test_the_earliest_of_many_calls_beside_the_branch_around_a_call_counts() -> None:
-    late = Node("step", "late", 90, 91)
-    branches = [Node("step", "branch", 1, 100, [late])]
-    for began, inside in ((10, 70), (20, 60), (30, 40)):
-        call = Node("step", "call", inside, inside + 1)
-        branches.append(Node("step", "branch", began, 80, [call]))
-    calls = Calls(Tree(Node("step", "root", 0, 101, branches)))
-    chosen = [node for node in calls.nodes if node.name in ("late", "call")]
-    assert CallOrder(calls).earliest_concurrent_begin(chosen)[late] == 40
-
-
-def test_a_call_after_the_end_of_a_branch_is_not_beside_what_begins_later_in_it() -> (
-    None
-):
-    late = Node("step", "late", 20, 21)
-    after = Node("step", "after", 12, 13)
-    branch = Node("step", "branch", 1, 10, [late])
-    calls = Calls(Tree(Node("step", "root", 0, 30, [branch, after])))
-    earliest = CallOrder(calls).earliest_concurrent_begin([late, after])
-    assert earliest == {late: 20, after: 12}

@@ -22,7 +22,6 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.capture import Answer, CitedSource, Document, samples_of
-from ragmetrics_core.capture.cited_sources import contexts_of_quotes, span_of_source
 from ragmetrics_core.data import Citation, RowError
 from ragmetrics_core.data.citations import (
     UNREAD_FORM,
@@ -422,18 +421,6 @@ def test_a_source_names_the_context_of_its_id_or_quote(name: str) -> None:
     assert (cited.start, cited.end) == (0, len(answer))
 
 
-def test_a_statement_of_a_source_is_its_span() -> None:
-    answer = "It is 330 metres high. It was built in 1889."
-    source = CitedSource("a", statement="It was built in 1889.")
-    start, end = span_of_source(source, answer)
-    assert answer[start:end] == "It was built in 1889."
-
-
-def test_a_part_of_a_word_and_no_words_are_no_quote_of_a_context() -> None:
-    quoted = contexts_of_quotes(["ower", " ", None], SHOWN)
-    assert [one.cited for one in quoted] == [(), (), ()]
-
-
 # Laws
 
 LABELS = st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True)
@@ -621,12 +608,6 @@ def test_marks_that_name_a_source_by_words(
 ) -> None:
     numbering = {"S1": 0, "http://a.test": 1}
     assert [mark.labels for mark in marks_in(answer, numbering)] == labels
-
-
-def test_a_place_behind_the_answer_counts_for_all_of_it() -> None:
-    sources = [CitedSource("a", start=3, end=99), CitedSource("a", start=3, end=7)]
-    spans = [span_of_source(source, "It fell.") for source in sources]
-    assert spans == [(0, 8), (3, 7)]
 
 
 @pytest.mark.parametrize(

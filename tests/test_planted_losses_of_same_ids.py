@@ -32,9 +32,8 @@ from langchain_ragmetrics import capture as capture_langchain
 from langgraph.graph import END, START, StateGraph
 from llama_index.core import PromptTemplate, get_response_synthesizer
 from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
+from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.retrievers import BaseRetriever as LlamaRetriever
-from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
 from test_planted_losses import (

@@ -408,11 +408,13 @@ def _joins(document: Document, origins: Sequence[Passage]) -> bool:
 
 
 def _ids_of_several_texts(calls: Calls) -> frozenset[str]:
-    """Return the ids that name nothing: searches gave them to different texts."""
+    """Return the ids that name nothing: searches, or the caller, gave them to different texts."""
     letters_by_id: dict[str, set[str]] = {}
     shared: set[str] = set()
-    for search in calls.searches:
-        for document in search.documents or ():
+    brought = [calls.tree.root.input_documents]
+    brought += [search.documents or () for search in calls.searches]
+    for documents in brought:
+        for document in documents:
             if document.id is not None:
                 letters_by_id.setdefault(document.id, set()).add(
                     letters_of(document.text)
