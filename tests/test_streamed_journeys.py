@@ -121,7 +121,7 @@ def _with_sources() -> Chain:
     )
 
 
-CHAINS: dict[str, tuple[Callable[[], Chain], str]] = {
+CHAINS: dict[str, tuple[Callable[[], Chain], str | None]] = {
     "one step": (lambda: _chain(Found() | RunnableLambda(keep) | write), "keep"),
     "two steps": (
         lambda: _chain(
@@ -170,7 +170,7 @@ CHAINS: dict[str, tuple[Callable[[], Chain], str]] = {
         lambda: (
             RunnableLambda(lambda question: {"question": question}) | _with_sources()
         ),
-        "keep_of_state",
+        None,
     ),
 }
 

@@ -195,16 +195,40 @@ _BEFORE_ENTRY = lazy_pattern(
     r"(?:\(?\d{1,3}[.)]\s*)?\Z"
 )
 _AFTER_ENTRY = lazy_pattern(rf"\s*[.,;!?]?\s*(?:\Z|{_LINE_BREAK}|[\"'“”„«»‘’`|\])}}<])")
+_DOTS = r"(?:\.{3}|…)"
+_BEFORE_CUT = lazy_pattern(rf"{_DOTS}[\])]?\s*\Z")
+_AFTER_CUT = lazy_pattern(rf"\s*[\[(]?{_DOTS}")
 _LONGEST_SIGNS = 12
+
+
+def begins_entry(source: str, start: int) -> bool:
+    """Whether a place in a text begins a line, an entry, a cell or words behind a label."""
+    before = source[max(0, start - _LONGEST_SIGNS) : start]
+    if start > _LONGEST_SIGNS:
+        before = "." + before  # so that the pattern's beginning is no line's
+    return _BEFORE_ENTRY.search(before) is not None
+
+
+def ends_entry(source: str, end: int) -> bool:
+    """Whether a place in a text ends a line, an entry, a cell or words in quotes."""
+    after = source[end : end + _LONGEST_SIGNS]
+    if end + _LONGEST_SIGNS < len(source):
+        after += "."
+    return _AFTER_ENTRY.match(after) is not None
 
 
 def is_entry(source: str, start: int, end: int) -> bool:
     """Whether a place in a text is a line, an entry, a cell, in quotes or behind a label."""
+    return begins_entry(source, start) and ends_entry(source, end)
+
+
+def is_cut_before(source: str, start: int) -> bool:
+    """Whether what stood before a place in a text was cut off: dots, or an entry begins."""
     before = source[max(0, start - _LONGEST_SIGNS) : start]
-    if start > _LONGEST_SIGNS:
-        before = "." + before  # so that the pattern's beginning is no line's
+    return _BEFORE_CUT.search(before) is not None or begins_entry(source, start)
+
+
+def is_cut_behind(source: str, end: int) -> bool:
+    """Whether what stood behind a place in a text was cut off: dots, or the entry ends."""
     after = source[end : end + _LONGEST_SIGNS]
-    if end + _LONGEST_SIGNS < len(source):
-        after += "."
-    is_begun = _BEFORE_ENTRY.search(before) is not None
-    return is_begun and _AFTER_ENTRY.match(after) is not None
+    return _AFTER_CUT.match(after) is not None or ends_entry(source, end)

@@ -14,7 +14,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ragmetrics_core.capture.forms import Form, form_of, is_entry, letters_of
+from ragmetrics_core.capture.forms import (
+    Form,
+    form_of,
+    is_cut_before,
+    is_cut_behind,
+    is_entry,
+    letters_of,
+)
 
 Extent = Literal["whole", "part", "unknown", "not"]
 
@@ -310,7 +317,12 @@ class _Search:
         first_message, there, _ = places[0]
         source_start, _ = first_message.form.place_in_source(there, there + 1)
         place = (first_message.number, source_start)
-        return self._united_parts(number, form, _united(parts), place), places
+        united = _united(parts)
+        is_cut = all(
+            _is_cut(message, there, end, united[0], len(form.letters))
+            for message, there, end in places
+        )
+        return self._united_parts(number, form, united, place, is_cut=is_cut), places
 
     def _united_parts(
         self,
@@ -318,13 +330,16 @@ class _Search:
         form: Form,
         parts: list[tuple[int, int]],
         place: tuple[int, int],
+        *,
+        is_cut: bool,
     ) -> Showing:
         """Return a showing of some parts of a text."""
         n_letters = len(form.letters)
         if parts == [(0, n_letters)]:
             return Showing("whole", form.source, place)
         text = "\n".join(form.text_between(*part) for part in parts)
-        if len(parts) == 1 and self._is_sure_part(number, form, parts[0]):
+        is_one_part = len(parts) == 1 and is_cut
+        if is_one_part and self._is_sure_part(number, form, parts[0]):
             return Showing("part", text, place)
         n_letters_shown = sum(end - start for start, end in parts)
         is_at_edge = parts[0][0] == 0 or parts[-1][1] == n_letters
@@ -361,6 +376,17 @@ class _Search:
                     return Showing("unknown", doubt="in_part")
                 start = message.form.letters.find(beginning, start + 1)
         return _NOT_SHOWN
+
+
+def _is_cut(
+    message: _Message, start: int, end: int, part: tuple[int, int], n_letters: int
+) -> bool:
+    """Whether a message shows nothing in the place of what a part of a text lacks."""
+    first, last = message.form.place_in_source(start, end)
+    source = message.form.source
+    return (part[0] == 0 or is_cut_before(source, first)) and (
+        part[1] == n_letters or is_cut_behind(source, last)
+    )
 
 
 def _common_runs(letters: str, message: _Message) -> list[tuple[int, int, int]]:
