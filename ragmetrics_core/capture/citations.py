@@ -106,7 +106,7 @@ def cited_by(
         return CitationsFound(None, OTHER_NOTATION)
     if lists and set(numbers or ()) != labels:
         return CitationsFound(None, SEVERAL_CONTEXTS)
-    if not labels.isdisjoint(_labels_of_earlier_answers(turn, found_answer)):
+    if not labels.isdisjoint(_labels_of_earlier_turns(turn, found_answer)):
         return CitationsFound(None, SEVERAL_CONTEXTS)
     citations = citations_of_marks(text, numbering)
     return (
@@ -114,13 +114,27 @@ def cited_by(
     )
 
 
-def _labels_of_earlier_answers(turn: Turn, found_answer: FoundAnswer) -> set[str]:
-    """Return the numbers in answers of earlier turns, whose sentences may be repeated."""
-    texts = [said.content for said in turn.tree.history if said.role == "assistant"]
-    if found_answer.writer is not None:
-        prompt = found_answer.writer.prompt
-        texts += [message.text for message in prompt if message.role == "assistant"]
-    return {label for text in texts for mark in marks_in(text) for label in mark.labels}
+def _labels_of_earlier_turns(turn: Turn, found_answer: FoundAnswer) -> set[str]:
+    """Return the numbers of earlier turns: of their answers, and of their tools' results.
+
+    A model may repeat a sentence with its number.
+    """
+    texts = {said.content for said in turn.tree.history if said.role == "assistant"}
+    prompt = () if found_answer.writer is None else found_answer.writer.prompt
+    texts |= {message.text for message in prompt if message.role == "assistant"}
+    texts -= {reply.text for reply in turn.calls.replies.values()}
+    labels = {
+        label for text in texts for mark in marks_in(text) for label in mark.labels
+    }
+    results: list[str] = []
+    for message in prompt:
+        if message.role == "tool":
+            results.append(message.text)
+        if message.text.strip() and message.text in texts:
+            labels |= set().union(
+                *(_labels_of_lines(results, each) for each in _LABELS)
+            )
+    return labels
 
 
 def _cites_otherwise(answer: str) -> bool:
@@ -241,7 +255,7 @@ def _numbering(
             continue
         numbering = {label: place for place, (label,) in enumerate(labels)}
         has_one_each = len(numbering) == len(contexts)
-        if has_one_each and _all_labels(messages, pattern) <= set(numbering):
+        if has_one_each and _labels_of_lines(messages, pattern) <= set(numbering):
             return numbering
     return None
 
@@ -280,7 +294,7 @@ def _label_before(message: str, place: int, pattern: re.Pattern[str]) -> str:
     return ""
 
 
-def _all_labels(messages: Iterable[str], pattern: re.Pattern[str]) -> set[str]:
+def _labels_of_lines(messages: Iterable[str], pattern: re.Pattern[str]) -> set[str]:
     """Return the labels of all lines that begin with one: others may be contexts, too."""
     labels = set()
     for message in messages:

@@ -385,6 +385,7 @@ class _Reading:
                 taken_by[each.call] = self._identities(each)
         filters = self._filters(taken_by)
         fates: dict[DocumentKey, _HandedOn] = {}
+        divided: set[DocumentKey] = set()
         for each in self.lists[::-1]:
             taken = taken_by.get(each.call, [])
             if not each.is_returned or not taken:
@@ -395,7 +396,9 @@ class _Reading:
             for identity in taken:
                 before = fates.get(identity, _UNKNOWN)
                 if each.call.divided_documents:
-                    fates[identity] = _UNKNOWN  # one of its lists may lead nowhere
+                    divided.add(identity)
+                if identity in divided and identity in ranks:
+                    fates[identity] = _UNKNOWN  # one of the lists may lead nowhere
                 elif identity in ranks:
                     fates[identity] = _HandedOn(is_kept=True, rank=ranks[identity])
                 elif each.call not in filters and is_replacing:
