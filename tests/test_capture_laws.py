@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from types import FrameType
@@ -373,9 +373,7 @@ def test_an_earlier_message_that_shows_documents_changes_no_order_of_this_turn(
         if node.kind == "model":
             node.prompt = (*earlier, *node.prompt)
 
-    assert [one.id for one in only_sample(changed(run.tree, talk)).contexts] == [
-        one.id for one in run.shown
-    ]
+    _assert_right_or_hedged(only_sample(changed(run.tree, talk)), run.shown)
 
 
 @law
@@ -401,14 +399,22 @@ def test_a_history_printed_in_the_prompt_shows_no_document_that_an_answer_quotes
         )
     else:
         tree.instructions = tuple(texts)
-    assert [one.id for one in only_sample(tree).contexts] == [
-        one.id for one in run.shown
-    ]
+    _assert_right_or_hedged(only_sample(tree), run.shown)
+
+
+def _assert_right_or_hedged(sample: Sample, shown: Sequence[Document]) -> None:
+    """What is told as sure is right; anything else says what is uncertain."""
+    assert sample.capture is not None
+    ids = [context.id for context in sample.contexts]
+    if sample.capture.grade == "exact":
+        assert ids == [document.id for document in shown]
+    else:
+        assert sample.capture.doubts
 
 
 @law
 @given(SEEDS)
-def test_a_document_shown_twice_in_one_prompt_is_two_contexts(seed: int) -> None:
+def test_a_document_shown_twice_in_one_prompt_is_one_context(seed: int) -> None:
     run, rng = generated(seed), random.Random(f"{seed} beside")
     repeated = rng.choice(run.shown)
 
@@ -420,10 +426,7 @@ def test_a_document_shown_twice_in_one_prompt_is_two_contexts(seed: int) -> None
             node.prompt = (Message("user", text),)
 
     sample = only_sample(changed(run.tree, repeat))
-    assert [one.id for one in sample.contexts] == [
-        *(one.id for one in run.shown),
-        repeated.id,
-    ]
+    assert [one.id for one in sample.contexts] == [one.id for one in run.shown]
 
 
 def _failed(tree: Tree) -> None:
@@ -470,17 +473,17 @@ def _with_a_tool_that_gave_nothing(tree: Tree) -> None:
     tree.root.children.append(Node("tool", "empty", began, began, text=""))
 
 
-# a loss, and a word of the warning that names the field
+# a loss, and the code of what is uncertain then
 LOSSES = {
-    _failed: "answer",
-    _left: "answer",
-    _without_answer: "answer",
-    _without_search: "contexts",
-    _without_prompt: "contexts",
-    _with_unread_documents: "documents",
-    _without_question: "question",
-    _with_an_unended_search: "searches",
-    _with_a_tool_that_gave_nothing: "contexts",
+    _failed: "broken",
+    _left: "broken",
+    _without_answer: "no_answer",
+    _without_search: "no_search",
+    _without_prompt: "by_data_flow",
+    _with_unread_documents: "not_recorded",
+    _without_question: "question_guessed",
+    _with_an_unended_search: "not_recorded",
+    _with_a_tool_that_gave_nothing: "no_search",
 }
 
 
@@ -494,11 +497,11 @@ def test_what_is_not_exact_says_why(
     lose(lost)
     for sample in samples_of(whole):
         assert sample.capture is not None
-        assert sample.capture.grade == "exact" or sample.capture.warnings
+        assert sample.capture.grade == "exact" or sample.capture.doubts
     for sample in samples_of(lost):
         assert sample.capture is not None
         assert sample.capture.grade != "exact"
-        assert LOSSES[lose] in " ".join(sample.capture.warnings)
+        assert LOSSES[lose] in sample.capture.doubts
 
 
 @law

@@ -386,7 +386,6 @@ ROWS: dict[str, Row] = {
         for frame in (
             " (see 1)",
             "\n\n(Sources: 1)",
-            "\n\nSources:\n- lighthouse_history.pdf (page 7)",
         )
     },
     "documents that came with the question": Row(

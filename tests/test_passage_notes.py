@@ -301,7 +301,7 @@ def test_a_plain_step_is_a_filter_if_what_it_left_out_went_no_further(
     assert told(run(*steps)) == expected
 
 
-def test_where_the_framework_shows_no_document_none_was_shown() -> None:
+def test_where_no_prompt_is_known_nobody_knows_what_was_shown() -> None:
     """LlamaIndex's mode "generation" asks the model without what was found."""
     search = Node("retriever", "search", 1.0, 1.5, query=QUESTION, documents=DOCS)
     root = Node("step", "engine", 0.0, 99.0, children=[search])
@@ -309,7 +309,7 @@ def test_where_the_framework_shows_no_document_none_was_shown() -> None:
     (sample,) = samples_of(tree)
     assert sample.capture is not None
     assert sample.capture.evidence_from == "flow"
-    assert [note.share for note in sample.capture.passages or ()] == [0.0] * 3
+    assert [note.share for note in sample.capture.passages or ()] == [None] * 3
 
 
 ELSEWHERE = "Braga has the oldest cathedral of the country, built in 1089."
