@@ -15,7 +15,6 @@ FOLDER = Path(__file__).parent
 BENCHMARKS: dict[str, tuple[str, ...]] = {
     "cost.py": (),
     "rendering.py": (),
-    "locating.py": ("--repeats", "5"),
     "startup.py": (),
     "scale.py": ("--sizes", "1000", "10000"),
     "faults.py": (),
