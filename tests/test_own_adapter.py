@@ -8,12 +8,14 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from ragmetrics_core import testing
+from ragmetrics_core import Sample, testing
+from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
 from ragmetrics_core.testing import AdapterContract
+from ragmetrics_core.testing.golden_turns import GoldenTurn
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_adapter.md"
 FRAMEWORK, ADAPTER, _, CONTRACT = re.findall(
@@ -196,3 +198,29 @@ def test_every_assert_of_a_contract_says_what_to_do(file: Path) -> None:
     asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     assert asserts
     assert [node.lineno for node in asserts if node.msg is None] == []
+
+
+class Reranked(AdapterContract):
+    """An adapter that records a reranker as a call of some kind."""
+
+    def __init__(self, kind: Literal["reranker", "retriever"]) -> None:
+        self.kind = kind
+
+    def play_reranked(self, turn: GoldenTurn) -> list[Sample]:
+        found = tuple(Document(one.text, one.id, one.score) for one in turn.contexts)
+        kept = found[-2::-1]
+        search = Node("retriever", "search", 1, 2, query=turn.question, documents=found)
+        rerank = Node(self.kind, "rerank", 3, 4, input_documents=found, documents=kept)
+        prompt = "\n".join([*(document.text for document in kept), turn.question])
+        model = Node("model", "llm", 5, 6, prompt=(Message("user", prompt),))
+        model.reply = Message("assistant", turn.answer or "")
+        root = Node("step", "run", 0, 7, children=[search, rerank, model])
+        return samples_of(
+            Tree(root, question=turn.question, output={"answer": turn.answer})
+        )
+
+
+def test_the_contract_notices_a_reranker_that_is_recorded_as_a_retriever() -> None:
+    Reranked("reranker").test_reranked()
+    with pytest.raises(AssertionError, match="not retriever"):
+        Reranked("retriever").test_reranked()

@@ -117,6 +117,17 @@ class AdapterContract:
         """
         raise AssertionError("implement play_two()")
 
+    def play_reranked(self, turn: GoldenTurn) -> list[Sample] | None:
+        """Run an application whose reranker turns a turn's contexts round and drops the last.
+
+        The prompt shows what the reranker returned: of the contexts A, B and C it shows
+        B and A.
+
+        Returns:
+            The samples; None for a framework without rerankers.
+        """
+        return None
+
     def play_changed(self, turn: GoldenTurn) -> list[Sample]:
         """Run an application whose own code changes its chunks afterwards.
 
@@ -236,6 +247,32 @@ class AdapterContract:
             _check_ledger(self.play(turn)[0], (turn,))
         earlier, later = GOLDEN_TURNS[:2]
         _check_ledger(self.play_two(earlier, later), (earlier, later))
+
+    def test_reranked(self) -> None:
+        """A reranker found nothing: it is no retrieval, and dropped what it left out."""
+        samples = self.play_reranked(SHOWN_TURN)
+        if samples is None:
+            return
+        (sample,) = samples
+        texts = [context.text for context in SHOWN_TURN.contexts]
+        assert [context.text for context in sample.contexts] == texts[-2::-1], (
+            "record in the model's node the prompt as it was sent"
+        )
+        assert sample.ledger is not None, "a captured sample has a ledger"
+        found = [
+            [item.text for item in call.items]
+            for call in sample.ledger.calls
+            if call.kind == "retrieval"
+        ]
+        assert found == [texts], "a reranker has a node of kind reranker, not retriever"
+        assert [context.text for context in sample.retrieved or ()] == texts, (
+            "record in the retriever's node all that it returned"
+        )
+        assert sample.capture is not None, "it was not captured"
+        kept = [note.kept for note in sample.capture.passages or ()]
+        assert kept == [True] * (len(texts) - 1) + [False], (
+            "record in the reranker's node what it was given, and what it returned"
+        )
 
     def test_streamed(self) -> None:
         """A streamed answer is captured whole."""

@@ -55,8 +55,20 @@ class BrokenGenerator:
         raise RuntimeError("the model is gone")
 
 
+@component
+class Turning:
+    """A reranker: the last document goes, and the others change places."""
+
+    @component.output_types(documents=list[Document])
+    def run(self, documents: list[Document]) -> dict[str, Any]:
+        return {"documents": documents[-2::-1]}
+
+
 def pipeline(
-    turn: GoldenTurn, generator: Any = None, template: str = TEMPLATE
+    turn: GoldenTurn,
+    generator: Any = None,
+    template: str = TEMPLATE,
+    reranker: Any = None,
 ) -> Pipeline:
     documents = [
         Document(id=c.id or "", content=c.text, score=c.score, meta=dict(c.metadata))
@@ -67,7 +79,12 @@ def pipeline(
     made.add_component("prompt", PromptBuilder(template))
     made.add_component("llm", generator or MockChatGenerator(turn.answer or ""))
     made.add_component("answers", AnswerBuilder())
-    made.connect("retriever.documents", "prompt.documents")
+    if reranker is None:
+        made.connect("retriever.documents", "prompt.documents")
+    else:
+        made.add_component("reranker", reranker)
+        made.connect("retriever.documents", "reranker.documents")
+        made.connect("reranker.documents", "prompt.documents")
     made.connect("prompt.prompt", "llm.messages")
     made.connect("llm.replies", "answers.replies")
     made.connect("retriever.documents", "answers.documents")
@@ -155,6 +172,12 @@ class TestContract(AdapterContract):
         made.connect("first.documents", "prompt.first")
         with capture() as captured:
             made.run({**inputs(two), "first": {"query": two.question}})
+        return list(captured.samples)
+
+    def play_reranked(self, turn: GoldenTurn) -> list[Sample]:
+        made = pipeline(turn, reranker=Turning())
+        with capture() as captured:
+            made.run(inputs(turn))
         return list(captured.samples)
 
     def play_changed(self, turn: GoldenTurn) -> list[Sample]:

@@ -87,6 +87,18 @@ class TestContract(AdapterContract):
             ).invoke(two.question)
         return list(captured.samples)
 
+    def play_reranked(self, turn: GoldenTurn) -> list[Sample]:
+        chain = (
+            shelf(turn)
+            | RunnableLambda(lambda found: found[-2::-1], name="rerank")
+            | (lambda found: "\n".join(book.page_content for book in found))
+            | Speaker(lines=turn.answer)
+            | StrOutputParser()
+        )
+        with capture() as captured:
+            chain.invoke(turn.question)
+        return list(captured.samples)
+
     def play_changed(self, turn: GoldenTurn) -> list[Sample]:
         retriever = shelf(turn)
         with capture() as captured:

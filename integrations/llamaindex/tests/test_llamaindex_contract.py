@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
@@ -34,6 +35,13 @@ class Always(CompactAndRefine):
         return self._prepare_response_output(
             await self.aget_response(query.query_str, texts), nodes
         )
+
+
+class Turning(BaseNodePostprocessor):
+    """A reranker: the last node goes, and the others change places."""
+
+    def _postprocess_nodes(self, nodes: Any, query_bundle: Any = None) -> Any:
+        return nodes[-2::-1]
 
 
 class TestContract(AdapterContract):
@@ -144,6 +152,18 @@ class TestContract(AdapterContract):
 
         with capture() as captured:
             Twice().query(two.question)
+        assert not captured.problems
+        return list(captured.samples)
+
+    def play_reranked(self, turn: GoldenTurn) -> list[Sample]:
+        llm = self.kit.ScriptedLLM(script={"": turn.answer})
+        engine = RetrieverQueryEngine(
+            self.retriever(turn),
+            response_synthesizer=Always(llm=llm),
+            node_postprocessors=[Turning()],
+        )
+        with capture() as captured:
+            engine.query(turn.question)
         assert not captured.problems
         return list(captured.samples)
 
