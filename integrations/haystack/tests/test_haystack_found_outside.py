@@ -1,0 +1,160 @@
+"""Shapes that people from outside found wrong: each is right now, or says by a code what is uncertain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from counted_steps import count_steps
+from haystack import Document, Pipeline, component
+from haystack.components.agents import Agent
+from haystack.components.builders import ChatPromptBuilder, PromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.components.preprocessors import DocumentCleaner, DocumentSplitter
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.tools import PipelineTool
+from haystack_integrations.components.evaluators.ragmetrics import capture
+from haystack_rows import connected
+
+from ragmetrics_core import Sample
+
+QUESTION = "When was the bridge of Velm opened?"
+ANSWER = "It dates from the year 1874, says the page."
+SNIPPET = "Velm bridge: a page on its history and its opening."
+PAGE = "The Velm bridge was opened in 1874 by the mayor, after years of quarrels."
+STORE = InMemoryDocumentStore()
+STORE.write_documents(
+    [Document(id="snippet", content=SNIPPET, meta={"url": "https://velm.test"})]
+)
+EACH = "{% for d in documents %}{{ d.content }}\n{% endfor %}"
+
+
+@component
+class Fetches:
+    """Takes the places of pages, and returns the pages."""
+
+    @component.output_types(documents=list[Document])
+    def run(self, documents: list[Document]) -> dict[str, Any]:
+        return {"documents": [Document(content=PAGE, meta=d.meta) for d in documents]}
+
+
+def only(samples: tuple[Sample, ...]) -> Sample:
+    (sample,) = samples
+    assert sample.capture is not None
+    return sample
+
+
+def test_a_tool_that_searches_and_fetches_and_prints() -> None:
+    """What the model read of the tool stands in the ledger."""
+    pipeline = connected(
+        ("search.documents", "fetch.documents"),
+        ("fetch.documents", "print.documents"),
+        search=InMemoryBM25Retriever(STORE),
+        fetch=Fetches(),
+        print=PromptBuilder(EACH, required_variables="*"),
+    )
+    tool = PipelineTool(
+        pipeline=pipeline,
+        input_mapping={"query": ["search.query"]},
+        output_mapping={"print.prompt": "pages"},
+        name="web",
+        description="Searches the web.",
+    )
+    asks = ChatMessage.from_assistant(
+        tool_calls=[ToolCall("web", {"query": "bridge velm"})]
+    )
+    agent = Agent(chat_generator=MockChatGenerator([asks, ANSWER]), tools=[tool])
+    with capture() as captured:
+        agent.run(messages=[ChatMessage.from_user(QUESTION)])
+    sample = only(captured.samples)
+    assert sample.ledger is not None
+    found = {item.text for call in sample.ledger.calls for item in call.items}
+    assert [context.text for context in sample.contexts] == [PAGE]
+    assert PAGE in found
+    assert sample.capture is not None
+    assert set(sample.capture.doubts) == {"changed_by_step"}
+
+
+ASKED, SAID = "Who built it?", "A guild of masons."
+TOLD = f"User: {ASKED}\nAssistant: {SAID}"
+TALK = [ChatMessage.from_user(ASKED), ChatMessage.from_assistant(SAID)]
+LINES = "{% for line in chat_history %}{{ line }}\n{% endfor %}"
+ASKING = f"{EACH}Question: {{{{ question }}}}"
+
+
+def rag(prompt: Any) -> Pipeline:
+    return connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        retriever=InMemoryBM25Retriever(STORE),
+        prompt=prompt,
+        llm=MockChatGenerator(ANSWER),
+    )
+
+
+# the prompt builder, and what it is given at run time
+HANDED_IN: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a template": (
+        PromptBuilder(ASKING),
+        {"template": f"{TOLD}\n{ASKING}", "question": QUESTION},
+    ),
+    "a template of messages": (
+        ChatPromptBuilder(variables=["documents", "question"]),
+        {"template": [*TALK, ChatMessage.from_user(ASKING)], "question": QUESTION},
+    ),
+    "variables of a template": (
+        PromptBuilder(f"{{{{ history }}}}\n{ASKING}", required_variables=[]),
+        {"template_variables": {"history": TOLD, "question": QUESTION}},
+    ),
+    "texts that say who speaks": (
+        PromptBuilder(LINES + ASKING),
+        {"chat_history": TOLD.splitlines(), "question": QUESTION},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HANDED_IN)
+def test_an_earlier_talk_is_read_or_told_to_be_unread(name: str) -> None:
+    builder, given = HANDED_IN[name]
+    with capture() as captured:
+        rag(builder).run({"retriever": {"query": QUESTION}, "prompt": given})
+    sample = only(captured.samples)
+    assert sample.capture is not None
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [context.text for context in sample.contexts] == [SNIPPET]
+    history = [(turn.role, turn.content) for turn in sample.history]
+    is_read = history == [("user", ASKED), ("assistant", SAID)]
+    assert is_read or "history_unread" in sample.capture.doubts
+    assert sample.ledger is not None
+    assert sample.ledger.turn == 1 + is_read
+
+
+def preprocessing(n_documents: int) -> tuple[Pipeline, dict[str, Any]]:
+    sentence = "The bridge number {} stands at kilometre {} of the river."
+    documents = [
+        Document(content=" ".join(sentence.format(n, k) for k in range(60)))
+        for n in range(n_documents)
+    ]
+    pipeline = connected(
+        ("clean.documents", "split.documents"),
+        clean=DocumentCleaner(),
+        split=DocumentSplitter(split_by="word", split_length=40),
+    )
+    return pipeline, {"clean": {"documents": documents}}
+
+
+def test_preprocessing_without_a_writer_is_no_sample() -> None:
+    """Its work grows with the number of documents, and no faster."""
+    steps = []
+    for n_documents in (20, 80):
+        pipeline, given = preprocessing(n_documents)
+
+        def run(pipeline: Pipeline = pipeline, given: Any = given) -> None:
+            with capture() as captured:
+                pipeline.run(given)
+            assert captured.samples == ()
+
+        steps.append(count_steps(run, room="ragmetrics"))
+    assert 0 < steps[1] <= 5 * steps[0]
