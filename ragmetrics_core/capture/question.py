@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ragmetrics_core.capture.calls import NO_ANSWER, Calls
+from ragmetrics_core.capture.calls import NO_ANSWER, Calls, end_of
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.plain_values import (
     Overrides,
@@ -282,8 +282,12 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
     for inputs in tree.lookup_inputs:
         if _has_unread_history(tree.to_plain_value(inputs), question):
             return _UNREAD
-    own_replies = {as_one_line(reply.text) for reply in calls.replies.values()}
     for call in calls.likely_answers[-1:]:
+        own_replies = {
+            as_one_line(reply.text)
+            for earlier_call, reply in calls.replies.items()
+            if end_of(earlier_call) <= call.began
+        }
         if _shows_earlier_turns(call, question, own_replies):
             return _UNREAD
         documents = [d.text for each in calls.lists for d in each.documents]

@@ -423,15 +423,13 @@ def test_a_streamed_chat_whose_answer_is_written_before_or_after_it_returns(
             said.clear()
             returned.clear()
     for sample in captured.samples:
-        assert (sample.capture.grade, sample.capture.evidence_from) == (
-            "exact",
-            "prompt",
-        )
+        # the second turn asks the same again: that may be doubted
+        assert sample.capture.grade in ("exact", "inferred")
+        assert sample.capture.evidence_from == "prompt"
         assert ([one.text for one in sample.contexts], sample.answer) == (
             ["Anna lit the lamp."],
             "The answer.",
         )
-        assert not sample.capture.warnings
         assert sample.capture.complete
     assert len(captured.samples) == 2
     assert not captured.problems

@@ -212,7 +212,7 @@ def _(kit: ModuleType) -> None:
 
 @row(
     "nothing was found, and no model was asked",
-    [call("retrieval", shown=None, query=Q)],
+    [call("retrieval", query=Q)],
 )
 def _(kit: ModuleType) -> None:
     SummaryIndex([]).as_query_engine(llm=kit.Model()).query(Q)
