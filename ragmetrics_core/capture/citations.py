@@ -44,8 +44,9 @@ _LABELS = (
         r"<\w+ (?:id|index)=[\"']?([\w.-]{1,40})[\"']?\s?>\s{0,4}", re.IGNORECASE
     ),
 )
+_BEFORE_LABEL = " \t\r\"'>*#-"
 _CITING_FIELD = lazy_pattern(
-    r"citation|cited|source|reference|document|context", re.IGNORECASE
+    r"citation|cited|source|reference|document|context|chunk|passage", re.IGNORECASE
 )
 # a line of the answer that begins with a number: what its numbers mean
 _OWN_LIST = lazy_pattern(r"^\W{0,4}\[\^?\d{1,3}\]", re.MULTILINE)
@@ -263,35 +264,40 @@ def _numbering(
 def _labels_of(
     text: str, messages: Iterable[str], pattern: re.Pattern[str]
 ) -> set[str]:
-    """Return the labels on the lines on which a text begins, or at its own beginning."""
-    labels = set()
-    own_label = pattern.match(text.lstrip())
-    if own_label is not None:
-        labels.add(own_label.group(1))
+    """Return the labels in a text's own lines, else on the lines on which it begins."""
+    labels = _own_labels(text, pattern)
+    if labels:
+        return labels
     beginning = letters_of(text)[:100]
     for message in messages:
         form = form_of(message)
         start = form.letters.find(beginning)
         while beginning and start >= 0:
             place, _ = form.place_in_source(start, start + 1)
-            label = _label_before(message, place, pattern)
-            if own_label is None:
-                labels.add(label)
+            labels.add(_label_before(message, place, pattern))
             start = form.letters.find(beginning, start + 1)
+    return labels
+
+
+def _own_labels(text: str, pattern: re.Pattern[str]) -> set[str]:
+    """Return the label with which a text begins, or those that fill lines of it."""
+    labels = set()
+    for number, line in enumerate(text.strip().splitlines()):
+        label = pattern.match(line)
+        if label is not None and (number == 0 or label.end() >= len(line)):
+            labels.add(label.group(1))
     return labels
 
 
 def _label_before(message: str, place: int, pattern: re.Pattern[str]) -> str:
     """Return the label on the line of a place, else alone on the line before; else ""."""
-    lines = message[:place].splitlines()
-    if message[:place].endswith("\n"):
-        lines.append("")
-    for line in reversed(lines[-2:]):
-        if line.strip(" \t\"'>*#-"):
-            label = pattern.match(line.lstrip(" \t\"'*#-"))
-            is_all = label is not None and label.end() >= len(line.lstrip(" \t\"'*#-"))
-            return label.group(1) if label is not None and is_all else ""
-    return ""
+    *_, line_before, line = ["", *message[:place].split("\n")]
+    label = pattern.match(line.lstrip(_BEFORE_LABEL))
+    if label is not None or line.strip(_BEFORE_LABEL):
+        return "" if label is None else label.group(1)
+    label = pattern.match(line_before.lstrip(_BEFORE_LABEL))
+    is_all = label is not None and not line_before.lstrip(_BEFORE_LABEL)[label.end() :]
+    return label.group(1) if label is not None and is_all else ""
 
 
 def _labels_of_lines(messages: Iterable[str], pattern: re.Pattern[str]) -> set[str]:
@@ -299,7 +305,7 @@ def _labels_of_lines(messages: Iterable[str], pattern: re.Pattern[str]) -> set[s
     labels = set()
     for message in messages:
         for line in message.splitlines():
-            label = pattern.match(line.lstrip(" \t\"'*#-"))
+            label = pattern.match(line.lstrip(_BEFORE_LABEL))
             if label is not None:
                 labels.add(label.group(1))
     return labels

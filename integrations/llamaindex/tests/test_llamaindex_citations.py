@@ -214,12 +214,6 @@ def ids_of_nodes(kit: ModuleType) -> Any:
     return engine_with_ids(kit, answer).query(QUESTION)
 
 
-def a_prompt_a_node(kit: ModuleType) -> Any:
-    return engine_with_ids(
-        kit, "Opened in 1874 [citation:node-2].", "a prompt a node"
-    ).query(QUESTION)
-
-
 def agent_with_ids(kit: ModuleType) -> Any:
     engine = engine_with_ids(kit, "Opened in 1874 [citation:node-2].")
     tool = QueryEngineTool.from_defaults(engine, name="query_tool")
@@ -300,7 +294,7 @@ def references_behind(kit: ModuleType) -> Any:
     return WithReferences().query(QUESTION)
 
 
-def by_hand(label: str, answer: str, behind: str = "") -> Callable[[ModuleType], Any]:
+def by_hand(label: str, answer: str) -> Callable[[ModuleType], Any]:
     """Retrieval and model are called by plain code that writes the prompt."""
 
     def run(kit: ModuleType) -> Any:
@@ -309,9 +303,7 @@ def by_hand(label: str, answer: str, behind: str = "") -> Callable[[ModuleType],
             label.format(n=n, file=one.node.metadata["filename"], text=one.node.text)
             for n, one in enumerate(found, start=1)
         )
-        prompt = (
-            f"Cite your sources.\n\n{context}{behind}\n\nQuestion: {QUESTION}\nAnswer:"
-        )
+        prompt = f"Cite your sources.\n\n{context}\n\nQuestion: {QUESTION}\nAnswer:"
         return model(kit, ("Cite", answer)).complete(prompt)
 
     return run
@@ -340,11 +332,6 @@ def cut_off(reply: str) -> Callable[[ModuleType], Any]:
 class Chunks(BaseModel):
     answer: str
     used_chunks: list[int]
-
-
-class Listed(BaseModel):
-    answer: str
-    sources: list[str]
 
 
 class Fact(BaseModel):
@@ -464,35 +451,15 @@ class App:
     expected: Expected
 
 
-NAMES_APART = "\n\nFiles:\n[1] hills.pdf\n[2] arches.pdf\n[3] opening-day.pdf"
+NO_NUMBERING = "does not number each context"
+OTHER_NOTATION = "another notation"
+SEVERAL = "several contexts, or none"
+NOTHING = "nothing in the answer"
 RENUMBERED = "In 1874 [1].\n\n### References\n\n- [1] opening-day.pdf"
-ARABIC = "In 1874 [المصدر ٣]."
-LISTED = "It was opened in 1874.\n\n## References\n\n- bridges.pdf"
-IDS = "In 1874 [c910e23]. It is red [9ab03fe]."
-MADE_UP_ID: Expected = [
-    ("In 1874 [c910e23].", (2,), ()),
-    ("It is red [9ab03fe].", (), ("9ab03fe",)),
-]
+
 
 APPS: dict[str, App] = {
-    # SciPhi-AI/R2R
-    # HKUDS/LightRAG: the passages have numbers alone, and a list names the numbers
-    "digits of another script": App(
-        by_hand("[المصدر {n}] {text}", ARABIC), [("In 1874 [المصدر ٣].", (2,), ())]
-    ),
-    "a closing list below a heading": App(
-        by_hand("File: {file}\n{text}", LISTED), [("It was opened in 1874.", (1,), ())]
-    ),
-    "an own list that renumbers the names of a list apart": App(
-        by_hand("[{n}] {text}", RENUMBERED, NAMES_APART), "another meaning"
-    ),
-    "a short id that nobody was shown": App(
-        by_hand("[c910e2{n}] {text}", IDS), MADE_UP_ID
-    ),
-    "a key that nobody was shown": App(
-        by_hand("[berg202{n}] {text}", "In 1874 [berg2023]. It is red [quinn2024]."),
-        "a form that is not read",
-    ),
+    # the framework's own numbering
     "verified answers": App(plain, MARKS),
     "templates of its own, refined": App(own_templates, MARKS),
     "streamed, with a filter": App(
@@ -503,97 +470,46 @@ APPS: dict[str, App] = {
             ("It is red [7].", (), ("7",)),
         ],
     ),
-    "one source, two in the example": App(one_source, "none of the contexts"),
+    "one source, two in the example": App(one_source, NO_NUMBERING),
     "asked again without a filter": App(reretrieved, MARKS),
-    "ids of nodes": App(
-        ids_of_nodes,
-        [
-            ("Opened in 1874 [citation:node-2].", (2,), ()),
-            ("Old [citation:node-7].", (), ("node-7",)),
-        ],
-    ),
-    "a prompt for each node": App(
-        a_prompt_a_node,
-        [
-            ("Response 1: Opened in 1874 [citation:node-2].", (2,), ()),
-            ("Response 2: Opened in 1874 [citation:node-2].", (2,), ()),
-            ("Response 3: Opened in 1874 [citation:node-2].", (2,), ()),
-        ],
-    ),
-    "an agent and ids": App(
-        agent_with_ids, [("The bridge was opened in 1874 [citation:node-2].", (2,), ())]
-    ),
     "a workflow": App(workflow, MARKS),
-    "references behind the answer": App(references_behind, "not read"),
-    "names of files": App(
-        by_hand("[Source: {file}]\n{text}", "In 1874 [Source: opening.pdf]."),
-        [("In 1874 [Source: opening.pdf].", (2,), ())],
-    ),
-    "brackets that name another file than their number": App(
-        by_hand("[{n}] {file}\n{text}", "In 1874 (opening.pdf [1])."), "another meaning"
-    ),
-    "brackets that name the file of their number": App(
-        by_hand("[{n}] {file}\n{text}", "In 1874 (opening.pdf [3])."),
-        [("In 1874 (opening.pdf [3]).", (2,), ())],
-    ),
+    "two engines and a last call": App(two_engines, NO_NUMBERING),
+    # numbers of the application's prompt
     "sections beside numbers": App(
         by_hand("[{n}] ({file}) {text}", "In 1874 [3]."), [("In 1874 [3].", (2,), ())]
     ),
-    "used chunks": App(
-        structured(
-            Chunks,
-            {"answer": "In 1874.", "used_chunks": [2]},
-            "Chunk {n}:\n{text}",
-        ),
-        [(None, (2,), ())],
+    "an answer that lists its sources anew": App(
+        by_hand("[{n}] {text}", RENUMBERED), OTHER_NOTATION
     ),
+    # other notations
+    "ids of nodes": App(ids_of_nodes, NO_NUMBERING),
+    "an agent and ids": App(agent_with_ids, NO_NUMBERING),
+    "references behind the answer": App(references_behind, OTHER_NOTATION),
+    "names of files": App(
+        by_hand("[Source: {file}]\n{text}", "In 1874 [Source: opening.pdf]."),
+        NO_NUMBERING,
+    ),
+    "a thought that is cut off": App(
+        cut_off("I know it now.\n<answer>In 1874.</answer>"), NOTHING
+    ),
+    # structured replies
     "marks and a field of the same": App(
         structured(
-            Chunks,
-            {"answer": "In 1874 [2].", "used_chunks": [2]},
-            "[{n}] {text}",
+            Chunks, {"answer": "In 1874 [2].", "used_chunks": [2]}, "[{n}] {text}"
         ),
         [(None, (2,), ())],
-    ),
-    "marks that count the list beside them": App(
-        structured(
-            Listed,
-            {
-                "answer": "In 1874 [1]. It is old [2].",
-                "sources": ["opening.pdf", "bridges.pdf"],
-            },
-            label="",
-        ),
-        [("In 1874 [1].", (2,), ()), ("It is old [2].", (1,), ())],
-    ),
-    "a mark beyond the list beside it": App(
-        structured(
-            Listed,
-            {"answer": "In 1874 [1]. It cost 2 [2].", "sources": ["bridges.pdf"]},
-            label="",
-        ),
-        "which context it means is not known",
     ),
     "marks and a field of another, parsed": App(
         structured(
-            Chunks,
-            {"answer": "In 1874 [2].", "used_chunks": [1]},
-            "[{n}] {text}",
+            Chunks, {"answer": "In 1874 [2].", "used_chunks": [1]}, "[{n}] {text}"
         ),
-        "cite other sources than its own list",
+        SEVERAL,
     ),
-    "marks and a field of the same, as text": App(
+    "marks and a field of another, as text": App(
         by_hand(
-            "[{n}] {text}", json.dumps({"answer": "In 1874 [3].", "used_chunks": [3]})
+            "[{n}] {text}", json.dumps({"answer": "In 1874 [3].", "used_chunks": [1]})
         ),
-        [("In 1874 [3].", (2,), ())],
-    ),
-    "sources in an element that is cut off": App(
-        cut_off("<answer>In 1874.</answer>\n<sources>3</sources>"),
-        "what the application cut off may name sources",
-    ),
-    "a thought that is cut off": App(
-        cut_off("I know it now.\n<answer>In 1874.</answer>"), []
+        SEVERAL,
     ),
     "facts with quotes": App(
         structured(
@@ -608,40 +524,19 @@ APPS: dict[str, App] = {
             },
             "{text}",
         ),
-        [
-            ("It was opened in 1874.", (2,), ()),
-            ("It was opened in 1874.", (), ("nobody said it",)),
-        ],
-    ),
-    "marks and a field of another, as text": App(
-        by_hand(
-            "[{n}] {text}", json.dumps({"answer": "In 1874 [3].", "used_chunks": [1]})
-        ),
-        "cite other sources than its own list",
+        OTHER_NOTATION,
     ),
     "statements": App(
         structured(
             Statements,
-            {
-                "statements": [
-                    {"text": "It was opened in 1874.", "citations": [2]},
-                    {"text": "It is of iron.", "citations": [1, 8]},
-                ]
-            },
+            {"statements": [{"text": "It was opened in 1874.", "citations": [2]}]},
             "Source {n}:\n{text}",
         ),
-        [
-            ("It was opened in 1874.", (2,), ()),
-            ("It is of iron.", (1,), ()),
-            ("It is of iron.", (), ("8",)),
-        ],
+        OTHER_NOTATION,
     ),
+    # what a provider says
     "a block that cites": App(
         citation_block("the Velm bridge was opened at last in 1874"), [(None, (2,), ())]
-    ),
-    # the last call was shown no document: the answers are those of the engines
-    "two engines and a last call": App(
-        two_engines, [("It says so 1 times there [1].", (2,), ())]
     ),
 }
 
@@ -669,29 +564,3 @@ def test_a_source_cut_from_a_passage_is_that_passage_as_it_was_numbered(
     (citation,) = sample.citations
     (place,) = citation.contexts
     assert sample.contexts[place].text.startswith("Source 2:")
-
-
-@pytest.mark.parametrize("label", ["[S{}] ", "[KB-10{}] ", '<source id="{}">', ""])
-def test_a_label_that_a_node_carries_means_the_node_also_beside_a_time(
-    label: str, kit: ModuleType
-) -> None:
-    """Without a label of its own, the node gets "Source 1:" from ``CitationQueryEngine``."""
-    texts = ("Everyone gets 25 days.", "The canteen opens at 11:30.", "See page 3: no.")
-    found = [
-        NodeWithScore(node=TextNode(text=label.format(number) + text), score=1 / number)
-        for number, text in enumerate(texts, start=1)
-    ]
-    mark = f"[{label.strip('[] ')}]" if label.startswith("[") else "[{}]"
-    answer = f"It opens at 11:30 {mark.format(2)}. It is red {mark.format(9)}."
-    options = {"retriever": kit.FixedRetriever(found), "llm": model(kit, ("", answer))}
-    engine_kind = RetrieverQueryEngine if label else CitationQueryEngine
-    with capture() as runs:
-        engine_kind.from_args(
-            **(options if label else {"index": None, **options})
-        ).query("When does the canteen open?")
-    (sample,) = runs.samples
-    assert sample.citations is not None, sample.citations_unknown
-    right, made_up = sample.citations
-    assert [texts[1] in sample.contexts[at].text for at in right.contexts] == [True]
-    assert made_up.contexts == ()
-    assert made_up.dangling
