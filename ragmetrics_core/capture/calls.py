@@ -257,7 +257,8 @@ class Calls:
         """What models of the run wrote, and what their providers searched for."""
         queries: set[str] = set()
         for call in self.models:
-            queries |= self.replies[call].queries
+            if call in self.query_writers:  # it replied before the search
+                queries |= self.replies[call].queries
         for node in self.nodes:
             if node.by_provider and node.query:
                 queries.add(_bare_query(node.query))

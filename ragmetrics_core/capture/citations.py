@@ -26,6 +26,7 @@ from ragmetrics_core.data import Citation, Context
 from ragmetrics_core.data.citations import citations_of_marks
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import marks_in, may_cite
+from ragmetrics_core.data.sentences import split_sentences
 
 NOTHING_CITES = (
     "nothing in the answer cites, and no framework or provider says that it does"
@@ -227,7 +228,10 @@ def _span(source: CitedSource, answer: str) -> tuple[int, int] | None:
             return start, start + len(source.statement)
         if source.start is None:
             return None
+    is_point = source.start == source.end
     if source.start is None or source.end is None:
+        return 0, len(answer)
+    if is_point and len(split_sentences(answer)) == 1:
         return 0, len(answer)
     is_inside = 0 <= source.start < source.end <= len(answer)
     return (source.start, source.end) if is_inside else None

@@ -59,7 +59,7 @@ def test_a_part_of_a_node_is_the_same_share_with_metadata_and_without(
     plain = sample_of_prompt(kit, TextNode(text=TEXT), part)
     described = sample_of_prompt(kit, TextNode(text=TEXT, metadata=METADATA), part)
     assert shares(described) == shares(plain)
-    if start == 0:
+    if start == 0 and length >= 110:
         assert shares(plain) != [None]
 
 

@@ -130,7 +130,9 @@ def test_what_an_engine_in_a_retriever_wrote_is_no_evidence(
     assert [context.text for context in sample.retrieved or ()] == [BRIDGE]
     assert calls_of(sample) == [("written", [WRITTEN]), ("retrieval", [BRIDGE])]
     assert sample.capture is not None
-    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
+    # of plain functions nobody says which reply answers
+    doubts = ["answer_guessed"] if ask is asked_by_functions else []
+    assert list(sample.capture.doubts) == doubts
 
 
 @pytest.mark.parametrize("reranked", [False, True])
@@ -148,10 +150,12 @@ def test_what_the_retriever_found_beside_an_engine_stays(
     assert {context.id for context in sample.retrieved or ()} == {"b", "f"}
     calls = calls_of(sample)
     assert ("written", [WRITTEN]) in calls
-    found = [texts for kind, texts in calls if kind == "retrieval"]
-    assert sorted(found) == [[FERRY], [BRIDGE]]
+    found = {tuple(texts) for kind, texts in calls if kind == "retrieval"}
+    assert found == {(FERRY,), (BRIDGE,)}
     assert sample.capture is not None
-    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
+    # of plain functions nobody says which reply answers
+    doubts = ["answer_guessed"] if ask is asked_by_functions else []
+    assert list(sample.capture.doubts) == doubts
 
 
 def test_a_page_that_repeats_the_engines_answer_is_evidence(

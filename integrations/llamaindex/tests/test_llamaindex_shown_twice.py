@@ -120,7 +120,7 @@ class OtherEdition(BaseNodePostprocessor):
 
 
 @pytest.mark.parametrize("postprocessor", [Repeating, OtherEdition])
-def test_a_text_that_stands_twice_in_one_prompt_is_two_contexts(
+def test_a_text_that_stands_twice_in_one_prompt_is_one_context(
     kit: ModuleType, postprocessor: Any
 ) -> None:
     nodes = [kit.node("bridge", BRIDGE, 0.9), kit.node("ferry", FERRY, 0.8)]
@@ -140,7 +140,7 @@ def test_a_text_that_stands_twice_in_one_prompt_is_two_contexts(
         asking.query(QUESTION)
     assert [prompt.count(BRIDGE) for prompt in prompts] == [2]
     (sample,) = captured.samples
-    assert texts(sample) == [BRIDGE, FERRY, BRIDGE]
+    assert texts(sample) == [BRIDGE, FERRY]
     assert [one.id for one in sample.retrieved or ()][:2] == ["bridge", "ferry"]
 
 
