@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,6 +64,30 @@ def test_a_document_that_is_found_twice_and_stands_once_in_the_prompt_is_one_con
         RunnableLambda(answer).invoke(QUESTION)
     (sample,) = captured.samples
     assert texts(sample) == [BRIDGE, FERRY]
+
+
+@pytest.mark.parametrize(
+    "escaped",
+    [html.escape, repr, json.dumps, lambda text: html.escape(html.escape(text))],
+)
+def test_a_document_that_a_prompt_shows_twice_in_two_forms_is_one_context(
+    escaped: Any,
+) -> None:
+    text = (
+        'It\'s "the" bridge of Öst & Velm, opened in 1874 by the <mayor> of the town.'
+    )
+
+    def answer(question: str) -> str:
+        (found,) = Shelf(books=[document(text, "bridge")]).invoke(question)
+        shown = f"{found.page_content}\n---\n{escaped(found.page_content)}"
+        return str(Speaker(lines="In 1874.").invoke(f"{shown}\n{question}").text)
+
+    with capture() as captured:
+        RunnableLambda(answer).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert texts(sample) == [text]
+    assert sample.capture is not None
+    assert sample.capture.doubts == {}
 
 
 def test_a_document_that_two_calls_are_shown_is_one_context() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
@@ -10,6 +11,7 @@ from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
@@ -139,6 +141,94 @@ def test_the_tools_of_an_earlier_turn_are_not_named_again() -> None:
     report = captured.evaluate(["context_utilization"], judge="lexical")
     reason = report.results[1].results["context_utilization"].reason
     assert 'context_tools={"search_knowledge"}' in reason
+
+
+# What a tool that is named returns, and the passages in it; None where it is not divided
+RECORDS = [
+    {"content": FACT, "url": "https://lamp.example/1", "score": 0.9},
+    {"content": ROOMS, "url": "https://lamp.example/2", "score": 0.4},
+]
+BOTH = [FACT, ROOMS]
+RESULTS: dict[str, tuple[Any, list[str] | None]] = {
+    "blocks of an MCP server": (
+        [{"type": "text", "text": text} for text in BOTH],
+        BOTH,
+    ),
+    "blocks of records": (
+        [{"type": "text", "text": json.dumps(record)} for record in RECORDS],
+        BOTH,
+    ),
+    "texts": (BOTH, BOTH),
+    "records": (RECORDS, BOTH),
+    "records as JSON": (json.dumps(RECORDS), BOTH),
+    "a mapping as Tavily's": (
+        {"query": "lamp", "results": RECORDS, "response_time": 0.3},
+        BOTH,
+    ),
+    "a mapping of texts": ({"documents": BOTH}, BOTH),
+    "one record": ({"text": FACT, "id": "f"}, [FACT]),
+    "a text": (FACT, None),
+    "lines": (f"1. {FACT}\n2. {ROOMS}", None),
+    "a mapping without a text": ({"lamp": FACT, "rooms": 11}, None),
+}
+
+
+def in_an_agent(made: Any) -> None:
+    wish = {"name": "search_archive", "args": {"query": "lamp"}, "id": "1"}
+    lines = [AIMessage("", tool_calls=[wish]), AIMessage(ANSWER)]
+    agent = create_agent(Scripted(messages=iter(lines)), [made])
+    agent.invoke({"messages": [("user", QUESTION)]})
+
+
+def by_a_step(made: Any) -> None:
+    def prompt(question: str) -> str:
+        return f"Use this: {made.invoke({'query': question})}\nQuestion: {question}"
+
+    (RunnableLambda(prompt) | Scripted(messages=iter([AIMessage(ANSWER)]))).invoke(
+        QUESTION
+    )
+
+
+@pytest.mark.parametrize("ask", [in_an_agent, by_a_step])
+@pytest.mark.parametrize("name", RESULTS)
+def test_the_result_of_a_named_tool_is_divided_by_its_own_structure(
+    name: str, ask: Any
+) -> None:
+    result, passages = RESULTS[name]
+
+    @tool
+    def search_archive(query: str) -> Any:
+        """Searches an archive."""
+        return result
+
+    with capture(context_tools={"search_archive"}) as captured:
+        ask(search_archive)
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert sample.capture is not None
+    texts = [context.text for context in sample.contexts]
+    if passages is None:
+        assert list(sample.capture.doubts) == ["undivided"]
+        assert len(texts) == 1
+        assert FACT in texts[0]
+    else:
+        assert (texts, sample.capture.doubts) == (passages, {})
+        assert [one.text for one in sample.retrieved or ()] == passages
+    assert sample.ledger is not None
+    (call,) = sample.ledger.calls
+    assert (call.kind, call.shown) == ("retrieval", tuple(range(len(texts))))
+
+
+def test_a_result_without_any_passage_is_a_search_that_found_nothing() -> None:
+    @tool
+    def search_archive(query: str) -> Any:
+        """Searches an archive."""
+        return {"results": []}
+
+    with capture(context_tools={"search_archive"}) as captured:
+        in_an_agent(search_archive)
+    (sample,) = captured.samples
+    assert (sample.contexts, sample.retrieved) == ((), ())
 
 
 def test_a_file_before_a_question_adds_nothing_to_the_question() -> None:

@@ -203,7 +203,7 @@ def test_an_agent_that_should_have_searched_is_a_sample() -> None:
     assert (sample.question, sample.answer) == (FIRST, IN_1874)
     assert not sample.contexts
     assert sample.capture is not None
-    assert sample.capture.grade == "incomplete"
+    assert list(sample.capture.doubts) == ["no_search"]
     with capture() as unnamed:
         made.invoke({"messages": [("user", FIRST)]})
     assert not unnamed.samples
