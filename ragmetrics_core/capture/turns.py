@@ -62,10 +62,6 @@ _MAY_BE_EXAMPLES = (
     "messages of user and assistant stand before the question in the prompt: they are"
     " taken for earlier turns, and may be examples"
 )
-_NO_SEARCH = (
-    "the run should have searched, and did not: its answer rests on nothing that was"
-    " found"
-)
 _PAUSED = "a graph waits for a person; its question is evaluated when it is resumed"
 
 
@@ -577,7 +573,7 @@ class Turns(Generic[Run]):
     def _samples_of(self, tree: Tree) -> list[Sample]:
         """Make the samples of one turn, and remember it for later turns."""
         if self._should_have_searched(tree):
-            tree = replace(_doubtful(tree, _NO_SEARCH), is_always_a_sample=True)
+            tree = replace(tree, is_always_a_sample=True)
         placed_tree = self.conversations.place_turn(tree)
         if placed_tree.is_history_of_prompt:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
