@@ -197,7 +197,7 @@ _BEFORE_ENTRY = lazy_pattern(
 _AFTER_ENTRY = lazy_pattern(rf"\s*[.,;!?]?\s*(?:\Z|{_LINE_BREAK}|[\"'“”„«»‘’`|\])}}<])")
 _DOTS = r"(?:\.{3}|…)"
 _BEFORE_CUT = lazy_pattern(rf"{_DOTS}[\])]?\s*\Z")
-_AFTER_CUT = lazy_pattern(rf"\s*[\[(]?{_DOTS}")
+_AFTER_CUT = lazy_pattern(rf"[^\w\n]{{0,4}}{_DOTS}")
 _LONGEST_SIGNS = 12
 
 
