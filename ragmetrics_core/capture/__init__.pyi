@@ -63,11 +63,9 @@ from ragmetrics_core.capture.stages import samples_of as samples_of
 from ragmetrics_core.capture.step_documents import (
     lists_divided as lists_divided,
 )
-from ragmetrics_core.capture.step_documents import new_texts as new_texts
 from ragmetrics_core.capture.step_documents import (
     note_documents_of_step as note_documents_of_step,
 )
-from ragmetrics_core.capture.step_documents import texts_around as texts_around
 from ragmetrics_core.capture.transcripts import (
     EarlierConversation as EarlierConversation,
 )

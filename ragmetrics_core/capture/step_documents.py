@@ -7,7 +7,7 @@ given and what it returned are plain values, such as ``{"documents": [A, B]}``.
 from collections.abc import Iterator, Mapping, Sequence
 
 from ragmetrics_core.capture.passages import is_long_enough
-from ragmetrics_core.capture.plain_values import documents_in, find_instances, texts_in
+from ragmetrics_core.capture.plain_values import documents_in, texts_in
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 _FEWEST_LISTS = 2  # a step divides documents into two lists at least
@@ -20,9 +20,8 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
     with another text or score counts as brought. A step that returned an empty list in
     the place of its documents dropped them all: its documents are ().
 
-    Two things more are written into the call: the lists into which the step divided its
-    documents, as a router does into "current" and "outdated", and the longer texts that
-    it returned and was not given, such as a summary.
+    The lists into which the step divided its documents are written into the call as
+    well, as a router divides them into "current" and "outdated".
 
     Args:
         node: The call, with its ``documents_among_inputs``; it is changed.
@@ -44,7 +43,6 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
         node.documents = tuple(brought) or None  # None: it brought no documents
     node.documents_passed_on = tuple(passed_on)
     node.divided_documents = lists_divided(given, returned)
-    node.new_texts = new_texts(given, returned)
 
 
 def lists_divided(given: object, returned: object) -> tuple[tuple[Document, ...], ...]:
@@ -126,50 +124,6 @@ def _without_wrapping(value: object, names: Sequence[str]) -> object:
     if name_beside_others in value:
         return value[name_beside_others]
     return value[name_alone] if set(value) == {name_alone} else value
-
-
-def new_texts(given: object, returned: object) -> tuple[str, ...]:
-    """Return the texts of some length that a step returned and was not given.
-
-    Example: a step was given "What does a cabin cost?", and returned "A cabin for two
-    costs 96 euros.": this text. What a step says of an empty list of documents that it
-    was given, such as "No documents were found.", is left out.
-
-    Args:
-        given: What the step was given.
-        returned: What it returned.
-    """
-    lists = find_instances(given, list, tuple)
-    is_given_empty_list = any(not each for each in lists)
-    return () if is_given_empty_list else _long_texts_made(given, returned)
-
-
-def texts_around(
-    documents: Sequence[Document], returned: Mapping[str, object]
-) -> tuple[str, ...]:
-    """Return the texts that a call returned around the documents that it was given.
-
-    Example: a call was given the sentences A and B, and returned ``{"windows": [text
-    with A, text with B]}``: these two texts. Empty if no list has a text for each
-    document, in their order, in which the document stands.
-
-    Args:
-        documents: The documents that the call was given.
-        returned: What it returned, by name.
-    """
-    for value in returned.values():
-        if not isinstance(value, (list, tuple)) or len(value) != len(documents):
-            continue
-        texts = [text for text in value if isinstance(text, str)]
-        if len(texts) == len(value) and _hold_each(texts, documents):
-            return tuple(texts)
-    return ()
-
-
-def _hold_each(texts: Sequence[str], documents: Sequence[Document]) -> bool:
-    """Whether each text holds the document at its place."""
-    pairs = zip(texts, documents, strict=True)
-    return all(document.text.strip() in text for text, document in pairs)
 
 
 def _long_texts_made(given: object, returned: object) -> tuple[str, ...]:

@@ -223,13 +223,7 @@ class Node:
         result: What a tool returned, as plain values: texts, numbers, mappings, and
             tuples of these. It tells how the text divides into passages; None if the
             text is all that it returned.
-        new_texts: Of a step, the texts of some length that it returned and was not
-            given: rows of a database, a list of prices. Of a reranker, the texts around
-            the documents that it was given, one for each, where it returned such texts.
         prompt: What a model was shown, results of tools included.
-        is_prompt_text_alone: Whether the prompt is surely all that the model was shown:
-            texts without images or files, and no documents beside the messages. False
-            where that is not known.
         documents_in_request: Texts that a model was handed as documents, each in a
             block of its own.
         request_blocks: Type and text of each block of evidence in the request, as
@@ -275,9 +269,7 @@ class Node:
     divided_documents: tuple[tuple[Document, ...], ...] = field(default=(), repr=False)
     text: str | None = field(default=None, repr=False)
     result: Any = field(default=None, repr=False)
-    new_texts: tuple[str, ...] = field(default=(), repr=False)
     prompt: tuple[Message, ...] = field(default=(), repr=False)
-    is_prompt_text_alone: bool = False
     documents_in_request: tuple[Document, ...] = field(default=(), repr=False)
     request_blocks: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     evidence_not_recorded: tuple[str, ...] = ()

@@ -1,6 +1,5 @@
 """The hooks: one handler that copies what LangChain reports and hands each finished root on. It assembles nothing."""
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -27,7 +26,6 @@ from langchain_ragmetrics.recording.tree import (
     PROVIDER,
     SESSION,
     TASK_OR_THREAD,
-    TEXT_ALONE,
     TOOLS,
     UNREAD,
     VARIABLES,
@@ -51,12 +49,6 @@ from ragmetrics_core.capture import (
     words_of,
 )
 
-# Names of parameters by which a model may be shown more than the messages.
-_SHOWS_MORE = re.compile(
-    r"document|image|file|audio|context|previous|conversation|cache|data_source|prompt"
-    r"|extra_body|chat_template|search|retriev",
-    re.IGNORECASE,
-)
 JUDGE_TAG = "ragmetrics-judge"
 Receiver = Callable[[Run], object]
 _MOST_OPEN = 10_000  # roots that never end are forgotten beyond this
@@ -162,8 +154,6 @@ class Recorder(BaseCallbackHandler):
                     {"role": shown.role, "content": shown.text} for shown in texts_shown
                 ]
             }
-            # True if the model surely saw nothing but these texts; False for an image
-            run.extra[TEXT_ALONE] = _are_texts_alone(all_messages, details)
             run.extra[TOOLS] = offered_tools(details.get("invocation_params"))
             # what the model saw and no recorded text holds, such as a PDF
             run.extra[UNREAD] = unread_request(
@@ -184,7 +174,6 @@ class Recorder(BaseCallbackHandler):
         """Keep what the model is shown."""
         if run := self._run_began("llm", serialized, run_id, details):
             run.inputs = {"prompts": list(prompts)}
-            run.extra[TEXT_ALONE] = _are_texts_alone((), details)
             run.extra[UNREAD] = unread_request(details.get("invocation_params"), ())
 
     @guard_hook
@@ -404,33 +393,6 @@ def _name_of_run(serialized: dict[str, Any], details: dict[str, Any]) -> str:
     path_of_class = serialized.get("id") or ["Unnamed"]
     name = details.get("name") or serialized.get("name") or path_of_class[-1]
     return str(name)
-
-
-def _are_texts_alone(
-    messages: Sequence[BaseMessage], details: Mapping[str, Any]
-) -> bool:
-    """Whether a model is shown the texts of messages and nothing beside them.
-
-    Example: True for "Who?" with the parameter ``temperature=0``. False for a message
-    with an image, and for ``previous_response_id="r1"``, which goes on with a
-    conversation.
-
-    Args:
-        messages: The messages; none for a prompt that is a text.
-        details: What the framework tells of the call.
-    """
-    parameters = details.get("invocation_params")
-    if not isinstance(parameters, Mapping):
-        return False  # LangChain did not tell the parameters
-    for name, value in parameters.items():
-        if value and _SHOWS_MORE.search(str(name)):
-            return False
-    for message in messages:
-        parts = message.content if isinstance(message.content, list) else []
-        for part in parts:
-            if isinstance(part, Mapping) and part.get("type") != "text":
-                return False
-    return True
 
 
 def _keep_documents_in_messages(run: Run, messages: Sequence[BaseMessage]) -> None:

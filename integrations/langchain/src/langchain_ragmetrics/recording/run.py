@@ -25,7 +25,7 @@ class Run:
     """A run as the recorder keeps it.
 
     Its fields are named and filled as in LangSmith's. ``extra`` holds the metadata, and
-    notes of the recorder under names such as ``TEXT_ALONE``.
+    notes of the recorder under names such as ``STORE_SEARCH``.
     """
 
     id: UUID

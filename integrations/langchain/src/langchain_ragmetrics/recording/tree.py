@@ -44,8 +44,6 @@ LOAD_HISTORY = "load_history"
 PROVIDER = "ragmetrics_provider"
 # of a call of a model: the names of the tools that it may call
 TOOLS = "ragmetrics_tools"
-# of a call of a model: whether it was surely shown nothing but the recorded texts
-TEXT_ALONE = "ragmetrics_text_alone"
 # of a call of a model: the documents that stand in its messages as blocks
 HANDED_IN = "ragmetrics_handed_in"
 EVIDENCE_BLOCKS = "ragmetrics_evidence_blocks"
@@ -112,9 +110,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     tree = _tree_of_calls(outermost_call, run)
     tree.output = output
     tree.continues = _resumes_a_graph(run)  # it is asked nothing new
-    tree.question, tree.question_place = _question(
-        run, inputs, output, resumes=tree.continues
-    )
+    tree.question = _question(run, inputs, output, resumes=tree.continues)
     _add_history(tree, run, inputs)
     tree.answers = _answers(outermost_call, output)
     # A run that only called models is no sample, since it retrieved nothing; it is one
@@ -244,12 +240,11 @@ def _waits_for_a_person(nodes: Iterable[Node]) -> bool:
 
 def _question(
     run: AnyRun, inputs: Mapping[str, Any], output: object, *, resumes: bool
-) -> tuple[str | None, str]:
-    """Find the user's question, and say in words where it was found.
+) -> str | None:
+    """Find the user's question; None if no place has one.
 
-    Example: the chain "qa" with the inputs {"question": "Who?"} gives ("Who?", "inputs
-    of qa"). The places are tried in this order: the user's metadata, the inputs, the
-    messages in the outputs. None and "" if no place has a question.
+    The places are tried in this order: the user's metadata, the inputs, the messages in
+    the outputs.
 
     Args:
         run: The run.
@@ -260,18 +255,12 @@ def _question(
     """
     given_question = _given_in_metadata(run).get("question")
     if given_question is not None:
-        return str(given_question), "metadata['ragmetrics']['question']"
+        return str(given_question)
     # what a model, tool or retriever alone is given need not be a user's question
     if run.run_type != "chain":
-        return None, ""
-    if not resumes:
-        question = capture.question_in(inputs)
-        if question is not None:
-            return question, f"inputs of {run.name}"
-    question = capture.question_in_state(output)
-    if question is not None:
-        return question, f"outputs of {run.name}"
-    return None, ""
+        return None
+    question = None if resumes else capture.question_in(inputs)
+    return capture.question_in_state(output) if question is None else question
 
 
 def _earlier_conversation(
@@ -669,11 +658,9 @@ def _add_notes_on_request(node: Node, notes: Mapping[str, Any]) -> None:
 
     Args:
         node: The call; it is changed.
-        notes: The notes, by names such as ``TEXT_ALONE``. A run of LangSmith has none.
+        notes: The notes, by names such as ``TOOLS``. A run of LangSmith has none.
     """
     node.offered_tools = tuple(notes.get(TOOLS) or ())
-    # whether the model surely saw nothing but the recorded texts
-    node.is_prompt_text_alone = bool(notes.get(TEXT_ALONE))
     # documents that the application put into its messages as blocks
     node.documents_in_request = tuple(notes.get(HANDED_IN) or ())
     node.request_blocks = tuple(notes.get(EVIDENCE_BLOCKS) or ())

@@ -27,8 +27,6 @@ from ragmetrics_core.capture import (
     compact,
     documents_in,
     lists_divided,
-    new_texts,
-    texts_around,
     texts_in,
     unread_request,
 )
@@ -118,11 +116,6 @@ class Calls:
         """
         call.documents = self._documents_returned(node)
         call.divided_documents = lists_divided(node.input, node.output_by_socket)
-        if call.kind == "step":
-            call.new_texts = new_texts(node.input, node.output_by_socket)
-        elif call.kind == "reranker":
-            # SentenceWindowRetriever returns windows beside its documents
-            call.new_texts = texts_around(call.input_documents, node.output_by_socket)
         call.error = node.error or ("no output" if node.output is None else None)
 
     def _call_of_agent(self, enclosing: Call, node: Node) -> Call:
@@ -542,7 +535,6 @@ def _text_lists_given_by(node: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _fill_model(call: Call, node: Node) -> None:
     """Write into the call of a model what the model was shown, and what it replied first."""
     call.prompt = prompt(node)
-    call.is_prompt_text_alone = _are_texts_alone(node)
     _unread_request(node).add_to(call)
     messages = replies(node)
     if messages:
@@ -676,29 +668,6 @@ def prompt(node: Node) -> tuple[Message, ...]:
     return tuple(
         message for message in messages if message.text.strip() or message.tool_calls
     )
-
-
-def _are_texts_alone(node: Node) -> bool:
-    """Whether a model is shown the texts of its prompt and nothing beside them.
-
-    False where that is not sure: for messages with an image or a file, and for further
-    inputs and settings, which may hold documents.
-    """
-    usual_names = {"messages", "prompt", "tools", "streaming_callback"}
-    for name, value in node.input.items():
-        if name not in usual_names and value:
-            return False
-    for message in _messages_given(node):
-        # a chat generator also takes the text of a prompt builder in place of messages
-        is_text = isinstance(message, str)
-        if not is_text and not _is_of_text_alone(message):
-            return False
-    return True
-
-
-def _is_of_text_alone(message: object) -> bool:
-    """Whether a message has no image, file or other part that is not read."""
-    return isinstance(message, CopiedMessage) and not message.unread_kinds
 
 
 def _messages_given(node: Node) -> tuple[Any, ...]:

@@ -139,7 +139,6 @@ def _copy_request(node: Node, arguments: Mapping[str, Any], llm: BaseLLM) -> Non
     """
     prompt = _prompt_among(arguments)
     node.prompt = prompt_of(arguments)
-    node.is_prompt_text_alone = _are_texts_alone(arguments)
     # the texts whose numbers a provider's citations name
     node.request_blocks = tuple(_evidence_blocks(prompt))
     # a PDF or an image: the model was shown it, and its text is not known here
@@ -372,37 +371,6 @@ def _prompt_among(arguments: Mapping[str, Any]) -> object:
     # a method of an integration may take its arguments as *args and **kwargs
     unnamed = [*arguments.get("args", ()), *arguments.get("kwargs", {}).values()]
     return unnamed[0] if unnamed else None
-
-
-def _are_texts_alone(arguments: Mapping[str, Any]) -> bool:
-    """Whether a model is shown the texts of its prompt and nothing beside them.
-
-    Example: True for ``llm.complete("Who?")``. False for a message with an image, and
-    for ``llm.chat(messages, documents=[…])``, which hands over more than messages.
-
-    Args:
-        arguments: What the model's method was given, by name. A method that takes
-            ``*args`` and ``**kwargs`` has these two names as well.
-    """
-    names = {*arguments, *arguments.get("kwargs", {})}
-    # the arguments of ``chat`` and ``complete``; "formatted" adds no text
-    names_of_prompt = {"messages", "prompt", "formatted", "args", "kwargs"}
-    n_positional = len(arguments.get("args", ()))  # the first of these is the prompt
-    if not names_of_prompt.issuperset(names) or n_positional > 1:
-        return False
-    prompt = _prompt_among(arguments)
-    if isinstance(prompt, str):
-        return True
-    if not isinstance(prompt, (list, tuple)):
-        return False
-    return all(map(_is_message_of_texts, prompt))
-
-
-def _is_message_of_texts(message: object) -> bool:
-    """Whether it is a message that holds texts alone, and no image, for example."""
-    if not isinstance(message, ChatMessage):
-        return False
-    return all(block.block_type == "text" for block in message.blocks)
 
 
 def _parameters_sent(arguments: Mapping[str, Any], model: BaseLLM) -> dict[str, Any]:
