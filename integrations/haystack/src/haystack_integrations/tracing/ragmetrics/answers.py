@@ -55,7 +55,7 @@ def answers(calls: Calls) -> list[Answer]:
     objects = _answer_objects(calls, outputs, texts)
     are_all_extracted = all(answer.is_extracted for answer in objects)
     if not objects:
-        found = _preferring_those_of_documents(texts)
+        found = _preferring_those_of_documents(calls, texts)
     elif texts and are_all_extracted:
         # a reader cut out "1874", and a model wrote "It opened in 1874.": the model's
         found = [
@@ -99,13 +99,20 @@ def _answers_in_texts(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answ
     return _with_calls_and_doubts(calls, final_texts, texts)
 
 
-def _preferring_those_of_documents(texts: list[Answer]) -> list[Answer]:
-    """Of texts of several sockets keep those whose call was shown documents, if any."""
-    has_several_places = len({answer.place for answer in texts}) > 1
-    if not has_several_places:
+def _preferring_those_of_documents(calls: Calls, texts: list[Answer]) -> list[Answer]:
+    """Of texts of several sockets keep those that models wrote behind documents, if any."""
+    are_of_one_socket = len({answer.place for answer in texts}) == 1
+    if are_of_one_socket:
         return texts
-    from_documents = [answer for answer in texts if answer.documents]
-    return from_documents or texts
+    calls_behind_documents = [
+        calls.call_by_span[node]
+        for node in calls.models
+        if calls.is_fed_by_documents(node)
+    ]
+    behind_documents = [
+        answer for answer in texts if answer.writing_call in calls_behind_documents
+    ]
+    return behind_documents or texts
 
 
 def _with_calls_and_doubts(
@@ -270,7 +277,9 @@ def replies_of(calls: Calls, name: str) -> list[Answer]:
     answers_of_model = []
     for reply in replies(last_model):
         answer = Answer(reply.text, f"{last_model.path}.replies")
-        answers_of_model.append(_with_writing_call(calls, last_model, answer))
+        answers_of_model.append(
+            replace(answer, writing_call=calls.call_by_span[last_model])
+        )
     return answers_of_model
 
 
@@ -286,22 +295,15 @@ def _is_named(node: Node, name: str) -> bool:
 
 
 def _with_call(calls: Calls, answer: Answer) -> Answer:
-    """Return the answer with the call that wrote it, and the documents that reached it.
-
-    Example: an ``AnswerBuilder`` gave "Anna", the reply of the generator "llm": the
-    answer gets the call of "llm" and the documents in its prompt. If no call wrote the
-    answer, it gets the documents that reached the component that gave it.
-    """
-    writer = None
-    if not answer.is_extracted:
-        writer = _writer_of(calls, (answer.text, *answer.replies))
-    if writer is not None:
-        return _with_writing_call(calls, writer, answer)
-    component = _component_of_place(calls.run, answer.place)
-    documents = None
-    if component is not None:
-        documents, _ = calls.documents_that_reached(component)
-    return replace(answer, documents=documents or answer.documents)
+    """Return the answer with the call whose reply it is, or what its reader was given."""
+    if answer.is_extracted:
+        reader = _component_of_place(calls.run, answer.place)
+        documents = () if reader is None else calls.call_by_span[reader].input_documents
+        return replace(answer, documents=documents or answer.documents)
+    writer = _writer_of(calls, (answer.text, *answer.replies))
+    if writer is None:
+        return answer
+    return replace(answer, writing_call=calls.call_by_span[writer])
 
 
 def _is_verdict(text: str) -> bool:
@@ -310,20 +312,6 @@ def _is_verdict(text: str) -> bool:
         return True
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     return len(lines) > 1 and all(line.endswith("?") for line in lines)
-
-
-def _with_writing_call(calls: Calls, node: Node, answer: Answer) -> Answer:
-    """The answer with the call of a span that wrote it.
-
-    It also gets the documents that reached the call. It keeps its own where no input
-    holds any.
-    """
-    documents, _ = calls.documents_that_reached(node)
-    return replace(
-        answer,
-        writing_call=calls.call_by_span[node],
-        documents=answer.documents if documents is None else documents,
-    )
 
 
 def _writer_of(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:

@@ -394,48 +394,18 @@ class Calls:
             models, key=lambda node: (not node.closed, node.closed, node.opened)
         )
 
-    def documents_that_reached(
-        self, node: Node
-    ) -> tuple[tuple[Document, ...] | None, str]:
-        """Find the documents that reached a call, and the names of their inputs.
-
-        Example: the builder before the generator "llm" was given two documents: both,
-        and "builder.documents". None and "" if no input holds any.
-        """
-        sockets = self._nearest_document_sockets(node)
-        if not sockets:
-            return None, ""
-        document_by_key = {}  # each document once
-        for _, documents in sockets:
-            for document in documents:
-                document_by_key[document.key] = document
-        names = ", ".join(name for name, _ in sockets)
-        return tuple(document_by_key.values()), names
-
-    def _nearest_document_sockets(
-        self, node: Node, steps: int = 12
-    ) -> list[tuple[str, tuple[Document, ...]]]:
-        """Find the inputs of a call that hold documents, else those of what fed it.
-
-        Example: a model takes a prompt alone, and a prompt builder made the prompt from
-        documents: the input "documents" of the builder is returned.
-
-        Args:
-            node: The span of the call.
-            steps: How many times it goes back to the components before.
-        """
-        spans = [node]
-        for _ in range(steps + 1):
-            sockets = []
-            for span in spans:
-                sockets += self._document_sockets(span)
-            if sockets:
-                return sockets
-            feeding_spans: dict[Node, None] = {}  # each once, in order
-            for span in spans:
-                feeding_spans.update(dict.fromkeys(self._spans_feeding(span)))
-            spans = list(feeding_spans)
-        return []
+    def is_fed_by_documents(self, node: Node) -> bool:
+        """Whether any component before a call was given documents, or found some."""
+        waiting, seen = [node], {node}
+        while waiting:
+            span = waiting.pop()
+            call = self.call_by_span[span]
+            if call.input_documents or (span is not node and call.documents):
+                return True
+            before = [each for each in self._spans_feeding(span) if each not in seen]
+            seen.update(before)
+            waiting += before
+        return False
 
     def _spans_feeding(self, node: Node, socket: str = "") -> list[Node]:
         """Find the components whose outputs are inputs of a call.
@@ -463,25 +433,6 @@ class Calls:
             if ancestor.operation == COMPONENT:
                 return [ancestor]
         return []
-
-    def _document_sockets(self, node: Node) -> list[tuple[str, tuple[Document, ...]]]:
-        """Find the inputs of a component that hold lists of documents.
-
-        Example: a prompt builder that was given two documents: [("builder.documents",
-        (document, document))]. An empty list counts if the input is for documents, by
-        its name or type.
-
-        Returns:
-            For each such input its path and the documents.
-        """
-        sockets = []
-        for name, value in node.input.items():
-            documents = self._documents_in_input(value)
-            description = f"{name} {node.input_sockets.get(name)}".lower()
-            is_empty_list = value == () and "document" in description
-            if documents or is_empty_list:
-                sockets.append((f"{node.path}.{name}", documents))
-        return sockets
 
 
 def _names_of_senders(node: Node, socket: str) -> set[str]:

@@ -197,14 +197,11 @@ def _add_documents_of_answer(tree: Tree, answer: Answer, calls: Calls) -> None:
 
 
 def _add_documents_without_answer(tree: Tree, calls: Calls) -> None:
-    """Write into a tree what its run found last, or else what reached its last model."""
+    """Write into a tree what its run found last."""
     document_lists = documents_in_output(calls.run)
     if document_lists and _ends_with_a_search(calls):
         tree.gives_only_documents = True
         tree.flow_place, tree.flow_documents = document_lists[-1]
-    elif calls.models:
-        last_model = calls.models[-1]
-        tree.flow_documents, tree.flow_place = calls.documents_that_reached(last_model)
 
 
 def _add_question(
