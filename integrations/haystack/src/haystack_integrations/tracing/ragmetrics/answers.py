@@ -10,6 +10,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_TOOL, No
 
 from ragmetrics_core.capture import (
     Answer,
+    Document,
     Message,
     as_one_line,
     documents_in,
@@ -494,10 +495,7 @@ def _without_forwarded_copies(candidates: list[Answer]) -> list[Answer]:
     return answers_kept
 
 
-def documents_in_output(run: Run) -> list[tuple[str, Any]]:
-    """List the documents in a run's output, by the place of their socket."""
-    return [
-        (place, documents)
-        for place, value in _outputs(run)
-        if (documents := tuple(documents_in(value)))
-    ]
+def documents_in_output(run: Run) -> list[tuple[Document, ...]]:
+    """List the documents of each socket of a run's output that holds any."""
+    lists = [tuple(documents_in(value)) for _, value in _outputs(run)]
+    return [documents for documents in lists if documents]

@@ -167,8 +167,6 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         tree.answers = (answer,)
         _add_documents_of_answer(tree, answer, calls)
     is_asked = user_text is not None
-    # A router may have sent the question, such as "Hi", past the retriever.
-    tree.was_routed_away = is_asked and _skipped_a_branch(calls.run)
     # A run that answers, or that asks a model, is a sample even if it retrieved nothing.
     asks_a_model = is_asked and bool(calls.models)
     tree.is_always_a_sample = answer is not None or asks_a_model
@@ -191,7 +189,7 @@ def _add_documents_of_answer(tree: Tree, answer: Answer, calls: Calls) -> None:
     is_without_source = answer.writing_call is None and not answer.documents
     document_lists = documents_in_output(calls.run)
     if is_without_source and document_lists:
-        tree.flow_place, tree.flow_documents = document_lists[-1]
+        tree.flow_documents = document_lists[-1]
         # None makes the core take the flow documents; () would mean none
         tree.answers = (replace(answer, documents=None),)
 
@@ -201,7 +199,7 @@ def _add_documents_without_answer(tree: Tree, calls: Calls) -> None:
     document_lists = documents_in_output(calls.run)
     if document_lists and _ends_with_a_search(calls):
         tree.gives_only_documents = True
-        tree.flow_place, tree.flow_documents = document_lists[-1]
+        tree.flow_documents = document_lists[-1]
 
 
 def _add_question(
@@ -286,21 +284,6 @@ def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
         lookup_inputs=(run.input,),
         to_plain_value=copied,
     )
-
-
-def _skipped_a_branch(run: Run) -> bool:
-    """Whether a router sent the run past components, so that they never ran.
-
-    Example: a router could send "Hi" to a retriever or to a generator, and only the
-    generator ran. The skipped component takes an output of a component that ran.
-    """
-    outer_nodes = [node for node in run.components() if node.parent is run.root]
-    ran = {node.name for node in outer_nodes}
-    receivers: set[str] = set()
-    for node in outer_nodes:
-        for socket in node.output_sockets.values():
-            receivers.update(socket.get("receivers") or ())
-    return not receivers <= ran
 
 
 def _ends_with_a_search(calls: Calls) -> bool:
