@@ -147,7 +147,7 @@ def a_tool_whose_result_is_shown_as_json() -> None:
 
 @app(
     f"{DOCS}/tools/componenttool.mdx",
-    Expected(CUT, retrieved=("gate", "mill"), doubts=("in_part",)),
+    Expected(CUT, retrieved=("gate", "mill")),
 )
 def a_tool_whose_result_is_printed() -> None:
     agent(searching(str, 2), calls("search", query="gate"), A).run(messages=user())
