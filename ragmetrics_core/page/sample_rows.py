@@ -24,6 +24,7 @@ from ragmetrics_core.reporting.sample_journey import FactOnItsWay, SampleJourney
 LONGEST = 20_000
 """Most bytes of one text that the page holds."""
 
+_MOST_BYTES_OF_CHARACTER = 4  # in UTF-8
 _EXCERPT = 160
 _FIELDS, _VALUES, _VALUE = 20, 40, 60
 LARGEST_ROWS = 11_000_000
@@ -36,12 +37,19 @@ _EMPTY: tuple[object, ...] = (None, "", [], {})
 def cut(text: str) -> str:
     """The text, cut after 20,000 bytes of UTF-8 with a note of how much is missing."""
     text = str(replace_surrogates(text))
+    if _is_short(text):
+        return text
     beginning = text.encode()[:LONGEST].decode(errors="ignore")
     if beginning == text:
         return text
     n_missing = len(text) - len(beginning)
     note = f" … [cut here: {n_missing:,} more characters; the results file has all of them]"
     return beginning + note
+
+
+def _is_short(text: str) -> bool:
+    """Whether a text has few enough characters to be shown whole, whatever they are."""
+    return len(text) * _MOST_BYTES_OF_CHARACTER <= LONGEST
 
 
 def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
@@ -289,6 +297,8 @@ def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
         n_cut: Gets the number of characters that were cut, by path.
     """
     if isinstance(value, str):
+        if _is_short(value):
+            return value
         # at most LONGEST bytes, without a character that is cut in its middle
         text = value.encode()[:LONGEST].decode(errors="ignore")
         n_cut[path] += len(value) - len(text)
