@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core import Sample
-from ragmetrics_core.data.sample import Ledger
+from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.judging.judge import ScriptedJudge
 from ragmetrics_core.metrics.adherence_cause import Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
@@ -118,7 +118,7 @@ def planted_rows() -> list[dict[str, Any]]:
 def sample_of(row: Mapping[str, Any]) -> Sample:
     """The row as an application's adapter or a table gives it.
 
-    A run that did not search has a ledger of its calls, and no call in it.
+    A run that did not search was captured, and the capture says so.
     """
     fields = {
         name: row[name]
@@ -126,7 +126,9 @@ def sample_of(row: Mapping[str, Any]) -> Sample:
         if row[name] is not None
     }
     if not row.get("searched", True):
-        fields["ledger"] = Ledger()
+        fields["capture"] = CaptureNotes(
+            grade="incomplete", doubts={"no_search": "nothing was searched for"}
+        )
     return Sample(**fields)
 
 

@@ -353,10 +353,8 @@ def is_declined(row: SampleResult) -> bool | None:
 
 
 def _did_not_search(sample: Sample) -> bool:
-    """Whether the run's calls were recorded, and none of them brought any text."""
-    if sample.ledger is None or sample.retrieved is not None:
-        return False
-    return not sample.contexts and not sample.ledger.calls
+    """Whether the run was captured, and nothing was searched for."""
+    return sample.capture is not None and "no_search" in sample.capture.doubts
 
 
 def _was_anything_found(sample: Sample) -> bool | None:

@@ -168,7 +168,7 @@ def _notes_on_failures(summary: Summary) -> Iterator[str]:
 def _notes_on_rows(summary: Summary) -> Iterator[str]:
     """Say how many rows there are, how samples were captured, and what is in doubt.
 
-    Example: "20 rows, 1 without a result." and "Captured: 15 exact, 5 located."
+    Example: "20 rows, 1 without a result." and "Captured: 15 exact, 5 inferred."
     """
     words = count_in_words(summary.rows, "row")
     if summary.not_judged:
