@@ -11,17 +11,14 @@ import pytest
 from counted_steps import count_steps
 from hypothesis import given
 from hypothesis import strategies as st
-from test_tree_rules import Clock, model, retriever, tree
 
 from ragmetrics_core import (
     CitationQuality,
-    Context,
     Report,
     Sample,
     ScriptedJudge,
     evaluate,
 )
-from ragmetrics_core.capture import Answer, CitedSource, Document, samples_of
 from ragmetrics_core.data import Citation, RowError
 from ragmetrics_core.data.citations import (
     UNREAD_FORM,
@@ -369,56 +366,6 @@ def test_files_of_before_have_no_citations(name: str) -> None:
     report = Report.from_jsonl(GOLDEN / name)
     known = {row.sample.citations for row in report if row.sample is not None}
     assert known <= {None}
-
-
-# Structured answers
-
-SHOWN = [
-    Context(text="The tower was built in 1889 for the exhibition.", id="a"),
-    Context(text="It was painted brown; the tower is 330 metres high.", id="b"),
-    Context(text="Its second page: the lifts were renewed in 1986.", id="b"),
-]
-SOURCES: dict[str, tuple[CitedSource, tuple[int, ...], tuple[str, ...]]] = {
-    "an id": (CitedSource("a"), (0,), ()),
-    "an id, and its quote": (CitedSource("a", "The tower was built in 1889"), (0,), ()),
-    "an id that nobody was shown": (CitedSource("z"), (), ("z",)),
-    "a number": (CitedSource(2), (1,), ()),
-    "a number that nobody was shown": (CitedSource(9), (), ("9",)),
-    "a quote": (CitedSource(quote="the tower is 330 metres high."), (1,), ()),
-    "a short quote": (CitedSource(quote="330 metres"), (1,), ()),
-    "a quote in other spaces": (
-        CitedSource(quote="built  in\n1889 for the exhibition"),
-        (0,),
-        (),
-    ),
-    "a quote that nobody was shown": (
-        CitedSource(quote="It was sold in 1925."),
-        (),
-        ("It was sold in 1925.",),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_a_source_names_the_context_of_its_id_or_quote(name: str) -> None:
-    source, places, dangling = SOURCES[name]
-    answer = "It is 330 metres high. It was built in 1889."
-    fields = {"id": source.id, "quote": source.quote}
-    named = {key: value for key, value in fields.items() if value is not None}
-    shown = "\n\n".join(f"[{n}] {one.text}" for n, one in enumerate(SHOWN, start=1))
-    clock = Clock()
-    (sample,) = samples_of(
-        tree(
-            clock,
-            retriever(clock, *(Document(text=one.text, id=one.id) for one in SHOWN)),
-            model(clock, shown, json.dumps({"answer": answer, "citations": [named]})),
-            answers=(Answer(answer),),
-        )
-    )
-    assert sample.citations is not None, sample.citations_unknown
-    (cited,) = sample.citations
-    assert (cited.contexts, cited.dangling) == (places, dangling)
-    assert (cited.start, cited.end) == (0, len(answer))
 
 
 # Laws
