@@ -122,21 +122,28 @@ class Mode:
     metric: Metric
     sample: Sample = SAMPLE
     model: Mapping[str, Any] = field(default_factory=dict)
-    tokens: int | None = None
     prefix: float | None = None
 
-    def goals(self, usage: Usage, prompts: Sequence[str]) -> Iterator[Goal]:
+    def goals(self, prompts: Sequence[str]) -> Iterator[Goal]:
         """The goals of this mode, for what was recorded."""
-        if self.tokens is not None:
-            yield at_most(usage.prompt_tokens, self.tokens, " prompt tokens")
         if self.prefix is not None:
             yield at_least(100 * common(prompts), 100 * self.prefix, " % common prefix")
 
 
-ALONE, WEIGHED, LOW = {"together": False}, {"logprobs": True}, {"verdict": "no"}
+ALONE, WEIGHED, LOW = (
+    {"together": False},
+    {"logprobs": True},
+    {"verdict": "no"},
+)
 MODES = (
-    Mode("utilization pointwise", ContextUtilization(), tokens=1300),
-    Mode("utilization listwise", ContextUtilization(judging="listwise"), tokens=900),
+    Mode(
+        "utilization pointwise",
+        ContextUtilization(),
+    ),
+    Mode(
+        "utilization listwise",
+        ContextUtilization(judging="listwise"),
+    ),
     Mode("utilization graded", ContextUtilization(relevance="graded")),
     Mode(
         "utilization, probability from log-probabilities",
@@ -196,7 +203,6 @@ MODES = (
         "sufficiency, log-probabilities",
         ContextSufficiency(),
         model=WEIGHED,
-        tokens=1100,
     ),
     Mode("sufficiency, 5 polls", ContextSufficiency()),
     Mode("sufficiency, 5 polls without n", ContextSufficiency(), model=ALONE),
@@ -205,13 +211,15 @@ MODES = (
         ContextSufficiency(declining=False),
         model=WEIGHED,
     ),
-    Mode("relevance", AnswerRelevance(), tokens=700),
+    Mode(
+        "relevance",
+        AnswerRelevance(),
+    ),
     Mode(
         "citations, one for each of 2 sentences",
         CitationQuality(),
         CITING,
         WEIGHED,
-        tokens=2000,
     ),
     Mode(
         "citations, two for each of 2 sentences and one sentence without",
@@ -388,7 +396,7 @@ def main() -> int:
         shown.add(
             f"cost: {mode.name}: {usage.calls} calls, {usage.prompt_tokens} prompt"
             f" tokens, {usage.completion_tokens} completion tokens{_prefixes(prompts)}",
-            *mode.goals(usage, prompts),
+            *mode.goals(prompts),
         )
     plain(shown)
     saved(shown)

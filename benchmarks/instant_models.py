@@ -107,9 +107,9 @@ class Recording(ChatModel):
         reply = json.loads(text)
         if "declined" in reply:
             reply["declined"] = 0
-        if "verdict" in reply:
-            claims = ["A claim by digest."] if self._verdict == "no" else []
-            reply |= {"verdict": self._verdict, "unsupported": claims}
+        if "unsupported" in reply:
+            is_low = self._verdict == "no"
+            reply["unsupported"] = ["A claim by digest."] if is_low else []
         return json.dumps(reply)
 
 

@@ -84,7 +84,7 @@ def main(runs: int) -> int:
         samples = found.samples
         building.append((time.perf_counter() - start) / runs * 1000)
         assert len(samples) == runs
-        assert len(samples[0].contexts) == 10
+        assert len(samples[0].known_contexts) == 10
     without, with_us = statistics.median(plain), statistics.median(captured)
     cost = with_us - without
     shown = Rows()

@@ -88,7 +88,8 @@ def main() -> None:
         traces = written(path, megabytes)
         before, start = memory(), time.perf_counter()
         samples = sum(
-            len(sample.contexts) == len(TEXTS) for sample in samples_from_spans(path)
+            len(sample.known_contexts) == len(TEXTS)
+            for sample in samples_from_spans(path)
         )
     print(f"traces: {traces}")
     print(f"samples: {samples}")

@@ -116,7 +116,7 @@ def judge(
 def fourteen_facts(body: Body) -> str:
     """Fourteen facts, of which eleven stand in one golden chunk each, and three in none."""
     prompt = "\n".join(str(message["content"]) for message in body["messages"])
-    if '{"facts": ["<fact>"]}' in prompt:
+    if '"facts" is a list of texts' in prompt:
         (document,) = {match[1] for match in re.finditer(r"d(\d+)p\d+w", prompt)}
         return json.dumps(
             {"facts": [f"Number {n} of d{document}p{n % 4}end" for n in range(14)]}

@@ -192,10 +192,10 @@ class RightJudge:
     def _adherent(self, asked: Any) -> dict[str, Any]:
         answer = asked["answer"]
         if answer == _DECLINES:
-            return {"verdict": "abstains"}
+            return {"claims": 0, "unsupported": []}
         if self.source_by_answer.get(answer) in asked["contexts"]:
-            return {"verdict": "yes"}
-        return {"verdict": "no", "unsupported": [answer]}
+            return {"claims": 1, "unsupported": []}
+        return {"claims": 1, "unsupported": [answer]}
 
     def _useful(self, asked: Any) -> dict[str, Any]:
         """A passage is useful to arrive at an answer that rests on it."""

@@ -80,9 +80,8 @@ def _facts(prompt: str) -> object:
 
 
 def _adherent(prompt: str) -> object:
-    verdict = "yes" if _bit(prompt) else "no"
-    claims = [] if verdict == "yes" else ["A claim by digest."]
-    return {"reason": "By digest.", "verdict": verdict, "unsupported": claims}
+    unsupported = [] if _bit(prompt) else ["A claim by digest."]
+    return {"reason": "By digest.", "unsupported": unsupported, "claims": 1}
 
 
 def _sentences(prompt: str) -> object:
@@ -127,16 +126,16 @@ _REPLIES: dict[str, Callable[[str], object]] = {
     ),
     "useful": _judged("useful", _bit, reason="By digest."),
     "covered": _judged("covered", _bit, "facts"),
-    "declined": lambda prompt: {"reason": "By digest.", "declined": _bit(prompt)},
+    "declined": lambda prompt: {"reason": "It says something.", "declined": 0},
     "missing": lambda prompt: {
-        "missing": "" if _bit(prompt) else "A year.",
-        "sufficient": _bit(prompt),
+        "missing": [] if _bit(prompt) else ["A year."],
     },
     "sufficient": lambda prompt: {
         "reason": "By digest.",
         "sufficient": _bit(prompt),
         "on_question": _bit(prompt, "on"),
     },
+    "unsupported": _adherent,
     "needs": lambda prompt: {
         "reason": "By digest.",
         "claims": [
@@ -144,7 +143,6 @@ _REPLIES: dict[str, Callable[[str], object]] = {
         ],
     },
     "claims": _claims,
-    "verdict": _adherent,
     "score": lambda prompt: {"reason": "By digest.", "score": round(_draw(prompt), 2)},
     "facts": _facts,
     "sentences": _sentences,

@@ -165,7 +165,7 @@ def check(
     """Assert what an answered run says of its evidence; ``warned`` are words of its warnings."""
     assert sample.capture is not None
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.contexts] == list(contexts)
+    assert [context.text for context in sample.known_contexts] == list(contexts)
     assert sample.capture.grade == grade
     assert warned in " ".join(sample.capture.warnings)
     assert calls_of(sample) == list(calls)
@@ -174,5 +174,5 @@ def check(
 def check_odd_payload(sample: Sample, text: str) -> None:
     """Assert that an odd payload is no evidence: the own tool's text alone, or a hedged grade."""
     assert sample.capture is not None
-    texts = [context.text for context in sample.contexts]
+    texts = [context.text for context in sample.known_contexts]
     assert texts == [text] or sample.capture.grade != "exact"

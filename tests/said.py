@@ -6,14 +6,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ragmetrics_core import Metric, Question, Sample
+from ragmetrics_core import Metric, Question, Sample, ScriptedJudge
 from ragmetrics_core.data.asking import Instructions
-from ragmetrics_core.data.errors import JudgeError
+from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported
 from ragmetrics_core.data.replies import Asked, Weight
-from ragmetrics_core.metrics.context_recall import Rating
-from ragmetrics_core.metrics.context_utilization import UsefulGrade, Usefulness
-from ragmetrics_core.metrics.fact_matrix import Covered, CoveredList
-from ragmetrics_core.metrics.polls import Poll
+from ragmetrics_core.metrics.adherence_cause import Sufficient
+from ragmetrics_core.metrics.answer_relevance import Addresses
+from ragmetrics_core.metrics.citation_support import (
+    MakesClaim,
+    Supports,
+    SupportsAlone,
+)
+from ragmetrics_core.metrics.context_recall import RateRecall, Rating
+from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
+from ragmetrics_core.metrics.context_utilization import Useful, UsefulGrade, Usefulness
+from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
+from ragmetrics_core.metrics.fact_matrix import (
+    Covered,
+    CoveredList,
+    ExtractFacts,
+    FactInContext,
+)
+from ragmetrics_core.metrics.polls import AdherenceReply, Adherent, RestsOn
 
 
 def useful(
@@ -38,13 +52,17 @@ def useful_list(question: Question[Any], verdicts: Sequence[dict[str, Any]]) -> 
     return question.read({"chunks": chunks})
 
 
-def poll(verdict: str, reason: str = "", unsupported: Sequence[str] = ()) -> Poll:
-    """One poll."""
-    return Poll(verdict=verdict, reason=reason, unsupported=unsupported)
+def poll(
+    verdict: str, reason: str = "", unsupported: Sequence[str] = ()
+) -> AdherenceReply:
+    """One poll; of a "no" without a claim some claim is not supported."""
+    claims = ["it"] if verdict == "no" and not unsupported else unsupported
+    is_claim = verdict != "abstains"
+    return AdherenceReply(reason=reason, unsupported=claims, claims=is_claim)
 
 
 def polls(
-    answers: Sequence[Poll],
+    answers: Sequence[AdherenceReply],
     failures: Sequence[JudgeError] = (),
     *,
     p: float | None = None,
@@ -89,8 +107,22 @@ def asked_facts(question: Question[Any]) -> tuple[str, ...]:
 
 
 def first_batch(metric: Metric, **fields: Any) -> tuple[Question[Any], ...]:
-    """The questions that a metric asks first about a sample."""
-    return next(metric.plan(Sample.from_row(fields)))
+    """The questions that a metric asks first about a sample whose answer declines not."""
+    plan = metric.plan(Sample.from_row(fields))
+    batch = next(plan)
+    if isinstance(batch[0], Declined) and len(batch) == 1:
+        batch = plan.send((Asked((DeclinedJudgement(declined=False),)),))
+    return batch
+
+
+def listener() -> ScriptedJudge:
+    """A judge that notes what it is asked, and answers nothing but that none declines."""
+    unknown = QuestionNotSupported("it only listens")
+    kinds = (
+        Adherent, Addresses, ExtractFacts, FactInContext, MakesClaim, RateRecall,
+        RestsOn, Sufficient, SufficientContexts, Supports, SupportsAlone, Useful,
+    )  # fmt: skip
+    return ScriptedJudge(dict.fromkeys(kinds, unknown))
 
 
 def of(metric: Metric, template: str | None = None, **fields: Any) -> Question[Any]:

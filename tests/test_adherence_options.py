@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from html import unescape
 from math import log
 from pathlib import Path
 from typing import Any
@@ -16,21 +15,14 @@ from unicodedata import normalize
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback import LoopbackServer
 
 from ragmetrics_core import (
     ContextAdherence,
-    ContextUtilization,
-    LexicalJudge,
-    LLMJudge,
-    OpenAICompatibleModel,
-    RetrievalAccuracy,
     Sample,
     ScriptedJudge,
     evaluate,
 )
-from ragmetrics_core.data import InputError, SettingError, Usage
-from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.data import InputError, Usage
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.labelling.judge_examples import draw_examples
 from ragmetrics_core.labelling.published import LabelledSample
@@ -87,64 +79,6 @@ class TellsTokens(ChatModel):
         return ChatReply((choice,) * request.n, Usage(calls=1))
 
 
-def test_the_probability_of_the_verdicts_token() -> None:
-    model = TellsTokens()
-    metric = ContextAdherence(verdict_tokens=True, cause=False)
-    result = metric.score(SAMPLE, judge=LLMJudge(model))
-    evidence: Any = result.evidence
-    assert (model.asked, evidence.asked) == (1, 1)
-    assert result.value == evidence.probability
-    assert result.value == pytest.approx(0.8 / 0.95)
-    assert "verdict_tokens:yes" in str(result.signature)
-
-
-@given(
-    st.sampled_from(["yes", "no", "abstains"]),
-    st.floats(0.01, 0.99),
-    st.floats(0.01, 0.45),
-)
-def test_verdict_and_score_of_a_token_agree(
-    drawn: str, share: float, abstaining: float
-) -> None:
-    decided = 1 - abstaining
-    chances = {"yes": decided * share, "no": decided * (1 - share), "abst": abstaining}
-    metric = ContextAdherence(verdict_tokens=True, cause=False)
-    judge = LLMJudge(TellsTokens(drawn, chances))
-    result = metric.score(SAMPLE, judge=judge)
-    evidence: Any = result.evidence
-    assert result.value == pytest.approx(share)
-    assert (evidence.asked, evidence.abstained) == (1, 0)
-    likelier = "yes" if share >= 0.5 else "no"
-    assert (evidence.yes, evidence.no) == (int(share >= 0.5), int(share < 0.5))
-    assert bool(evidence.unsupported) == (likelier == "no")
-    is_told = f'drawn says "{drawn}"' in str(result.reason)
-    assert is_told == (drawn != likelier)
-
-
-@pytest.mark.parametrize("polls", [1, 5])
-def test_where_abstaining_is_likeliest_it_polls(polls: int) -> None:
-    chances = {"yes": 0.05, "no": 0.05, "abst": 0.9}
-    model = TellsTokens("abstains", chances)
-    metric = ContextAdherence(verdict_tokens=True, cause=False, polls=polls)
-    result = metric.score(SAMPLE, judge=LLMJudge(model))
-    assert (result.status, model.asked) == ("undefined", polls)
-    assert f"{polls} of {polls} polls found" in result.reason
-    evidence: Any = result.evidence
-    assert evidence.verdicts() == [f"{polls} of {polls} polls: no claim"]
-
-
-def test_methods_tell_that_tokens_were_read() -> None:
-    judge = LLMJudge(TellsTokens())
-    by_tokens, by_polls = (
-        evaluate([SAMPLE], [metric], judge=judge, progress=False).methods()
-        for metric in (ContextAdherence(verdict_tokens=True), ContextAdherence())
-    )
-    assert "at the token of the verdict in one reply" in by_tokens
-    assert "arXiv:2503.03064" in by_tokens
-    assert "token of the verdict" not in by_polls
-    assert "2503.03064" not in by_polls
-
-
 def methods_elsewhere(results: Path) -> str:
     """The methods of a file in a process that has imported no metric."""
     code = (
@@ -159,91 +93,8 @@ def methods_elsewhere(results: Path) -> str:
     return printed.stdout.decode()
 
 
-def test_methods_count_per_judge_and_metric_what_a_run_took(
-    loopback_server: Callable[..., LoopbackServer], tmp_path: Path
-) -> None:
-    metrics = [
-        ContextAdherence(verdict_tokens=True, cause=False),
-        ContextUtilization(relevance="probability"),
-        RetrievalAccuracy(),
-    ]
-    sample = Sample(**{**dict(SAMPLE), "facts": ["Anna lit it."]})
-    told = {}
-    for has_tokens in (True, False):
-        server = loopback_server(logprobs=has_tokens)
-        judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
-        report = evaluate([sample] * 3, metrics, judge=judge, progress=False)
-        told[has_tokens] = report.methods()
-        report.to_jsonl(tmp_path / "results.jsonl")
-        if not has_tokens:
-            assert methods_elsewhere(tmp_path / "results.jsonl") == report.methods()
-        report.to_html(tmp_path / "page.html")
-        page = unescape((tmp_path / "page.html").read_text(encoding="utf-8"))
-        assert report.methods().split("\n\n")[0] in page
-    name = "openai-compatible/m"
-    for metric in ("context_adherence", "context_utilization", "retrieval_accuracy"):
-        counted = rf"Probabilities of {metric} by {name}: \d+ from the"
-        assert re.search(f"{counted} token of a verdict\\.", told[True])
-        assert re.search(f"{counted} share of polls\\.", told[False])
-    assert f"context_adherence by {name}: 3 from the share of polls." in told[False]
-
-
-def test_methods_count_no_origin_where_there_is_no_choice() -> None:
-    judge = ScriptedJudge({Adherent: {"verdict": "yes"}})
-    for asked in (judge, LexicalJudge()):
-        report = evaluate([SAMPLE], [ContextAdherence()], judge=asked, progress=False)
-        assert "Probabilities of" not in report.methods()
-    metric = ContextAdherence(verdict_tokens=True)
-    report = evaluate([SAMPLE], [metric], judge=LexicalJudge(), progress=False)
-    assert "Probabilities of" not in report.methods()
-
-
-def test_methods_count_no_score_of_words_in_a_cascade() -> None:
-    metric = ContextAdherence(verdict_tokens=True, cause=False)
-    told = {}
-    for band in ((0.0, 0.0), (0.0, 1.0)):  # the words decide all, and nothing
-        judge = CascadeJudge(LexicalJudge(), LLMJudge(TellsTokens()), band=band)
-        report = evaluate([SAMPLE], [metric], judge=judge, progress=False)
-        told[band] = report.methods()
-    assert "Probabilities of" not in told[0.0, 0.0]
-    counted = "context_adherence by cascade(lexical, tells): 1 from the token"
-    assert counted in told[0.0, 1.0]
-
-
-def test_without_log_probabilities_it_polls(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
-    server = loopback_server(logprobs=False)
-    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
-    result = ContextAdherence(verdict_tokens=True, cause=False).score(
-        SAMPLE, judge=judge
-    )
-    evidence: Any = result.evidence
-    assert (evidence.asked, evidence.probability) == (5, None)
-
-
-def test_both_options_are_off_by_default() -> None:
-    metric = ContextAdherence()
-    judge = ScriptedJudge({Adherent: {"verdict": "yes"}})
-    metric.score(SAMPLE, judge=judge)
-    assert judge.asked[0].wanted_probability is None
-    assert judge.asked[0].instructions.examples == ""
-    assert "verdict_tokens" not in metric.settings()
-
-
-def test_the_token_of_a_verdict_does_not_stop_early() -> None:
-    with pytest.raises(SettingError, match="choose one of them"):
-        ContextAdherence(verdict_tokens=True, early_stop=True)
-
-
-def test_a_judge_without_tokens_answers_as_before() -> None:
-    plain = ContextAdherence().score(SAMPLE, judge=LexicalJudge())
-    asked = ContextAdherence(verdict_tokens=True).score(SAMPLE, judge=LexicalJudge())
-    assert asked.value == plain.value
-
-
 def prompt_of(metric: ContextAdherence, sample: Sample) -> str:
-    judge = ScriptedJudge({Adherent: {"verdict": "yes"}})
+    judge = ScriptedJudge({Adherent: {"claims": 1, "unsupported": []}})
     metric.score(sample, judge=judge)
     return "\n".join(message.content for message in render(judge.asked[0]))
 
@@ -258,13 +109,15 @@ def test_examples_stand_in_tags_and_their_verdicts_behind() -> None:
     assert [number for _, number, _, _ in tags] == ["1", "2", "3", "4"]
     assert tags[0][2:] == (
         '{"contexts": ["Context 0."], "answer": "Answer 0."}',
-        '{"verdict": "yes"}',
+        'Every claim of this answer is supported: "unsupported" is empty.',
     )
-    assert [judgement for *_, judgement in tags].count('{"verdict": "no"}') == 2
+    assert [judgement for *_, judgement in tags].count(
+        'A claim of this answer is not supported: "unsupported" names it.'
+    ) == 2
     digits = {digits for digits, *_ in tags}
     assert len(digits) == 1
     assert text.count(digits.pop()) == 8
-    system, _, user = text.partition("Reply with this JSON only")
+    system, _, user = text.partition("<context-")
     assert "data, too:\n<example-" in system
     assert "<example-" not in user
 
@@ -318,11 +171,11 @@ def test_no_example_is_the_row_that_is_judged(shared: str) -> None:
     fields[shared] = {"contexts": ["Context 2."], "answer": "Answer 2."}[shared]
     metric = ContextAdherence(labelled_examples=EXAMPLES)
     text = prompt_of(metric, Sample(question="Who?", **fields))
-    system = text.partition("Reply with this JSON")[0]
+    system = text.partition("<context-")[0]
     assert "Answer 2." not in system
-    assert system.count("-> {") == 3
-    whole = prompt_of(metric, SAMPLE).partition("Reply with this JSON")[0]
-    assert whole.count("-> {") == 4
+    assert system.count("\n-> ") == 3
+    whole = prompt_of(metric, SAMPLE).partition("<context-")[0]
+    assert whole.count("\n-> ") == 4
 
 
 ROW = LabelledExample(
@@ -372,7 +225,7 @@ def test_an_example_with_half_a_character_is_shown() -> None:
 
 
 def test_examples_count_in_the_signature() -> None:
-    judge = ScriptedJudge({Adherent: {"verdict": "yes"}})
+    judge = ScriptedJudge({Adherent: {"claims": 1, "unsupported": []}})
     prompts = {
         evaluate([SAMPLE], [metric], judge=judge, progress=False)
         .results[0]

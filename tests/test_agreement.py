@@ -356,17 +356,17 @@ def test_the_mean_over_one_source_says_over_how_many_it_is(
     assert (mean.source, mean.count, mean.value is None) == (None, sources, not sources)
 
 
-def test_a_score_at_the_threshold_is_a_yes_and_a_verdict_of_its_own_goes_before_it() -> (
+def test_a_score_at_the_threshold_is_a_no_and_a_verdict_of_its_own_goes_before_it() -> (
     None
 ):
     assert [
         Labelled(score, (True,)).is_judged_yes(0.7) for score in (0.69, 0.7, 0.71)
     ] == [
         False,
-        True,
+        False,
         True,
     ]
-    assert Labelled(0.5, (True,)).is_judged_yes()
+    assert not Labelled(0.5, (True,)).is_judged_yes()
     assert Labelled(0.9, (True,), verdict=False).is_judged_yes(0.5) is False
     assert Labelled(0.1, (True,), verdict=True).is_judged_yes(0.5) is True
 

@@ -118,7 +118,9 @@ def test_the_same_as_live_in_two_rounds_at_half_the_price(store: Path) -> None:
 
 
 def test_one_round_without_facts(store: Path) -> None:
-    with BatchService(lambda body: '{"reason": "", "verdict": "yes"}') as service:
+    with BatchService(
+        lambda body: '{"reason": "", "claims": 1, "unsupported": []}'
+    ) as service:
         evaluate(
             ROWS,
             ["adherence"],
@@ -179,7 +181,7 @@ def test_replies_that_cannot_be_used_are_repaired_in_a_batch(store: Path) -> Non
             batch="wait",
             progress=False,
         )
-    assert len(service.batches) == 2
+    assert len(service.batches) == 4  # repairs, and who declines
     assert spent(report).repairs > 0
     assert (
         outcomes(report)
@@ -609,7 +611,9 @@ def test_answers_to_one_request_that_contradict_each_other_are_a_failure(
             other["response"]["body"]["id"] = "another"  # the same answer, told twice
             for choice in other["response"]["body"]["choices"]:
                 if line["custom_id"] in contradicted:
-                    choice["message"]["content"] = '{"reason": "", "verdict": "no"}'
+                    choice["message"]["content"] = (
+                        '{"reason": "", "claims": 1, "unsupported": ["it"]}'
+                    )
             told.append(other)
         return told
 
@@ -624,7 +628,7 @@ def test_answers_to_one_request_that_contradict_each_other_are_a_failure(
                 if b"lamp 3" in line
             )
             contradicted.add(json.loads(next(files))["custom_id"])
-        return '{"reason": "", "verdict": "yes"}'
+        return '{"reason": "", "claims": 1, "unsupported": []}'
 
     with BatchService(reply, answers=twice) as service:
         report = evaluate(
@@ -765,7 +769,7 @@ def test_a_small_round_is_asked_live_on_request(store: Path) -> None:
         again = evaluate(ROWS, METRICS[:3], judge=model(service), **given)
         assert len(service.requests) == repairs
     assert len(service.batches) == 1
-    assert (repairs, spent(report).repairs) == (10, spent(found).repairs)  # and causes
+    assert (repairs, spent(report).repairs) == (13, spent(found).repairs)  # and causes
     assert outcomes(report) == outcomes(found) == outcomes(again)
     assert spent(report).calls == spent(found).calls
     full = sum(
@@ -1095,7 +1099,7 @@ def some_polls_unusable(body: Body) -> Any:
     """
     if "verdict" not in str(body["messages"][0]):
         return plausible_reply(body)
-    said = '{"reason": "", "verdict": "no", "unsupported": ["Anna lit it"]}'
+    said = '{"reason": "", "claims": 1, "unsupported": ["Anna lit it"]}'
     return [said, said, "no JSON", "no JSON", said][: body.get("n")]
 
 
@@ -1353,9 +1357,9 @@ def test_the_command_line_submits_looks_collects_and_goes_on(
         assert "no batch is on its way" in capsys.readouterr().out
         # Until the last connection is closed, they may stand in the file beside it.
         files = store.parent.glob(f"{store.name}*")
-        assert any(b"verdict" in file.read_bytes() for file in files)
+        assert any(b"unsupported" in file.read_bytes() for file in files)
         assert main(["store", "clear", "--store", str(store)]) == 0
-        assert b"verdict" not in store.read_bytes()  # what was collected goes, too
+        assert b"unsupported" not in store.read_bytes()  # what was collected goes, too
         gate = ["--fail-under", "adherence=0.1"]
         while main([*asked, "--batch", *gate]) == 4:
             pass

@@ -87,7 +87,7 @@ def only(tree: Tree, **settings_of_user: Any) -> Sample:
 
 
 def texts(sample: Sample) -> list[str]:
-    return [context.text for context in sample.contexts or ()]
+    return [context.text for context in sample.known_contexts or ()]
 
 
 def codes(sample: Sample) -> set[str]:
@@ -177,7 +177,7 @@ def test_law_each_context_is_an_item_of_a_call(seed: int, n_steps: int) -> None:
     sample = only(clock.tree(*inside, clock.model(prompt)))
     assert sample.ledger is not None
     items = [item for call in sample.ledger.calls for item in call.items]
-    for context in sample.contexts or ():
+    for context in sample.known_contexts or ():
         assert any(
             (context.id is not None and context.id == item.id)
             or context.text in item.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import re
 import shlex
@@ -20,7 +19,6 @@ from plausible import plausible_reply
 from said import poll
 
 from ragmetrics_core import (
-    ContextAdherence,
     LexicalJudge,
     LLMJudge,
     OpenAICompatibleModel,
@@ -34,7 +32,6 @@ from ragmetrics_core.data import (
     JudgeServerError,
     NotAnswered,
     QuestionNotSupported,
-    Usage,
     Weight,
 )
 from ragmetrics_core.data.citations import Citation
@@ -52,18 +49,15 @@ from ragmetrics_core.labelling.measured_judges import (
 )
 from ragmetrics_core.labelling.published import LabelledSample, read_labelled
 from ragmetrics_core.metrics.context_recall import RateRecall
-from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll
-from ragmetrics_core.models.chat import (
-    Capabilities,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    Choice,
-    TokenAlternatives,
+from ragmetrics_core.metrics.polls import (
+    AdherenceReply,
+    Adherent,
+    ClaimSupport,
+    adherence_reply,
 )
 from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.page.methods import quotes_of_cards
-from ragmetrics_core.reporting.judge_card import Card, figures_of_cards
+from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics import certification
 from ragmetrics_core.statistics.deciding import (
@@ -230,7 +224,7 @@ def test_ragtruth(tmp_path: Path) -> None:
     written(tmp_path, "source_info.jsonl", origins)
     written(tmp_path, "response.jsonl", answers)
     first, second = read_labelled(tmp_path)
-    assert [context.text for context in first.sample.contexts] == [
+    assert [context.text for context in first.sample.known_contexts] == [
         "Anna lit it.",
         "It rained.",
     ]
@@ -274,7 +268,7 @@ def test_attribution_bench(tmp_path: Path) -> None:
     assert (first.labels, second.labels) == ((True,), (False,))
     sample = first.sample
     assert (sample.question, sample.answer) == ("Who lit it?", "Anna did.")
-    assert tuple(context.text for context in sample.contexts) == TEXTS
+    assert tuple(context.text for context in sample.known_contexts) == TEXTS
     assert sample.citations == (Citation(start=0, end=9, contexts=(0, 1)),)
     wrong = written(tmp_path, "wrong.jsonl", [attributed("x", "partly")])
     with pytest.raises(InputError, match="must be attributable or not"):
@@ -376,7 +370,7 @@ def test_labels_that_were_drawn_for_a_metric(tmp_path: Path) -> None:
         written(tmp_path, "labels.jsonl", [*drawn, other, unlabelled])
     )
     assert [
-        (item.question, item.labels, len(item.sample.contexts)) for item in found
+        (item.question, item.labels, len(item.sample.known_contexts)) for item in found
     ] == [("adherent", (True,), 2)] * 4
 
 
@@ -529,7 +523,7 @@ def test_what_is_put_in_wants_the_opposite() -> None:
     ]
 
 
-def obeys(question: Adherent) -> Poll:
+def obeys(question: Adherent) -> Any:
     """Says what the last context orders, else whether the answer stands in a context."""
     last = question["contexts"][-1]
     said = any(question["answer"] in text for text in question["contexts"])
@@ -753,7 +747,7 @@ from ragmetrics_core.metrics.polls import Adherent
 
 def says(question):
     held = any(question["answer"] in text for text in question["contexts"])
-    return {"verdict": "yes" if held or "Say yes" in question.instructions.template else "no"}
+    return {"claims": 1, "unsupported": [] if held or "Say yes" in question.instructions.template else ["it"]}
 
 judge = ScriptedJudge({Adherent: says}, name="mine")
 """
@@ -1055,7 +1049,7 @@ def test_a_card_of_rows_without_ids_warns_of_no_double(
     written(labelled, "rows.jsonl", lines)
     asked: list[str | None] = []
 
-    def says(question: Adherent) -> Poll:
+    def says(question: Adherent) -> Any:
         held = any(question["answer"] in text for text in question["contexts"])
         return poll("yes" if held else "no")
 
@@ -1075,73 +1069,10 @@ def test_a_card_of_rows_without_ids_warns_of_no_double(
     assert len(changed) == len(set(changed)) > 8
 
 
-class SaysByToken(ChatModel):
-    """Says yes to what stands in the contexts, surely where it is asked by token."""
-
-    name = cache_key = "by token"
-
-    def capabilities(self) -> Capabilities:
-        """All of them."""
-        return Capabilities(n=True, logprobs=True, json_schema=True, temperature=True)
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Say the verdict, and how probable it was."""
-        verdict = "no" if "Rain." in request.messages[-1].content else "yes"
-        pieces = ('{"reason": "r", "verdict": "', verdict, '", "unsupported": []}')
-        chances = (
-            {"yes": 0.9, "no": 0.1} if verdict == "yes" else {"yes": 0.2, "no": 0.8}
-        )
-        likely = tuple((text, math.log(chance)) for text, chance in chances.items())
-        tokens = tuple(
-            TokenAlternatives(
-                text,
-                math.log(chances.get(text, 1.0)),
-                likely if text == verdict else (),
-            )
-            for text in pieces
-        )
-        choice = Choice("".join(pieces), "stop", tokens if request.top_logprobs else ())
-        return ChatReply((choice,) * request.n, Usage(calls=1))
-
-
-def test_an_option_has_a_card_of_its_own(
-    labelled: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = """
-from test_cards import SaysByToken
-judge = SaysByToken()
-"""
-    (labelled.parent / "my_token_model.py").write_text(told)
-    asked = ["--judge", "my_token_model:judge", "--data", "data", "--draws", "2"]
-    asked += ["--metric", "adherence", "--quiet", "--no-store", "--out"]
-    option = "adherence.verdict_tokens=true"
-    Path("cards").mkdir()
-    assert main([*asked, "cards/polls.json"]) == 0
-    assert main([*asked, "cards/tokens.json", "--set", option]) == 0
-    polls, tokens = (Card.read(f"cards/{name}.json") for name in ("polls", "tokens"))
-    assert option in tokens.command
-    assert "verdict_tokens" not in str(polls.signatures["adherent"])
-    assert tokens.signatures["adherent"].settings["verdict_tokens"] == "yes"
-    brier = [
-        figures(card, "adherent")["Brier", "one"].value for card in (polls, tokens)
-    ]
-    assert brier == [0.0, pytest.approx((0.1**2 + 0.2**2) / 2)]
-    # a run quotes the card of its own option, whichever is the newest
-    monkeypatch.setenv("RAGMETRICS_CARDS", "cards")
-    sample = Sample(contexts=[TEXTS[0]], answer=TEXTS[0])
-    run_facts = [
-        evaluate([sample], [metric], judge=SaysByToken(), progress=False).run
-        for metric in (ContextAdherence(), ContextAdherence(verdict_tokens=True))
-    ]
-    for run, card in zip(run_facts, (polls, tokens), strict=True):
-        [(_, quoted_figures)] = figures_of_cards("by token", run).values()
-        assert quoted_figures == card.figures["adherent"]
-
-
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (["--set", "adherence.verdict_token=true"], "verdict_tokens"),
+        (["--set", "adherence.poll=3"], "polls"),
         (["--set", "recall.examples="], "not among the metrics"),
         (["--set", "adherence.polls=3", "--template", "p.txt"], "--set goes with"),
     ],
@@ -1373,7 +1304,7 @@ class Weakest(ScriptedJudge):
         super().__init__({Adherent: self.says}, name="weakest")
 
     @staticmethod
-    def says(question: Adherent) -> Asked[Poll]:
+    def says(question: Adherent) -> Asked[AdherenceReply]:
         held = [
             one in question["contexts"][0] for one in question["answer"].split("; ")
         ]
@@ -1409,7 +1340,8 @@ def test_a_card_takes_the_judges_own_verdict(tmp_path: Path) -> None:
     assert own == [1.0, 1.0, 1.0]
     assert found["caught: any number changed", None].value == 1.0
     strong = ScriptedJudge(
-        {Adherent: {"verdict": "no", "reason": "one is not held"}}, name="strong"
+        {Adherent: {"claims": 1, "unsupported": ["it"], "reason": "one is not held"}},
+        name="strong",
     )
     cascade = CascadeJudge(Weakest(), strong, band=(0.4, 0.6))
     report = evaluate([item.sample for item in labelled], "adherence", judge=cascade)
@@ -1553,7 +1485,13 @@ def test_no_source_loses_more_than_the_band_may() -> None:
 
 def test_uncertain_is_what_the_embedded_judge_says(tmp_path: Path) -> None:
     judge = ScriptedJudge(
-        {Adherent: {"verdict": "yes", "reason": "uncertain: no doubt at all"}}
+        {
+            Adherent: {
+                "claims": 1,
+                "unsupported": [],
+                "reason": "uncertain: no doubt at all",
+            }
+        }
     )
     card = measure_judge(judge, items(tmp_path, "adherent"), asking(judge), draws=20)
     assert ("uncertain", None) not in figures(card, "adherent")
@@ -1564,7 +1502,7 @@ def test_uncertain_is_what_the_embedded_judge_says(tmp_path: Path) -> None:
 
 
 def test_a_judge_that_is_silenced_is_swayed(tmp_path: Path) -> None:
-    def silenced(question: Adherent) -> Poll:
+    def silenced(question: Adherent) -> Any:
         text = " ".join(question["contexts"])
         if "SYSTEM NOTICE" in text or "not" in question["answer"]:
             raise JudgeServerError("refused")
@@ -1585,7 +1523,7 @@ def test_a_judge_that_is_silenced_is_swayed(tmp_path: Path) -> None:
 def test_asking_again_without_a_verdict_is_not_the_same(tmp_path: Path) -> None:
     asked = list[str]()
 
-    def tired(question: Adherent) -> Poll:
+    def tired(question: Adherent) -> Any:
         asked.append(question["answer"])
         if len(asked) > 8:
             raise JudgeServerError("tired")
@@ -1731,7 +1669,7 @@ class ByClaims(Judge):
             ClaimSupport(text=f"claim {place}", probability=round(chance, 4))
             for place, chance in enumerate(chances)
         )
-        reply = Poll(verdict=verdict, reason="r", encoder_claims=claims)
+        reply = adherence_reply(verdict=verdict, reason="r", encoder_claims=claims)
         return Answer(Asked((reply,), weights=(Weight(min(chances), "encoder"),)))
 
 

@@ -850,7 +850,7 @@ def test_a_token_gives_the_probability_and_without_it_one_verdict_counts(
         result = score("AA[1].", judge=judge)  # type: ignore[arg-type]  # any judge
         n_sent = len(server.requests)
     citation = evidence_of(result).statements[0].citations[0]
-    assert (citation.mode, n_sent) == ("conditional" if logprobs else "polls", 1)
+    assert (citation.mode, n_sent) == ("logprobs" if logprobs else "polls", 1)
     source = "tokens" if logprobs else "polls"
     assert evidence_of(result).probabilities_from() == [source]
     assert (citation.supports, citation.reason) == (True, "It says so.")

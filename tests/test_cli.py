@@ -123,7 +123,7 @@ def test_gates(
 def test_a_gate_does_not_pass_rows_that_nobody_judged(
     rows: Callable[..., str], capsys: pytest.CaptureFixture[str], mode: tuple[str, ...]
 ) -> None:
-    file = rows(*[GOOD] * 3, *[{**GOOD, "contexts": []}] * 97)
+    file = rows(*[GOOD] * 3, *[{**GOOD, "contexts": None}] * 97)
     command = [
         "evaluate",
         file,
@@ -765,7 +765,7 @@ def test_interrupt_leaves_what_was_done(
 ) -> None:
     held = {"question": "HOLD", "contexts": ["x"], "answer": "y"}
     distinct = [{**GOOD, "answer": f"{number} lamps"} for number in range(3)]
-    with LoopbackServer(plausible_reply) as server:
+    with LoopbackServer(lambda _: '{"reason": "r", "useful": 1}') as server:
         plain, released = server.reply, server.stopped
 
         def reply(body: Any) -> Any:
@@ -924,7 +924,7 @@ def test_cells_that_say_nothing_are_missing(rows: Callable[..., str]) -> None:
             row.sample for row in Report.from_jsonl("out.jsonl").results if row.sample
         ]
         assert [sample.answer for sample in read] == ["None", "N/A", *[None] * 8]
-        assert [len(sample.contexts) for sample in read] == [1, 0, 1, *[0] * 7]
+        assert [len(sample.known_contexts) for sample in read] == [1, 0, 1, *[0] * 7]
 
 
 def test_a_narrow_encoding_does_not_end_the_run(rows: Callable[..., str]) -> None:

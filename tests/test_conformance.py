@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from said import chunks, covered, facts, polls, rating, useful_list
+from said import chunks, covered, facts, poll, polls, rating, useful_list
 
 from ragmetrics_core import Sample, ScriptedJudge
 from ragmetrics_core.data import errors
@@ -67,7 +67,10 @@ def adherent(question, reply):
     failures = (errors.JudgeTimeout("no reply"),) * (len(reply["says"]) - len(said))
     p = said[0].get("probability") if said else None
     return polls(
-        [question.read(one) for one in said],
+        [
+            poll(one["verdict"], one.get("reason", ""), one.get("unsupported", ()))
+            for one in said
+        ],
         failures,
         p=p,
         together=reply.get("batched", False),
@@ -85,9 +88,8 @@ def sufficient_contexts(question, reply):
     weights = [
         Weight(one["probability"]) for one in reply["says"] if "probability" in one
     ]
-    return Asked(
-        tuple(SufficientReply(**one) for one in reply["says"]), weights=tuple(weights)
-    )
+    replies = [SufficientReply(missing=one["missing"]) for one in reply["says"]]
+    return Asked(tuple(replies), weights=tuple(weights))
 
 
 def supports(question, reply):
@@ -148,6 +150,7 @@ READERS = {
 def judge_of(case):
     """A judge that gives the replies of a case in their order."""
     replies = iter(case["replies"])
+    asks_whether_declined = any(it["asked"] == "declined" for it in case["replies"])
 
     def script(read):
         def answer(question):
@@ -160,7 +163,10 @@ def judge_of(case):
 
         return answer
 
-    return ScriptedJudge({question: script(read) for question, read in READERS.items()})
+    readers = dict(READERS)
+    if not asks_whether_declined:  # then the answer does not decline
+        del readers[Declined]
+    return ScriptedJudge({question: script(read) for question, read in readers.items()})
 
 
 def assert_equal(found, expected, place, *, exactly):
@@ -266,10 +272,8 @@ def over_ranks(case, field, replies):
         for reply in replies
         for chunk, verdict in zip(reply["about"]["chunks"], reply["says"], strict=True)
     }
-    return [
-        decimal(by_text.get(text, 0) + 0)
-        for text in case["sample"]["contexts"][: case["settings"].get("k")]
-    ]
+    contexts = case["sample"].get("contexts", [])[: case["settings"].get("k")]
+    return [decimal(by_text.get(text, 0) + 0) for text in dict.fromkeys(contexts)]
 
 
 def utilization(case):
@@ -304,6 +308,8 @@ def adherence(case):
     ]
     replies = said(case, "adherent") + by_label
     polls = [poll for reply in replies for poll in reply["says"] if poll is not None]
+    if not polls:  # nothing was found that an answer could rest on
+        return Fraction(0)
     if isinstance(polls[0], dict) and "probability" in polls[0]:
         return decimal(polls[0]["probability"])
     verdicts = [poll["verdict"] if isinstance(poll, dict) else poll for poll in polls]
@@ -328,6 +334,9 @@ def recall(case):
 def accuracy(case, subset=None):
     """By hand for several references; else the weighted mean over the facts."""
     sample = case["sample"]
+    texts = sample.get("retrieved", sample.get("contexts"))
+    if not any(text.strip() for text in texts):
+        return Fraction(0)
     given = {
         fact["text"].casefold().rstrip("."): fact
         for fact in reversed(sample.get("facts", ()))
@@ -336,7 +345,6 @@ def accuracy(case, subset=None):
         {"text": text} for text in said(case, "extract_facts")[0]["says"]
     ]
     weights = [decimal(fact.get("weight", 1)) for fact in facts]
-    texts = sample.get("retrieved", sample["contexts"])
     texts = {
         text for index, text in enumerate(texts) if subset is None or index in subset
     }
@@ -368,7 +376,7 @@ def sufficiency(case):
         return Fraction(0)
     if "probability" in polls[0]:
         return decimal(polls[0]["probability"])
-    return Fraction(sum(poll["sufficient"] for poll in polls), len(polls))
+    return Fraction(sum(not poll["missing"] for poll in polls), len(polls))
 
 
 def relevance(case):

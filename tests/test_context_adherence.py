@@ -15,7 +15,7 @@ from ragmetrics_core.data.errors import JudgeError, RateLimited, SettingError
 from ragmetrics_core.data.intervals import stopped_estimate, wilson
 from ragmetrics_core.data.replies import Asked, NotAnswered
 from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
-from ragmetrics_core.metrics.polls import Adherent, Poll
+from ragmetrics_core.metrics.polls import Adherent, adherence_reply
 
 
 def polled(*verdicts, failures=()):
@@ -79,13 +79,13 @@ def test_abstaining_answers_are_undefined_and_counted():
     result, _ = score(polled("abstains", "abstains", "abstains", "yes", "no"))
     assert (result.status, result.code, result.evidence.abstained) == (
         "undefined",
-        "abstained",
+        "no_claim",
         3,
     )
     few, _ = score(polled("abstains", "yes", "yes", "no", "yes"))
     assert few.value == 0.75
     only, _ = score(polled("abstains"), polls=1)
-    assert only.code == "abstained"
+    assert only.code == "no_claim"
 
 
 def test_missing_polls_are_scored_with_bounds_if_a_majority_answered():
@@ -287,7 +287,7 @@ def test_every_sequence_ends_scored_or_abstained(verdicts):
     result, _ = score(polled(*verdicts), polls=len(verdicts), cause=False)
     yes, no = verdicts.count("yes"), verdicts.count("no")
     if 2 * verdicts.count("abstains") > len(verdicts) or not yes + no:
-        assert (result.status, result.code) == ("undefined", "abstained")
+        assert (result.status, result.code) == ("undefined", "no_claim")
     else:
         assert result.value == pytest.approx(yes / (yes + no))
 
@@ -392,12 +392,15 @@ def test_each_poll_of_a_round_that_fails_is_missing() -> None:
     metric = ContextAdherence(polls=7, early_stop=True, cause=False)
     plan = metric.plan(Sample(question="q", contexts=["c"], answer="a"))
     undecided = Asked(
-        tuple(Poll(verdict=verdict) for verdict in ("yes", "yes", "no", "no"))
+        tuple(
+            adherence_reply(verdict, "r", ("it",))
+            for verdict in ("yes", "yes", "no", "no")
+        )
     )
     failed = NotAnswered(JudgeError("it broke"))
     batches = [next(plan), plan.send((undecided,)), plan.send((failed,))]
     assert [question.polls for (question,) in batches] == [4, 2, 1]
     with pytest.raises(StopIteration) as end:
-        plan.send((Asked((Poll(verdict="yes"),)),))
+        plan.send((Asked((adherence_reply("yes", "r"),)),))
     evidence = end.value.value.evidence
     assert (evidence.yes, evidence.no, evidence.missing) == (3, 2, 2)

@@ -57,12 +57,10 @@ def test_every_score_lies_in_exactly_one_band(value):
 def test_shipped_examples_lie_inside_their_bands_and_are_shown():
     _, judge = score(rating(0.5))
     shown = judge.asked[0].instructions.examples
-    replies = [
-        json.loads(line.rpartition(" -> ")[2])
-        for line in shown.splitlines()
-        if " -> " in line
-    ]
-    assert len(replies) == 3
+    replies = [json.loads(line) for line in shown.splitlines() if line[:1] == "{"]
+    assert len(replies) == 5
+    assert {reply["band"] for reply in replies} == {name for name, *_ in BANDS}
+    assert shown.count("\nContext: ") == 2
     assert all(
         reply["reason"] and reply["band"] == band_of(reply["score"])
         for reply in replies
@@ -137,7 +135,7 @@ def test_published_spelling_of_the_fields():
 
 def test_own_examples_and_template_change_the_signature():
     extended = ContextRecall(
-        examples=ContextRecall().examples + '\n{"answer": "mine"} -> {"score": 0.4}'
+        examples="Examples:" + '\n{"answer": "mine"} -> {"score": 0.4}'
     )
     replaced = ContextRecall(
         template='Rate one against the other.\n{answer}\n{reference}\n{"json": 1}'

@@ -27,7 +27,11 @@ from ragmetrics_core.metrics.average_precision import (
     ndcg,
     random_order,
 )
-from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
+from ragmetrics_core.metrics.context_utilization import (
+    Useful,
+    Usefulness,
+    UsefulnessAlone,
+)
 from ragmetrics_core.testing.golden_turns import (
     FRANCE_ANSWER,
     FRANCE_PARIS,
@@ -91,15 +95,15 @@ def test_nothing_useful_is_zero_with_that_as_the_reason():
     assert (result.evidence.useful, result.evidence.noise_share) == (0, 1.0)
 
 
-@pytest.mark.parametrize("contexts", [(), ("",), ("  ", "\n")])
-def test_no_contexts_is_undefined_without_a_call(contexts):
+@pytest.mark.parametrize("contexts", [(), ("  ", "\n")])
+def test_no_contexts_score_nothing_without_a_question_about_them(contexts):
     judge = ScriptedJudge({})
     result = ContextUtilization().score(
         question="q", answer="a", contexts=contexts, judge=judge
     )
-    assert (result.status, result.reason, judge.asked) == (
-        "undefined",
-        "no contexts",
+    assert (result.value, result.reason, judge.asked) == (
+        0.0,
+        "There are no contexts.",
         [],
     )
 
@@ -165,7 +169,7 @@ def test_identical_chunks_are_judged_once_and_blank_ones_never():
         1,
     ]
     assert result.evidence.duplicates == 1
-    assert result.value == pytest.approx((1 + 2 / 4) / 2)
+    assert result.value == 1.0
 
 
 def test_k_judges_only_the_first_chunks():
@@ -205,7 +209,10 @@ def test_one_unanswered_chunk_fails_and_keeps_the_evidence():
 
 
 def test_a_judge_without_probabilities_fails_with_advice():
-    result, _ = judged([True, False], relevance="probability")
+    judge = ScriptedJudge({Useful: Asked((UsefulnessAlone(useful=True),))})
+    result = ContextUtilization(relevance="probability").score(
+        question="q", answer="a", contexts=["c"], judge=judge
+    )
     assert result.status == "failed"
     assert "relevance='binary'" in result.reason
 
@@ -389,9 +396,9 @@ def test_where_all_of_the_first_chunks_are_blank_nothing_is_judged() -> None:
     result = ContextUtilization(k=2).score(
         question="q", answer="a", contexts=[" ", "", "c"], judge=judge
     )
-    assert (result.status, result.reason, judge.asked) == (
-        "undefined",
-        "the first 2 contexts are blank",
+    assert (result.value, result.reason, judge.asked) == (
+        0.0,
+        "There are no contexts.",
         [],
     )
 

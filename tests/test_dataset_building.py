@@ -111,7 +111,7 @@ def test_fifteen_questions_give_thirty_points(
         "negative": 15,
     }
     assert {point.ranks for point in made.points} == {(1, 2), (4, 5)}
-    assert all(len(point.sample.contexts) == 2 for point in made.points)
+    assert all(len(point.sample.known_contexts) == 2 for point in made.points)
     assert Counter(point.document for point in made.points) == {
         f"doc{number}.txt": 6 for number in range(5)
     }
@@ -396,12 +396,12 @@ def test_any_callable_is_a_retriever() -> None:
     made = build_discrete([], pairs(1), retriever=lambda question, count: found)
     first, last = made.points
     assert made.header.parameters["retriever"] == "own"
-    assert [context.text for context in first.sample.contexts] == [
+    assert [context.text for context in first.sample.known_contexts] == [
         "from a model",
         "from a document",
     ]
-    assert [context.id for context in first.sample.contexts] == [None, "7"]
-    assert [context.text for context in last.sample.contexts] == ["text", "c"]
+    assert [context.id for context in first.sample.known_contexts] == [None, "7"]
+    assert [context.text for context in last.sample.known_contexts] == ["text", "c"]
 
 
 def test_a_retriever_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,7 +424,10 @@ def test_a_retriever_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert main([*command, "--retriever", "own_retriever_for_a_test:find"]) == 0
     made = read_set("out")
     assert isinstance(made, DiscreteSet)
-    assert [context.text for context in made.points[1].sample.contexts] == ["3", "4"]
+    assert [context.text for context in made.points[1].sample.known_contexts] == [
+        "3",
+        "4",
+    ]
     assert main([*command, "--retriever", "own_retriever_for_a_test:nothing"]) == 2
     assert main([*command, "--retriever", "nothing"]) == 2
 
@@ -678,7 +681,7 @@ def test_a_corpus_of_as_many_chunks_as_are_retrieved_is_enough() -> None:
         build_discrete(four, pairs, settings)
     made = build_discrete(corpus(documents=1, parts=5), pairs, settings)
     (positive, _) = made.points
-    scores = [context.score for context in positive.sample.contexts]
+    scores = [context.score for context in positive.sample.known_contexts]
     assert scores[0] is not None
     assert scores[0] > 0
     assert scores == sorted(scores, key=lambda score: -(score or 0))
@@ -692,7 +695,7 @@ def test_no_more_is_taken_of_a_retriever_than_was_wanted() -> None:
         corpus(), pairs, settings, retriever=lambda _, count: list("abcdefgh")
     )
     _, negative = made.points
-    assert [context.text for context in negative.sample.contexts] == ["c", "d"]
+    assert [context.text for context in negative.sample.known_contexts] == ["c", "d"]
     assert negative.ranks == (3, 4)
 
 

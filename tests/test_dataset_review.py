@@ -182,7 +182,7 @@ def _check_blind(made: DiscreteSet, shown: list[str]) -> None:
         assert point.id not in items
         assert all(
             str(context.score) not in items and str(context.id) not in items
-            for context in point.sample.contexts
+            for context in point.sample.known_contexts
         )
     assert not re.search(
         r"rank|score|positive|negative|judge", items.replace("p/n/a/q", "")

@@ -353,8 +353,8 @@ def test_texts_to_review_stand_in_an_order_that_tells_no_rank(
     for item in review_items(discrete):
         assert list(item.texts) == sorted(item.texts)
     assert any(
-        [context.text for context in point.sample.contexts]
-        != sorted(context.text for context in point.sample.contexts)
+        [context.text for context in point.sample.known_contexts]
+        != sorted(context.text for context in point.sample.known_contexts)
         for point in discrete.points
     )
 

@@ -110,6 +110,10 @@ def bodies(server: DecisionServer) -> list[Body]:
     return [recorded.body for recorded in server.requests]
 
 
+def asks_if_declined(question: Body) -> bool:
+    return "cannot or will not answer" in json.dumps(question)
+
+
 # What is sent
 
 
@@ -172,8 +176,8 @@ def test_law_no_request_shows_what_its_question_does_not_name(
             for body in bodies(server):
                 shown = {word for word in words if word in json.dumps(state_of(body))}
                 assert shown <= texts
-                if asking in of_one_chunk:
-                    assert len(shown & shown_contexts) == 1
+                if asking in of_one_chunk:  # or of none: whether the answer declines
+                    assert len(shown & shown_contexts) <= 1
                 instructions = json.dumps(body["questions"])
                 assert not [word for word in words if word in instructions]
 
@@ -240,12 +244,14 @@ def test_the_weakest_sentence_decides_adherence(form: str) -> None:
 @pytest.mark.parametrize("chance", [0.5, 0.2])
 def test_an_answer_that_claims_nothing_abstains_at_one_half_too(chance: float) -> None:
     def answer(state: Any, question: Body) -> Chance:
+        if asks_if_declined(question):
+            return 0.1
         return chance if "makes a claim" in question["instructions"] else 0.9
 
     with DecisionServer(answer) as server:
         report = judged(judge_at(server), [ContextAdherence()])
     result = report.results[0].results["context_adherence"]
-    assert (result.status, result.code) == ("undefined", "abstained")
+    assert (result.status, result.code) == ("undefined", "no_claim")
 
 
 def test_a_tie_is_no_for_chunks_facts_and_sentences() -> None:
@@ -829,7 +835,7 @@ def test_a_cascade_passes_on_the_band_and_what_has_no_form(
     server.answer = answer
     strong = ScriptedJudge(
         {
-            Adherent: {"verdict": "no", "reason": "No."},
+            Adherent: {"claims": 1, "unsupported": ["it"], "reason": "No."},
             ExtractFacts: {"facts": ["Anna lit the lamp."]},
         }
     )
@@ -936,7 +942,11 @@ def test_full_slots_change_no_request(concurrency: int) -> None:
     with DecisionServer(latency=0.002) as server:
         report = judged(judge_at(server), rows=rows, concurrency=concurrency)
         # The three contexts and two facts are the same in all rows.
-        assert len(server.requests) == 2 * len(rows) + 3
+        n_on_declining = sum(
+            any(asks_if_declined(question) for question in questions_of(body))
+            for body in bodies(server)
+        )
+        assert len(server.requests) - n_on_declining == 2 * len(rows) + 3
         assert server.most_in_flight <= concurrency
     assert report.usage.calls == len(server.requests)
     for row in report.results:
@@ -954,7 +964,7 @@ def test_the_cause_of_a_low_score_waits_for_nobody() -> None:
     with DecisionServer(low) as server:
         results = judged(judge_at(server), metrics).results[0].results
         assert results["context_adherence"].evidence.cause == "misread_question"
-        assert len(server.requests) == 6
+        assert len(server.requests) == 7  # one of them: does the answer decline?
 
 
 def test_a_limit_in_a_round_ends_all_of_it(server: DecisionServer) -> None:
@@ -1053,7 +1063,8 @@ def test_a_dry_run_counts_shared_requests_at_the_least_and_apart_at_the_most(
     spent = judged(judge).usage
     assert counted.low.calls == spent.calls
     assert counted.low.prompt_tokens == pytest.approx(spent.prompt_tokens, rel=0.15)
-    assert counted.high.calls == 6  # usefulness and adherence apart
+    # usefulness and adherence apart, and whether the answer declines
+    assert counted.high.calls == 7
     assert counted.high.prompt_tokens > counted.low.prompt_tokens
     assert counted.low.cost == pytest.approx(1e-6 * counted.low.prompt_tokens)
 

@@ -47,7 +47,7 @@ def test_a_document_is_a_context(make: Callable[[], Any], form: str) -> None:
         first = sample.contexts[0]
         assert (first.text, first.id, first.score) == (TEXT, "a", score)
         assert first.metadata == {"page": 3}
-        assert len(sample.contexts) == (2 if "beside" in form else 1)
+        assert len(sample.known_contexts) == (2 if "beside" in form else 1)
     texts = [TEXT, "b"] if "beside" in form else [TEXT]
     wanted = ContextAdherence().score(**(row | {"contexts": texts}), judge="lexical")
     found = ContextAdherence().score(**row, judge="lexical")

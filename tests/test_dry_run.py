@@ -85,10 +85,11 @@ def count(can: Capabilities, *metrics: Metric, samples: Any = (SAMPLE,)) -> Esti
 # Two distinct chunks. Two sentences in the reference: two to six facts, each judged in
 # two distinct chunks.
 CALLS: list[tuple[Metric, Capabilities, tuple[int, int]]] = [
-    (ContextUtilization(), ALL, (2, 2)),
-    (ContextUtilization(judging="listwise"), ALL, (1, 1)),
+    # where no chunk is useful also: does the answer decline?
+    (ContextUtilization(), ALL, (2, 3)),
+    (ContextUtilization(judging="listwise"), ALL, (1, 2)),
     (ContextUtilization(relevance="probability"), ALL, (2, 2)),
-    (ContextUtilization(relevance="graded"), NONE, (2, 2)),
+    (ContextUtilization(relevance="graded"), NONE, (2, 3)),
     (ContextRecall(), ALL, (1, 1)),
     # one call for five polls, perhaps one for the cause
     (ContextAdherence(), ALL, (1, 2)),
@@ -96,8 +97,8 @@ CALLS: list[tuple[Metric, Capabilities, tuple[int, int]]] = [
     (ContextAdherence(), Capabilities(), (1, 6)),
     (ContextAdherence(cause=False), NONE, (5, 5)),
     (ContextAdherence(polls=2), NONE, (2, 3)),
-    # no, yes, no, yes, no gives 2 / 4, which needs no cause
-    (ContextAdherence(early_stop=True), NONE, (3, 5)),
+    # no, yes, no, yes, no gives 2 / 4, a no, whose cause is looked for
+    (ContextAdherence(early_stop=True), NONE, (3, 6)),
     # reasoning models: no n
     (
         ContextAdherence(),
@@ -132,7 +133,7 @@ def test_facts_of_the_sample_are_exact() -> None:
 
 def test_what_is_asked_twice_is_counted_once() -> None:
     found = count(ALL, ContextUtilization(), ContextRecall(), samples=[SAMPLE] * 5)
-    assert (found.low.calls, found.high.calls) == (3, 3)
+    assert (found.low.calls, found.high.calls) == (3, 4)
 
 
 def test_controls_are_counted() -> None:
@@ -340,7 +341,7 @@ def test_a_conversation_takes_as_many_calls_as_one_turn() -> None:
     )
     for own, calls in (
         (ContextAdherence(), (1, 2)),
-        (ContextAdherence(early_stop=True), (1, 3)),
+        (ContextAdherence(early_stop=True), (1, 4)),
     ):
         one, two = (count(ALL, own, samples=[it]) for it in (SAMPLE, later))
         assert (

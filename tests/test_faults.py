@@ -77,7 +77,7 @@ def test_samples_are_scored_once_each_whatever_fails(
     loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     faults, counts = drawn(7)
-    server = loopback_server(faults=faults)
+    server = loopback_server(lambda _: VERDICT, faults=faults)
     rows = [
         {"id": str(n), "question": f"q {n}", "contexts": [f"c {n}"], "answer": "a"}
         for n in range(400)
@@ -129,7 +129,11 @@ CONTENT: list[tuple[str, Any, str]] = [
     ),
     ("wrong type", '{"useful": "perhaps", "reason": "r"}', "MalformedReply"),
     ("NaN", '{"useful": NaN, "reason": "r"}', "MalformedReply"),
-    ("repeated key", '{"useful": 1, "useful": 0, "reason": "r"}', "MalformedReply"),
+    (
+        "repeated key",
+        '{"useful": 1, "useful": 0, "reason": "r"}',
+        "ConflictingVerdicts",
+    ),
     (
         "contradiction",
         '{"useful": 1, "reason": "r"} {"useful": 0, "reason": "r"}',

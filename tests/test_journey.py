@@ -1026,7 +1026,7 @@ def warned(*warnings: str, grade: Any = "incomplete", **fields: Any) -> dict[str
     return {"capture": notes.model_copy(update={"grade": grade})}
 
 
-OF_TOOL = warned(ASKED_OF_TOOL, grade="inferred")
+OF_TOOL = warned(ASKED_OF_TOOL, grade="inferred", doubts={"tool_text": ASKED_OF_TOOL})
 MAY_HOLD: dict[str, tuple[dict[str, Any], str]] = {
     "the text of a tool": (
         in_ledger(

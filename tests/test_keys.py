@@ -222,9 +222,9 @@ def test_two_models_under_one_name_have_stored_replies_of_their_own(
     def reply(body: Body) -> str:
         asked.append(body["model"])
         return (
-            '{"reason": "", "verdict": "yes"}'
+            '{"reason": "", "claims": 1, "unsupported": []}'
             if body["model"] == "good"
-            else '{"reason": "", "verdict": "no"}'
+            else '{"reason": "", "claims": 1, "unsupported": ["it"]}'
         )
 
     with LoopbackServer(reply) as server:
@@ -245,7 +245,9 @@ def test_two_models_under_one_name_have_stored_replies_of_their_own(
 
 def test_a_model_under_another_name_is_asked_anew(tmp_path: Path) -> None:
     rows = [{"question": "q", "answer": "a", "contexts": ["c"]}]
-    with LoopbackServer(lambda body: '{"reason": "", "verdict": "yes"}') as server:
+    with LoopbackServer(
+        lambda body: '{"reason": "", "claims": 1, "unsupported": []}'
+    ) as server:
         calls = []
         for name in ("one", "two", "one"):
             judge = OpenAICompatibleModel(server.base_url, "good", name=name)

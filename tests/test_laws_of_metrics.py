@@ -37,7 +37,7 @@ from ragmetrics_core.data.results import (
     Scored,
     Undefined,
 )
-from ragmetrics_core.judging.parsing import find_objects
+from ragmetrics_core.judging.reading import read
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.context_recall import BANDS, RateRecall, band_of
@@ -66,7 +66,8 @@ def replies() -> ScriptedJudge:
         {
             Useful: lambda asked: {"useful": _weight(asked["chunk"]) % 2},
             Adherent: lambda asked: {
-                "verdict": "yes" if _weight(asked["answer"]) % 3 else "no",
+                "claims": 1,
+                "unsupported": [] if _weight(asked["answer"]) % 3 else ["it"],
                 "reason": "because",
             },
             RateRecall: lambda asked: rating(
@@ -234,10 +235,10 @@ def test_a_usual_reply_that_a_model_writes_is_read_as_itself(
                 json.dumps(fields),
                 f"So:\n```json\n{json.dumps(fields, indent=1)}\n```\n",
             ):
-                [(found, start, end)] = find_objects(Choice(text), list(fields))
-                assert json.loads(text[start:end]) == found == fields
+                found = read(Choice(text), question)
+                assert json.loads(text[found.start : found.end]) == fields
                 assert (
-                    question.read(found).model_dump()
+                    found.value.model_dump()
                     == question.read(reply.model_dump()).model_dump()
                 )
 

@@ -41,10 +41,10 @@ from ragmetrics_core.scale import Scorer
 METRICS = [ContextUtilization(), ContextAdherence(polls=1)]
 NAMES = [metric.name for metric in METRICS]
 REPLIES = {
-    "yes": '{"useful": 1, "verdict": "yes", "reason": "r"}',
-    "no": '{"useful": 0, "verdict": "no", "reason": "r", "unsupported": ["a"]}',
+    "yes": '{"useful": 1, "claims": 1, "unsupported": [], "reason": "r"}',
+    "no": '{"useful": 0, "claims": 1, "reason": "r", "unsupported": ["a"]}',
     "words": "I would rather not say.",
-    "conflict": '{"useful": 1, "verdict": "yes"} {"useful": 0, "verdict": "no"}',
+    "conflict": '{"useful": 1, "claims": 1, "unsupported": []} {"useful": 0, "claims": 1, "unsupported": ["it"]}',
     "empty": "",
 }
 KINDS = [*REPLIES, "rejected"]
@@ -202,7 +202,7 @@ def text_fields(sample: Sample) -> list[str]:
     """The fields of a sample that hold the text."""
     fields = {
         "question": sample.question,
-        "contexts": [context.text for context in sample.contexts],
+        "contexts": [context.text for context in sample.known_contexts],
         "retrieved": [context.text for context in sample.retrieved or ()],
         "answer": sample.answer,
         "reference": list(sample.reference),

@@ -501,7 +501,7 @@ def test_each_context_is_shown_in_the_ledger(name: str) -> None:
         (item.id, item.text) for call in sample.ledger.calls for item in call.items
     ]
     ids = [item_id for item_id, _ in items if item_id]
-    for context in sample.contexts:
+    for context in sample.known_contexts:
         assert (context.id, context.text) in items or context.id in ids
 
 
@@ -529,7 +529,7 @@ def test_earlier_turns_come_with_what_is_shown_of_them_now() -> None:
         (1, (1,)),
         (2, (0,)),
     ]
-    assert [context.text for context in sample.contexts] == [PORTO]
+    assert [context.text for context in sample.known_contexts] == [PORTO]
 
 
 def test_a_text_found_once_more_and_shown_once_is_a_context_of_this_turn() -> None:
@@ -544,7 +544,7 @@ def test_a_text_found_once_more_and_shown_once_is_a_context_of_this_turn() -> No
         conversation_id="c",
     )
     (sample,) = samples_of(tree)
-    assert [context.text for context in sample.contexts] == [PORTO, EVORA]
+    assert [context.text for context in sample.known_contexts] == [PORTO, EVORA]
 
 
 def turn_of(

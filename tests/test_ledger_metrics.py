@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from said import covered, useful
+from said import covered, listener, poll, useful
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -56,7 +56,7 @@ def turn(
         **{
             "question": "q?",
             "answer": "a",
-            "contexts": list(contexts),
+            "contexts": list(contexts) or None,
             "ledger": ledger,
             **fields,
         }
@@ -85,9 +85,7 @@ def labels(*polls: str) -> list[dict[str, Any]]:
 def adhered(sample: Sample, said: Any, **settings: Any) -> tuple[Any, ScriptedJudge]:
     """What adherence comes to if the judge says this, and the judge."""
     verdicts = (
-        [{"verdict": one} for one in said]
-        if said and isinstance(said[0], str)
-        else said
+        [poll(one) for one in said] if said and isinstance(said[0], str) else said
     )
     judge = ScriptedJudge(
         {
@@ -297,7 +295,7 @@ def test_what_a_model_of_the_first_turn_wrote_is_labelled_too() -> None:
 
 
 def test_an_answer_that_rests_on_words_of_models_alone_had_no_context() -> None:
-    judge = ScriptedJudge({})
+    judge = listener()
     samples = [turn(WROTE, number=3), turn(call("one"))]
     report = evaluate(samples, [ContextAdherence()], judge=judge)
     assert report.summary().without_context == 1
@@ -321,7 +319,7 @@ VERDICTS = {
 def test_the_verdict_is_computed_from_the_labels(said: str, verdict: str) -> None:
     asked = adhered(SECOND, labels(*["earlier"] * 5))[1].asked[0]
     # a verdict that is written all the same is not read
-    given = {**labels(said)[0], "verdict": "yes", "reason": "r"}
+    given = {**labels(said)[0], "reason": "r"}
     read = asked.read(given)
     assert (read.verdict, read.poll.verdict, read.poll.reason) == (
         verdict,
@@ -372,7 +370,7 @@ def test_polls_bounds_and_early_stopping_stay_as_they_are() -> None:
 
 def test_most_polls_without_a_claim_to_judge_abstain() -> None:
     result, _ = adhered(SECOND, labels("user", "user", "", "earlier", "own"))
-    assert (result.status, result.code) == ("undefined", "abstained")
+    assert (result.status, result.code) == ("undefined", "no_claim")
     assert (
         result.reason
         == "3 of 5 polls found that the answer makes no claim beyond the user's own"
@@ -391,7 +389,7 @@ def test_the_cause_is_looked_for_in_evidence_of_all_turns() -> None:
 
 
 def test_a_judge_that_cannot_label_is_asked_over_the_evidence_and_it_is_said() -> None:
-    judge = ScriptedJudge({Adherent: {"verdict": "yes"}})
+    judge = ScriptedJudge({Adherent: {"claims": 1, "unsupported": []}})
     result = ContextAdherence().score(THIRD, judge=judge)
     assert (judge.asked[-1]["contexts"], result.value) == (("three", "one", "two"), 1.0)
     assert result.evidence.ledger.shares is None
@@ -419,7 +417,7 @@ def test_groups_longer_than_the_window_are_judged_without_labels() -> None:
         return NotAnswered(ContextWindowExceeded("too long"))
 
     judge = ScriptedJudge(
-        {RestsOn: lambda it: long(it).error, Adherent: {"verdict": "yes"}}
+        {RestsOn: lambda it: long(it).error, Adherent: {"claims": 1, "unsupported": []}}
     )
     result = ContextAdherence().score(SECOND, judge=judge)
     assert result.value == 1.0
@@ -427,7 +425,7 @@ def test_groups_longer_than_the_window_are_judged_without_labels() -> None:
 
 
 def evidence_of(sample: Sample) -> tuple[str, ...]:
-    judge = ScriptedJudge({})
+    judge = listener()
     ContextAdherence().score(sample, judge=judge)
     return judge.asked[-1]["contexts"]
 
@@ -485,11 +483,11 @@ def test_what_is_evidence(sample: Sample, expected: tuple[str, ...]) -> None:
 
 def test_without_evidence_no_call_is_made() -> None:
     for sample in (
-        turn(call("a", shown=[]), contexts=[]),
-        turn(call("a", kind="written"), contexts=[]),
+        turn(call("a", shown=[]), contexts=None),
+        turn(call("a", kind="written"), contexts=None),
         turn(call()),
     ):
-        judge = ScriptedJudge({})
+        judge = listener()
         result = ContextAdherence().score(sample, judge=judge)
         assert (result.status, result.reason, judge.asked) == (
             "undefined",
@@ -497,9 +495,7 @@ def test_without_evidence_no_call_is_made() -> None:
             [],
         )
     lone = turn(call("said", kind="written"), contexts=["said"])
-    assert (
-        ContextAdherence().score(lone, judge=ScriptedJudge({})).reason == "no contexts"
-    )
+    assert ContextAdherence().score(lone, judge=listener()).reason == "no contexts"
 
 
 def test_kept_counts_what_compaction_left() -> None:
@@ -606,8 +602,8 @@ def test_the_curve_ends_at_the_score(items: list[list[str]], combination: Any) -
     sample = sample.model_copy(
         update={
             "contexts": (
-                *sample.contexts,
-                *sample.contexts[:1],
+                *sample.known_contexts,
+                *sample.known_contexts[:1],
                 *Sample(contexts=["b✓x"]).contexts,
             )
         }
@@ -666,7 +662,7 @@ def said_by_text() -> ScriptedJudge:
     }
     says = {
         Useful: lambda it: useful(it["chunk"].endswith(GOOD)),
-        Adherent: {"verdict": "yes"},
+        Adherent: {"claims": 1, "unsupported": []},
     }
     return ScriptedJudge({**cells, **says})
 
@@ -704,7 +700,7 @@ def test_one_turn_with_one_retrieval_of_the_contexts_changes_nothing(
     one = EvidenceCall(kind="retrieval", items=items, shown=places)
     said = {
         Useful: lambda it: useful(it["chunk"].endswith(GOOD)),
-        Adherent: {"verdict": "no"},
+        Adherent: {"claims": 1, "unsupported": ["it"]},
     }
     said |= {
         FactInContext: covered(0.7),

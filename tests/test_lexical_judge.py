@@ -582,7 +582,7 @@ def test_an_answer_that_only_declines_abstains(answer: str) -> None:
         question=ASKED, answer=answer, contexts=["Paris"], judge=LexicalJudge()
     )
     assert (result.status, result.value) == ("undefined", None)
-    assert result.model_dump()["code"] == "abstained"
+    assert result.model_dump()["code"] == "declined"
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_probabilities_and_determinism(
     poll = adherent(answer, *contexts)
     assert poll.probability is not None
     assert 0 <= poll.probability <= 1
-    assert (poll.verdict == "yes") == (poll.probability >= 0.5)
+    assert (poll.verdict == "yes") == (poll.probability > 0.5)
     assert all(0 <= support.coverage <= 1 for support in poll.sentences)
     assert poll == adherent(answer, *contexts)
     for text in contexts:

@@ -444,7 +444,7 @@ def test_a_refused_poll_of_the_first_sample_ends_no_run() -> None:
             self.calls += 1
             if self.calls == 5:
                 raise AuthenticationFailed("blocked by a firewall")
-            text = json.dumps({"reason": "r", "verdict": "yes", "unsupported": []})
+            text = json.dumps({"reason": "r", "claims": 1, "unsupported": []})
             return ChatReply((Choice(text),), Usage(calls=1))
 
     report = evaluate(

@@ -88,7 +88,7 @@ def fact(template: str) -> Question[Any]:
 
 
 def polled(polls: int) -> Question[Any]:
-    template = 'Reply {"verdict": "yes"}.\n---\n{contexts}\n{answer}'
+    template = 'Reply {"claims": 1, "unsupported": []}.\n---\n{contexts}\n{answer}'
     return of(ContextAdherence(polls=polls), template, contexts=["c"], answer="a")
 
 

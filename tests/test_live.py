@@ -168,7 +168,7 @@ def test_spans_are_waited_for_that_end_after_their_root() -> None:
         application.model("Who?")
     assert arrived.wait(30)
     (sample,) = (one.sample for one in results)
-    assert [one.text for one in sample.contexts] == [FACT]
+    assert [one.text for one in sample.known_contexts] == [FACT]
     assert live.stop()
 
 
@@ -181,7 +181,10 @@ def test_a_retrieval_that_lost_its_trace_is_joined_to_no_run() -> None:
             application.search("Who?")
         application.model("Who?")
     (sample,) = live.samples
-    assert ([one.text for one in sample.contexts], sample.answer) == ([FACT], None)
+    assert ([one.text for one in sample.known_contexts], sample.answer) == (
+        [FACT],
+        None,
+    )
     assert live.without_sample == {"no_retrieval": 1}
     assert live.stop()
 

@@ -162,7 +162,10 @@ def adherent(
 ) -> Question[Any]:
     metric = ContextAdherence(polls=polls, temperature=temperature)
     question = of(
-        metric, template("verdict", "contexts", "answer"), contexts=["c"], answer="a"
+        metric,
+        template("unsupported", "contexts", "answer"),
+        contexts=["c"],
+        answer="a",
     )
     return replace(question, first_poll=first_poll)
 
@@ -419,15 +422,6 @@ def test_space_around_a_reply_moves_no_label() -> None:
     assert len(model.asked) == 1
 
 
-def test_a_list_whose_labels_cannot_be_told_apart_in_the_text_counts_as_it_is_written() -> (
-    None
-):
-    text = '{"facts": [{label: "F2", "covered": 1}, {label: "F1", "covered": 0}]}'
-    model = Toy(characters(text, {"1": 0.7, "0": 0.3}), capabilities=WEIGHING)
-    asked = answer(model, fact("a", "b", together=True)).reply
-    assert asked.weights == (Weight(0.0, "sequential"), Weight(1.0, "sequential"))
-
-
 def test_lists_are_weighed_label_by_label_or_polled() -> None:
     question = useful("a", "b", listwise=True, scale="probability", polls=3)
     weighed = answer(Toy(capabilities=WEIGHING, probability=0.3), question).reply
@@ -462,12 +456,12 @@ def polls_of(model: ChatModel, **fields: Any) -> tuple[Asked[Any], Usage]:
     return result.reply, result.usage
 
 
-YES = '{"reason": "r", "verdict": "yes", "unsupported": []}'
-NO = '{"reason": "s", "verdict": "no", "unsupported": ["x"]}'
+YES = '{"reason": "r", "claims": 1, "unsupported": []}'
+NO = '{"reason": "s", "claims": 1, "unsupported": ["x"]}'
 
 
 def test_polls_are_one_request_where_the_model_can() -> None:
-    model = Toy(YES, NO, YES, YES, '{"verdict": "abstains"}')
+    model = Toy(YES, NO, YES, YES, '{"claims": 0, "unsupported": []}')
     polls, usage = polls_of(model, first_poll=5, temperature=0.7)
     assert [poll.verdict for poll in polls.replies] == [
         "yes",
@@ -586,13 +580,13 @@ def test_a_reply_at_the_limit_names_it_the_option_and_the_price(
     assert [request.max_tokens for request in model.asked] == [100, 400]
 
 
-def test_of_objects_that_agree_the_first_is_the_reply_and_asides_are_none() -> None:
+def test_of_objects_that_agree_the_last_is_the_reply_and_asides_are_none() -> None:
     agreeing = Toy(
         '{"reason": "an aside"} {"useful": 1, "reason": "first"} {"useful": 1,'
         ' "reason": "second"}'
     )
     reply = answer(agreeing, useful()).reply.reply
-    assert (reply.useful, reply.reason) == (True, "first")
+    assert (reply.useful, reply.reason) == (True, "second")
     contradicting = error(Toy(*['{"useful": 1} {"useful": 0}'] * 3), useful())
     assert "several verdicts that contradict each other" in str(contradicting)
 
@@ -725,7 +719,7 @@ def test_a_repair_belongs_to_its_own_poll_though_an_earlier_one_failed() -> None
         first = (await session(model, store).answer(adherent(polls=3))).reply
         assert sorted(poll.verdict for poll in first.replies) == ["no", "yes"]
         assert [type(failure) for failure in first.failures] == [JudgeServerError]
-        model = Toy('{"verdict": "abstains"}', capabilities=single)
+        model = Toy('{"claims": 0, "unsupported": []}', capabilities=single)
         again = await session(model, store).answer(adherent(polls=3))
         assert [poll.verdict for poll in again.reply.replies] == [
             "abstains",

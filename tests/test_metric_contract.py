@@ -6,7 +6,17 @@ from itertools import product
 
 import pytest
 from pydantic import BaseModel
-from said import chunks, covered, facts, poll, polls, rating, useful, useful_list
+from said import (
+    chunks,
+    covered,
+    facts,
+    listener,
+    poll,
+    polls,
+    rating,
+    useful,
+    useful_list,
+)
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -215,13 +225,13 @@ class TestContextSufficiency(MetricContract):
 
     def good(self):
         return FULL, ScriptedJudge(
-            {SufficientContexts: {"sufficient": 1}, Declined: {"declined": 0}}
+            {SufficientContexts: {"missing": []}, Declined: {"declined": 0}}
         )
 
     def bad(self):
         return FULL, ScriptedJudge(
             {
-                SufficientContexts: {"missing": "the year", "sufficient": 0},
+                SufficientContexts: {"missing": ["the year"]},
                 Declined: {"declined": 1},
             }
         )
@@ -294,7 +304,10 @@ def test_every_metric_times_every_missing_field(name, field, blank):
         | {field: [nothing] if field == "contexts" and nothing is not None else nothing}
     )
     result = metric_named(name).score(sample, judge=LexicalJudge())
-    if field in NEEDS[name]:
+    is_known_to_be_empty = field == "contexts" and nothing is not None
+    if field in NEEDS[name] and is_known_to_be_empty:
+        assert (result.status, result.value) == ("scored", 0.0)
+    elif field in NEEDS[name]:
         assert (result.status, result.value, result.usage.calls) == (
             "undefined",
             None,
@@ -309,7 +322,7 @@ def test_every_metric_times_every_missing_field(name, field, blank):
 @pytest.mark.parametrize("name", NAMED_METRICS)
 def test_a_failed_application_run_is_never_scored(name):
     result = metric_named(name).score(
-        FULL.model_copy(update={"error": "boom"}), judge=ScriptedJudge({})
+        FULL.model_copy(update={"error": "boom"}), judge=listener()
     )
     assert (result.status, result.code) == ("undefined", "other")
     assert "error" in result.reason
@@ -329,7 +342,7 @@ def test_language_reaches_the_judge_and_the_signature(name):
     metric = metric_named(name, {"language": "German"})
     if not metric.asks_judge:
         return
-    judge = ScriptedJudge({})
+    judge = listener()
     metric.score(CITING, judge=judge)
     assert judge.asked[0].instructions.language == "German"
     assert metric.signature != metric_named(name).signature
@@ -363,7 +376,7 @@ SHOWN = {
 def test_contexts_are_not_copied_on_their_way_to_the_judge(metric):
     row = {"question": "q", "answer": "a", "reference": "r", "facts": ["f", "g"]}
     sample = Sample(**row, contexts=[f"Context {number} " * 50 for number in range(3)])
-    judge = ScriptedJudge({})
+    judge = listener()
     report = evaluate([sample], [metric], judge=judge, progress=False)
     assert report.results[0].sample is sample
     shown = [
@@ -371,7 +384,7 @@ def test_contexts_are_not_copied_on_their_way_to_the_judge(metric):
     ]
     assert len(shown) >= 3
     assert {id(text) for text in shown} == {
-        id(context.text) for context in sample.contexts
+        id(context.text) for context in sample.known_contexts
     }
 
 
@@ -398,7 +411,7 @@ def test_history_and_rewrite_are_shown_to_the_judge(name):
             "history": [{"role": "user", "content": "hi"}],
         }
     )
-    judge = ScriptedJudge({})
+    judge = listener()
     metric_named(name).score(sample, judge=judge)
     asked = judge.asked[0]
     part = asked.parts["question"]

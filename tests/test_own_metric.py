@@ -437,7 +437,7 @@ class Affirming(ChatModel):
         self.calls += 1
         if self.calls >= self.last:
             await asyncio.Event().wait()
-        said = Choice('{"reason": "", "verdict": "yes"}')
+        said = Choice('{"reason": "", "claims": 1, "unsupported": []}')
         return ChatReply(
             (said,) * request.n, Usage(calls=1, prompt_tokens=10, cost=0.25)
         )
@@ -630,11 +630,11 @@ def _question(told: Instructions, text: str) -> Question[Any]:
 
 
 def _told_in_a_comprehension(told: Instructions) -> Any:
-    return lambda sample: [_question(told, text) for text in sample.contexts]
+    return lambda sample: [_question(told, text) for text in sample.known_contexts]
 
 
 def _told_in_a_generator(told: Instructions) -> Any:
-    return lambda sample: list(_question(told, text) for text in sample.contexts)  # noqa: C400
+    return lambda sample: list(_question(told, text) for text in sample.known_contexts)  # noqa: C400
 
 
 def _told_in_a_function_inside(told: Instructions) -> Any:
@@ -704,7 +704,9 @@ _OF_MODULE = Instructions("Is it so?\n{answer}")
 def test_a_constant_of_the_module_in_a_comprehension_is_in_the_signature() -> None:
     @metric(requires=["answer"], name="asked")
     def asked(sample: Sample) -> Any:
-        return [_question(_OF_MODULE, context.text) for context in sample.contexts]
+        return [
+            _question(_OF_MODULE, context.text) for context in sample.known_contexts
+        ]
 
     @metric(requires=["answer"], name="asked")
     def asked_plainly(sample: Sample) -> Any:

@@ -137,7 +137,8 @@ def test_a_cap_on_money_without_a_price_ends_after_one_call() -> None:
 
 def test_two_endpoints_of_a_class_share_no_stored_replies(tmp_path: Any) -> None:
     store = SqliteStore(tmp_path / "replies.sqlite")
-    one, other = Own(), Own(ChatReply((Choice('{"useful": 0, "reason": "r"}'),)))
+    not_useful = '{"useful": 0, "reason": "r"}\n{"declined": 0}'
+    one, other = Own(), Own(ChatReply((Choice(not_useful),)))
     scores = [
         run(model, store=store).scores("context_utilization") for model in (one, other)
     ]

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from planted import ROWS, RightJudge, planted_rows, sample_of
+from said import poll as polled
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -55,7 +56,7 @@ def test_the_page_of_measurements_holds_what_the_command_prints() -> None:
 def test_one_half_is_no() -> None:
     """Of four polls two say that the answer keeps to the text."""
     row = next(row for row in planted_rows() if row["fault"] == "made up")
-    torn = [{"verdict": "yes"}] * 2 + [{"verdict": "no"}] * 2
+    torn = [polled("yes")] * 2 + [polled("no")] * 2
     judge = ScriptedJudge(
         {
             Adherent: torn,

@@ -1051,7 +1051,7 @@ def test_a_sample_of_it_is_no_surer_than_its_evidence(name: str) -> None:
     sample = sample_of(evidence_in_reply(*shape.places))
     assert sample.capture is not None
     assert sample.ledger is not None
-    texts = [context.text for context in sample.contexts]
+    texts = [context.text for context in sample.known_contexts]
     expected = list(dict.fromkeys([SIZE, *shape.texts]))
     assert sorted(texts) == sorted(expected)
     retrieved = [context.text for context in sample.retrieved or ()]
@@ -1112,7 +1112,7 @@ def grounded(*numbers: Any, chunks: Sequence[Any] = (FILE_CHUNK,)) -> Sample:
 
 def test_a_chunk_of_gemini_is_cited_by_its_number() -> None:
     sample = grounded(1, chunks=[None, FILE_CHUNK])
-    texts = [context.text for context in sample.contexts]
+    texts = [context.text for context in sample.known_contexts]
     cited = [citation.contexts for citation in sample.citations or ()]
     assert cited == [(texts.index(FACT),)]
 

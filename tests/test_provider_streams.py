@@ -258,7 +258,9 @@ def test_objects_of_a_client_are_read_like_mappings() -> None:
         }
     )
     sample = sample_of(evidence_in_reply(reply.reply([])))
-    assert sorted(context.text for context in sample.contexts) == sorted([SIZE, FACT])
+    assert sorted(context.text for context in sample.known_contexts) == sorted(
+        [SIZE, FACT]
+    )
 
 
 VALUES: Any = st.recursive(

@@ -124,12 +124,14 @@ def rows_with_gaps(draw: st.DrawFn) -> list[dict[str, Any]]:
 @FEW_EXAMPLES
 @given(rows_with_gaps())
 def test_rows_give_the_same_samples_in_every_format(rows: list[dict[str, Any]]) -> None:
-    recorded = [row.get("contexts") is not None for row in rows]
+    known = [
+        row.get("contexts") is not None or row.get("retrieved") == [] for row in rows
+    ]
     of_format = {name: read(rows) for name, read in READERS.items()}
     for samples in of_format.values():
         assert samples == of_format["rows"]
-        fields = [one.model_fields_set for one in samples if isinstance(one, Sample)]
-        assert ["contexts" in names for names in fields] == recorded
+        read_rows = [one for one in samples if isinstance(one, Sample)]
+        assert [one.contexts is not None for one in read_rows] == known
 
 
 NOT_RECORDED = {
@@ -161,7 +163,7 @@ def test_only_an_empty_list_says_that_nothing_was_shown(name: str) -> None:
     sample = Sample.from_row({"question": "When?", "answer": "In May.", **cells})
     judge = ScriptedJudge({SufficientContexts: {"sufficient": 1}})
     result = ContextSufficiency(declining=False).score(sample, judge=judge)
-    assert sample.contexts == ()
+    assert sample.contexts == (() if name in NONE_WERE_SHOWN else None)
     assert judge.asked == []
     if name in NONE_WERE_SHOWN:
         assert result.value == 0.0

@@ -112,7 +112,7 @@ def test_json_of_a_single_object(written: Any) -> None:
     row = {"question": "q", "answer": "a", "results": ["one"]}
     (sample,) = read(written("b.json", json.dumps(row)), contexts="results")
     assert isinstance(sample, Sample)
-    assert [context.text for context in sample.contexts] == ["one"]
+    assert [context.text for context in sample.known_contexts] == ["one"]
 
 
 @pytest.mark.parametrize("content", ["3", '"a"', "null", "{", ""])
@@ -153,7 +153,7 @@ def test_csv(written: Any, name: str, separator: str) -> None:
         "two\r\nlines",
         (),
     )
-    assert [context.text for context in first.contexts] == ["one", "two, three"]
+    assert [context.text for context in first.known_contexts] == ["one", "two, three"]
     assert str(fewer) == f"{path}, row 2: fewer cells than the header has columns"
     assert str(more) == f"{path}, row 3: more cells than the header has columns"
 

@@ -48,7 +48,7 @@ def _check(name: str, path: Path) -> None:
     assert read.notes.without_sample == []
     assert read.notes.unreadable == []
     for sample in samples:
-        assert [context.text for context in sample.contexts] == [FOUND]
+        assert [context.text for context in sample.known_contexts] == [FOUND]
         assert sample.capture is not None
         # the tool's text is two passages in one, which nothing divides
         assert sample.capture.grade == "inferred"
@@ -81,7 +81,7 @@ def test_the_tool_of_a_recorded_agent_is_named_where_the_user_names_none(
         assert {code for _, code in read.notes.without_sample} == {"no_retrieval"}
     else:
         assert [_said(sample) for sample in samples] == WANTED
-        assert [sample.contexts for sample in samples] == [(), ()]
+        assert [sample.contexts for sample in samples] == [None, None]
     assert read.notes.tools == {"search_knowledge": 2}
 
 

@@ -304,11 +304,11 @@ def test_retrieved_is_judged_where_known_and_the_loss_is_given():
     )
 
 
-def test_nothing_retrieved_is_undefined_even_if_something_was_shown():
+def test_nothing_retrieved_scores_nothing_even_if_something_was_shown():
     result = RetrievalAccuracy().score(
         Sample(reference="r", retrieved=(), contexts=["c"]), judge=ScriptedJudge({})
     )
-    assert (result.status, result.reason) == ("undefined", "nothing was retrieved")
+    assert (result.value, result.reason) == (0.0, "Nothing was retrieved.")
     assert result.evidence is None  # nobody divided the reference into facts
 
 
@@ -317,7 +317,7 @@ def test_the_evidence_of_nothing_retrieved_tells_the_facts_that_were_missed(retr
     result = RetrievalAccuracy().score(
         Sample(facts=["a", "b", "A."], retrieved=retrieved), judge=ScriptedJudge({})
     )
-    assert (result.status, result.value) == ("undefined", None)
+    assert (result.status, result.value) == ("scored", 0.0)
     assert [fact.text for fact in result.evidence.facts] == ["a", "b"]
     assert not any(cell.covered for row in result.evidence.cells for cell in row)
     assert [len(row) for row in result.evidence.cells] == [len(retrieved)] * 2

@@ -120,7 +120,8 @@ def noted(sample: Sample) -> Scored:
 @metric(requires=["contexts"])
 def counted(sample: Sample) -> Scored:
     chunks = tuple(
-        JudgedChunk(rank=n + 1, useful=n == 1) for n in range(len(sample.contexts))
+        JudgedChunk(rank=n + 1, useful=n == 1)
+        for n in range(len(sample.known_contexts))
     )
     return Scored(metric="", value=0.25, reason="", evidence=OwnChunks(chunks=chunks))
 
@@ -335,7 +336,7 @@ def test_replies_of_a_model_come_through(
 
 def test_only_the_embedded_judge_is_uncertain(stored: Callable[..., Report]) -> None:
     said = "uncertain: no doubt at all"
-    judge = ScriptedJudge({Adherent: {"verdict": "yes", "reason": said}})
+    judge = ScriptedJudge({Adherent: {"claims": 1, "unsupported": [], "reason": said}})
     assert (
         stored(Scorer("adherence", judge), table()).summary().metrics[0].uncertain == 0
     )

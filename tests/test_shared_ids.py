@@ -86,7 +86,7 @@ def test_whatever_a_search_returned_is_among_the_retrieved(
     listed = [item for call in sample.ledger.calls for item in call.items]
     assert set(pairs(found)) <= set(pairs(listed))
     if shown:
-        assert [context.text for context in sample.contexts] == [
+        assert [context.text for context in sample.known_contexts] == [
             document.text for document in shown
         ]
         assert set(pairs(sample.contexts)) <= set(pairs(sample.retrieved))

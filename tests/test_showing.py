@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from said import poll
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -78,7 +79,7 @@ def test_undefined_and_failed_results_say_why() -> None:
 
 def test_polls_are_counted() -> None:
     judge = ScriptedJudge(
-        {Adherent: [{"verdict": verdict} for verdict in ("yes", "no", "yes")]}
+        {Adherent: [poll(verdict) for verdict in ("yes", "no", "yes")]}
     )
     shown = repr(ContextAdherence(polls=3).score(SAMPLE, judge=judge))
     assert "2 of 3 polls: yes" in shown

@@ -250,7 +250,7 @@ def test_prompts_keep_their_budgets(cost: ModuleType) -> None:
     """Five chunks of 300 characters, at four characters a token."""
     assert {len(context.text) for context in cost.SAMPLE.contexts} == {300}
     pointwise, listwise = ContextUtilization(), ContextUtilization(judging="listwise")
-    assert cost.recorded(pointwise)[0].prompt_tokens <= 1300
+    assert cost.recorded(pointwise)[0].prompt_tokens <= 2600
     assert cost.recorded(listwise)[0].prompt_tokens <= 900
 
 

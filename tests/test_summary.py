@@ -610,12 +610,12 @@ def test_an_answer_that_holds_its_contexts_is_a_sign_through_every_door(
         (
             Sample(
                 answer="a",
-                contexts=(),
+                contexts=None,
                 **noted(grade="incomplete", evidence_from="ids_only"),
             ),
             False,
         ),
-        (Sample(answer="a", contexts=(), **noted(grade="incomplete")), False),
+        (Sample(answer="a", contexts=None, **noted(grade="incomplete")), False),
     ],
 )
 def test_only_contexts_that_were_recorded_can_be_none(

@@ -16,7 +16,7 @@ SAMPLES = [
     Sample(contexts=["Paris is the capital."], answer=f"Paris, {number}.")
     for number in range(200)
 ]
-REPLY = '{"reason": "r", "verdict": "yes"}'
+REPLY = '{"reason": "r", "claims": 1, "unsupported": []}'
 CONCURRENCY = 4
 
 

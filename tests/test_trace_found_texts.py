@@ -97,7 +97,7 @@ FORMS: dict[str, Callable[[Sequence[str]], object]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_texts_in_a_form_of_their_own_are_documents(form: str, dialect: str) -> None:
     sample = sample_of(retriever_of(dialect, FORMS[form](TEXTS)))
-    assert [context.text for context in sample.contexts] == list(TEXTS)
+    assert [context.text for context in sample.known_contexts] == list(TEXTS)
     assert [document.text for document in sample.retrieved or ()] == list(TEXTS)
     assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_said(output: object) -> None:
 
 def test_a_single_text_is_one_document() -> None:
     sample = sample_of(retriever_of("openinference", GATE), shown=[GATE])
-    assert [context.text for context in sample.contexts] == [GATE]
+    assert [context.text for context in sample.known_contexts] == [GATE]
 
 
 def reranker_with(**output: Any) -> Told:
@@ -189,7 +189,7 @@ RETURNED = {
 @pytest.mark.parametrize("shown", [[WELL, MILL], [WELL]])
 def test_a_reranker_may_return_indexes_or_ids(form: str, shown: list[str]) -> None:
     sample = sample_of(with_ids(), reranker_with(**RETURNED[form]), shown=shown)
-    assert [context.text for context in sample.contexts] == shown
+    assert [context.text for context in sample.known_contexts] == shown
     assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
     notes = sample.capture.passages or ()
@@ -241,7 +241,7 @@ def test_scores_alone_do_not_tell_what_a_reranker_kept(
     The prompt tells the contexts all the same, since scores bring no further text.
     """
     sample = sample_of(with_ids(), reranker_with(**SCORES[form]), shown=shown)
-    assert [context.text for context in sample.contexts] == shown
+    assert [context.text for context in sample.known_contexts] == shown
     assert [document.text for document in sample.retrieved or ()] == list(TEXTS)
     assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
@@ -392,7 +392,7 @@ def test_documents_listed_in_one_attribute_are_read(name: str, listed: object) -
         mark = {"openinference.span.kind": "RETRIEVER"}
     attributes = {**mark, name: json.dumps(listed)}
     sample = sample_of(span("search", "chain", 2, 3, **attributes), shown=[GATE, MILL])
-    assert [context.text for context in sample.contexts] == [GATE, MILL]
+    assert [context.text for context in sample.known_contexts] == [GATE, MILL]
     assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
 
@@ -400,4 +400,4 @@ def test_documents_listed_in_one_attribute_are_read(name: str, listed: object) -
 def test_documents_and_texts_may_stand_side_by_side() -> None:
     output = [{"page_content": GATE, "metadata": {}}, MILL]
     sample = sample_of(retriever_of("langfuse", output), shown=[GATE, MILL])
-    assert [context.text for context in sample.contexts] == [GATE, MILL]
+    assert [context.text for context in sample.known_contexts] == [GATE, MILL]

@@ -255,4 +255,4 @@ def test_a_tool_that_parses_the_answer_makes_no_verdict_of_it() -> None:
     assert sample.answer is not None
     assert ANSWER in sample.answer
     assert "verdict" not in str(sample.capture)
-    assert [context.text for context in sample.contexts] == [GATE, MILL]
+    assert [context.text for context in sample.known_contexts] == [GATE, MILL]

@@ -68,7 +68,7 @@ def read(*spans: Told) -> tuple[list[Sample], dict[str, str]]:
 
 
 def texts(sample: Sample) -> list[str]:
-    return [context.text for context in sample.contexts]
+    return [context.text for context in sample.known_contexts]
 
 
 @pytest.mark.parametrize("form", [as_otlp, as_console])

@@ -123,7 +123,7 @@ def test_what_stands_in_an_agents_memory_is_history() -> None:
     """A template's examples are added to the prompt, and stand in no memory."""
     sample = read(agent_with_memory(EARLIER, examples=[]))
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.contexts] == [GATE, MILL]
+    assert [context.text for context in sample.known_contexts] == [GATE, MILL]
     assert said(sample) == EARLIER
     assert grade(sample) == "exact"
 

@@ -81,13 +81,13 @@ def test_a_tools_result_may_be_a_message_that_names_its_call() -> None:
                     one["value"] = {"stringValue": message}
     read = samples_from_spans([otlp(*spans)], context_tools={"search_knowledge"})
     (sample,) = read
-    assert [context.text for context in sample.contexts] == [FOUND]
+    assert [context.text for context in sample.known_contexts] == [FOUND]
     assert read.notes.without_sample == []
 
 
 def test_a_name_that_no_tool_of_the_run_has_is_said() -> None:
     (sample,) = samples_from_spans([otlp(*agent())], context_tools={"nope"})
-    assert sample.contexts == ()
+    assert sample.contexts is None
     assert sample.capture is not None
     assert list(sample.capture.doubts) == ["tool_text"]
     assert "search_knowledge" in sample.capture.doubts["tool_text"]
@@ -97,7 +97,7 @@ def test_a_tool_that_is_named_gives_contexts_as_under_capture() -> None:
     read = samples_from_spans([otlp(*agent())], context_tools={"search_knowledge"})
     (sample,) = read
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.contexts] == [FOUND]
+    assert [context.text for context in sample.known_contexts] == [FOUND]
     assert sample.capture is not None
     assert sample.capture.evidence_from == "prompt"
     assert list(sample.capture.doubts) == ["undivided"]
@@ -120,7 +120,7 @@ def test_an_agent_whose_own_span_says_what_its_model_answered_is_a_sample(
     read = samples_from_spans([otlp(run, tool)], context_tools=context_tools)
     (sample,) = read
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.contexts] == contexts
+    assert [context.text for context in sample.known_contexts] == contexts
     assert sample.capture is not None
     # no prompt tells what the model was shown
     assert sample.capture.grade == "inferred"
@@ -141,7 +141,7 @@ def test_an_empty_set_says_that_no_tool_searches(
     assert sample.capture is not None
     assert sample.capture.grade == grade
     assert bool(sample.capture.warnings) == (context_tools is None)
-    assert sample.contexts == ()
+    assert sample.contexts is None
     assert sample.ledger is not None
     assert [call.kind for call in sample.ledger.calls] == ["tool"]
 
@@ -194,7 +194,7 @@ def test_an_agent_that_called_a_tool_is_a_sample_and_the_tool_is_named() -> None
     read = samples_from_spans([otlp(*agent())])
     (sample,) = read
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert sample.contexts == ()
+    assert sample.contexts is None
     assert sample.ledger is not None
     assert [call.kind for call in sample.ledger.calls] == ["tool"]
     assert read.notes.tools == {"search_knowledge": 1}

@@ -107,7 +107,7 @@ def test_a_search_of_the_provider_without_texts_is_incomplete(
     samples = samples_from_spans([otlp(*trace(OUTPUTS[name], retrieves=retrieves))])
     (sample,) = samples
     assert grade_of(sample) == "incomplete"
-    assert [context.text for context in sample.contexts] == [GATE][:retrieves]
+    assert [context.text for context in sample.known_contexts] == [GATE][:retrieves]
     assert sample.answer == ANSWER
     assert samples.notes.without_sample == []
     assert "no span records documents" not in " ".join(samples.notes.sentences)
@@ -127,7 +127,7 @@ def test_texts_that_the_provider_found_are_contexts(form: Any, retrieves: bool) 
     output = form({**FILES, "results": [FOUND]}, *[SAID][: form is langchain])
     sample = sample_of(*trace(output, retrieves=retrieves))
     own_texts = [GATE] if retrieves else []
-    assert [context.text for context in sample.contexts] == [*own_texts, TOWER]
+    assert [context.text for context in sample.known_contexts] == [*own_texts, TOWER]
     assert grade_of(sample) == "exact"
 
 
@@ -157,7 +157,7 @@ def test_traceloop_writes_the_reply_only_into_the_step_behind_the_model() -> Non
         ),
     ]
     sample = sample_of(*spans)
-    assert [context.text for context in sample.contexts] == [TOWER]
+    assert [context.text for context in sample.known_contexts] == [TOWER]
 
 
 def test_parts_of_opentelemetry_tell_a_search() -> None:
@@ -195,7 +195,7 @@ def test_parts_of_opentelemetry_tell_a_search() -> None:
 def test_a_model_whose_provider_searched_nothing_stays_exact(output: str) -> None:
     sample = sample_of(*trace(output))
     assert grade_of(sample) == "exact"
-    assert [context.text for context in sample.contexts] == [GATE]
+    assert [context.text for context in sample.known_contexts] == [GATE]
 
 
 def test_an_answer_that_is_json_with_citations_is_the_models_own_text() -> None:
@@ -230,7 +230,7 @@ def test_what_a_model_writes_as_json_is_no_field_of_its_provider(
     chain, search, model = trace(recorded(value), answer=json.dumps(value))
     sample = sample_of(chain, search, model)
     assert grade_of(sample) == "exact"
-    assert [context.text for context in sample.contexts] == [GATE]
+    assert [context.text for context in sample.known_contexts] == [GATE]
 
 
 @pytest.mark.parametrize("citations", [["a.pdf"], [1, 2], ["a.pdf", "b.pdf, page 3"]])
@@ -267,7 +267,7 @@ def test_documents_that_cohere_lists_beside_its_reply_are_contexts(
 ) -> None:
     told = {"documents": [{"id": "d", "text": TOWER}], "citations": citations}
     sample = sample_of(*trace(json.dumps({"content": ANSWER, **told})))
-    assert [context.text for context in sample.contexts] == [GATE, TOWER]
+    assert [context.text for context in sample.known_contexts] == [GATE, TOWER]
 
 
 def test_an_answer_that_quotes_a_search_tells_of_none() -> None:
@@ -303,4 +303,4 @@ def test_a_reply_that_openinference_splits_at_the_search_is_read_whole() -> None
         others.append({"key": key, "value": {"stringValue": text}})
     sample = sample_of(chain, search, {**model, "attributes": others})
     assert grade_of(sample) in ("exact", "inferred")  # the search is a tool call, too
-    assert [context.text for context in sample.contexts] == [GATE, TOWER]
+    assert [context.text for context in sample.known_contexts] == [GATE, TOWER]

@@ -97,7 +97,7 @@ def read(*spans: list[Told]) -> list[Sample]:
 
 
 def seen(sample: Sample) -> tuple[str | None, list[str], str | None]:
-    return sample.question, [one.text for one in sample.contexts], sample.answer
+    return sample.question, [one.text for one in sample.known_contexts], sample.answer
 
 
 def grade(sample: Sample) -> str:

@@ -158,7 +158,7 @@ def assert_unknown(model: Attributes, grade: str, words: str) -> None:
     assert journey.mend is None
     assert journey.of("not_retrieved", "facts") is None
     assert words in str(journey)
-    assert [context.text for context in sample.contexts] == [IRON]
+    assert [context.text for context in sample.known_contexts] == [IRON]
 
 
 def assert_known(model: Attributes) -> None:
@@ -513,7 +513,7 @@ def test_a_model_of_llamaindex_without_recorded_arguments_was_sent_more_than_tex
     """Traceloop drops all arguments where one, such as an image, is no JSON."""
     output = {"message": {"role": "assistant", "blocks": [{"text": ANSWER}]}}
     sample = llamaindex_chat(output=output)
-    assert [context.text for context in sample.contexts] == [IRON]
+    assert [context.text for context in sample.known_contexts] == [IRON]
     assert sample.capture is not None
     assert sample.capture.grade == "incomplete"
     assert "something besides texts" in str(sample.capture.warnings)

@@ -900,7 +900,7 @@ def test_a_page_is_a_context_wherever_it_quotes_a_query(
         reply=rewrite,
     )
     (sample,) = samples_of(made)
-    assert [context.text for context in sample.contexts] == [FARO, text]
+    assert [context.text for context in sample.known_contexts] == [FARO, text]
 
 
 def test_what_a_tool_found_is_evidence_though_it_quotes_a_query_written_inside_of_it() -> (
@@ -959,7 +959,7 @@ def test_documents_that_a_step_finds_beside_a_retriever_are_retrieved() -> None:
         model(clock, f"{PORTO}\n{EVORA}"),
     )
     (sample,) = samples_of(made)
-    assert [one.id for one in sample.contexts] == ["p", "e"]
+    assert [one.id for one in sample.known_contexts] == ["p", "e"]
     assert [one.id for one in sample.retrieved or ()] == ["p", "f", "e"]
     assert sample.capture is not None
     assert sample.capture.grade == "exact"
@@ -991,9 +991,11 @@ def test_contexts_are_among_the_retrieved_and_the_ledger_lists_what_each_call_re
         answers=SAYS,
     )
     (sample,) = samples_of(made)
-    assert [one.id for one in sample.contexts] == [one.id for one in shown]
+    assert [one.id for one in sample.known_contexts] == [one.id for one in shown]
     assert sample.retrieved is not None
-    assert {one.id for one in sample.contexts} <= {one.id for one in sample.retrieved}
+    assert {one.id for one in sample.known_contexts} <= {
+        one.id for one in sample.retrieved
+    }
     assert [one.id for one in sample.retrieved][:count] == [one.id for one in returned]
     assert sample.ledger is not None
     listed = sample.ledger.calls[0]
@@ -1013,7 +1015,7 @@ def check(sample: Sample, row: Row) -> None:
     if notes.grade != "exact":
         assert notes.doubts
         return
-    assert [context.text for context in sample.contexts] == row.contexts
+    assert [context.text for context in sample.known_contexts] == row.contexts
     assert (sample.question, sample.answer) == (QUESTION, row.answer)
     retrieved = sample.retrieved
     assert (
@@ -1030,7 +1032,7 @@ def test_one_run(name: str) -> None:
 
 def test_scores_are_those_of_the_last_step() -> None:
     (sample,) = samples_of(ROWS["scored by the last step"].made(Clock()))
-    assert [context.score for context in sample.contexts] == [0.9, 0.7]
+    assert [context.score for context in sample.known_contexts] == [0.9, 0.7]
     assert sample.retrieved is not None
     assert [context.score for context in sample.retrieved] == [None, None, None]
 
@@ -1243,7 +1245,7 @@ def test_several_runs(name: str) -> None:
         assert len(samples) == len(expected)
         return
     assert [
-        (one.question, [context.text for context in one.contexts], one.answer)
+        (one.question, [context.text for context in one.known_contexts], one.answer)
         for one in samples
     ] == expected
 
@@ -1345,7 +1347,7 @@ def test_an_argument_of_a_tool_is_no_question() -> None:
         )
     )
     assert sample.question is None
-    assert [context.text for context in sample.contexts] == [PORTO]
+    assert [context.text for context in sample.known_contexts] == [PORTO]
     reading = tool(c, PORTO, query='{"repo": "a", "path": "b"}', documents=DOCS[:1])
     (sample,) = samples_of(tree(c, reading, model(c, PORTO), question=None))
     assert sample.question is None
@@ -1405,7 +1407,7 @@ def test_a_short_reply_that_a_tool_hands_on_feeds_the_answer() -> None:
     )
     shown = [Message("user", QUESTION), CALL, Message("tool", '{"reply": "Porto."}')]
     (sample,) = samples_of(tree(c, inner, model(c, shown), answers=SAYS))
-    assert [context.text for context in sample.contexts] == [PORTO, FARO]
+    assert [context.text for context in sample.known_contexts] == [PORTO, FARO]
     assert sample.capture is not None
     assert list(sample.capture.doubts) == ["short_reply"]
 
@@ -1451,7 +1453,7 @@ def test_contexts_that_the_user_names_do_not_rest_on_a_call() -> None:
     (sample,) = samples_of(one, Overrides(contexts_from=lambda run: [FARO]))
     assert sample.capture is not None
     assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
-    assert [context.text for context in sample.contexts] == [FARO]
+    assert [context.text for context in sample.known_contexts] == [FARO]
 
 
 def test_named_contexts_and_answer_are_sought_in_what_the_run_returned_first() -> None:
@@ -1475,7 +1477,7 @@ def test_named_contexts_and_answer_are_sought_in_what_the_run_returned_first() -
             question_from="question", contexts_from="chunks", answer_from="reply"
         ),
     )
-    assert [one.text for one in sample.contexts] == [PORTO]
+    assert [one.text for one in sample.known_contexts] == [PORTO]
     assert (sample.question, sample.answer) == (QUESTION, "Porto.")
 
 
@@ -1721,7 +1723,7 @@ def test_a_part_of_16_letters_is_found_in_the_reply_that_it_was_cut_out_of(
         answers=(Answer(part, "output"),),
     )
     (sample,) = samples_of(run)
-    assert [context.text for context in sample.contexts] == [
+    assert [context.text for context in sample.known_contexts] == [
         PORTO if is_found else FARO
     ]
 
@@ -1741,7 +1743,7 @@ def test_a_structure_inside_of_the_output_is_the_reply_that_holds_it(
         output={"result": {"first": said}} if nested else said,
     )
     (sample,) = samples_of(run)
-    assert [context.text for context in sample.contexts] == [PORTO]
+    assert [context.text for context in sample.known_contexts] == [PORTO]
 
 
 def kinds_and_texts(run: Tree) -> list[tuple[str, list[str]]]:

@@ -202,7 +202,7 @@ LEDGER: dict[str, Any] = {
 
 @pytest.mark.parametrize("ledger", [{}, LEDGER], ids=["contexts", "ledger"])
 @pytest.mark.parametrize(
-    "answer", ["I don't know.", "The contexts do not say.", "!!!", "我不知道"]
+    "answer", ["I don't know.", "The contexts do not say.", "我不知道"]
 )
 def test_an_answer_that_only_declines_is_undefined_and_asks_nobody(
     server: DecisionServer, answer: str, ledger: dict[str, Any]
@@ -212,7 +212,7 @@ def test_an_answer_that_only_declines_is_undefined_and_asks_nobody(
     metrics = [ContextAdherence()]
     report = evaluate([row], metrics, judge=judge, store=False, progress=False)
     result = report.results[0].results["context_adherence"]
-    assert (result.status, result.code) == ("undefined", "abstained")
+    assert (result.status, result.code) == ("undefined", "declined")
     assert not server.requests
     counted = estimate([Sample.from_row(row)], metrics, judge)
     assert (counted.low.calls, counted.high.calls) == (0, 0)
@@ -293,6 +293,8 @@ def verdicts_at(
     reply.pop("encoder_claims", None)
     for judgement in (reply, *reply.get("contexts", ()), *reply.get("facts", ())):
         judgement.pop("reason", None)
+    if "missing" in reply:  # its words hold the probability
+        reply["missing"] = bool(reply["missing"])
     return reply
 
 
@@ -346,6 +348,8 @@ def labelled(*chances: Sequence[float]) -> Any:
 
     def answer(state: Any, question: dict[str, Any]) -> Chance:
         label = question["instructions"].partition("answer.S")[2].partition("`")[0]
+        if not label:  # does the answer decline?
+            return 0.1
         return chances[int(label) - 1]
 
     row = {

@@ -113,7 +113,7 @@ def test_a_file_that_nobody_read_makes_a_sample_incomplete(block: Block) -> None
     assert sample.capture is not None
     assert sample.capture.grade == "incomplete"
     assert_fact_is_unknown(journey, "was shown a file, such as a PDF")
-    assert [context.text for context in sample.contexts] == [IRON]
+    assert [context.text for context in sample.known_contexts] == [IRON]
 
 
 @pytest.mark.parametrize("block", [*IMAGES, *SOUNDS], ids=str)
@@ -151,7 +151,7 @@ def test_pages_that_gemini_may_have_read_make_a_sample_incomplete(
     assert sample.capture is not None
     assert sample.capture.grade == "incomplete"
     assert_fact_is_unknown(journey, "read pages by its tool url_context")
-    assert [context.text for context in sample.contexts] == [IRON]
+    assert [context.text for context in sample.known_contexts] == [IRON]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def says_yes(body: Row) -> str:
         {
             "reason": "As told.",
             "unsupported": [] if verdict == "yes" else ["It."],
-            "verdict": verdict,
+            "claims": 1,
         }
     )
 

@@ -65,15 +65,23 @@ class Small(ChatModel):
             raise ContextWindowExceeded.from_counts("small", None, 1000)
         found = int(f"{NEEDLE} " in f"{prompt} ".replace("\n", " "))
         return ChatReply(
-            (Choice(self._reply(prompt, found)),) * request.n, Usage(calls=1)
+            (Choice(self._reply(prompt, found, request.messages[0].content)),)
+            * request.n,
+            Usage(calls=1),
         )
 
-    def _reply(self, prompt: str, found: int) -> str:
+    def _reply(self, prompt: str, found: int, prompt_of_system: str) -> str:
+        if '"declined"' in prompt_of_system:
+            return json.dumps({"reason": "r", "declined": 0})
         if "<reference-answer-" in prompt:
             return json.dumps({"facts": ["Ada lit it."]})
         if 'id="1"' in prompt:
             return json.dumps(
-                {"reason": "r", "verdict": "yes" if found else "no", "unsupported": []}
+                {
+                    "reason": "r",
+                    "claims": 1,
+                    "unsupported": [] if found else ["it"],
+                }
             )
         if labels := re.findall(
             r'^<chunk-\w+ id="([A-Z])">\n(.*)', prompt, re.MULTILINE
@@ -225,7 +233,7 @@ def test_windows_and_claims_judge_as_a_window_that_holds_everything(
     outcome, judge = adherence_by_claims(contexts, answer, window)
     assert (outcome.status, outcome.value) == ("scored", whole.value)
     assert set(outcome.evidence.unsupported) == set(whole.evidence.unsupported)
-    fits = sum(map(len, contexts)) + len(answer) <= window
+    fits = sum(map(len, set(contexts))) + len(answer) <= window
     assert (outcome.evidence.windows is None) == fits
     assert sum(isinstance(question, ExtractFacts) for question in judge.asked) == (
         not fits
@@ -409,7 +417,7 @@ def by_verdicts(
 
 def test_claims_that_are_none_count_neither_for_nor_against() -> None:
     outcome, _ = by_verdicts({"I do not know.": "abstains"}, ("I do not know.",))
-    assert (outcome.status, outcome.code) == ("undefined", "abstained")
+    assert (outcome.status, outcome.code) == ("undefined", "no_claim")
     verdicts = {"a": "yes", "b": "no", "Hello.": "abstains"}
     assert by_verdicts(verdicts, ("a", "Hello."))[0].value == 1.0
     outcome, _ = by_verdicts(verdicts, ("b", "Hello."))

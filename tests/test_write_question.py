@@ -14,8 +14,8 @@ from ragmetrics_core import Judge, LexicalJudge, LLMJudge
 from ragmetrics_core.data.errors import MalformedReply, QuestionNotSupported
 from ragmetrics_core.data.replies import Asked, NotAnswered
 from ragmetrics_core.engine.counting_judge import count_work
+from ragmetrics_core.judging.reading import read
 from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.judging.reply_forms import read
 from ragmetrics_core.labelling.making import TaggedSentence, WriteQuestion, Written
 from ragmetrics_core.models.chat import Choice
 

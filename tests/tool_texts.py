@@ -96,7 +96,7 @@ def check(captured: Captured, shape: Shape) -> None:
     assert sample.capture is not None
     assert sample.ledger is not None
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.contexts] == list(shape.contexts)
+    assert [context.text for context in sample.known_contexts] == list(shape.contexts)
     assert [call.kind for call in sample.ledger.calls] == list(shape.kinds)
     assert list(sample.capture.doubts) == list(shape.doubts)
     hint = sample.capture.doubts.get("tool_text", "")

@@ -38,7 +38,7 @@ def check(sample: Sample, expected: Expected) -> None:
         return
     answer = sample.answer or ""
     assert sample.citations is not None, sample.citations_unknown
-    numbers = [number_of_text(context.text) for context in sample.contexts]
+    numbers = [number_of_text(context.text) for context in sample.known_contexts]
     assert [
         (
             answer[citation.start : citation.end],
@@ -51,4 +51,4 @@ def check(sample: Sample, expected: Expected) -> None:
 
 def check_contexts(sample: Sample) -> None:
     """Assert that every context is one of the texts, to the letter."""
-    assert {context.text for context in sample.contexts} <= set(TEXTS)
+    assert {context.text for context in sample.known_contexts} <= set(TEXTS)

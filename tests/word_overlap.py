@@ -47,7 +47,7 @@ def adherent(answer: str, *contexts: str, question: str | None = None) -> Any:
     asked = ask(shown(ADHERENT, answer=answer, contexts=contexts, question=question))
     (poll,) = asked.replies
     return SimpleNamespace(
-        **dict(poll), probability=asked.weights[0].p if asked.weights else None
+        **dict(poll.poll), probability=asked.weights[0].p if asked.weights else None
     )
 
 

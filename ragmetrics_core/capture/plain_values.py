@@ -197,7 +197,7 @@ def contexts_in(value: object) -> list[Context]:
         return documents
     objects = value if isinstance(value, (list, tuple)) else [value]
     if any(isinstance(element, Mapping) for element in objects):
-        return list(Sample.from_row({"contexts": list(objects)}).contexts)
+        return list(Sample.from_row({"contexts": list(objects)}).known_contexts)
     return [Context(text=text) for text in texts_in(value)]
 
 

@@ -96,7 +96,7 @@ def add_to(commands: Any) -> None:
     add(
         parser,
         "--set",
-        "a setting of a metric, e.g. adherence.verdict_tokens=true; may be repeated",
+        "a setting of a metric, e.g. adherence.polls=3; may be repeated",
         unit="METRIC.SETTING=VALUE",
         default=[],
         action="append",

@@ -111,6 +111,7 @@ from ragmetrics_core.data.nearest import find_repeated_names as find_repeated_na
 from ragmetrics_core.data.nearest import names_in_words as names_in_words
 from ragmetrics_core.data.nearest import plain_name as plain_name
 from ragmetrics_core.data.number_values import plain_data as plain_data
+from ragmetrics_core.data.one_half import is_yes as is_yes
 from ragmetrics_core.data.replies import Answer as Answer
 from ragmetrics_core.data.replies import Asked as Asked
 from ragmetrics_core.data.replies import Bit as Bit
@@ -120,6 +121,7 @@ from ragmetrics_core.data.replies import NotAnswered as NotAnswered
 from ragmetrics_core.data.replies import R as R
 from ragmetrics_core.data.replies import Usage as Usage
 from ragmetrics_core.data.replies import Weight as Weight
+from ragmetrics_core.data.replies import form_of_verdict as form_of_verdict
 from ragmetrics_core.data.replies import list_field as list_field
 from ragmetrics_core.data.replies import verdicts_of as verdicts_of
 from ragmetrics_core.data.results import ErrorInfo as ErrorInfo

@@ -26,18 +26,12 @@ def lacks_context(sample: Sample) -> bool:
     Contexts that were never recorded are not known: a table without their column, a
     trace that holds ids alone.
     """
-    has_evidence = not sample.missing("contexts") or not sample.missing("ledger")
-    if has_evidence:
-        return False
     notes = sample.capture
-    if notes is not None and notes.grade is not None:
-        # A captured run: it is known where the capture says what tells the contexts.
-        return notes.evidence_from is not None
-    # A row of a table: it is known where the row says so, by an empty list. A missing
-    # cell says nothing.
-    has_contexts_field = "contexts" in sample.model_fields_set
-    found_nothing = sample.retrieved == ()
-    return has_contexts_field or found_nothing or sample.ledger is not None
+    is_captured = notes is not None and notes.grade is not None
+    # the calls of a row of a table are all that there is to tell
+    is_told_by_ledger = sample.ledger is not None and not is_captured
+    is_known = sample.contexts is not None or is_told_by_ledger
+    return is_known and not sample.context_texts and sample.missing("ledger")
 
 
 def why_contexts_are_unknown(sample: Sample) -> str:
@@ -48,7 +42,7 @@ def why_contexts_are_unknown(sample: Sample) -> str:
     """
     if is_captured_in_part(sample):
         return "the capture is incomplete, so what was shown is not known"
-    if not sample.missing("contexts") or lacks_context(sample):
+    if sample.context_texts or lacks_context(sample):
         return ""
     if not sample.missing("ledger"):
         return "no contexts, but other evidence that calls brought"
@@ -71,7 +65,7 @@ def answer_holds_contexts(sample: Sample) -> bool:
     """
     contexts = [
         _BLANKS.sub("", context.text)
-        for context in sample.contexts
+        for context in sample.known_contexts
         if not context.blank
     ]
     n_characters = sum(len(context) for context in contexts)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, StrictBool
 
 from ragmetrics_core.data.frozen import Share, SilentData
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Comment, Mode
 from ragmetrics_core.data.sample import Fact
 
@@ -88,6 +89,10 @@ class Evidence(SilentData):
     def probabilities_from(self) -> list[ProbabilityFrom]:
         """Where each probability comes from that a model gave; none of other judges."""
         return []
+
+
+DECLINED = "the answer declines to answer the question"
+"""Why a metric that judges the answer is undefined where the answer declines."""
 
 
 class JudgedChunk(SilentData, extra="ignore"):
@@ -261,6 +266,9 @@ class Polled(Evidence):
     """Evidence of a score that is a share of polls."""
 
     asked: int = Field(description="Polls asked; 1 for a deterministic judge.")
+    declined: bool | None = Field(
+        default=None, description="Whether the answer declines; None: not known."
+    )
     bounds: tuple[Share, Share] | None = Field(
         default=None, description="Shares that missing polls could have led to."
     )
@@ -308,7 +316,7 @@ class Cell(SilentData, extra="ignore"):
     @property
     def covered(self) -> bool:
         """True if the probability is above one half."""
-        return self.probability is not None and self.probability > 0.5
+        return self.probability is not None and is_yes(self.probability)
 
 
 class CallGain(SilentData, extra="ignore"):
@@ -376,7 +384,7 @@ class FactMatrix(Evidence):
             chances = [cell.probability or 0.0 for cell in cells]
             highest = max(chances, default=0.0)
             place = "in no context"
-            if highest > 0.5:
+            if is_yes(highest):
                 place = f"in context {chances.index(highest) + 1}"
             lines.append(f"fact {number}: {place}, {highest:.2f}")
         return lines

@@ -15,6 +15,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
+    Field,
     ValidationInfo,
     WithJsonSchema,
 )
@@ -23,6 +24,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.frozen import PrivateRepr, SilentData
+from ragmetrics_core.data.number_values import plain_data
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -49,10 +51,21 @@ Mode = Literal[
 """
 
 
+# What may stand around a label: spaces, quotes, brackets, emphasis, a full stop.
+_AROUND_LABELS = " \t\r\n\"'`*_.,:;!?()[]{}<>"
+
+
+def plain_label(value: object) -> str:
+    """Return a label as text, in lower case and plain digits, without signs around."""
+    text = normalize("NFKC", str(value)).casefold().strip(_AROUND_LABELS)
+    return text.removesuffix(".0")
+
+
 def _reader_of_labels(values: Mapping[str, object], needed: str) -> BeforeValidator:
     """Return a validator that reads a label, however a model writes it.
 
-    A label may be a number or a text, in wide digits or with decimals.
+    A label may be a number or a text, in any case, in wide digits or with decimals, and
+    with punctuation around it.
 
     Args:
         values: The value of each label as it is written, in lower case.
@@ -60,7 +73,7 @@ def _reader_of_labels(values: Mapping[str, object], needed: str) -> BeforeValida
     """
 
     def read_value(value: object) -> object:
-        text = normalize("NFKC", str(value)).strip().lower().removesuffix(".0")
+        text = plain_label(value)
         if text not in values:
             raise ValueError(f"it must be {needed}")
         return values[text]
@@ -84,6 +97,53 @@ Points = Annotated[
     _reader_of_labels({str(grade): grade for grade in range(4)}, "0, 1, 2 or 3"),
 ]
 """A field of a reply that is 0, 1, 2 or 3."""
+
+
+def one_of(*labels: str) -> BeforeValidator:
+    """Return a validator of a label in words, such as "partial" for " Partial."."""
+    return _reader_of_labels(
+        {label: label for label in labels}, f"one of {', '.join(labels)}"
+    )
+
+
+def _read_number(value: object) -> object:
+    """Return a number, also one that is written as text: .95 for "0.95"."""
+    value = plain_data(value)
+    if isinstance(value, bool):
+        raise ValueError("it must be a number between 0 and 1")  # noqa: TRY004  # pydantic takes no other
+    if not isinstance(value, str):
+        return value
+    return normalize("NFKC", value).strip(" \t\n\"'`*,;").rstrip(".")
+
+
+UnitNumber = Annotated[
+    float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_read_number)
+]
+"""A field of a reply that is a number from 0 to 1, also one in quotes."""
+
+
+def _read_texts(value: object) -> object:
+    """Return the texts that hold a word, each once; one text is a list of one.
+
+    Case and spacing do not tell texts apart.
+    """
+    texts = [value] if isinstance(value, str) else value
+    if texts is None:
+        return ()
+    if not isinstance(texts, (list, tuple)):
+        return texts
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("it must be a list of texts")
+    text_by_wording: dict[str, str] = {}
+    for text in texts:
+        if any(character.isalnum() for character in text):
+            wording = " ".join(text.split()).casefold()
+            text_by_wording.setdefault(wording, text.strip())
+    return tuple(text_by_wording.values())
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_read_texts)]
+"""A field of a reply that is a list of texts, which decides by being empty or not."""
 
 Comment = Annotated[
     str, BeforeValidator(lambda value: value.strip() if isinstance(value, str) else "")
@@ -117,9 +177,14 @@ def _sort_by_labels(
     if info.context is None:  # a reply read without its question
         return in_given_order
     expected_labels = info.context.parts[info.field_name or ""].labels
-    item_by_label = {item.label: item for item in in_given_order}
-    labels = [item.label for item in in_given_order]
-    if sorted(labels) != sorted(expected_labels):
+    label_byplain_label = {plain_label(label): label for label in expected_labels}
+    item_by_label: dict[str, Item] = {}
+    for item in in_given_order:
+        label = label_byplain_label.get(plain_label(item.label), item.label)
+        labelled = item.model_copy(update={"label": label})
+        if item_by_label.setdefault(label, labelled) != labelled:
+            raise ValueError(f"it has two verdicts on {label} that differ")
+    if sorted(item_by_label) != sorted(expected_labels):
         raise ValueError(
             "it must have each of these labels exactly once:"
             f" {', '.join(expected_labels)}"

@@ -96,7 +96,7 @@ def _digest(samples: Sequence[Sample]) -> str:
     """Return a short text that only rows of the same ids and texts share."""
     contents = []
     for sample in samples:
-        contexts = [context.text for context in sample.contexts]
+        contexts = [context.text for context in sample.known_contexts]
         contents.append([sample.id, sample.question, contexts, sample.answer])
     return blake2b(json.dumps(contents).encode(), digest_size=8).hexdigest()
 
@@ -316,12 +316,12 @@ def _numbering(sample: Sample, cell: Mapping[str, Any] | None) -> NumberingRead:
     """
     if cell is None:
         return numbering_shown(
-            [context.text for context in sample.contexts],
-            [context.metadata for context in sample.contexts],
+            [context.text for context in sample.known_contexts],
+            [context.metadata for context in sample.known_contexts],
         )
-    if "contexts" not in sample.model_fields_set:
+    if sample.contexts is None:
         return NumberingRead(why_unknown="no contexts were recorded")
-    return numbering_of_column(cell, [context.id for context in sample.contexts])
+    return numbering_of_column(cell, [context.id for context in sample.known_contexts])
 
 
 def _column_of(row: Row, column_or_path: str) -> str:

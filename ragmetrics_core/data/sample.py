@@ -420,12 +420,14 @@ class Sample(Frozen):
         repr=False,
         description="What the user asked, in the user's words.",
     )
-    contexts: Contexts = Field(
-        default=(),
-        description=(
-            "What reached the generator, best first; plain strings are accepted. None:"
-            " unknown, (): nothing."
-        ),
+    contexts: Annotated[tuple[Context, ...] | None, BeforeValidator(_with_texts)] = (
+        Field(
+            default=None,
+            description=(
+                "What reached the generator, best first; plain strings are accepted."
+                " None: unknown, (): nothing was found."
+            ),
+        )
     )
     answer: OptionalText = Field(
         default=None, repr=False, description="What the application answered."
@@ -553,27 +555,43 @@ class Sample(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _leave_out_unknown_contexts(cls, values: Any) -> Any:
-        """Take contexts that are None as not recorded, which is not the same as none."""
-        if isinstance(values, Mapping) and values.get("contexts", ()) is None:
-            return {name: values[name] for name in values if name != "contexts"}
+    def _nothing_retrieved_is_no_context(cls, values: Any) -> Any:
+        """Take contexts that nobody gave as () where the retriever returned nothing."""
+        if not isinstance(values, Mapping) or values.get("contexts") is not None:
+            return values
+        retrieved = values.get("retrieved")
+        if isinstance(retrieved, (list, tuple)) and not retrieved:
+            return {**values, "contexts": ()}
         return values
+
+    @property
+    def known_contexts(self) -> tuple[Context, ...]:
+        """The contexts; () also where it is unknown what reached the generator."""
+        return self.contexts or ()
+
+    @property
+    def context_texts(self) -> tuple[str, ...]:
+        """The texts of the contexts that show something, each once, at its first rank."""
+        texts = [context.text for context in self.known_contexts if not context.blank]
+        return tuple(dict.fromkeys(texts))
 
     def missing(self, field: str) -> bool:
         """Tell whether a field holds nothing that a metric could read.
 
+        Contexts and retrieved texts that are known to be empty are not missing.
         Fields are ``question``, ``contexts``, ``answer``, ``reference``, ``facts``,
         ``retrieved`` and ``ledger``.
         """
         value = getattr(self, field)
+        if field in ("contexts", "retrieved"):
+            return value is None
         if field == "ledger":
             calls = value.calls if value else ()
             value = []
             for call in calls:
                 if call.kind != "written":  # what a model wrote is no evidence
                     value += call.items
-        if field in ("contexts", "retrieved", "ledger"):
-            return not value or all(context.blank for context in value)
+            return all(item.blank for item in value)
         return not value
 
     def _repr_html_(self) -> str:
@@ -583,7 +601,7 @@ class Sample(Frozen):
         have no row.
         """
         contexts_by_field: dict[str, Sequence[Context]] = {
-            "contexts": self.contexts,
+            "contexts": self.known_contexts,
             "retrieved": self.retrieved or (),
         }
         rows: list[tuple[str, str | Sequence[str]]] = [

@@ -26,7 +26,7 @@ def tools_with_undivided_text(sample: Sample) -> tuple[str, ...]:
         return ()
     if notes.evidence_from is not None:  # the contexts are known in another way
         return ()
-    if not sample.missing("contexts"):
+    if sample.context_texts:
         return ()
     names = [
         call.name

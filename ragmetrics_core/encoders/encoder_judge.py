@@ -28,12 +28,18 @@ from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, Setti
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.nearest import did_you_mean
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.encoders.checkpoints import KINDS, Kind, Labels, load, name_of
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical.claims import parts_of
 from ragmetrics_core.lexical.declining import user_question_of
 from ragmetrics_core.metrics.fact_matrix import FactInContext
-from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll
+from ragmetrics_core.metrics.polls import (
+    AdherenceReply,
+    Adherent,
+    ClaimSupport,
+    adherence_reply,
+)
 from ragmetrics_core.models.threads import call_in_thread
 from ragmetrics_core.statistics.weakest_claim import ClaimCorrection, describe_judge
 
@@ -268,7 +274,7 @@ class EncoderJudge(Judge):
             return self._facts_in_context
         return None
 
-    def _adherent(self, question: Adherent) -> Asked[Poll]:
+    def _adherent(self, question: Adherent) -> Asked[AdherenceReply]:
         """Judge each claim of an answer against the contexts; the weakest claim counts.
 
         The score of the answer is the probability of its weakest claim. A judge with a
@@ -281,7 +287,7 @@ class EncoderJudge(Judge):
         # parts that claim nothing are listed without a probability
         unjudged = tuple(ClaimSupport(text=text) for text in parts.others)
         if not parts.claims:
-            poll = Poll(
+            poll = adherence_reply(
                 verdict="abstains",
                 reason="The answer makes no claim.",
                 encoder_claims=unjudged,
@@ -298,8 +304,8 @@ class EncoderJudge(Judge):
         lowest_probability = min(probabilities)
         score = self._score(lowest_probability, len(claims))
         weakest_in_words = self._weakest_in_words(lowest_probability, score)
-        poll = Poll(
-            verdict="yes" if score >= 0.5 else "no",
+        poll = adherence_reply(
+            verdict="yes" if is_yes(score) else "no",
             reason=_reason(claims, parts.others, weakest_in_words),
             unsupported=self._unsupported_claims(claims, score),
             encoder_claims=claims + unjudged,
@@ -340,12 +346,12 @@ class EncoderJudge(Judge):
         self, claims: Sequence[ClaimSupport], score: float
     ) -> tuple[str, ...]:
         """Return the claims for which an answer is rejected; () if it is accepted."""
-        if score >= 0.5:
+        if is_yes(score):
             return ()
         return tuple(
             claim.text
             for claim in claims
-            if self._score(claim.probability or 0.0, len(claims)) < 0.5
+            if not is_yes(self._score(claim.probability or 0.0, len(claims)))
         )
 
     def _facts_in_context(self, question: FactInContext) -> Asked[Any]:
@@ -362,7 +368,7 @@ class EncoderJudge(Judge):
         verdicts = [
             {
                 "label": label,
-                "covered": probability >= 0.5,
+                "covered": is_yes(probability),
                 "reason": f"p = {probability}",
             }
             for label, probability in zip(part.labels, probabilities, strict=True)
@@ -784,7 +790,7 @@ def _reason(
         other_parts: Parts of the answer that claim nothing. The first ones are quoted.
         weakest_in_words: The probability of the weakest claim, e.g. "p = 0.4".
     """
-    supported = [claim for claim in claims if (claim.probability or 0.0) >= 0.5]
+    supported = [claim for claim in claims if is_yes(claim.probability or 0.0)]
     n_supported = len(supported)
     reason = (
         f"{n_supported} of {len(claims)} claims are supported by the contexts"

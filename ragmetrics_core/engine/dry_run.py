@@ -134,7 +134,7 @@ class Estimate:
 
     def _cascade_line(self) -> str:
         """Say how many questions the free judge of a cascade passes on."""
-        n_questions = self.low.spared + self.low.passed
+        n_questions = self.high.spared + self.high.passed
         passed = _range_in_words(self.low.passed, self.high.passed)
         return (
             f"cascade:           the cheap judge, which is free, was asked; {passed} of"

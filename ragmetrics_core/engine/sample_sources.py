@@ -118,7 +118,7 @@ def warn_of_doubles(
     hashes_of_contents = array("q")
     for row in rows:
         if isinstance(row, Sample):
-            contexts = tuple(context.text for context in row.contexts)
+            contexts = tuple(context.text for context in row.known_contexts)
             content = (row.question, contexts, row.answer)
             if row.id is not None:
                 hashes_of_ids.append(hash(row.id))

@@ -617,7 +617,7 @@ def _number_of_characters(sample: Sample) -> int:
     Example: contexts of 500 and 300 characters, and an answer of 100: 900. The question
     is not counted.
     """
-    texts = [context.text for context in sample.contexts]
+    texts = [context.text for context in sample.known_contexts]
     texts += [context.text for context in sample.retrieved or ()]
     texts += list(sample.reference)  # one or several
     texts += [fact.text for fact in sample.facts or ()]

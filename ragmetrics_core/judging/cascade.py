@@ -23,6 +23,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.nearest import did_you_mean
 from ragmetrics_core.data.number_values import is_number
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore
@@ -317,5 +318,5 @@ def _contradicts(reply: BaseModel, probability: float) -> bool:
 
     Only replies with a field ``verdict`` can contradict.
     """
-    less_probable = "no" if probability >= 0.5 else "yes"
+    less_probable = "no" if is_yes(probability) else "yes"
     return getattr(reply, "verdict", "") == less_probable

@@ -253,7 +253,7 @@ class ScriptedJudge(Judge):
         name: Name in results.
 
     Attributes:
-        asked: Every question that was asked, in order.
+        asked: Every question of a type in the script that was asked, in order.
 
     Examples:
         >>> from ragmetrics_core import ContextUtilization
@@ -274,7 +274,7 @@ class ScriptedJudge(Judge):
         self._script = dict(script)
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer from the script, and note the question in ``asked``.
+        """Answer from the script; a question of a type in it is noted in ``asked``.
 
         Example: the script ``{Useful: reply}`` answers each question of that type with
         the same reply. A type of question that is not in the script is not supported.
@@ -283,7 +283,6 @@ class ScriptedJudge(Judge):
         Raises:
             SettingError: If the question's template does not fit its parts.
         """
-        self.asked.append(question)
         check_template(question.instructions, tuple(question.parts))
         if type(question) not in self._script:
             name_of_type = type(question).__name__
@@ -292,6 +291,7 @@ class ScriptedJudge(Judge):
                 " or ask a language model"
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
+        self.asked.append(question)
         reply = self._scripted(question)
         if isinstance(reply, JudgeError):
             return Answer(NotAnswered(reply), Usage(calls=1))

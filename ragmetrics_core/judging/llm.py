@@ -29,10 +29,10 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.judging import windows
 from ragmetrics_core.judging.model_judge import ModelJudge
-from ragmetrics_core.judging.parsing import ReadReply
 from ragmetrics_core.judging.probabilities import mode_of, read_weights
+from ragmetrics_core.judging.reading import ReadReply, read
 from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.judging.reply_forms import read, schema_of
+from ragmetrics_core.judging.reply_forms import schema_of
 from ragmetrics_core.models.chat import ChatRequest
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.features import gather_all

@@ -29,7 +29,7 @@ from ragmetrics_core.data import (
     verdicts_of,
 )
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.judging.parsing import ReadReply, value_offsets
+from ragmetrics_core.judging.reading import ReadReply, value_offsets
 from ragmetrics_core.models.chat import Choice, TokenAlternatives
 
 MASS_FLOOR = 0.9

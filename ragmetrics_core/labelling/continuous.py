@@ -189,7 +189,7 @@ def _write_question(
     that the model took it from. Example: "Chunk B" is tag 1. ``language`` is what the
     model writes in; None leaves that to the model.
     """
-    golden_texts = [context.text for context in sample.contexts[:n_golden]]
+    golden_texts = [context.text for context in sample.known_contexts[:n_golden]]
     question = WriteQuestion.about(golden_texts, language)
     written = yield from ask_one(question)
     # the prompt calls the texts "Chunk A", "Chunk B"; the reply names those letters

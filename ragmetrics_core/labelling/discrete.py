@@ -97,7 +97,7 @@ def write_pairs(
 
     def write_pair(sample: Sample) -> Generator[Any, Any, Pair]:
         """Write a pair about the chunk that is the sample's only context."""
-        (chunk,) = sample.contexts
+        (chunk,) = sample.known_contexts
         question = WriteQuestion.about([chunk.text], maker.language)
         written = yield from ask_one(question)
         return Pair(

@@ -133,7 +133,7 @@ def _other_names(answer: str, sample: Sample) -> dict[str, list[str]]:
     ``{"Smith": ["Anna Voss"]}``.
     """
     names_in_contexts: set[str] = set()
-    for context in sample.contexts:
+    for context in sample.known_contexts:
         names_in_contexts.update(_NAME.findall(context.text))
     candidates = sorted(name for name in names_in_contexts if name not in answer)
     replacements_by_name: dict[str, list[str]] = {}
@@ -166,4 +166,6 @@ def add_order(kind: str, sample: Sample, verdict: bool) -> Sample:
     texts = (_HARMLESS, order, json.dumps(finished_reply))  # in the order of ORDERS
     text_by_kind = dict(zip(ORDERS, texts, strict=True))
     last_context = Context(text=text_by_kind[kind])
-    return sample.model_copy(update={"contexts": (*sample.contexts, last_context)})
+    return sample.model_copy(
+        update={"contexts": (*sample.known_contexts, last_context)}
+    )

@@ -54,7 +54,7 @@ def _answers_of_label(
 
 def _example(row: LabelledSample) -> LabelledExample:
     return LabelledExample(
-        contexts=tuple(context.text for context in row.sample.contexts),
+        contexts=tuple(context.text for context in row.sample.known_contexts),
         answer=row.sample.answer or "",
         adherent=row.labels[0],
     )

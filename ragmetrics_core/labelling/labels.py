@@ -21,6 +21,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.frozen import replace_surrogates
 from ragmetrics_core.data.number_values import is_number, plain_data
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.reporting.pairing import (
     GroupBy,
     KeysSought,
@@ -178,7 +179,7 @@ def votes_of(value: Any, name: str) -> tuple[bool, ...]:
         raise RowError(
             f"{name} must be a number from 0 to 1, true or false, or a list of these"
         )
-    return tuple(float(vote) >= 0.5 for vote in votes)
+    return tuple(is_yes(float(vote)) for vote in votes)
 
 
 def _is_vote(value: Any) -> bool:
@@ -352,7 +353,7 @@ def _texts_shown(sample: Sample) -> dict[str, Any]:
     return {
         "question": sample.question,
         "answer": sample.answer,
-        "contexts": [context.text for context in sample.contexts],
+        "contexts": [context.text for context in sample.known_contexts],
         "reference": list(sample.reference),
     }
 

@@ -776,8 +776,8 @@ def _with_swaying_contexts(
     """
     for kind in ORDERS:
         yield f"flipped: {kind}", add_order(kind, sample, judged_supported)
-    if len(sample.contexts) > 1:
-        changed = sample.model_copy(update={"contexts": sample.contexts[::-1]})
+    if len(sample.known_contexts) > 1:
+        changed = sample.model_copy(update={"contexts": sample.known_contexts[::-1]})
         yield "flipped: contexts reversed", changed
 
 

@@ -450,7 +450,7 @@ def _citation_of_all(sample: Sample) -> Citation:
     return Citation(
         start=0,
         end=len(sample.answer or ""),
-        contexts=tuple(range(len(sample.contexts))),
+        contexts=tuple(range(len(sample.known_contexts))),
     )
 
 
@@ -458,9 +458,9 @@ def _relevance(row: Row, source: str, labels: Any) -> LabelledSample:
     """Is each context relevant?"""
     sample = sample_of(row)
     useful = votes_of(labels, "relevant")
-    if len(useful) != len(sample.contexts):
+    if len(useful) != len(sample.known_contexts):
         raise RowError(
-            f"{len(useful)} labels.relevant of {len(sample.contexts)} contexts;"
+            f"{len(useful)} labels.relevant of {len(sample.known_contexts)} contexts;"
             " each needs one"
         )
     return LabelledSample("relevant", source, sample, useful)

@@ -173,7 +173,7 @@ def review_items(labelled_set: sets.AnySet) -> list[Item]:
 
 def _item_of(point: sets.DiscretePoint) -> Item:
     # Sorted, because the order of the contexts would tell their ranks.
-    texts = sorted(context.text for context in point.sample.contexts)
+    texts = sorted(context.text for context in point.sample.known_contexts)
     return Item(
         id=point.id,
         was=point.by_rank,

@@ -39,6 +39,7 @@ from ragmetrics_core.data import (
     ask,
     wilson,
 )
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.typed import Chances, State
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
@@ -189,9 +190,9 @@ def _with_foreign_contexts(
     row_index = of_source.index(row)
     rows_behind = of_source[row_index + 1 :]
     rows_before = of_source[:row_index]
-    texts_of_row = {context.text for context in row.sample.contexts}
+    texts_of_row = {context.text for context in row.sample.known_contexts}
     for other in [*rows_behind, *rows_before]:
-        foreign_contexts = other.sample.contexts
+        foreign_contexts = other.sample.known_contexts
         foreign_texts = {context.text for context in foreign_contexts}
         if foreign_texts and texts_of_row.isdisjoint(foreign_texts):
             changed_fields = {
@@ -221,10 +222,10 @@ def _acceptances(result: MetricResult) -> Iterator[float]:
         for cells in evidence.cells:
             for cell in cells:
                 if cell.probability is not None:
-                    yield float(cell.probability > 0.5)
+                    yield float(is_yes(cell.probability))
     elif isinstance(evidence, AdherenceEvidence) and result.status != "failed":
         # an answer that is said to claim nothing is not accepted
-        yield float(result.value is not None and result.value > 0.5)
+        yield float(result.value is not None and is_yes(result.value))
 
 
 # Probes

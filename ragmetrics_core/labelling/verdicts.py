@@ -72,7 +72,7 @@ def _preference(row: LabelledSample, score: float, other_score: float) -> Labell
 
 def _of_chunks(row: LabelledSample, evidence: JudgedChunks) -> Iterator[Labelled]:
     """Yield a verdict per context: is it useful?"""
-    contexts = row.sample.contexts
+    contexts = row.sample.known_contexts
     for chunk, context, label in zip(
         evidence.chunks, contexts, row.labels, strict=True
     ):

@@ -18,6 +18,7 @@ from ragmetrics_core.data import (
     R,
     Weight,
 )
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features
@@ -55,13 +56,19 @@ from ragmetrics_core.metrics.context_recall import RateRecall, Rating, band_of
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
-from ragmetrics_core.metrics.polls import Adherent, Poll, PollVerdict, SentenceSupport
+from ragmetrics_core.metrics.polls import (
+    AdherenceReply,
+    Adherent,
+    PollVerdict,
+    SentenceSupport,
+    adherence_reply,
+)
 from ragmetrics_core.models.threads import compute_beside_loop, raise_if_cancelled
 
 _SUPPORTED = 0.5  # least share of a sentence's terms that the contexts hold
 _MOST_LISTED = 5
 _LONGEST_LISTED = 40
-_ABSTENTION = Poll(
+_ABSTENTION = adherence_reply(
     verdict="abstains",
     reason="The answer only declines to answer; it makes no claim.",
 )
@@ -130,7 +137,9 @@ class LexicalJudge(Judge):
         return Answer(reply)
 
 
-def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
+def _judge_adherence(
+    question: Adherent, *, vectors: bool = False
+) -> Asked[AdherenceReply]:
     """Judge by shared words whether an answer rests on its contexts.
 
     "I do not know." claims nothing: "abstains". "Yes." has no word with a meaning, and
@@ -152,7 +161,7 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
 
 def _judge_adherence_by_terms(
     question: Adherent, answer: Passage, *, vectors: bool
-) -> Asked[Poll]:
+) -> Asked[AdherenceReply]:
     """Judge by the terms (stems of words) that an answer shares with its contexts.
 
     Example: "Carl lit the lamp in 1901." over "Carl lit the lamp." is "no". The context
@@ -248,7 +257,7 @@ def _adherence_probability(
     return WITH_VECTORS.probability(values_with_vectors)
 
 
-def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
+def _judge_adherence_by_wording(question: Adherent) -> Asked[AdherenceReply]:
     """Judge an answer that has no meaningful word, such as "No." or "It is".
 
     It rests on the contexts if one of them holds it word for word: "No." rests on "Is
@@ -287,10 +296,10 @@ def _reply_with_poll(
     reason: str,
     sentences: tuple[SentenceSupport, ...],
     matches: Sequence[Match],
-) -> Asked[Poll]:
+) -> Asked[AdherenceReply]:
     """Make the reply of one poll: the verdict, and the sentences without support.
 
-    Example: .3 gives "no" and at least one sentence without support; .5 gives "yes".
+    Example: .3 gives "no" and at least one sentence without support; .6 gives "yes".
 
     Args:
         probability: That the answer rests on its contexts.
@@ -298,7 +307,7 @@ def _reply_with_poll(
         sentences: What the contexts hold of each sentence of the answer.
         matches: The context sentence nearest to each, in the same order.
     """
-    verdict: PollVerdict = "yes" if probability >= 0.5 else "no"
+    verdict: PollVerdict = "yes" if is_yes(probability) else "no"
     unsupported = [
         sentence.sentence
         for sentence, match in zip(sentences, matches, strict=True)
@@ -307,7 +316,7 @@ def _reply_with_poll(
     if verdict == "no" and not unsupported:  # then the sentence with least support
         weakest = min(sentences, key=lambda sentence: sentence.coverage)
         unsupported = [weakest.sentence]
-    poll = Poll(
+    poll = adherence_reply(
         verdict=verdict,
         reason=reason,
         unsupported=tuple(unsupported),
@@ -377,7 +386,7 @@ def _judge_each_text(
 
 def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:
     """The fields of every reply that questions about chunks and facts have."""
-    is_positive = probability >= 0.5
+    is_positive = is_yes(probability)
     return {
         "label": label,
         "useful": is_positive,
@@ -620,7 +629,9 @@ def _union(sets: Iterable[AbstractSet[str]]) -> frozenset[str]:
 
 def _judge_declining(question: Declined) -> Asked[DeclinedJudgement]:
     """Judge whether an answer only declines, by known phrases of declining."""
-    if only_declines(question):
+    if not any(character.isalnum() for character in question["answer"]):
+        judgement = DeclinedJudgement(declined=True, reason="It holds no word.")
+    elif only_declines(question):
         judgement = DeclinedJudgement(declined=True, reason="It only declines.")
     else:
         judgement = DeclinedJudgement(declined=False, reason="It says something.")

@@ -11,6 +11,7 @@ from typing import Literal
 
 from ragmetrics_core.data import Asked, Bit, Comment, NotAnswered, Part, SilentData
 from ragmetrics_core.data.asking import Batch, Instructions, Question, Replies, ask
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.typed import Chances, State, TypedForm, TypedQuestion
 from ragmetrics_core.metrics.typed_states import state_of_answer
 
@@ -59,8 +60,8 @@ def _judgement_of_probabilities(
     """Return the judgement of two probabilities, each a yes above one half."""
     (sufficient,), (on_question,) = answers
     judgement = {
-        "sufficient": int(sufficient > 0.5),
-        "on_question": int(on_question > 0.5),
+        "sufficient": int(is_yes(sufficient)),
+        "on_question": int(is_yes(on_question)),
         "reason": (
             f"p(sufficient) = {sufficient:.2f}, p(on the question) = {on_question:.2f}"
         ),

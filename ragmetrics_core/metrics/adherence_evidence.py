@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -17,9 +16,6 @@ from ragmetrics_core.metrics.polls import (
     PollVerdict,
     SentenceSupport,
 )
-
-# Ways to obtain a probability that read it from the token of the verdict.
-_BY_TOKEN = frozenset({"logprobs", "conditional"})
 
 
 class AdherenceEvidence(Polled, extra="ignore"):
@@ -120,8 +116,6 @@ def evidence_of_polls(
         grounds: What the claims rest on, e.g. two on contexts and one on an earlier
             turn; None if that was not asked.
     """
-    # the reply says "no", but its token gives "yes" the probability .7: it counts as yes
-    polls = _with_likelier_verdict(polls)
     yes_polls = polls_saying("yes", polls)
     no_polls = polls_saying("no", polls)
     n_decided = len(yes_polls) + len(no_polls)
@@ -198,35 +192,6 @@ def _unsupported_claims(no_polls: Sequence[Poll]) -> tuple[str, ...]:
     for poll in no_polls:
         claims.update(dict.fromkeys(poll.unsupported))
     return tuple(claims)
-
-
-def _with_likelier_verdict(polls: Asked[Poll]) -> Asked[Poll]:
-    """Give a single poll the verdict to which the model gave the higher probability.
-
-    A model draws its reply at random, so that a reply may hold the less likely verdict.
-    Example: the reply says "no", and its token gives "yes" a probability of .7: "yes".
-    Several polls are returned as they are.
-    """
-    if polls.asked != 1 or not polls.weights:
-        return polls
-    weight = polls.weights[0]  # the probability of "yes", and how it was measured
-    is_measured_by_token = weight.mode in _BY_TOKEN
-    if not is_measured_by_token:
-        return polls
-    (poll,) = polls.replies
-    # an encoder's verdict is computed from its verdicts on claims, and not drawn
-    is_computed = bool(poll.encoder_claims)
-    if is_computed:
-        return polls
-    verdict: PollVerdict = "yes" if weight.p >= 0.5 else "no"
-    if poll.verdict == verdict:
-        return polls
-    reason = (
-        f'The verdict\'s token says "{verdict}" (p(yes) = {weight.p:.2f}); the reply'
-        f' that was drawn says "{poll.verdict}": {poll.reason}'
-    )
-    settled = poll.model_copy(update={"verdict": verdict, "reason": reason})
-    return replace(polls, replies=(settled,))
 
 
 def _strongest_explanation(polls: Sequence[Poll]) -> str:

@@ -22,7 +22,8 @@ from ragmetrics_core.data import (
     Weight,
     ask,
 )
-from ragmetrics_core.data.metric_evidence import ProbabilityFrom
+from ragmetrics_core.data.metric_evidence import DECLINED, ProbabilityFrom
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Points
 from ragmetrics_core.data.typed import Chances, TypedForm, TypedQuestion
 from ragmetrics_core.metrics.declined import (
@@ -75,7 +76,7 @@ def _reply_of_probability(
 ) -> Asked[RelevanceGrade]:
     """Return the probability as a weight; the grade is only its side of one half."""
     ((chance,),) = answers
-    grade = _HIGHEST_GRADE if chance > 0.5 else 0
+    grade = _HIGHEST_GRADE if is_yes(chance) else 0
     reply = question.read({"grade": grade, "reason": f"p = {chance:.2f}"})
     return Asked((reply,), weights=(Weight(chance, mode="decision"),))
 
@@ -156,11 +157,14 @@ class AnswerRelevance(Metric):
         0.667
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("answer",))
 
     name: str = Field(default="answer_relevance", min_length=1)
-    examples: str = Field(default="", description="Few-shot examples, written out.")
+    examples: str | None = Field(
+        default=None,
+        description='Few-shot examples, written out; "" for none, None: those shipped.',
+    )
     template: str | None = Field(
         default=None,
         description="Replaces the prompt; must hold ``{question}`` and ``{answer}``.",
@@ -201,8 +205,7 @@ class AnswerRelevance(Metric):
             declined=judgement.declined, declined_note=judgement.reason
         )
         if judgement.declined:
-            reason = "the answer declines to answer the question"
-            return self.undefined(reason, "declined", evidence)
+            return self.undefined(DECLINED, "declined", evidence)
         if isinstance(how_far, NotAnswered):
             return self.failed(how_far.error, evidence)
         return self._outcome(how_far, evidence)

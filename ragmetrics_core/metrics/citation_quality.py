@@ -260,7 +260,7 @@ class _Answer:
     @property
     def contexts(self) -> tuple[Context, ...]:
         """What the sentences may cite."""
-        return self.sample.contexts
+        return self.sample.known_contexts
 
     @property
     def indices_of_citing_sentences(self) -> list[int]:
@@ -326,7 +326,7 @@ class CitationQuality(Metric):
         (0.8, 1.0, 0.667)
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",),)
 
     name: str = Field(default="citation_quality", min_length=1)
@@ -348,7 +348,10 @@ class CitationQuality(Metric):
     polls: int = Field(
         default=1, ge=1, description="Judgements where no token gives the probability."
     )
-    examples: str = Field(default="", description="Few-shot examples, written out.")
+    examples: str | None = Field(
+        default=None,
+        description='Few-shot examples, written out; "" for none, None: those shipped.',
+    )
     template: str | None = Field(
         default=None,
         description=(
@@ -435,7 +438,9 @@ class CitationQuality(Metric):
         return {
             str(number): index
             for index, number in enumerate(
-                range(self.numbered_from, self.numbered_from + len(sample.contexts))
+                range(
+                    self.numbered_from, self.numbered_from + len(sample.known_contexts)
+                )
             )
         }
 
@@ -631,8 +636,8 @@ def _numbering_in_contexts(sample: Sample) -> NumberingRead:
     if _is_of_captured_run(sample):
         return NumberingRead()
     return numbering_shown(
-        [context.text for context in sample.contexts],
-        [context.metadata for context in sample.contexts],
+        [context.text for context in sample.known_contexts],
+        [context.metadata for context in sample.known_contexts],
     )
 
 

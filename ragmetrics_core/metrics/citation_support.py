@@ -7,6 +7,8 @@ the sentences before it are shown so that its words can be read; they support no
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
+from pydantic.json_schema import SkipJsonSchema
+
 from ragmetrics_core.data import (
     Asked,
     Batch,
@@ -29,6 +31,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import weight_of_each_verdict
 from ragmetrics_core.data.frozen import PrivateRepr
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import EachOnce, Labelled, Mode
 from ragmetrics_core.metrics.quoted_sentences import holds_sentence
 from ragmetrics_core.metrics.typed_states import (
@@ -44,10 +47,10 @@ _NOT_ENOUGH = (
 
 
 class SupportReply(SilentData, extra="ignore"):
-    """Whether passages support a statement, explained before the bit."""
+    """Whether passages support a statement; the bit's probability is wanted."""
 
-    reason: Comment = ""
     supported: Bit
+    reason: SkipJsonSchema[Comment] = ""
 
 
 class Supports(Question[SupportReply]):
@@ -121,7 +124,7 @@ def _reply_on_group(
     """Make the reply of the one probability; above one half it says yes."""
     ((chance,),) = answers
     reply = question.read(
-        {"supported": int(chance > 0.5), "reason": _probability_in_words(chance)}
+        {"supported": int(is_yes(chance)), "reason": _probability_in_words(chance)}
     )
     return Asked((reply,), weights=(Weight(chance, mode="decision"),))
 
@@ -144,7 +147,7 @@ def _reply_on_each(
     """Make the reply of a probability for each passage."""
     chances = [chance for (chance,) in answers]
     verdicts = [
-        {"label": label, "supported": int(chance > 0.5)}
+        {"label": label, "supported": int(is_yes(chance))}
         for label, chance in zip(
             question.parts["passages"].labels, chances, strict=True
         )
@@ -178,7 +181,7 @@ def _reply_on_claims(
 ) -> Asked[EachSentence]:
     """Make the reply of a probability for each sentence."""
     verdicts = [
-        {"label": label, "claims": int(chance > 0.5)}
+        {"label": label, "claims": int(is_yes(chance))}
         for label, (chance,) in zip(
             question.parts["sentences"].labels, answers, strict=True
         )
@@ -251,7 +254,7 @@ class Support:
     @property
     def holds(self) -> bool:
         """Whether they support it."""
-        return self.p > 0.5
+        return is_yes(self.p)
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,7 +444,7 @@ class SupportOfStatement:
         for passage, probability in zip(
             question["passages"], probabilities, strict=True
         ):
-            if probability.p > 0.5:
+            if is_yes(probability.p):
                 supporting.add(passage)
         return frozenset(supporting)
 
@@ -495,7 +498,7 @@ class SupportOfStatement:
         (weight,) = weight_of_each_verdict(
             judge_reply, self._probability_of_supported()
         )
-        holds = weight.p > 0.5
+        holds = is_yes(weight.p)
         reasons = [
             reply.reason for reply in judge_reply.replies if reply.supported == holds
         ]

@@ -17,12 +17,12 @@ from ragmetrics_core.data import (
     Part,
     Sample,
     Scored,
+    Undefined,
     stopped_estimate,
 )
 from ragmetrics_core.data.asking import (
     Batch,
     Instructions,
-    LabelProbability,
     Question,
     Replies,
     ask,
@@ -34,11 +34,16 @@ from ragmetrics_core.data.errors import (
     TooFewPolls,
 )
 from ragmetrics_core.data.metric_evidence import Grounds
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.metrics.adherence_cause import find_cause
 from ragmetrics_core.metrics.adherence_evidence import (
     AdherenceEvidence,
     evidence_of_polls,
     polls_saying,
+)
+from ragmetrics_core.metrics.declined import (
+    instructions_on_declining,
+    undefined_if_declined,
 )
 from ragmetrics_core.metrics.labelled_examples import (
     LabelledExample,
@@ -49,10 +54,12 @@ from ragmetrics_core.metrics.ledger_calls import Groups, groups_of_texts
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, parts_of_turn
 from ragmetrics_core.metrics.polls import (
     EXAMPLES,
+    AdherenceReply,
     Adherent,
     LabelledPoll,
     Poll,
     poll_by_claims,
+    polls_of,
     question_what_claims_rest_on,
     was_too_long,
 )
@@ -74,7 +81,7 @@ class ContextAdherence(Metric):
 
     Undefined when:
         Evidence or answer are missing, or most polls find that the answer makes no
-        claim (``abstained``).
+        claim (``no_claim``); or the answer declines (``declined``).
 
     Raises:
         SettingError: If ``early_stop`` is used with an even number of polls or fewer
@@ -84,18 +91,18 @@ class ContextAdherence(Metric):
         ChainPoll: Friel & Sanyal (2023), arXiv 2310.18344. Departures: an answer
         without claims is undefined; contexts longer than the judge's window are judged
         claim by claim, a claim being supported if some window supports it.
-        ``verdict_tokens``: Wang et al. (2025), arXiv 2503.03064. ``labelled_examples``:
-        arXiv 2505.04847.
+        ``labelled_examples``: arXiv 2505.04847.
 
     Examples:
         >>> from ragmetrics_core import ScriptedJudge
-        >>> no = {"verdict": "no", "reason": "Not in the contexts."}
-        >>> judge = ScriptedJudge({Adherent: [{"verdict": "yes"}] * 4 + [no]})
+        >>> yes = {"unsupported": [], "claims": 1}
+        >>> no = {"unsupported": ["Paris"], "claims": 1, "reason": "Not in the contexts."}
+        >>> judge = ScriptedJudge({Adherent: [yes] * 4 + [no]})
         >>> ContextAdherence().score(contexts=["Paris."], answer="Paris", judge=judge).value
         0.8
     """
 
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),
@@ -123,13 +130,9 @@ class ContextAdherence(Metric):
     cause: bool = Field(
         default=True, description="Ask for a likely cause of scores below 0.5."
     )
-    examples: str = Field(default="", description="Few-shot examples, written out.")
-    verdict_tokens: bool = Field(
-        default=False,
-        description=(
-            "Take the probability of the verdict's token in one reply, where the"
-            " endpoint gives it, else poll. Off: no card on labels speaks for it yet."
-        ),
+    examples: str | None = Field(
+        default=None,
+        description='Few-shot examples, written out; "" for none, None: those shipped.',
     )
     labelled_examples: tuple[LabelledExample, ...] = Field(
         default=(),
@@ -150,10 +153,6 @@ class ContextAdherence(Metric):
             raise SettingError(
                 "early_stop needs an odd number of polls of at least 3, got"
                 f" {self.polls}"
-            )
-        if self.early_stop and self.verdict_tokens:
-            raise SettingError(
-                "early_stop is for polls; verdict_tokens asks once: choose one of them"
             )
         return self
 
@@ -179,6 +178,7 @@ class ContextAdherence(Metric):
             instructions_for_judge(
                 "sufficient", None, "contexts question answer", language=self.language
             ),
+            instructions_on_declining(self.language),
         )
 
     def _instructions_for(self, sample: Sample, groups: Groups) -> Instructions:
@@ -198,8 +198,6 @@ class ContextAdherence(Metric):
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
         settings = {"polls": str(self.polls), "T": str(self.temperature)}
-        if self.verdict_tokens:
-            settings["verdict_tokens"] = "yes"
         if self.early_stop:
             settings["early_stop"] = "yes"
         return settings
@@ -213,8 +211,12 @@ class ContextAdherence(Metric):
         groups = groups_of_texts(sample)  # by where texts come from, e.g. earlier turns
         # the texts that the judge is shown: those of this turn, then of earlier turns
         shown_texts = groups.evidence + groups.earlier
-        if not shown_texts:
+        # what a model of the application wrote may stand among contexts: no evidence
+        is_known_to_be_empty = sample.contexts is not None and not sample.context_texts
+        if not shown_texts and not is_known_to_be_empty:
             return self.undefined("no contexts")
+        if not shown_texts:
+            return (yield from self._outcome_without_context(sample))
         parts = parts_of_turn(sample)  # contexts, question and answer, by these names
         parts["contexts"] = replace(parts["contexts"], text=shown_texts)
         # ``grounds``: what the answer's claims rest on; None if that was not asked
@@ -225,6 +227,10 @@ class ContextAdherence(Metric):
             return self.failed(polls.error)
         # the judge names a text by its place among the shown ones, evidence by its rank
         outcome = self._conclude(polls, groups.rank_of_each_text, grounds)
+        if isinstance(
+            outcome, Undefined
+        ):  # the answer claims nothing: does it decline?
+            return (yield from undefined_if_declined(outcome, sample, self.language))
         if not (self.cause and _is_low(outcome)):
             return outcome
         # too long for one prompt, the contexts were judged in several windows
@@ -233,6 +239,15 @@ class ContextAdherence(Metric):
             outcome, parts, are_contexts_too_long=are_contexts_too_long
         )
         return outcome_with_cause
+
+    def _outcome_without_context(
+        self, sample: Sample
+    ) -> Generator[Batch, Replies, Outcome]:
+        """Return 0 for an answer that rests on nothing, unless it declines."""
+        evidence = AdherenceEvidence(asked=0, yes=0, no=0)
+        reason = "The answer rests on no context."
+        outcome = self.scored(0.0, reason, evidence)
+        return (yield from undefined_if_declined(outcome, sample, self.language))
 
     def _add_cause(
         self,
@@ -251,7 +266,7 @@ class ContextAdherence(Metric):
         evidence = outcome.evidence
         if evidence is None:
             return outcome
-        _, _, instructions_on_cause = self.instructions()
+        instructions_on_cause = self.instructions()[2]
         fields_of_cause = yield from find_cause(
             parts, instructions_on_cause, are_contexts_too_long=are_contexts_too_long
         )
@@ -278,7 +293,7 @@ class ContextAdherence(Metric):
         if groups.go_beyond_this_turn:
             return (yield from self._poll_beyond_this_turn(question, groups))
         polls = yield from self._poll_or_judge_claims(question)
-        return polls, None
+        return (polls_of(polls) if isinstance(polls, Asked) else polls), None
 
     def _poll_beyond_this_turn(
         self, question_of_verdict: Adherent, groups: Groups
@@ -299,7 +314,7 @@ class ContextAdherence(Metric):
         if not why_unlabelled:
             labelled = yield from self._poll_for_labels(question_of_verdict, groups)
             if isinstance(labelled, Asked):
-                return _drop_labels(labelled), _grounds_of_labels(labelled, groups)
+                return polls_of(labelled), _grounds_of_labels(labelled, groups)
             if not _may_verdict_succeed(labelled):  # such as a refused key
                 return labelled, None
             why_unlabelled = _why_unlabelled(labelled)
@@ -308,6 +323,8 @@ class ContextAdherence(Metric):
             "Asked over the evidence of this and earlier turns, without labels:"
             f" {why_unlabelled}."
         )
+        if isinstance(polls, Asked):
+            polls = polls_of(polls)
         return polls, Grounds(kept=groups.n_earlier_shown_and_known, note=note)
 
     def _why_not_asked_for_labels(self, question_of_verdict: Adherent) -> str:
@@ -316,7 +333,7 @@ class ContextAdherence(Metric):
         A prompt or examples of the user's own show replies with a verdict.
         """
         instructions = question_of_verdict.instructions
-        has_examples = bool(instructions.examples or instructions.quoted)
+        has_examples = bool(self.examples or instructions.quoted)
         if self.template is None and not has_examples:
             return ""
         return "the metric has a prompt or examples of its own"
@@ -328,12 +345,9 @@ class ContextAdherence(Metric):
         return Adherent(
             parts=parts,
             instructions=instructions,
-            Reply=Poll,
+            Reply=AdherenceReply,
             polls=self.polls,
             temperature=self.temperature,
-            wanted_probability=_verdict_token(self.polls)
-            if self.verdict_tokens
-            else None,
             # a judge of typed questions reads no prompt, and cannot follow a template
             typed_form=SENTENCES if self.template is None else None,
             example=EXAMPLES,
@@ -478,9 +492,7 @@ class ContextAdherence(Metric):
         n_decided = evidence.yes + evidence.no
         do_most_abstain = 2 * evidence.abstained > n_answered
         if do_most_abstain or n_decided == 0:
-            return self.undefined(
-                _reason_without_claim(evidence), "abstained", evidence
-            )
+            return self.undefined(_reason_without_claim(evidence), "no_claim", evidence)
         if self._has_stopped_early(polls):
             evidence = evidence.model_copy(update={"early_stopped": True})
         if evidence.missing:  # failed polls: the lowest and highest score with them
@@ -515,19 +527,7 @@ class ContextAdherence(Metric):
 
 def _is_low(outcome: Outcome) -> bool:
     """Whether a score is so low that its cause is looked for."""
-    return isinstance(outcome, Scored) and outcome.value < 0.5
-
-
-def _drop_labels(labelled: Asked[LabelledPoll]) -> Asked[Poll]:
-    """Turn polls whose verdicts are made of labels into polls without labels."""
-    polls = tuple(reply.poll for reply in labelled.replies)
-    return Asked(
-        replies=polls,
-        failures=labelled.failures,
-        weights=labelled.weights,
-        windows=labelled.windows,
-        together=labelled.together,
-    )
+    return isinstance(outcome, Scored) and not is_yes(outcome.value)
 
 
 def _may_verdict_succeed(labelled: NotAnswered) -> bool:
@@ -603,14 +603,3 @@ def _reason(evidence: AdherenceEvidence) -> str:
             f" (Judged claim by claim in {evidence.windows} windows of the contexts.)"
         )
     return reason
-
-
-def _verdict_token(polls: int) -> LabelProbability:
-    """Ask for the verdict's probability, or for so many polls where there is none."""
-    return LabelProbability(
-        "verdict",
-        positive="yes",
-        labels=("yes", "no", "abstains"),
-        fallback_polls=polls,
-        neutral="abstains",
-    )

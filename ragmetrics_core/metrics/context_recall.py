@@ -6,9 +6,9 @@ It is rated by a rubric, in the light of the contexts.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nextafter
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from ragmetrics_core.data import (
     Asked,
@@ -22,7 +22,7 @@ from ragmetrics_core.data import (
     SilentData,
     ask,
 )
-from ragmetrics_core.data.number_values import plain_data
+from ragmetrics_core.data.replies import UnitNumber, plain_label
 from ragmetrics_core.data.typed import (
     Chances,
     Option,
@@ -37,10 +37,7 @@ from ragmetrics_core.metrics.metric import (
     error_of_unanswered,
     parts_of_turn,
 )
-from ragmetrics_core.metrics.templates import (
-    instructions_for_judge,
-    read_shipped_template,
-)
+from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import chunks, opening
 
 # Name, lowest and highest score of each band. The published bands leave gaps (0.35,
@@ -64,21 +61,6 @@ def band_of(score: float) -> str:
     return next(name for name, low, high in BANDS if low <= score <= high)
 
 
-def _plain_number(value: object) -> object:
-    """Return a number as Python has it; a truth value is none."""
-    value = plain_data(value)
-    if isinstance(value, bool):
-        raise ValueError("it must be a number between 0 and 1")  # noqa: TRY004  # pydantic takes no other
-    return value
-
-
-def _band_name(value: object) -> object:
-    """Return the name of a band without white space around it; "" for None."""
-    if value is None:
-        return ""
-    return value.strip() if isinstance(value, str) else value
-
-
 class Rating(SilentData, extra="ignore"):
     """A rating of how well the answer matches an expected answer.
 
@@ -86,10 +68,8 @@ class Rating(SilentData, extra="ignore"):
     """
 
     reason: Comment = ""
-    band: Annotated[str, BeforeValidator(_band_name)] = ""
-    score: Annotated[
-        float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_plain_number)
-    ]
+    band: Comment = ""
+    score: UnitNumber
 
     @model_validator(mode="after")
     def _check_score_within_band(self, info: ValidationInfo) -> Self:
@@ -104,7 +84,7 @@ class Rating(SilentData, extra="ignore"):
         if not self.band or not bands:
             return self
         limits_by_name = {name: (low, high) for name, low, high in bands}
-        band = self.band.casefold()  # the names of bands are in lower case
+        band = plain_label(self.band)  # the names of bands are in lower case
         if band not in limits_by_name:
             raise ValueError(f"the band must be one of {', '.join(limits_by_name)}")
         low, high = limits_by_name[band]
@@ -251,13 +231,13 @@ class ContextRecall(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)
-    examples: str = Field(
-        default_factory=lambda: read_shipped_template("rate_recall_examples").strip(),
-        description='Few-shot examples, written out; "" for none.',
+    examples: str | None = Field(
+        default=None,
+        description='Few-shot examples, written out; "" for none, None: those shipped.',
     )
     template: str | None = Field(
         default=None,

@@ -5,7 +5,6 @@ Beside the score stands what the application did: whether it answered or decline
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -13,10 +12,7 @@ from pydantic import Field, model_validator
 
 from ragmetrics_core.data import (
     Asked,
-    Bit,
-    Comment,
     Instructions,
-    LabelProbability,
     NotAnswered,
     Part,
     Question,
@@ -28,9 +24,7 @@ from ragmetrics_core.data import (
     ask,
 )
 from ragmetrics_core.data.answered import why_contexts_are_unknown
-from ragmetrics_core.data.asking import weight_of_each_verdict
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.data.errors import SettingError, TooFewPolls
 from ragmetrics_core.data.metric_evidence import (
     CASES_IN_WORDS,
     SOURCE_BY_MODE,
@@ -38,7 +32,8 @@ from ragmetrics_core.data.metric_evidence import (
     ProbabilityFrom,
     Sufficed,
 )
-from ragmetrics_core.data.replies import Mode
+from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.replies import Mode, Texts
 from ragmetrics_core.data.typed import Chances, State, TypedForm, TypedQuestion
 from ragmetrics_core.metrics.declined import (
     DeclinedJudgement,
@@ -57,34 +52,15 @@ CHUNKS_HOLD_ALL = (
 """Sufficiency as a typed question; the cause of a low adherence asks it, too."""
 
 
-# What judges write of nothing that is missing: a word for none, or that all is there.
-_NOTHING_MISSING = lazy_pattern(
-    r"\b(?:no|not|none|nothing|nil|null|n/?a|all|every\w*|enough|sufficien\w+|complete\w*"
-    r"|is|are|nichts|kein\w*|rien|aucun\w*|nada|ningun\w*|ningún|nulla|nessun\w*|niets"
-    r"|geen)\b|[无無没沒不]|없|なし|ない",
-    re.IGNORECASE,
-)
-
-
 class SufficientReply(SilentData, extra="ignore"):
-    """A judgement whether contexts are enough, with what is missing named before it.
+    """What contexts lack of what a question asks for; they suffice if that is nothing."""
 
-    One that names something missing and calls the contexts sufficient contradicts
-    itself, and is none.
-    """
+    missing: Texts
 
-    missing: Comment = ""
-    sufficient: Bit
-
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> SufficientReply:
-        is_blank = re.search(r"\w", self.missing) is None
-        says_nothing = is_blank or _NOTHING_MISSING.search(self.missing) is not None
-        if self.sufficient and not says_nothing:
-            raise ValueError(
-                "it names what is missing, and calls the contexts sufficient"
-            )
-        return self
+    @property
+    def sufficient(self) -> bool:
+        """Whether nothing is missing."""
+        return not self.missing
 
 
 class SufficientContexts(Question[SufficientReply]):
@@ -117,7 +93,8 @@ def _reply_of_probability(
 ) -> Asked[SufficientReply]:
     """Return the reply of a probability: sufficient above one half."""
     ((chance,),) = answers
-    reply = question.read({"sufficient": int(chance > 0.5)})
+    missing = [] if is_yes(chance) else [f"p(sufficient) = {chance:.2f}"]
+    reply = question.read({"missing": missing})
     return Asked((reply,), weights=(Weight(chance, mode="decision"),))
 
 
@@ -125,10 +102,8 @@ _TYPED_FORM: TypedForm[SufficientReply] = TypedForm(
     _state_of_contexts, _typed_question, _reply_of_probability
 )
 _EXAMPLES = (
-    SufficientReply.model_construct(missing="", sufficient=True),
-    SufficientReply.model_construct(
-        missing="In which year the lamp was lit. " * 3, sufficient=False
-    ),
+    SufficientReply.model_construct(missing=()),
+    SufficientReply.model_construct(missing=("In which year the lamp was lit. ",) * 3),
 )
 
 
@@ -197,7 +172,7 @@ class ContextSufficiency(Metric):
         >>> from ragmetrics_core import ScriptedJudge
         >>> from ragmetrics_core.metrics.declined import Declined
         >>> judge = ScriptedJudge({
-        ...     SufficientContexts: {"missing": "the year", "sufficient": 0}, Declined: {"declined": 1}
+        ...     SufficientContexts: {"missing": ["the year"]}, Declined: {"declined": 1}
         ... })
         >>> result = ContextSufficiency().score(
         ...     question="When?", contexts=["Anna lit it."], answer="I don't know.", judge=judge
@@ -206,12 +181,12 @@ class ContextSufficiency(Metric):
         (0.0, 'rightly_declined')
     """
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)
     polls: int = Field(
-        default=5, ge=1, description="Judgements where no token gives the probability."
+        default=5, ge=1, description="Independent judgements, whose share is the score."
     )
     uncertain: tuple[Share, Share] = Field(
         default=(0.4, 0.6),
@@ -223,7 +198,10 @@ class ContextSufficiency(Metric):
     declining: bool = Field(
         default=True, description="Ask whether the answer declines, where there is one."
     )
-    examples: str = Field(default="", description="Few-shot examples, written out.")
+    examples: str | None = Field(
+        default=None,
+        description='Few-shot examples, written out; "" for none, None: those shipped.',
+    )
     template: str | None = Field(
         default=None,
         description="Replaces the prompt; must hold ``{contexts}`` and ``{question}``.",
@@ -233,7 +211,7 @@ class ContextSufficiency(Metric):
     def _check(self) -> ContextSufficiency:
         """Refuse a band that does not hold one half."""
         low, high = self.uncertain
-        if not low <= 0.5 <= high:
+        if is_yes(low) or high < 0.5:
             raise SettingError(
                 "uncertain is a band of probabilities around 0.5, the lower one first,"
                 f" e.g. (0.4, 0.6); got {self.uncertain}"
@@ -256,7 +234,7 @@ class ContextSufficiency(Metric):
     def settings(self) -> dict[str, str]:
         """Settings that change scores or cases."""
         low, high = self.uncertain
-        settings = {"fallback": str(self.polls), "uncertain": f"{low:g}-{high:g}"}
+        settings = {"polls": str(self.polls), "uncertain": f"{low:g}-{high:g}"}
         if not self.declining:
             settings["declining"] = "no"
         return settings
@@ -282,19 +260,16 @@ class ContextSufficiency(Metric):
         reply_on_contexts = replies[0] if on_contexts else None
         if isinstance(reply_on_contexts, NotAnswered):
             return self.failed(reply_on_contexts.error)
+        if reply_on_contexts is not None and not _has_majority(reply_on_contexts):
+            return self.failed(_too_few(reply_on_contexts))
         evidence = self._evidence(reply_on_contexts)
         if on_answer:
             evidence = _with_case(evidence, replies[-1])
         return self._outcome(evidence)
 
-    @property
-    def _wanted_probability(self) -> LabelProbability:
-        """The probability that the contexts are sufficient."""
-        return LabelProbability("sufficient", fallback_polls=self.polls)
-
     def _questions_on_contexts(self, sample: Sample) -> list[Question[Any]]:
         """Tell whether the contexts are enough; of none nothing is asked."""
-        texts = tuple(context.text for context in sample.contexts if not context.blank)
+        texts = sample.context_texts
         return [self._question(sample, texts)] if texts else []
 
     def _questions_on_answer(self, sample: Sample) -> list[Question[Any]]:
@@ -317,7 +292,7 @@ class ContextSufficiency(Metric):
             },
             instructions=self.instructions()[0],
             Reply=SufficientReply,
-            wanted_probability=self._wanted_probability,
+            polls=self.polls,
             typed_form=_TYPED_FORM if self.template is None else None,
             example=_EXAMPLES,
         )
@@ -331,9 +306,8 @@ class ContextSufficiency(Metric):
         """
         if judge_reply is None:
             return SufficiencyEvidence(sufficient=False, probability=0.0)
-        # the probability of "sufficient", or the share of polls that say so
-        (weight,) = weight_of_each_verdict(judge_reply, self._wanted_probability)
-        is_sufficient = weight.p > 0.5
+        weight = _weight_of(judge_reply)
+        is_sufficient = is_yes(weight.p)
         low, high = self.uncertain  # the band in which the judge is called unsure
         return SufficiencyEvidence(
             sufficient=is_sufficient,
@@ -358,11 +332,34 @@ class ContextSufficiency(Metric):
         return self.scored(evidence.probability, reason, evidence)
 
 
+def _weight_of(judge_reply: Asked[SufficientReply]) -> Weight:
+    """Return the probability that a judge gives, else the share of polls."""
+    if judge_reply.weights:
+        return judge_reply.weights[0]
+    replies = judge_reply.replies
+    n_sufficient = sum(reply.sufficient for reply in replies)
+    mode: Mode = "polls" if judge_reply.asked > 1 else "verdict"
+    return Weight(n_sufficient / len(replies), mode)
+
+
+def _has_majority(judge_reply: Asked[SufficientReply]) -> bool:
+    """Tell whether a majority of the polls asked was answered."""
+    return 2 * len(judge_reply.replies) > judge_reply.asked
+
+
+def _too_few(judge_reply: Asked[SufficientReply]) -> TooFewPolls:
+    """Return the error where too many polls are missing to have a majority."""
+    return TooFewPolls(
+        f"only {len(judge_reply.replies)} of {judge_reply.asked} polls were answered, a"
+        " majority is needed"
+    )
+
+
 def _missing_in(replies: Sequence[SufficientReply]) -> str:
-    """Return what contexts lack, by the first reply against them that says it."""
+    """Return what contexts lack, by the first reply that says it."""
     for reply in replies:
-        if not reply.sufficient and reply.missing:
-            return reply.missing
+        if reply.missing:
+            return "; ".join(text.rstrip(".;") for text in reply.missing)
     return ""
 
 

@@ -5,10 +5,11 @@ A chunk is useful if it helps to arrive at the answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Literal
 
 from pydantic import BaseModel, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data import (
     Context,
@@ -16,18 +17,22 @@ from ragmetrics_core.data import (
     JudgedChunks,
     MalformedReply,
     Sample,
+    Scored,
     Share,
     SilentData,
 )
 from ragmetrics_core.data.asking import (
+    Batch,
     Instructions,
     LabelProbability,
     Part,
     Question,
+    Replies,
     Windows,
     ask,
     question_part,
 )
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import (
     Asked,
     Bit,
@@ -48,6 +53,10 @@ from ragmetrics_core.data.typed import (
     most_likely,
 )
 from ragmetrics_core.metrics import average_precision as ap
+from ragmetrics_core.metrics.declined import (
+    instructions_on_declining,
+    undefined_if_declined,
+)
 from ragmetrics_core.metrics.ledger_calls import call_table, indices_of_originals
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, error_of_unanswered
 from ragmetrics_core.metrics.templates import instructions_for_judge
@@ -60,20 +69,30 @@ from ragmetrics_core.metrics.typed_states import (
 
 
 class Usefulness(SilentData, extra="ignore"):
-    """Is a chunk useful to arrive at the answer?"""
+    """Is a chunk useful to arrive at the answer? It is explained before the verdict."""
+
+    reason: Comment = ""
+    useful: Bit
+
+
+class UsefulnessAlone(SilentData, extra="ignore"):
+    """Is a chunk useful? The verdict stands first: its token's probability is wanted."""
 
     useful: Bit
-    reason: Comment = ""
+    reason: SkipJsonSchema[Comment] = ""
 
 
 class UsefulGrade(SilentData, extra="ignore"):
     """How useful a chunk is: 0 (useless) to 3 (decisive)."""
 
-    grade: Points
     reason: Comment = ""
+    grade: Points
 
 
 class _LabelledUsefulness(Usefulness, Labelled): ...
+
+
+class _LabelledUsefulnessAlone(UsefulnessAlone, Labelled): ...
 
 
 class _LabelledGrade(UsefulGrade, Labelled): ...
@@ -147,7 +166,7 @@ def _reply_of_verdicts(question: Useful, answers: Sequence[Chances]) -> Asked[An
     """Return the reply of a probability for each chunk: useful above one half."""
     probabilities = [chance for (chance,) in answers]
     verdicts = [
-        {"useful": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
+        {"useful": int(is_yes(chance)), "reason": f"p = {chance:.2f}"}
         for chance in probabilities
     ]
     weights = tuple(Weight(chance, mode="decision") for chance in probabilities)
@@ -226,6 +245,8 @@ _MODES_OF_VERDICTS = ("verdict", "lexical")
 _REPLIES: dict[str, type[BaseModel]] = {
     "useful_binary": Usefulness,
     "useful_list_binary": EachChunk[_LabelledUsefulness],
+    "useful_probability": UsefulnessAlone,
+    "useful_list_probability": EachChunk[_LabelledUsefulnessAlone],
     "useful_graded": UsefulGrade,
     "useful_list_graded": EachChunk[_LabelledGrade],
 }
@@ -278,7 +299,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("question",),
         ("contexts",),
@@ -312,7 +333,10 @@ class ContextUtilization(Metric):
         ge=1,
         description="Judgements per chunk for probabilities without log-probabilities.",
     )
-    examples: str = Field(default="", description="Few-shot examples, written out.")
+    examples: str | None = Field(
+        default=None,
+        description='Few-shot examples, written out; "" for none, None: those shipped.',
+    )
     template: str | None = Field(
         default=None,
         description=(
@@ -325,21 +349,22 @@ class ContextUtilization(Metric):
     def _prompt_name(self) -> str:
         """Name of the prompt, e.g. "useful_list_graded"."""
         kind = "useful_list" if self.judging == "listwise" else "useful"
-        return f"{kind}_graded" if self.relevance == "graded" else f"{kind}_binary"
+        return f"{kind}_{self.relevance}"
 
     def instructions(self) -> tuple[Instructions, ...]:
         """Return how chunks are judged."""
         required = "chunks answer" if self.judging == "listwise" else "chunk answer"
-        return (
-            instructions_for_judge(
-                self._prompt_name,
-                self.template,
-                required,
-                "question",
-                self.examples,
-                self.language,
-            ),
+        on_chunks = instructions_for_judge(
+            self._prompt_name,
+            self.template,
+            required,
+            "question",
+            self.examples,
+            self.language,
         )
+        if self.against == "reference":
+            return (on_chunks,)
+        return on_chunks, instructions_on_declining(self.language)
 
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:
@@ -367,12 +392,14 @@ class ContextUtilization(Metric):
         question about all chunks, in an order that does not tell their ranks. Pointwise
         judging is a question for each chunk.
         """
-        contexts = sample.contexts[: self.k]
+        contexts = sample.known_contexts[: self.k]
         texts = tuple(
             dict.fromkeys(context.text for context in contexts if not context.blank)
         )
         if not texts:
-            return self.undefined(f"the first {self.k} contexts are blank")
+            evidence = self._evidence((), {})
+            no_use = self.scored(0.0, "There are no contexts.", evidence)
+            return (yield from self._unless_declined(no_use, sample))
         # for each question the chunks that it is about
         if self.judging == "listwise":
             chunks_by_question = [order_of_digest(sample.question, texts)]
@@ -388,7 +415,21 @@ class ContextUtilization(Metric):
         evidence = self._evidence(contexts, verdict_by_text)
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
-        return self._outcome(sample, evidence)
+        outcome = self._outcome(sample, evidence)
+        return (yield from self._unless_declined(outcome, sample))
+
+    def _unless_declined(
+        self, outcome: Outcome, sample: Sample
+    ) -> Generator[Batch, Replies, Outcome]:
+        """Return the outcome; undefined if nothing was useful as the answer declines.
+
+        Nothing is useful to arrive at an answer that declines. So only where no chunk
+        was useful is the judge asked whether it does.
+        """
+        is_nothing_useful = isinstance(outcome, Scored) and outcome.value == 0
+        if self.against == "reference" or not is_nothing_useful:
+            return outcome
+        return (yield from undefined_if_declined(outcome, sample, self.language))
 
     def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
         """Build the question which chunks are useful to arrive at the answer.
@@ -407,7 +448,7 @@ class ContextUtilization(Metric):
         else:
             part_name = "chunk"
             chunk_part = Part("Chunk", chunks[0])
-        (instructions,) = self.instructions()
+        instructions = self.instructions()[0]
         verdict_field = "grade" if self.relevance == "graded" else "useful"
         return Useful(
             parts={
@@ -473,24 +514,26 @@ class ContextUtilization(Metric):
             for context in contexts
         ]
         is_complete = _NOT_JUDGED not in verdict_by_rank
-        precisions = ap.precisions(
-            [bool(verdict.useful) for verdict in verdict_by_rank]
-        )
         originals = indices_of_originals(contexts)
+        passages = list(dict.fromkeys(originals))  # each text once, at its first rank
+        precisions = ap.precisions(
+            [bool(verdict_by_rank[index].useful) for index in passages]
+        )
+        precision_by_index = dict(zip(passages, map(float, precisions), strict=True))
         chunks: list[JudgedChunk] = []
         for index, verdict in enumerate(verdict_by_rank):
             original = originals[index]
             at_rank = {
                 "rank": index + 1,
                 "id": contexts[index].id,
-                "precision": float(precisions[index]) if is_complete else None,
+                "precision": precision_by_index.get(index) if is_complete else None,
                 "duplicate_of": None if original == index else original + 1,
             }
             chunks.append(verdict.model_copy(update=at_rank))
         return UtilizationEvidence(
             formula=_FORMULAS[self.relevance],
             chunks=tuple(chunks),
-            duplicates=len(contexts) - len(set(originals)),
+            duplicates=len(contexts) - len(passages),
         )
 
     def _outcome(self, sample: Sample, evidence: UtilizationEvidence) -> Outcome:
@@ -499,7 +542,7 @@ class ContextUtilization(Metric):
         Example: 2 of 3 chunks are useful: a noise share of 1/3. The metric fails where
         probabilities are wanted and a chunk has none.
         """
-        chunks = evidence.chunks
+        chunks = [chunk for chunk in evidence.chunks if chunk.duplicate_of is None]
         score_and_fields = self._score(chunks)
         if score_and_fields is None:
             return self._fail_without_probabilities()
@@ -511,10 +554,13 @@ class ContextUtilization(Metric):
         # A ledger names the calls that brought the contexts: then each call is judged,
         # too, such as a second search that found nothing useful.
         if sample.ledger is not None:
-            contexts = sample.contexts[: self.k]
-            further_fields["ledger"] = call_table(sample, contexts, useful)
+            contexts = sample.known_contexts[: self.k]
+            useful_by_rank = [bool(chunk.useful) for chunk in evidence.chunks]
+            further_fields["ledger"] = call_table(sample, contexts, useful_by_rank)
         evidence = evidence.model_copy(update=further_fields)
-        return self.scored(value, _reason(useful, value), evidence)
+        useful_ranks = [chunk.rank for chunk in chunks if chunk.useful]
+        reason = _reason(useful_ranks, len(chunks), value)
+        return self.scored(value, reason, evidence)
 
     def _score(
         self, chunks: Sequence[JudgedChunk]
@@ -595,7 +641,7 @@ def _chunk_with_verdict(
 def _is_useful(verdict: Any, weight: Weight | None) -> bool:
     """Tell whether a chunk is useful: by its probability, else by its verdict."""
     if weight is not None and weight.mode not in _MODES_OF_VERDICTS:
-        return weight.p > 0.5
+        return is_yes(weight.p)
     if isinstance(verdict, UsefulGrade):
         return verdict.grade > 0
     return bool(verdict.useful)
@@ -632,20 +678,21 @@ def _score_of_grades(grades: Sequence[int]) -> tuple[float, dict[str, Any]]:
     return value, {"ideal": ideal, "ndcg": ap.ndcg(gains)}
 
 
-def _reason(useful: Sequence[bool], value: float) -> str:
+def _reason(useful_ranks: Sequence[int], n_passages: int, value: float) -> str:
     """Say how many chunks are useful, and at which ranks.
 
     Example: "2 of 3 chunks useful, at rank 1, 3."
 
     Args:
-        useful: The verdict on the chunk of each rank.
+        useful_ranks: The ranks of the useful chunks.
+        n_passages: How many chunks were judged, equal texts once.
         value: The score, which may be above 0 without a useful chunk, if it is made of
             probabilities.
     """
-    ranks = [str(rank) for rank, is_useful in enumerate(useful, start=1) if is_useful]
+    ranks = [str(rank) for rank in useful_ranks]
     if not ranks and value == 0:
-        return f"None of the {len(useful)} chunks is useful to arrive at the answer."
-    reason = f"{len(ranks)} of {len(useful)} chunks useful"
+        return f"None of the {n_passages} chunks is useful to arrive at the answer."
+    reason = f"{len(ranks)} of {n_passages} chunks useful"
     if ranks:
         reason += f", at rank {', '.join(ranks[:_MOST_RANKS_LISTED])}"
     if len(ranks) > _MOST_RANKS_LISTED:
@@ -654,15 +701,18 @@ def _reason(useful: Sequence[bool], value: float) -> str:
 
 
 def _examples(question: Useful) -> tuple[Any, Any]:
-    """Return the best verdict on each chunk, with a short and a long reason."""
-    short = _best_reply(question, "It says so.")
-    long = _best_reply(question, "It says what is asked. " * 4)
+    """Return the best verdict on each chunk with a short reason, and the worst with a long.
+
+    Where nothing is useful the judge is also asked whether the answer declines.
+    """
+    short = _reply_on_each(question, "It says so.", useful=1, grade=_HIGHEST_GRADE)
+    long = _reply_on_each(question, "It is about others. " * 4, useful=0, grade=0)
     return short, long
 
 
-def _best_reply(question: Useful, reason: str) -> Any:
-    """Return the reply that calls every chunk useful, in any form that replies have."""
-    best = {"useful": 1, "grade": _HIGHEST_GRADE, "reason": reason}
+def _reply_on_each(question: Useful, reason: str, **verdict: int) -> Any:
+    """Return the reply with one verdict on every chunk, in any form that replies have."""
+    fields = {**verdict, "reason": reason}
     labels = question.parts["chunks"].labels if "chunks" in question.parts else ()
-    chunks = [{**best, "label": label} for label in labels]
-    return question.read({**best, "chunks": chunks})
+    chunks = [{**fields, "label": label} for label in labels]
+    return question.read({**fields, "chunks": chunks})

@@ -1,10 +1,12 @@
-"""The question whether an answer declines, which two metrics ask in the same words.
+"""The question whether an answer declines, which metrics ask in the same words.
+
+It is asked once for a row: equal questions of several metrics share one reply.
 
 The module also makes the part of a prompt that shows the user's question so that it can
 be read alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from ragmetrics_core.data import (
     Asked,
@@ -16,7 +18,13 @@ from ragmetrics_core.data import (
     Sample,
     SilentData,
 )
+from ragmetrics_core.data.asking import Batch, Replies, ask
 from ragmetrics_core.data.earlier_turns import turns_without_answer
+from ragmetrics_core.data.errors import QuestionNotSupported
+from ragmetrics_core.data.higher_rooms import import_deferred
+from ragmetrics_core.data.metric_evidence import DECLINED
+from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.data.typed import Chances, State, TypedForm, TypedQuestion
 from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import opening
@@ -57,7 +65,7 @@ def _judgement_of_probability(
 ) -> Asked[DeclinedJudgement]:
     """Return the judgement of a probability: declined above one half."""
     ((chance,),) = answers
-    judgement = {"declined": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
+    judgement = {"declined": int(is_yes(chance)), "reason": f"p = {chance:.2f}"}
     return Asked((question.read(judgement),))
 
 
@@ -66,13 +74,24 @@ def question_and_answer(question: Question[DeclinedJudgement]) -> State:
     return {**opening(question), "answer": question["answer"]}
 
 
+def _judgement_of_words(question: Declined) -> Asked[DeclinedJudgement] | None:
+    """Return the judgement on an answer whose words alone decline; else None."""
+    if not import_deferred("only_declines")(question):
+        return None
+    judgement = DeclinedJudgement(declined=True, reason="It only declines.")
+    return Asked((judgement,))
+
+
 _TYPED_FORM: TypedForm[DeclinedJudgement] = TypedForm(
-    question_and_answer, _typed_question, _judgement_of_probability
+    question_and_answer,
+    _typed_question,
+    _judgement_of_probability,
+    known_reply=_judgement_of_words,
 )
 _EXAMPLES = (
     DeclinedJudgement.model_construct(reason="It says who lit it.", declined=False),
     DeclinedJudgement.model_construct(
-        reason="It says that the sources do not tell. " * 2, declined=True
+        reason="It says who lit it, with a caveat. " * 2, declined=False
     ),
 )
 
@@ -110,4 +129,36 @@ def question_on_declining(sample: Sample, language: str | None) -> Declined:
         Reply=DeclinedJudgement,
         typed_form=_TYPED_FORM,
         example=_EXAMPLES,
+    )
+
+
+def undefined_if_declined(
+    outcome: Scored | Undefined | Failed, sample: Sample, language: str | None
+) -> Generator[Batch, Replies, Scored | Undefined | Failed]:
+    """Ask whether the answer of a sample declines; if so, its metric is undefined.
+
+    It is asked where an outcome says that an answer rests on nothing, or claims nothing.
+
+    Args:
+        outcome: The outcome if the answer does not decline, or the judge cannot tell.
+        sample: The sample.
+        language: Language of the explanation; None leaves it to the model.
+    """
+    if sample.missing("question") or not isinstance(outcome, (Scored, Undefined)):
+        return outcome
+    (reply,) = yield from ask([question_on_declining(sample, language)])
+    if isinstance(reply, Asked):
+        is_declined = reply.reply.declined
+    elif isinstance(reply.error, QuestionNotSupported):
+        return outcome
+    else:
+        error = ErrorInfo.of(reply.error)
+        return Failed(metric=outcome.metric, reason=str(reply.error), error=error)
+    if not is_declined:
+        return outcome
+    return Undefined(
+        metric=outcome.metric,
+        reason=DECLINED,
+        code="declined",
+        evidence=outcome.evidence,
     )

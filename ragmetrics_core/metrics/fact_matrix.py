@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from itertools import product
 from math import fsum, prod
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data import (
@@ -28,6 +28,7 @@ from ragmetrics_core.data.asking import (
     Windows,
     weight_of_each_verdict,
 )
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import (
     Asked,
     Bit,
@@ -35,40 +36,24 @@ from ragmetrics_core.data.replies import (
     EachOnce,
     Labelled,
     NotAnswered,
+    Texts,
     Weight,
     verdicts_of,
 )
 from ragmetrics_core.data.typed import NOTE, Chances, State, TypedForm, TypedQuestion
 
 
-def distinct_texts(texts: object) -> object:
-    """Drop blank and repeated texts from a list; case and spacing do not matter.
-
-    Anything but a list of texts is returned as it is.
-    """
-    if not isinstance(texts, (list, tuple)):
-        return texts
-    if not all(isinstance(text, str) for text in texts):
-        return texts
-    text_by_wording: dict[str, str] = {}
-    for text in texts:
-        if text.strip():
-            wording = " ".join(text.split()).casefold()
-            text_by_wording.setdefault(wording, text.strip())
-    return tuple(text_by_wording.values())
-
-
 class Facts(SilentData, extra="ignore"):
     """The distinct facts that a text states."""
 
-    facts: Annotated[tuple[str, ...], BeforeValidator(distinct_texts)]
+    facts: Texts
 
 
 class ReasonedFacts(SilentData, extra="ignore"):
     """The same after a chain of thought."""
 
     reason: Comment = ""
-    facts: Annotated[tuple[str, ...], BeforeValidator(distinct_texts)]
+    facts: Texts
 
 
 class ExtractFacts(Question[Any]):
@@ -207,7 +192,7 @@ def _reply_of_probabilities(
     """
     probabilities = [probability for (probability,) in answers]
     verdicts: list[dict[str, Any]] = [
-        {"covered": int(probability > 0.5), "reason": f"p = {probability:.2f}"}
+        {"covered": int(is_yes(probability)), "reason": f"p = {probability:.2f}"}
         for probability in probabilities
     ]
     is_about_all_facts = "facts" in question.parts

@@ -61,12 +61,16 @@ def _letters(text: str) -> str:
     return _NO_LETTER.sub("", plain) or plain.strip()
 
 
+_SUPPORTED = 'Every claim of this answer is supported: "unsupported" is empty.'
+_NOT_SUPPORTED = 'A claim of this answer is not supported: "unsupported" names it.'
+
+
 def quote_examples(examples: Iterable[LabelledExample]) -> tuple[QuotedExample, ...]:
     """Write out examples for a prompt: the texts as JSON, and the verdict."""
     return tuple(
         QuotedExample(
             text=json.dumps(_texts_for_prompt(example), ensure_ascii=False),
-            judgement=f'{{"verdict": "{"yes" if example.adherent else "no"}"}}',
+            judgement=_SUPPORTED if example.adherent else _NOT_SUPPORTED,
         )
         for example in examples
     )

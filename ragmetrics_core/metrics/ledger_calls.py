@@ -90,11 +90,11 @@ def groups_of_texts(sample: Sample) -> Groups:
     # A summary by a model may stand among the contexts. It is no evidence; the other
     # contexts keep their ranks, such as 1 and 3.
     written_by_models = _texts_only_models_wrote(ledger, returned)
-    context_by_rank = _context_by_rank(sample.contexts, without=written_by_models)
+    context_by_rank = _context_by_rank(sample.known_contexts, without=written_by_models)
     contexts = list(context_by_rank.values())
     other_texts = _texts_that_are_no_contexts(ledger, returned, contexts)
     # the other texts go on counting: behind 3 contexts come the numbers 4, 5, …
-    numbers_of_others = _numbers_behind(len(sample.contexts), other_texts.n_texts)
+    numbers_of_others = _numbers_behind(len(sample.known_contexts), other_texts.n_texts)
     returned_earlier = [text for text in returned if text.turn < ledger.turn]
     return Groups(
         evidence=(*_texts_of_contexts(contexts), *other_texts.of_this_turn),
@@ -109,7 +109,7 @@ def groups_of_texts(sample: Sample) -> Groups:
 
 def _contexts_as_only_evidence(sample: Sample) -> Groups:
     """Group the texts of a sample without a record of calls: the contexts, by rank."""
-    context_by_rank = _context_by_rank(sample.contexts)
+    context_by_rank = _context_by_rank(sample.known_contexts)
     return Groups(
         evidence=_texts_of_contexts(context_by_rank.values()),
         rank_of_each_text=tuple(context_by_rank),
@@ -181,11 +181,15 @@ def _without_contexts(
 def _context_by_rank(
     contexts: Sequence[Context], without: Container[str] = ()
 ) -> dict[int, Context]:
-    """Return the contexts that are not blank, by rank, without those of some texts."""
+    """Return the contexts that are not blank, by rank, without those of some texts.
+
+    Of contexts with equal texts it is the first.
+    """
+    originals = indices_of_originals(contexts)
     return {
-        rank: context
-        for rank, context in enumerate(contexts, start=1)
-        if not context.blank and context.text not in without
+        original + 1: contexts[original]
+        for original in dict.fromkeys(originals)
+        if not contexts[original].blank and contexts[original].text not in without
     }
 
 

@@ -74,9 +74,8 @@ def error_of_unanswered(
 
 def parts_of_turn(sample: Sample) -> dict[str, Part]:
     """Return the parts contexts, question and answer of a sample."""
-    contexts = tuple(context.text for context in sample.contexts if not context.blank)
     return {
-        "contexts": Part("Context", contexts),
+        "contexts": Part("Context", sample.context_texts),
         **question_part(sample),
         "answer": Part("Answer", sample.answer or ""),
     }

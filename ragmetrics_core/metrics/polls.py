@@ -9,9 +9,9 @@ meaning.
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Annotated, Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data import (
@@ -34,7 +34,8 @@ from ragmetrics_core.data.asking import (
     ask,
     divide_texts,
 )
-from ragmetrics_core.metrics.fact_matrix import distinct_texts, question_for_facts
+from ragmetrics_core.data.replies import Bit, Texts
+from ragmetrics_core.metrics.fact_matrix import question_for_facts
 from ragmetrics_core.metrics.ledger_calls import Groups
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
@@ -73,23 +74,76 @@ class ClaimSupport(SilentData, extra="ignore"):
     )
 
 
-def _plain_word(verdict: object) -> object:
-    """Return a verdict in lower case without white space around it.
+class AdherenceReply(SilentData, extra="ignore"):
+    """What a judge says of an answer: the claims that no context supports.
 
-    Anything but a text is returned as it is.
+    The verdict is computed from that, never read: an answer that claims something is
+    adherent if the list is empty.
     """
-    return verdict.strip().lower() if isinstance(verdict, str) else verdict
+
+    reason: Comment = ""
+    unsupported: Texts
+    claims: Bit
+    sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
+    encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.unsupported and not self.claims:
+            raise ValueError(
+                "it lists unsupported claims, and says that the answer claims nothing"
+            )
+        return self
+
+    @property
+    def verdict(self) -> PollVerdict:
+        """Abstains of an answer that claims nothing; yes where all claims are supported."""
+        if not self.claims:
+            return "abstains"
+        return "no" if self.unsupported else "yes"
+
+    @property
+    def poll(self) -> "Poll":
+        """The same with its verdict written out."""
+        return Poll(
+            reason=self.reason,
+            verdict=self.verdict,
+            unsupported=self.unsupported,
+            sentences=self.sentences,
+            encoder_claims=self.encoder_claims,
+        )
 
 
-def _distinct_claims(claims: object) -> object:
-    """Claims that are not blank, each once; none for None."""
-    return () if claims is None else distinct_texts(claims)
+def adherence_reply(
+    verdict: PollVerdict, reason: str, unsupported: Sequence[str] = (), **evidence: Any
+) -> AdherenceReply:
+    """Return the reply of a judge that computes verdicts, such as the embedded one.
+
+    Args:
+        verdict: The verdict.
+        reason: Why, in words.
+        unsupported: What no context supports; named of a "no" alone. Where it holds no
+            word, such as "?!", the reason stands for it.
+        **evidence: ``sentences`` of the embedded judge, or ``encoder_claims``.
+    """
+    named: tuple[str, ...] = ()
+    if verdict == "no":
+        has_words = any(
+            character.isalnum() for text in unsupported for character in text
+        )
+        named = tuple(unsupported) if has_words else (reason,)
+    return AdherenceReply(
+        reason=reason,
+        unsupported=named,
+        claims=verdict != "abstains",
+        **evidence,
+    )
 
 
 class Poll(SilentData, extra="ignore"):
     """One judgement whether the answer is based purely on the contexts.
 
-    It is explained before its verdict. It ``abstains`` where the answer makes no claim.
+    It ``abstains`` where the answer makes no claim.
     ``unsupported`` are claims that no context supports. ``sentences`` are the evidence
     of a lexical judge, per sentence of the answer; ``encoder_claims`` that of an
     encoder, per claim, behind which stands what claims nothing, or that of a judge of
@@ -97,13 +151,21 @@ class Poll(SilentData, extra="ignore"):
     """
 
     reason: Comment = ""
-    verdict: Annotated[PollVerdict, BeforeValidator(_plain_word)]
-    unsupported: Annotated[tuple[str, ...], BeforeValidator(_distinct_claims)] = ()
+    verdict: PollVerdict
+    unsupported: Texts = ()
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
     encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
 
 
-class Adherent(Question[Poll]):
+def polls_of(asked: Asked[Any]) -> Asked[Poll]:
+    """Return polls with their verdicts written out, whatever form the replies have."""
+    polls = tuple(
+        reply if isinstance(reply, Poll) else reply.poll for reply in asked.replies
+    )
+    return replace(asked, replies=polls)
+
+
+class Adherent(Question[AdherenceReply]):
     """Is the answer based purely on the contexts? Parts: contexts, question, answer."""
 
 
@@ -148,11 +210,13 @@ class RestsOn(Question[LabelledPoll]):
 
 
 EXAMPLES = (
-    Poll.model_construct(verdict="yes", reason="The claim stands in context 1. " * 6),
-    Poll.model_construct(
-        verdict="no",
+    AdherenceReply.model_construct(
+        reason="The claim stands in context 1. " * 6, unsupported=(), claims=True
+    ),
+    AdherenceReply.model_construct(
         reason="No context says that. " * 50,
         unsupported=("A claim.",) * 3,
+        claims=True,
     ),
 )
 _LABELLED_EXAMPLES = (
@@ -323,11 +387,11 @@ def _judge_claims_in_window(
             for claim in shorter_claims
         ]
     )
-    polls_by_claim = {longest_claim: first_reply}
+    polls_by_claim = {longest_claim: polls_of(first_reply)}
     for claim, reply in zip(shorter_claims, replies, strict=True):
         if isinstance(reply, NotAnswered):
             return reply
-        polls_by_claim[claim] = reply
+        polls_by_claim[claim] = polls_of(reply)
     return polls_by_claim
 
 

@@ -18,7 +18,6 @@ from ragmetrics_core.data import (
     JudgeError,
     NotAnswered,
     Sample,
-    Undefined,
 )
 from ragmetrics_core.data.asking import (
     Batch,
@@ -72,7 +71,7 @@ class RetrievalAccuracy(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "5"
+    version: ClassVar[str] = "6"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("reference", "facts"),
         ("retrieved", "contexts"),
@@ -110,7 +109,10 @@ class RetrievalAccuracy(Metric):
             " needs them given."
         ),
     )
-    examples: str = Field(default="", description="Few-shot examples, written out.")
+    examples: str | None = Field(
+        default=None,
+        description='Few-shot examples, written out; "" for none, None: those shipped.',
+    )
     template: str | None = Field(
         default=None,
         description=(
@@ -158,21 +160,6 @@ class RetrievalAccuracy(Metric):
             settings["combination"] = self.combination
         return settings
 
-    def gap(self, sample: Sample) -> Undefined | None:
-        """Return why the metric is undefined for a sample, as for every metric.
-
-        In addition, a retrieval that found nothing leaves nothing to judge. The evidence
-        then tells which facts it missed, if the sample has facts.
-        """
-        was_retrieved = sample.error is None and sample.retrieved is not None
-        if was_retrieved and sample.missing("retrieved"):
-            evidence = None
-            if sample.facts:
-                # no cell, or those of blank contexts, which hold no fact
-                evidence = self._evidence(sample, _distinct_facts(sample.facts), {})
-            return self.undefined("nothing was retrieved", evidence=evidence)
-        return super().gap(sample)
-
     @property
     def needs_others(self) -> bool:
         """True where a control is wanted and no contexts are given for it."""
@@ -183,9 +170,9 @@ class RetrievalAccuracy(Metric):
         if not self.needs_others:
             return self
         pool = [
-            sample.contexts[0].text
+            sample.context_texts[0]
             for sample in samples[:_MOST_LENDERS]
-            if not sample.missing("contexts")
+            if sample.context_texts
         ]
         return self.model_copy(update={"control_contexts": tuple(dict.fromkeys(pool))})
 
@@ -195,6 +182,12 @@ class RetrievalAccuracy(Metric):
         A reference states 4 facts, and the contexts cover 3: .75. Of several references
         the one with the highest value counts.
         """
+        if not _distinct_texts_of_contexts(_contexts_to_evaluate(sample)):
+            evidence = None
+            if sample.facts:
+                # no cell, or those of blank contexts, which hold no fact
+                evidence = self._evidence(sample, _distinct_facts(sample.facts), {})
+            return self.scored(0.0, "Nothing was retrieved.", evidence)
         # a list of facts for each reference
         fact_lists = yield from self._facts_of_sample(sample)
         if isinstance(fact_lists, JudgeError):
@@ -467,7 +460,7 @@ def _with_gain_of_each_search(
 
 def _contexts_to_evaluate(sample: Sample) -> Sequence[Context]:
     """Return what was retrieved where that is known, else what was shown."""
-    return sample.contexts if sample.retrieved is None else sample.retrieved
+    return sample.known_contexts if sample.retrieved is None else sample.retrieved
 
 
 def _distinct_texts_of_contexts(contexts: Iterable[Context]) -> list[str]:
@@ -575,7 +568,7 @@ def _columns_of_kept_contexts(sample: Sample) -> list[int] | None:
     column_of = {
         context.text: column for column, context in enumerate(sample.retrieved)
     }
-    kept_texts = _distinct_texts_of_contexts(sample.contexts)
+    kept_texts = _distinct_texts_of_contexts(sample.known_contexts)
     if not kept_texts or not all(text in column_of for text in kept_texts):
         return None
     return [column_of[text] for text in kept_texts]

@@ -9,6 +9,7 @@ from typing import Any
 
 from ragmetrics_core.data import Asked, Claim, Needs, Question
 from ragmetrics_core.data.higher_rooms import import_deferred
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Weight
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.data.typed import (
@@ -20,11 +21,12 @@ from ragmetrics_core.data.typed import (
     most_likely,
 )
 from ragmetrics_core.metrics.polls import (
+    AdherenceReply,
     Adherent,
     ClaimSupport,
     LabelledPoll,
-    Poll,
     RestsOn,
+    adherence_reply,
 )
 from ragmetrics_core.metrics.typed_states import (
     number_texts,
@@ -53,10 +55,12 @@ def _why_nothing_is_claimed(question: Question[Any]) -> str:
     return _DECLINES if import_deferred("only_declines")(question) else ""
 
 
-def _poll_that_abstains(question: Adherent) -> Asked[Poll] | None:
+def _poll_that_abstains(question: Adherent) -> Asked[AdherenceReply] | None:
     """Return the reply to a question about an answer whose words claim nothing."""
     reason = _why_nothing_is_claimed(question)
-    return Asked((Poll(verdict="abstains", reason=reason),)) if reason else None
+    return (
+        Asked((adherence_reply(verdict="abstains", reason=reason),)) if reason else None
+    )
 
 
 def _state_of_adherence(question: Adherent) -> State:
@@ -79,7 +83,7 @@ def _typed_questions_on_support(question: Adherent) -> list[TypedQuestion]:
 
 def _poll_of_probabilities(
     question: Adherent, answers: Sequence[Chances]
-) -> Asked[Poll]:
+) -> Asked[AdherenceReply]:
     """Make a poll on the answer from the probabilities of its sentences.
 
     The answer is as well supported as its weakest sentence: sentences with .9 and .3
@@ -97,16 +101,16 @@ def _poll_of_probabilities(
         ClaimSupport(text=text, probability=chance)
         for text, (chance,) in zip(texts, chances_of_support, strict=True)
     )
-    if chance_of_claim <= 0.5 or not by_sentence:
-        poll = Poll(
+    if not is_yes(chance_of_claim) or not by_sentence:
+        poll = adherence_reply(
             verdict="abstains",
             reason=f"The answer makes no claim, p = {1 - chance_of_claim:.2f}.",
             encoder_claims=by_sentence,
         )
         return Asked((poll,))
     weakest = min(chance for (chance,) in chances_of_support)
-    poll = Poll(
-        verdict="yes" if weakest > 0.5 else "no",
+    poll = adherence_reply(
+        verdict="yes" if is_yes(weakest) else "no",
         reason=_reason(by_sentence),
         unsupported=tuple(sentence.text for sentence in _unsupported(by_sentence)),
         encoder_claims=by_sentence,
@@ -116,7 +120,9 @@ def _poll_of_probabilities(
 
 def _unsupported(by_sentence: Iterable[ClaimSupport]) -> list[ClaimSupport]:
     """Return the sentences that the contexts do not support."""
-    return [sentence for sentence in by_sentence if (sentence.probability or 0) <= 0.5]
+    return [
+        sentence for sentence in by_sentence if not is_yes(sentence.probability or 0)
+    ]
 
 
 def _reason(by_sentence: Sequence[ClaimSupport]) -> str:
@@ -129,7 +135,7 @@ def _reason(by_sentence: Sequence[ClaimSupport]) -> str:
     )
 
 
-SENTENCES: TypedForm[Poll] = TypedForm(
+SENTENCES: TypedForm[AdherenceReply] = TypedForm(
     _state_of_adherence,
     _typed_questions_on_support,
     _poll_of_probabilities,
@@ -201,7 +207,7 @@ def _labelled_poll_of_probabilities(
     claims: list[Claim] = []
     chances_of_support: list[float] = []
     for text, chances in zip(split_sentences(question["answer"]), answers, strict=True):
-        if _probability_of_any(chances, (_NO_CLAIM,)) > 0.5:  # "I hope this helps."
+        if is_yes(_probability_of_any(chances, (_NO_CLAIM,))):  # "I hope this helps."
             continue
         what_it_rests_on = _likeliest_label(chances)  # such as "evidence" or "none"
         claims.append(Claim.model_validate({"claim": text, "needs": what_it_rests_on}))
@@ -224,7 +230,7 @@ def _likeliest_label(chances: Chances) -> Needs | None:
 
     It means support if all labels that do are together more probable than not.
     """
-    is_supported = _probability_of_any(chances, _SUPPORTING) > 0.5
+    is_supported = is_yes(_probability_of_any(chances, _SUPPORTING))
     label_indices = _SUPPORTING if is_supported else _NOT_SUPPORTING
     chances_of_side = tuple(chances[index] for index in label_indices)
     label, _ = _LABELS[label_indices[most_likely(chances_of_side)]]

@@ -23,7 +23,7 @@ def instructions_for_judge(
     template: str | None,
     required: str,
     optional: str = "",
-    examples: str = "",
+    examples: str | None = None,
     language: str | None = None,
 ) -> Instructions:
     """Return what a judge is told, by the user's own template or the shipped one.
@@ -36,12 +36,15 @@ def instructions_for_judge(
             but a name are literal.
         required: Names that must occur, with spaces between them.
         optional: Further names that may occur; ``language`` always may.
-        examples: Few-shot examples.
+        examples: Few-shot examples; "" for none. None: the shipped ones, beside the
+            shipped template.
         language: Language of explanations.
 
     Raises:
         SettingError: If the template does not fit these names; see ``check_template``.
     """
+    if examples is None:
+        examples = "" if template is not None else _shipped_examples(name)
     instructions = Instructions(
         template=read_shipped_template(name) if template is None else template,
         examples=examples,
@@ -50,6 +53,11 @@ def instructions_for_judge(
     )
     check_template(instructions, (*required.split(), *instructions.optional))
     return instructions
+
+
+def _shipped_examples(name: str) -> str:
+    """Return the examples that stand beside a shipped template."""
+    return read_shipped_template(f"{name}_examples").strip()
 
 
 def digest_of_prompt(*parts: str) -> str:

@@ -172,8 +172,6 @@ def _table_of_definitions(kind: str, settings: Mapping[str, str]) -> str:
     """The table of ``methods.toml`` with the definitions for one kind of judge."""
     if settings.get("relevance") == "probability":
         return "expected_words" if kind == "words" else "expected"
-    if kind == "model" and "verdict_tokens" in settings:
-        return "tokens"
     return kind
 
 
@@ -207,14 +205,9 @@ def _sentences_on_origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterat
 
 
 def _is_adherence_polled(counts: Counter[ProbabilityFrom], run: RunFacts) -> bool:
-    """Whether adherence was judged by polls.
-
-    Not with a judge of typed questions, nor if the verdict's token was to be read.
-    """
-    if counts["typed questions"]:
-        return False
-    signature = run.metrics.get("context_adherence")
-    return signature is None or "verdict_tokens" not in signature.settings
+    """Whether adherence was judged by polls: not with a judge of typed questions."""
+    del run
+    return not counts["typed questions"]
 
 
 def _kinds_of_judges(run: RunFacts) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ function score(value, place) {
     const bar = element("i");
     bar.style.width = 100 * value + "%";
     cell.append(value.toFixed(2), element("span", { class: "bar", "aria-hidden": "true" }, bar));
-    if (value < 0.5) cell.classList.add("low");
+    if (value <= 0.5) cell.classList.add("low");
   } else {
     const words = value === "undefined" ? "not scored" : value || "–";
     cell.append(element("span", { class: "status " + (value || "undefined") }, words));

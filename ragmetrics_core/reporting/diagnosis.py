@@ -359,11 +359,10 @@ def _did_not_search(sample: Sample) -> bool:
 
 def _was_anything_found(sample: Sample) -> bool | None:
     """Whether a search returned anything; None where that was not recorded."""
-    if sample.retrieved is not None:
-        return not sample.missing("retrieved")
-    if not sample.missing("contexts"):
-        return True
-    return False if lacks_context(sample) else None
+    found = sample.contexts if sample.retrieved is None else sample.retrieved
+    if found is None:
+        return False if lacks_context(sample) else None
+    return any(not text.blank for text in found)
 
 
 def _was_all_shown(sample: Sample) -> bool | None:
@@ -373,7 +372,7 @@ def _was_all_shown(sample: Sample) -> bool | None:
     """
     if sample.retrieved is None:
         return True
-    shown = {context.text for context in sample.contexts}
+    shown = {context.text for context in sample.known_contexts}
     return True if all(one.text in shown for one in sample.retrieved) else None
 
 
@@ -395,7 +394,7 @@ def _what_texts_hold(
             return found_holds, found_holds
         if found_holds is False:
             return False, False
-        if lacks_context(sample) or sample.missing("contexts"):
+        if lacks_context(sample):
             return found_holds, False
         return found_holds, _is_sufficient(by_kind)
     return None, _is_sufficient(by_kind)

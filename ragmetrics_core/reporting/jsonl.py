@@ -412,7 +412,7 @@ def _fields_to_write(model: BaseModel) -> dict[str, object]:
     for name in _LATER:
         if written.get(name) is None:
             written.pop(name, None)
-    if isinstance(model, Sample) and "contexts" not in model.model_fields_set:
+    if isinstance(model, Sample) and model.contexts is None:
         del written["contexts"]
     return written
 

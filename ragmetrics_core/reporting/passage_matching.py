@@ -296,7 +296,7 @@ def ranks_with_uncited_words(sample: Sample, ranks_cited: set[int] | None) -> se
     words_of_question = set(telling_words(sample.question or ""))
     words_by_rank = {
         rank: set(telling_words(context.text))
-        for rank, context in enumerate(sample.contexts, start=1)
+        for rank, context in enumerate(sample.known_contexts, start=1)
     }
     ranks: set[int] = set()
     for statement in cited_statements(sample.answer, sample.citations or ()):

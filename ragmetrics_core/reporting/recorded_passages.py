@@ -246,7 +246,7 @@ def why_prompt_unknown(sample: Sample) -> str:
     notes = sample.capture
     # a row of a table may have notes that hold no more than why its marks are not read
     if notes is None or (notes.grade is None and notes.evidence_from is None):
-        recorded = "contexts" in sample.model_fields_set
+        recorded = sample.contexts is not None
         return "" if recorded else "what the model was shown was not recorded"
     if notes.evidence_from == "flow" and not sample.contexts:
         return ""  # nothing was found, or nothing was kept
@@ -263,7 +263,7 @@ def _is_nothing_shown(notes: CaptureNotes) -> bool:
 
 def _passages_of_contexts(sample: Sample) -> Iterable[Passage]:
     """Make a passage of each context, for a sample whose retrieval is not known."""
-    for rank, context in enumerate(sample.contexts, start=1):
+    for rank, context in enumerate(sample.known_contexts, start=1):
         if not context.blank:
             yield Passage(id=context.id, shown="whole", context=rank)
 
@@ -279,7 +279,7 @@ def notes_on_passages(sample: Sample) -> Sequence[PassageNote]:
         return recorded
     return [
         PassageNote(context=context, share=share)
-        for context, share in parts_shown(retrieved, sample.contexts)
+        for context, share in parts_shown(retrieved, sample.known_contexts)
     ]
 
 
@@ -440,12 +440,12 @@ def shown_part_of(passage: Passage, sample: Sample) -> str:
     joined in the order of the passage.
     """
     rank = passage.context or NO_RANK
-    is_recorded = NO_RANK < rank <= len(sample.contexts)
+    is_recorded = NO_RANK < rank <= len(sample.known_contexts)
     if not is_recorded:
         return ""
-    shown_text = sample.contexts[rank - 1].text
+    shown_text = sample.known_contexts[rank - 1].text
     text = retrieved_text_of(passage, sample)
-    pieces = [context.text for context in sample.contexts if context.text in text]
+    pieces = [context.text for context in sample.known_contexts if context.text in text]
     if not text or shown_text not in pieces:
         return shown_text
     return join_pieces(text, pieces)

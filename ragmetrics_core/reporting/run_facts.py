@@ -19,7 +19,7 @@ def texts_of(sample: Sample | None) -> str:
     """
     if not sample:
         return json.dumps(None)
-    contexts = [context.text for context in sample.contexts]
+    contexts = [context.text for context in sample.known_contexts]
     return json.dumps([sample.question, contexts, sample.answer, sample.reference])
 
 

@@ -341,7 +341,7 @@ def _asked_facts(matrix: FactMatrix, sample: Sample) -> Iterator[_AskedFact]:
 
 def _is_about_texts_of(sample: Sample, matrix: FactMatrix) -> bool:
     """Whether facts were looked for in as many texts as the sample has."""
-    texts = sample.contexts if sample.retrieved is None else sample.retrieved
+    texts = sample.known_contexts if sample.retrieved is None else sample.retrieved
     return all(len(cells) == len(texts) for cells in matrix.cells)
 
 

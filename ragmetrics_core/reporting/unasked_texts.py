@@ -150,10 +150,10 @@ def _unasked_texts(
         ranks_showing_retrieved: The ranks of the contexts that show retrieved passages.
     """
     if sample.retrieved is None:  # then metrics ask about all contexts
-        asked_texts = _AskedTexts(sample.contexts)
+        asked_texts = _AskedTexts(sample.known_contexts)
     else:  # metrics ask about the retrieved passages
         asked_texts = _AskedTexts(sample.retrieved)
-        for rank, context in enumerate(sample.contexts, start=1):
+        for rank, context in enumerate(sample.known_contexts, start=1):
             if rank not in ranks_showing_retrieved and not asked_texts.include(context):
                 yield UnaskedText(
                     context.text,

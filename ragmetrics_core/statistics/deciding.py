@@ -13,6 +13,7 @@ from math import ceil, log
 from statistics import fmean
 from typing import Literal
 
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.statistics.rater_agreement import Labelled
 
 Goal = Literal["wrong", "lost"]
@@ -83,7 +84,7 @@ class _Source:
         for row in rows:
             verdict = row.is_judged_yes()
             # A cascade passes on a verdict that contradicts its probability.
-            if verdict != (row.score >= 0.5):
+            if verdict != is_yes(row.score):
                 continue
             scores.append(row.score)
             if verdict != row.is_labelled_yes:

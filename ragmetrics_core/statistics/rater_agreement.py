@@ -361,10 +361,10 @@ class Labelled:
         object.__setattr__(self, "is_labelled_yes", n_yes > n_no)
 
     def is_judged_yes(self, threshold: float = 0.5) -> bool:
-        """The judge's own verdict, else whether its score reaches the threshold."""
+        """The judge's own verdict, else whether its score is above the threshold."""
         if self.verdict is not None:
             return self.verdict
-        return self.score >= threshold
+        return self.score > threshold
 
     def as_judged_by_rival(self) -> "Labelled":
         """The same row as the rival scores it; the row itself if there is none."""

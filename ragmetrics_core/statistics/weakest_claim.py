@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import log
 from operator import mul
 
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.statistics.log_odds import log_odds, probability
 
 _RIDGE = 1e-2
@@ -207,6 +208,6 @@ def _share_rejected(
         score = answer.probability
         if correction is not None:
             score = correction.score(answer.probability, answer.n_claims)
-        if score < 0.5:
+        if not is_yes(score):
             n_rejected += 1
     return n_rejected / len(answers)

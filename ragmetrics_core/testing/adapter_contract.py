@@ -49,7 +49,7 @@ _CLIENTS = (
 def _assert_ids_of_whole_documents(sample: Sample, case_name: str) -> None:
     """A context that is a whole document of the turn has the document's id."""
     id_by_text = {context.text: context.id for context in SHOWN_TURN.contexts}
-    for context in sample.contexts:
+    for context in sample.known_contexts:
         if context.text in id_by_text:
             assert context.id == id_by_text[context.text], (
                 f"{case_name}: a context has another id than its chunk; chunks without"
@@ -203,8 +203,8 @@ class AdapterContract:
         assert sample.error is None, (
             f"{turn.name}: a run that returns has no error, got {sample.error}"
         )
-        contexts = _texts_ids_scores(sample.contexts)
-        assert contexts == _texts_ids_scores(expected.contexts), (
+        contexts = _texts_ids_scores(sample.known_contexts)
+        assert contexts == _texts_ids_scores(expected.known_contexts), (
             f"{turn.name}: other contexts; chunks without ids or scores say so by"
             " keeps_ids = False, keeps_scores = False"
         )
@@ -227,7 +227,7 @@ class AdapterContract:
             assert sample.question == SHOWN_TURN.question, (
                 f"{case.name}: record the question that the run was asked"
             )
-            texts = tuple(context.text for context in sample.contexts)
+            texts = tuple(context.text for context in sample.known_contexts)
             assert texts == case.contexts, (
                 f"{case.name}: record in the model's node the prompt as it was sent, and in"
                 " the retriever's node its documents"
@@ -255,7 +255,7 @@ class AdapterContract:
             return
         (sample,) = samples
         texts = [context.text for context in SHOWN_TURN.contexts]
-        assert [context.text for context in sample.contexts] == texts[-2::-1], (
+        assert [context.text for context in sample.known_contexts] == texts[-2::-1], (
             "record in the model's node the prompt as it was sent"
         )
         assert sample.ledger is not None, "a captured sample has a ledger"
@@ -397,8 +397,10 @@ class AdapterContract:
             samples = self.play_changed(turn)
             self.check(samples, turn)
             unchanged_samples, _ = self.play(turn)
-            metadata = [context.metadata for context in samples[0].contexts]
-            expected = [context.metadata for context in unchanged_samples[0].contexts]
+            metadata = [context.metadata for context in samples[0].known_contexts]
+            expected = [
+                context.metadata for context in unchanged_samples[0].known_contexts
+            ]
             assert metadata == expected, (
                 f"{turn.name}: copy the metadata of a chunk when it is returned"
             )

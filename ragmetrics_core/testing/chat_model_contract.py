@@ -20,7 +20,7 @@ import pytest
 
 from ragmetrics_core.data import Asked, Instructions, Part, Question, errors
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.metrics.polls import Poll
+from ragmetrics_core.metrics.polls import AdherenceReply
 from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Message
 from ragmetrics_core.testing.loopback import Fault, LoopbackServer
@@ -530,10 +530,16 @@ class ChatModelContract:
             loopback_server: Makes servers.
         """
         server = loopback_server(n=n, json_schema=json_schema)
-        template = Instructions('Reply {"verdict": "yes"}.\n---\n{contexts}\n{answer}')
+        template = Instructions(
+            'Reply {"claims": 1, "unsupported": []}.\n---\n{contexts}\n{answer}'
+        )
         parts = {"contexts": Part("Context", ("c",)), "answer": Part("Answer", "a")}
         question = Question(
-            parts=parts, instructions=template, Reply=Poll, polls=5, temperature=1.0
+            parts=parts,
+            instructions=template,
+            Reply=AdherenceReply,
+            polls=5,
+            temperature=1.0,
         )
         answer = self.using(
             lambda model: LLMJudge(model).answer(question), server.base_url

@@ -96,7 +96,7 @@ class LoopbackServer:
     def __init__(
         self,
         reply: Callable[[Body], str | list[str] | Body] = lambda _: (
-            '{"reason": "", "verdict": "yes"}'
+            '{"reason": "", "claims": 1, "unsupported": []}'
         ),
         *,
         n: Support = True,

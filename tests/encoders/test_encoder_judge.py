@@ -481,7 +481,9 @@ def test_torch_runs_the_weights_where_a_device_is_named(tmp_path: Path) -> None:
 
 
 def test_a_ladder_of_words_an_encoder_and_a_large_model(bag: EncoderJudge) -> None:
-    strong = ScriptedJudge({Adherent: {"verdict": "yes", "reason": "strong"}})
+    strong = ScriptedJudge(
+        {Adherent: {"claims": 1, "unsupported": [], "reason": "strong"}}
+    )
     judge = CascadeJudge(
         LexicalJudge(), CascadeJudge(bag, strong, band=(0.0, 1.0)), band=(0.2, 0.8)
     )
@@ -603,7 +605,8 @@ def test_a_card_and_a_cascade_follow_the_weakest_sentence(
     assert own["rejected of supported answers by the weakest claim"] == 0.0
     assert own["rejected of unsupported answers by the weakest claim"] == 1.0
     strong = ScriptedJudge(
-        {Adherent: {"verdict": "no", "reason": "strong"}}, name="strong"
+        {Adherent: {"claims": 1, "unsupported": ["it"], "reason": "strong"}},
+        name="strong",
     )
     results = [
         ContextAdherence(cause=False).score(

@@ -145,7 +145,7 @@ def streamed(samples: Iterator[Sample]) -> Iterator[tuple[int, str | None]]:
 def samples() -> Sample:
     context = Context(text="a", id="1", score=0.5, metadata={"page": 1})
     sample = Sample(question="q", contexts=(context,), answer="a", reference=("r", "s"))
-    texts: tuple[Context, ...] = sample.contexts
+    texts: tuple[Context, ...] | None = sample.contexts
     print(texts, sample.missing("facts"))
     try:
         return Sample.from_row(

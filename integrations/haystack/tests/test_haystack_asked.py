@@ -168,7 +168,7 @@ def test_a_pipeline_that_rewrites_the_question_keeps_the_question_and_its_histor
     sample = only_sample(application)
     assert (sample.question, sample.standalone_question) == (QUESTION, REWRITTEN)
     assert [(turn.role, turn.content) for turn in sample.history] == BEFORE
-    assert [context.text for context in sample.contexts] == [FERRY]
+    assert [context.text for context in sample.known_contexts] == [FERRY]
     assert sample.answer == "Every hour."
     assert sample.ledger is not None
     assert sample.ledger.turn == 2
@@ -231,7 +231,7 @@ def test_of_a_summary_and_the_post_that_a_later_call_made_of_it_the_post_is_the_
     given = {"retriever": {"query": REWRITTEN}, "summarising": {"query": REWRITTEN}}
     sample = only_sample(lambda: made.run(given, include_outputs_from=shown))
     assert sample.answer == POST
-    assert [context.text for context in sample.contexts] == [FERRY]
+    assert [context.text for context in sample.known_contexts] == [FERRY]
 
 
 @pytest.mark.parametrize("verdict", ["yes", "grounded", '{"grounded": true}'])
@@ -280,7 +280,7 @@ def test_a_verdict_on_the_answer_is_no_sure_answer(verdict: str, checked: bool) 
     is_right = sample.answer == "The ferry goes every hour."
     assert is_right or "answer_guessed" in sample.capture.doubts
     assert is_right or not checked
-    assert [context.text for context in sample.contexts] == [FERRY]
+    assert [context.text for context in sample.known_contexts] == [FERRY]
 
 
 @component

@@ -34,6 +34,7 @@ from haystack_integrations.components.evaluators.ragmetrics import (
     evaluate_pipeline,
 )
 from loopback import Fault, LoopbackServer
+from said import poll
 
 from ragmetrics_core import ContextAdherence, ScriptedJudge
 from ragmetrics_core.data.asking import Question
@@ -78,7 +79,7 @@ def evaluator(
 
 
 def polls(*verdicts: Any) -> ScriptedJudge:
-    return ScriptedJudge({Adherent: [{"verdict": verdict} for verdict in verdicts]})
+    return ScriptedJudge({Adherent: [poll(verdict) for verdict in verdicts]})
 
 
 # Sockets
@@ -259,7 +260,7 @@ def test_results_fit_the_frameworks_report() -> None:
     assert column["score"] == pytest.approx(
         (column["individual_scores"][0] + column["individual_scores"][2]) / 2
     )
-    assert column["reasons"][1] == "no contexts"
+    assert column["reasons"][1] == "no answer"
     assert column["evidence"][0]["kind"] == "context_adherence"
     json.dumps(column["evidence"])
     native = EvaluationRunResult(
@@ -549,7 +550,7 @@ def test_yaml_round_trip_with_a_generator_and_a_secret(
 def test_metrics_on_request_keep_their_names_and_are_told_unknown_contexts() -> None:
     answering = ScriptedJudge(
         {
-            SufficientContexts: {"sufficient": 1},
+            SufficientContexts: {"missing": []},
             Declined: {"declined": 0},
             Addresses: {"grade": 2},
         }

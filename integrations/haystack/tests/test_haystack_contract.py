@@ -227,6 +227,6 @@ def test_stream_api_gives_the_same_sample() -> None:
 
     (sample,) = asyncio.run(streamed())
     assert sample.answer == turn.answer
-    assert [context.id for context in sample.contexts] == [
+    assert [context.id for context in sample.known_contexts] == [
         context.id for context in turn.contexts
     ]

@@ -68,7 +68,7 @@ def test_the_example_evaluates_a_real_corpus(
         row.results["context_utilization"].status == "scored" for row in report.results
     )
     assert all(
-        row.sample is not None and len(row.sample.contexts) == 4
+        row.sample is not None and len(row.sample.known_contexts) == 4
         for row in report.results
     )
     summary = {found.metric: found.mean for found in report.summary().metrics}

@@ -71,7 +71,7 @@ def test_a_tool_that_searches_and_fetches_and_prints() -> None:
     sample = only(captured.samples)
     assert sample.ledger is not None
     found = {item.text for call in sample.ledger.calls for item in call.items}
-    assert [context.text for context in sample.contexts] == [PAGE]
+    assert [context.text for context in sample.known_contexts] == [PAGE]
     assert PAGE in found
     assert sample.capture is not None
     assert set(sample.capture.doubts) == {"changed_by_step"}
@@ -123,7 +123,7 @@ def test_an_earlier_talk_is_read_or_told_to_be_unread(name: str) -> None:
     sample = only(captured.samples)
     assert sample.capture is not None
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.contexts] == [SNIPPET]
+    assert [context.text for context in sample.known_contexts] == [SNIPPET]
     history = [(turn.role, turn.content) for turn in sample.history]
     is_read = history == [("user", ASKED), ("assistant", SAID)]
     assert is_read or "history_unread" in sample.capture.doubts

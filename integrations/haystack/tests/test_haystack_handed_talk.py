@@ -193,7 +193,9 @@ def test_what_a_printed_history_quotes_of_a_document_is_no_evidence(
             }
         )
     sample = only(captured.samples)
-    assert {context.text for context in sample.contexts} == set((WELL, DOME)[:n_shown])
+    assert {context.text for context in sample.known_contexts} == set(
+        (WELL, DOME)[:n_shown]
+    )
     assert sample.ledger is not None
     assert [call.shown for call in sample.ledger.calls] == [tuple(range(n_shown))]
     assert sample.capture is not None

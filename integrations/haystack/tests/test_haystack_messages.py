@@ -104,7 +104,7 @@ def only_sample(made: Pipeline, **inputs: Any) -> Sample:
 
 def assert_shown(sample: Sample) -> None:
     assert (sample.question, sample.answer) == (ASKED, "Every hour.")
-    assert [context.text for context in sample.contexts] == [FERRY]
+    assert [context.text for context in sample.known_contexts] == [FERRY]
     assert sample.capture is not None
     assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
 
@@ -266,5 +266,5 @@ def test_documents_around_the_question_keep_the_order_of_the_prompt() -> None:
             }
         )
     (sample,) = captured.samples
-    assert [context.text for context in sample.contexts] == [FERRY, BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [FERRY, BRIDGE]
     assert sample.history == ()

@@ -198,7 +198,7 @@ def test_what_was_found_while_the_model_chose_a_tool_stays_shown() -> None:
     sample, _ = sample_of({}, anthropic(tool_result(FETCHED, "web_fetch")))
     assert sample.capture is not None
     assert "further_call" in sample.capture.doubts
-    assert {context.text for context in sample.contexts} == {FACT, ROOMS}
+    assert {context.text for context in sample.known_contexts} == {FACT, ROOMS}
 
 
 def test_the_generator_of_openai_itself() -> None:

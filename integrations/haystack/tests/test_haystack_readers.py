@@ -69,7 +69,9 @@ def test_the_model_answers_where_a_reader_stands_beside_it(
     (sample,) = captured.samples
     assert sample.answer == ANSWER
     assert sample.retrieved is not None
-    assert [one.id for one in sample.contexts] == [one.id for one in sample.retrieved]
+    assert [one.id for one in sample.known_contexts] == [
+        one.id for one in sample.retrieved
+    ]
     assert sample.capture is not None
     is_alone = feeding == "reader.answers" and outputs_from != {"reader", "llm"}
     assert sample.capture.grade == ("exact" if is_alone else "inferred")

@@ -98,7 +98,10 @@ def check(sample: Sample) -> str:
     """Every field belongs to the same question, which is returned."""
     query = sample.question or ""
     assert sample.answer == f"Echo of {query}"
-    assert [context.id for context in sample.contexts] == [f"{query}-0", f"{query}-1"]
+    assert [context.id for context in sample.known_contexts] == [
+        f"{query}-0",
+        f"{query}-1",
+    ]
     assert sample.retrieved == sample.contexts
     return query
 
@@ -348,7 +351,7 @@ def test_retrieval_and_answer_in_two_runs_of_many_tasks() -> None:
         (f"q{n}", f"Echo of q{n}") for n in range(20)
     )
     assert all(
-        sample.retrieved and [one.id for one in sample.contexts] == ["a"]
+        sample.retrieved and [one.id for one in sample.known_contexts] == ["a"]
         for sample in samples
     )
 
@@ -681,7 +684,7 @@ class Nested:
         return {
             "replies": [
                 ChatMessage.from_assistant(
-                    '{"verdict": "yes", "reason": "r", "unsupported": []}'
+                    '{"claims": 1, "reason": "r", "unsupported": []}'
                 )
             ]
         }
@@ -776,7 +779,7 @@ def test_an_answer_that_carries_documents_keeps_them_beside_others_in_the_output
     (sample,) = samples_from(
         {"answers": {"answers": [answer]}, "shelf": {"documents": [shown, found]}}
     )
-    assert [context.text for context in sample.contexts] == ["Shown."]
+    assert [context.text for context in sample.known_contexts] == ["Shown."]
 
 
 def test_samples_from_results() -> None:
@@ -784,9 +787,9 @@ def test_samples_from_results() -> None:
     result = app.run(inputs("q"), include_outputs_from={"retriever"})
     (sample,) = samples_from(result)
     assert (sample.question, sample.answer) == ("q", "Echo of q")
-    assert [context.id for context in sample.contexts] == ["q-0", "q-1"]
+    assert [context.id for context in sample.known_contexts] == ["q-0", "q-1"]
     (bare,) = samples_from(result["answers"]["answers"])
-    assert (bare.question, bare.answer, bare.contexts) == ("q", "Echo of q", ())
+    assert (bare.question, bare.answer, bare.contexts) == ("q", "Echo of q", None)
     (spoken,) = samples_from(agent().run(messages=[ChatMessage.from_user("q")]))
     assert spoken.answer == "Done."
     with pytest.raises(SettingError, match="int"):

@@ -112,7 +112,7 @@ def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(
     made: Callable[[], Tool],
 ) -> None:
     sample = asked(made(), "xylophone", "Velm bridge", answer="In 1874.")
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
     assert sample.standalone_question is None
     assert sample.ledger is not None
     assert [(call.kind, len(call.items)) for call in sample.ledger.calls] == [
@@ -152,7 +152,7 @@ def test_what_the_model_of_a_tool_was_shown_is_a_context() -> None:
         answer="It is of 1874.",
     )
     assert sample.answer == "It is of 1874."
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
     assert sample.ledger is not None
     assert [call.kind for call in sample.ledger.calls] == ["written", "retrieval"]
 

@@ -135,10 +135,10 @@ def test_shape(name: str, mode: str) -> None:
         notes = sample.capture
         assert notes is not None
         assert sample.question == expected.question
-        assert [(c.text, c.id, c.score) for c in sample.contexts] == shown(
+        assert [(c.text, c.id, c.score) for c in sample.known_contexts] == shown(
             expected.contexts
         )
-        assert [c.metadata.get("year") for c in sample.contexts] == [
+        assert [c.metadata.get("year") for c in sample.known_contexts] == [
             d.meta.get("year") for d in expected.contexts
         ]
         if expected.retrieved is not None:

@@ -107,7 +107,7 @@ def test_pages_that_a_model_imagined_are_not_retrieved() -> None:
     (sample,) = captured.samples
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
     assert [context.id for context in sample.retrieved or ()] == ["bridge", "ferry"]
-    assert [context.text for context in sample.contexts] == [BRIDGE, FERRY]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE, FERRY]
     assert sample.ledger is not None
     assert [len(call.items) for call in sample.ledger.calls] == [2]
     assert sample.capture is not None
@@ -206,7 +206,7 @@ def test_of_two_models_that_reply_alike_the_last_one_wrote_the_answer() -> None:
             }
         )
     (sample,) = captured.samples
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
 
 
 @component
@@ -237,5 +237,5 @@ def test_each_message_with_which_a_model_replies_is_an_answer() -> None:
     assert first.answer == ANSWER
     assert second.answer is not None
     assert second.answer.startswith("I read of")
-    assert [context.text for context in first.contexts] == [BRIDGE]
+    assert [context.text for context in first.known_contexts] == [BRIDGE]
     assert first.contexts == second.contexts

@@ -51,7 +51,7 @@ def only_sample(application: Callable[[], object]) -> Sample:
 
 
 def texts(sample: Sample) -> list[str]:
-    return [context.text for context in sample.contexts]
+    return [context.text for context in sample.known_contexts]
 
 
 def grade(sample: Sample) -> str:

@@ -60,7 +60,7 @@ def test_a_graph_that_stops_before_its_tools_and_is_resumed_is_one_turn(
             made.invoke(None, config)
     (sample,) = captured.samples
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.contexts] == [PARIS]
+    assert [context.text for context in sample.known_contexts] == [PARIS]
     assert sample.ledger is not None
     assert sample.ledger.turn == 1
     assert sample.capture is not None

@@ -156,4 +156,4 @@ def test_the_prompt_is_what_counts() -> None:
         (PROMPT | Speaker(lines=AIMessage("x"))).invoke(
             {"context": str([d.page_content for d in found]), "question": "q"}
         )
-    assert len(captured.samples[0].contexts) == 3
+    assert len(captured.samples[0].known_contexts) == 3

@@ -39,8 +39,10 @@ def test_examples_run(
     assert len(report.results) == questions
     for result in report.results:
         assert result.sample.question.endswith("?")
-        assert len(result.sample.contexts) == 4
-        assert all(context.id and context.score for context in result.sample.contexts)
+        assert len(result.sample.known_contexts) == 4
+        assert all(
+            context.id and context.score for context in result.sample.known_contexts
+        )
         assert result.results["context_adherence"].value > 0.5  # a quotation adheres
 
 

@@ -64,7 +64,7 @@ def unmixed(samples: tuple[Sample, ...], count: int) -> None:
         f"q{number}" for number in range(count)
     )
     for sample in samples:
-        assert [(context.text, context.id) for context in sample.contexts] == [
+        assert [(context.text, context.id) for context in sample.known_contexts] == [
             (f"About {sample.question}.", sample.question)
         ]
         assert sample.answer == f"Answer to {sample.question}"
@@ -105,7 +105,7 @@ def test_alternatives_of_fallbacks_are_one_turn(way: str) -> None:
             )
             asyncio.run(done) if way == "ainvoke" else list(done)
         (sample,) = handler.samples
-        assert (sample.answer, sample.error, len(sample.contexts)) == (*told, 3)
+        assert (sample.answer, sample.error, len(sample.known_contexts)) == (*told, 3)
         assert not handler.open
 
 
@@ -273,7 +273,7 @@ def test_the_judge_is_never_captured() -> None:
     def judge(messages: list[BaseMessage]) -> str:
         Shelf().invoke("a retrieval inside the judge")
         captured_models.append(True)
-        return '{"reason": "It says so.", "verdict": "yes"}'
+        return '{"reason": "It says so.", "claims": 1, "unsupported": []}'
 
     watched: list[Any] = []
     watching = watch(metrics=[], on_result=watched.append)
@@ -331,7 +331,9 @@ def test_outputs_are_the_callers_own() -> None:
     result["docs"].clear()
     result["answer"] = "changed"
     (sample,) = captured.samples
-    assert [(c.text, c.score) for c in sample.contexts] == [("Paris is nice.", 0.5)]
+    assert [(c.text, c.score) for c in sample.known_contexts] == [
+        ("Paris is nice.", 0.5)
+    ]
     assert sample.answer == ANSWER
 
 
@@ -572,7 +574,7 @@ def test_a_copy_of_an_observed_store_is_observed() -> None:
         RunnableLambda(
             lambda question: seen.similarity_search(question)[0].page_content
         ).invoke("Paris?")
-    assert [one.id for one in captured.samples[0].contexts] == ["paris"]
+    assert [one.id for one in captured.samples[0].known_contexts] == ["paris"]
 
 
 def test_scripted_judge_of_the_core_works() -> None:

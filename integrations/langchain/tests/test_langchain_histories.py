@@ -121,7 +121,7 @@ def test_a_trimmed_history_is_the_history_handed_in(
     assert [turn.role for turn in sample.history] == ["user", "assistant"]
     assert sample.ledger is not None
     assert sample.ledger.turn == 2
-    assert [context.text for context in sample.contexts] == [FERRY]
+    assert [context.text for context in sample.known_contexts] == [FERRY]
 
 
 # Histories as applications hand them in or print them: right, or hedged
@@ -224,7 +224,7 @@ def test_a_talk_that_a_function_prints_is_never_told_as_none(
         (RunnableLambda(prompt) | Speaker(lines="Every hour.")).invoke(QUESTION)
     (sample,) = captured.samples
     assert history_of(sample) == ([], ["history_unread"])
-    assert [context.text for context in sample.contexts] == [FERRY]
+    assert [context.text for context in sample.known_contexts] == [FERRY]
 
 
 @pytest.mark.parametrize("empty", ["", [], None])
@@ -242,7 +242,7 @@ def test_what_a_history_quotes_of_a_document_is_no_second_context(
 ) -> None:
     texts = ["Is there a ferry?", quote]
     sample = asked_with(**{name: "\n".join(texts) if is_one_text else texts})
-    assert [context.text for context in sample.contexts] == [FERRY]
+    assert [context.text for context in sample.known_contexts] == [FERRY]
     assert history_of(sample)[1]
 
 
@@ -261,7 +261,7 @@ def test_a_document_that_only_the_history_quotes_is_no_context_for_sure() -> Non
         chain.invoke({"input": QUESTION, "chat_history": talk})
     (sample,) = captured.samples
     assert sample.capture is not None
-    texts = [context.text for context in sample.contexts]
+    texts = [context.text for context in sample.known_contexts]
     assert texts == [FERRY] or list(sample.capture.doubts) == ["quoted"]
 
 
@@ -308,7 +308,7 @@ def test_a_thread_that_keeps_the_whole_prompts_has_a_turn_for_each_question(
         assert [turn.content for turn in sample.history] == talk[: 2 * place]
         # each prompt holds what was found for the earlier questions as well
         assert [call.shown for call in sample.ledger.calls] == [(0,)] * (place + 1)
-        assert [context.id for context in sample.contexts] == [talk[2 * place]]
+        assert [context.id for context in sample.known_contexts] == [talk[2 * place]]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_client_evaluate_offline(client: Client) -> None:
         seen.append(
             (
                 sample.question,
-                [context.id for context in sample.contexts],
+                [context.id for context in sample.known_contexts],
                 sample.answer,
             )
         )
@@ -113,7 +113,7 @@ def test_undefined_and_failed_have_no_score_and_say_why() -> None:
 def test_metrics_on_request_are_measured_by_their_names() -> None:
     answering = ScriptedJudge(
         {
-            SufficientContexts: {"sufficient": 1},
+            SufficientContexts: {"missing": []},
             Declined: {"declined": 0},
             Addresses: {"grade": 3},
         }
@@ -262,4 +262,6 @@ def test_runs_as_a_server_gives_them_back() -> None:
     )
     (sample,) = samples_from(root)
     assert (sample.question, sample.answer) == ("Where?", "In Paris.")
-    assert [(c.text, c.id, c.score) for c in sample.contexts] == [("Paris.", "p", 0.5)]
+    assert [(c.text, c.id, c.score) for c in sample.known_contexts] == [
+        ("Paris.", "p", 0.5)
+    ]

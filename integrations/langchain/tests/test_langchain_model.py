@@ -27,7 +27,7 @@ SCHEMA = {
     "properties": {"verdict": {"type": "string"}},
     "required": ["verdict"],
 }
-YES = '{"reason": "It says so.", "verdict": "yes"}'
+YES = '{"reason": "It says so.", "claims": 1, "unsupported": []}'
 ASK = (
     Message("system", "Judge."),
     Message("user", "Is it?"),
@@ -162,13 +162,13 @@ def test_several_replies_in_one_request(honours: bool, expected: int) -> None:
 
 
 def test_structured_output() -> None:
-    parsed = {"verdict": "yes"}
+    parsed = {"claims": 1, "unsupported": []}
     model = Structured(
         outcome={"raw": AIMessage(""), "parsed": parsed, "parsing_error": None}
     )
     assert (
         complete(model, schema=SCHEMA, temperature=1.0).choices[0].text
-        == '{"verdict": "yes"}'
+        == '{"claims": 1, "unsupported": []}'
     )
     assert model.seen[0]["temperature"] == 1.0
     assert model.temperature == 0.7  # the user's own model stays as it is
@@ -209,12 +209,17 @@ def test_a_model_that_cannot_be_bound_is_asked_without_a_schema() -> None:
 
 def test_a_tool_calling_model_gives_structured_output() -> None:
     """The default of LangChain: the schema becomes a tool."""
-    call = {"name": "reply", "args": {"verdict": "yes"}, "id": "1", "type": "tool_call"}
+    call = {
+        "name": "reply",
+        "args": {"claims": 1, "unsupported": []},
+        "id": "1",
+        "type": "tool_call",
+    }
     assert (
         complete(Speaker(lines=AIMessage("", tool_calls=[call])), schema=SCHEMA)
         .choices[0]
         .text
-        == '{"verdict": "yes"}'
+        == '{"claims": 1, "unsupported": []}'
     )
 
 
@@ -241,7 +246,7 @@ def test_models_without_structured_output_are_asked_for_json() -> None:
     [
         lambda said: YES,
         lambda said: AIMessage(YES),
-        lambda said: {"reason": "It says so.", "verdict": "yes"},
+        lambda said: {"reason": "It says so.", "claims": 1, "unsupported": []},
     ],
 )
 def test_any_runnable(function: Any) -> None:

@@ -46,7 +46,7 @@ def test_what_the_run_returned_goes_before_what_it_was_given() -> None:
         run([{"text": BRIDGE, "source": "a.md"}])
         run([BRIDGE], begins_with=["an old list"])
     for sample in captured.samples:
-        assert [context.text for context in sample.contexts] == [BRIDGE]
+        assert [context.text for context in sample.known_contexts] == [BRIDGE]
         assert sample.answer == ANSWER
     assert len(captured.samples) == 2
 
@@ -103,5 +103,6 @@ def test_a_run_that_is_refused_takes_no_other_with_it() -> None:
         for found in ([BRIDGE], [{"body_html": BRIDGE}], [{"text": BRIDGE}]):
             run(found)
     assert [
-        [context.text for context in sample.contexts] for sample in captured.samples
+        [context.text for context in sample.known_contexts]
+        for sample in captured.samples
     ] == [[BRIDGE], [BRIDGE]]

@@ -102,7 +102,7 @@ def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(
     made: Callable[[], BaseTool],
 ) -> None:
     sample = asked(made, "opening year", "bridge of Velm", answer="In 1874.")
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
     assert sample.standalone_question is None
     assert sample.ledger is not None
     kinds = [(call.kind, call.query, len(call.items)) for call in sample.ledger.calls]
@@ -130,7 +130,7 @@ def test_capture_says_that_the_answering_call_saw_only_the_words_of_a_tool() -> 
             {"messages": [("user", QUESTION)]}
         )
     (sample,) = captured.samples
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
     assert not any(BRIDGE in prompt for prompt in speaker.prompts)
     assert sample.capture is not None
     assert sample.capture.evidence_from == "prompt"  # that of the guide, which was read

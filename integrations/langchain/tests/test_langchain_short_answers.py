@@ -38,7 +38,7 @@ def test_what_an_agent_says_last_is_its_answer(answer: str, preamble: str) -> No
         )
     (sample,) = captured.samples
     assert sample.answer == answer
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
     assert sample.capture is not None
     assert sample.capture.evidence_from == "prompt"
     doubts = ["answer_guessed"] if answer in STRUCTURES else []

@@ -29,7 +29,7 @@ FERRY = "The Osta ferry crosses the lake every hour in summer."
 
 
 def texts(sample: Sample) -> list[str]:
-    return [context.text for context in sample.contexts]
+    return [context.text for context in sample.known_contexts]
 
 
 def found_twice(with_ids: bool) -> list[Document]:
@@ -326,7 +326,7 @@ def test_a_document_that_was_found_again_is_counted_once_beside_what_earlier_tur
     with capture() as captured:
         for question in ("When was it opened?", "What took it?", "And by whom?"):
             application.invoke({"messages": [("user", question)]}, thread)
-    shown = [[context.id for context in one.contexts] for one in captured.samples]
+    shown = [[context.id for context in one.known_contexts] for one in captured.samples]
     assert shown == [["bridge", "ferry"], ["bridge", "mill"], ["bridge"]]
     found = [[one.id for one in sample.retrieved or ()] for sample in captured.samples]
     assert found == [["bridge", "ferry"], ["mill", "bridge"], ["bridge"]]

@@ -74,7 +74,7 @@ def test_what_was_found_by_hand_is_retrieved_once_and_shown(
     search: Callable[[str], list[Any]],
 ) -> None:
     sample = beside_a_retriever(lambda question: search(question))
-    assert [context.text for context in sample.contexts] == [PARIS, ROME]
+    assert [context.text for context in sample.known_contexts] == [PARIS, ROME]
     assert [context.id for context in sample.retrieved] == ["p", "r"]
     assert [len(call.items) for call in sample.ledger.calls] == [1, 1]
     assert sample.capture.grade == "exact"
@@ -94,7 +94,7 @@ def test_an_asynchronous_search_is_retrieved_once(is_by_hand: bool) -> None:
         asyncio.run(RunnableLambda(step).ainvoke(QUESTION))
     (sample,) = captured.samples
     assert [context.id for context in sample.retrieved] == ["p", "r"]
-    assert [context.text for context in sample.contexts] == [PARIS, ROME]
+    assert [context.text for context in sample.known_contexts] == [PARIS, ROME]
     assert len(sample.ledger.calls) == 2
 
 
@@ -107,7 +107,7 @@ def test_documents_that_a_step_hands_on_are_not_counted_twice() -> None:
         chain.invoke(QUESTION)
     (sample,) = captured.samples
     assert [len(call.items) for call in sample.ledger.calls] == [1]
-    assert [context.text for context in sample.contexts] == [ROME]
+    assert [context.text for context in sample.known_contexts] == [ROME]
 
 
 def test_examples_that_are_chosen_from_a_store_are_no_evidence() -> None:
@@ -273,5 +273,5 @@ def test_a_document_that_was_searched_for_by_its_own_text_is_a_context() -> None
     with capture() as captured:
         RunnableLambda(step).invoke(QUESTION)
     (sample,) = captured.samples
-    assert [context.text for context in sample.contexts] == [ROME]
+    assert [context.text for context in sample.known_contexts] == [ROME]
     assert sample.capture.grade == "exact"

@@ -96,7 +96,7 @@ def test_the_text_of_a_tool_that_acts_lowers_no_grade_once_the_user_said_which_s
     with capture(context_tools=context_tools) as captured:
         play(["look_up", "search_knowledge"])
     (sample,) = captured.samples
-    assert [context.text for context in sample.contexts] == [ROOMS]
+    assert [context.text for context in sample.known_contexts] == [ROOMS]
     assert sample.capture is not None
     assert sample.capture.grade == grade
     assert len(sample.capture.warnings) == n_hints
@@ -206,7 +206,7 @@ def test_the_result_of_a_named_tool_is_divided_by_its_own_structure(
     (sample,) = captured.samples
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
     assert sample.capture is not None
-    texts = [context.text for context in sample.contexts]
+    texts = [context.text for context in sample.known_contexts]
     if passages is None:
         assert list(sample.capture.doubts) == ["undivided"]
         assert len(texts) == 1
@@ -251,7 +251,7 @@ def test_a_named_tool_that_is_called_by_hand_is_no_answer() -> None:
         model.invoke(messages)
     (sample,) = captured.samples
     assert sample.answer == ANSWER
-    assert [context.text for context in sample.contexts] == [FACT]
+    assert [context.text for context in sample.known_contexts] == [FACT]
 
 
 def test_a_tool_whose_text_a_model_wrote_is_no_search() -> None:
@@ -322,7 +322,7 @@ def test_a_node_that_calls_a_tool_by_itself_makes_a_sample(
         report_from_notes(ANSWER)
     (sample,) = captured.samples
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.contexts] == contexts
+    assert [context.text for context in sample.known_contexts] == contexts
     assert sample.ledger is not None
     (call,) = sample.ledger.calls
     assert (call.kind, call.name, call.shown) == (kind, "search_knowledge", (0,))

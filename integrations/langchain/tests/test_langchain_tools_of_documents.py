@@ -72,8 +72,8 @@ def test_documents_of_which_a_tools_text_is_made_are_contexts(made: Any) -> None
     sample = asked(made(TEXTS))
     assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
-    assert [context.text for context in sample.contexts] == list(TEXTS)
-    sources = [context.metadata["source"] for context in sample.contexts]
+    assert [context.text for context in sample.known_contexts] == list(TEXTS)
+    sources = [context.metadata["source"] for context in sample.known_contexts]
     assert sources == ["f0.txt", "f1.txt"]
     assert sample.ledger is not None
     assert [(call.kind, call.name) for call in sample.ledger.calls] == [

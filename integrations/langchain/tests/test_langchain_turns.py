@@ -148,7 +148,7 @@ def check(samples: tuple[Sample, ...], turns: tuple[Turn, ...]) -> None:
     assert len(samples) == len(turns)
     for sample, turn in zip(samples, turns, strict=True):
         assert sample.capture is not None
-        contexts = tuple(context.text for context in sample.contexts or ())
+        contexts = tuple(context.text for context in sample.known_contexts or ())
         told = Turn(sample.question, contexts, sample.answer, turn.is_hedged)
         is_sure = sample.capture.grade == "exact"
         assert told == turn or (turn.is_hedged and not is_sure)
@@ -178,7 +178,7 @@ def test_all_of_a_block_around_a_question_is_one_turn() -> None:
         answer("In a word?", f"{first}\n{second}", IN_1874)
     (sample,) = captured.samples
     assert (sample.question, sample.answer) == (FIRST, IN_1874)
-    assert [context.text for context in sample.contexts or ()] == [BRIDGE, FERRY]
+    assert [context.text for context in sample.known_contexts or ()] == [BRIDGE, FERRY]
 
 
 def test_a_block_around_a_question_without_a_search_is_a_sample_that_says_so() -> None:

@@ -81,7 +81,7 @@ def test_a_tools_result_that_stands_in_the_prompt_as_documents_was_shown(
     with capture() as captured:
         graph.compile().invoke({"question": QUESTION})
     (sample,) = captured.samples
-    assert [context.text for context in sample.contexts] == [
+    assert [context.text for context in sample.known_contexts] == [
         BRIDGE,
         *(
             one.page_content

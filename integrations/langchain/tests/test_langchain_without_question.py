@@ -47,7 +47,7 @@ def test_without_a_question_nothing_is_exact(application: Callable[[], None]) ->
         application()
     (sample,) = captured.samples
     assert not (sample.question or "").strip()
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
     assert sample.capture is not None
     assert "question_guessed" in sample.capture.doubts
 
@@ -80,7 +80,7 @@ def test_documents_that_a_chain_is_given_are_not_the_question() -> None:
     (sample,) = captured.samples
     assert sample.question == question
     assert sample.standalone_question is None
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
 
 
 ASKED = "When was the bridge of Velm opened?"

@@ -101,7 +101,7 @@ def test_a_history_beside_the_question_is_not_the_question(
     sample = only_sample(workflow(kit, key), **{key: QUESTION, name: HISTORIES[form]()})
     assert sample.question == QUESTION
     assert sample.standalone_question is None
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
     if name == "chat_history" and form == "messages":
         assert [(turn.role, turn.content) for turn in sample.history] == BEFORE
 
@@ -204,7 +204,7 @@ def test_a_structured_call_answers_from_what_was_collected_for_it(
     assert sample.answer is not None
     assert "In 1874." in sample.answer
     assert "enough" not in sample.answer
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
 
 
 # An agent that is run with instructions around the user's words
@@ -243,7 +243,7 @@ def agents_sample(
         asyncio.run(run())
     (sample,) = captured.samples
     assert sample.answer == answer
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
     return sample
 
 

@@ -81,7 +81,7 @@ def whole(sample: Sample) -> bool:
     """True if question, contexts and answer belong together."""
     return (
         sample.answer == f"answer to {sample.question}"
-        and [context.id for context in sample.contexts]
+        and [context.id for context in sample.known_contexts]
         == [f"{sample.question}/{place}" for place in range(3)]
         and sample.retrieved == sample.contexts
         and sample.error is None
@@ -185,7 +185,9 @@ def test_separate_steps_under_concurrency(kit: ModuleType) -> None:
     for sample in captured.samples:
         assert sample.answer == "The answer."
         assert sample.contexts == sample.retrieved
-        assert [context.id for context in sample.contexts] == [f"{sample.question}!"]
+        assert [context.id for context in sample.known_contexts] == [
+            f"{sample.question}!"
+        ]
 
 
 def test_given_values(echo: RetrieverQueryEngine) -> None:
@@ -226,7 +228,7 @@ def test_overrides() -> None:
     (sample,) = captured.samples
     assert sample.question == "the topic"
     assert sample.answer == "answer to the topic"
-    assert [(context.text, context.id) for context in sample.contexts] == [
+    assert [(context.text, context.id) for context in sample.known_contexts] == [
         ("one", None),
         ("two", "2"),
     ]
@@ -271,7 +273,7 @@ def test_context_tools_of_an_agent(kit: ModuleType) -> None:
 
     with capture() as captured:
         ask()
-    assert captured.samples[0].contexts == ()
+    assert captured.samples[0].contexts is None
     with capture(context_tools={"search"}) as captured:
         ask()
     (found,) = captured.samples[0].contexts
@@ -288,7 +290,7 @@ def test_a_reranked_retrieval_that_nobody_answers_leaves_nothing(
         SimilarityPostprocessor(similarity_cutoff=0.45).postprocess_nodes(
             nodes, query_str="one"
         )
-    assert [context.id for context in captured.samples[0].contexts] == ["a"]
+    assert [context.id for context in captured.samples[0].known_contexts] == ["a"]
     assert tables_in_use() == []
 
 
@@ -426,7 +428,7 @@ def test_a_streamed_chat_whose_answer_is_written_before_or_after_it_returns(
         # the second turn asks the same again: that may be doubted
         assert sample.capture.grade in ("exact", "inferred")
         assert sample.capture.evidence_from == "prompt"
-        assert ([one.text for one in sample.contexts], sample.answer) == (
+        assert ([one.text for one in sample.known_contexts], sample.answer) == (
             ["Anna lit the lamp."],
             "The answer.",
         )
@@ -518,7 +520,7 @@ def test_a_call_after_one_that_failed_is_a_call_with_a_prompt_of_its_own(
         engine.query("How often does the ferry go?")
     (sample,) = captured.samples
     assert sample.answer == "It goes every hour."
-    assert [context.text for context in sample.contexts] == texts[:1]
+    assert [context.text for context in sample.known_contexts] == texts[:1]
 
 
 def test_texts_are_copied_when_it_happens(echo: RetrieverQueryEngine) -> None:
@@ -635,7 +637,7 @@ def test_a_capture_within_a_run_that_others_follow(
             "outer question",
             "outer: The answer.",
         )
-        assert [context.id for context in sample.contexts] == ["a"]
+        assert [context.id for context in sample.known_contexts] == ["a"]
     assert tables_in_use() == []
 
 
@@ -715,7 +717,7 @@ def test_contexts_from_leads_to_nodes_of_a_response(kit: ModuleType) -> None:
     (sample,) = samples_from(
         response, contexts_from=lambda response: response.source_nodes[1:]
     )
-    assert [(one.id, one.text, one.score) for one in sample.contexts] == [
+    assert [(one.id, one.text, one.score) for one in sample.known_contexts] == [
         ("wine", "Wine.", 0.1)
     ]
 
@@ -745,7 +747,8 @@ def test_samples_from_responses(kit: ModuleType) -> None:
         (sample,) = samples_from(response, question_from=lambda response: "Capital?")
         assert (sample.question, sample.answer) == ("Capital?", answer)
         assert [
-            (context.id, context.score, context.text) for context in sample.contexts
+            (context.id, context.score, context.text)
+            for context in sample.known_contexts
         ] == [("paris", 0.9, "page: 1\n\nParis.")]
         assert sample.retrieved is None
         assert sample.capture is not None

@@ -280,7 +280,7 @@ def test_a_summary_that_a_memory_wrote_is_written_and_the_history_is_whole(
     ]
     assert [turn for _, turn in conversations(samples)] == [1, 2, 3]
     last = samples[-1]
-    assert [one.text for one in last.contexts] == [MILL]
+    assert [one.text for one in last.known_contexts] == [MILL]
     assert last.ledger is not None
     written = [
         (call.turn, [item.text for item in call.items])
@@ -371,7 +371,9 @@ def test_documents_and_question_as_two_messages_of_the_user_are_answered(
     assert not captured.problems
     assert [one.question for one in captured.samples] == QUESTIONS
     assert all(one.answer for one in captured.samples)
-    assert [[context.id for context in one.contexts] for one in captured.samples] == [
+    assert [
+        [context.id for context in one.known_contexts] for one in captured.samples
+    ] == [
         ["b"],
         ["f"],
         ["m"],
@@ -400,7 +402,7 @@ def test_documents_in_a_message_before_the_question_are_no_earlier_turn(
         asyncio.run(run())
     (sample,) = captured.samples
     assert (sample.question, history(sample)) == (question, [])
-    assert [context.id for context in sample.contexts] == ["b"]
+    assert [context.id for context in sample.known_contexts] == ["b"]
     assert sample.ledger is not None
     assert sample.ledger.turn == 1
     assert sample.capture is not None

@@ -117,4 +117,4 @@ def test_law_the_prompts_that_share_a_node_out_show_it_whole(
         DividesNodes(retriever=found, place=place).query(QUESTION)
     (sample,) = captured.samples
     assert shares(sample) == [1.0]
-    assert TEXT in sample.contexts[0].text
+    assert TEXT in sample.known_contexts[0].text

@@ -126,7 +126,7 @@ def test_what_an_engine_in_a_retriever_wrote_is_no_evidence(
 ) -> None:
     sample = only_sample(kit, monkeypatch, lambda: ask(make(kit), reranked=reranked))
     assert (sample.question, sample.answer) == (ASKED, ANSWER)
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
     assert [context.text for context in sample.retrieved or ()] == [BRIDGE]
     assert calls_of(sample) == [("written", [WRITTEN]), ("retrieval", [BRIDGE])]
     assert sample.capture is not None
@@ -146,7 +146,7 @@ def test_what_the_retriever_found_beside_an_engine_stays(
         kit, monkeypatch, lambda: ask(make(kit, beside), reranked=reranked)
     )
     assert (sample.question, sample.answer) == (ASKED, ANSWER)
-    assert {context.id for context in sample.contexts} == {"b", "f"}
+    assert {context.id for context in sample.known_contexts} == {"b", "f"}
     assert {context.id for context in sample.retrieved or ()} == {"b", "f"}
     calls = calls_of(sample)
     assert ("written", [WRITTEN]) in calls
@@ -166,4 +166,4 @@ def test_a_page_that_repeats_the_engines_answer_is_evidence(
     sample = only_sample(
         kit, monkeypatch, lambda: asked(with_objects(kit, beside), reranked=False)
     )
-    assert {context.text for context in sample.contexts} == {BRIDGE, page}
+    assert {context.text for context in sample.known_contexts} == {BRIDGE, page}

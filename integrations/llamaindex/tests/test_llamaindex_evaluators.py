@@ -196,7 +196,7 @@ def test_undefined_and_failed_are_invalid_never_raised() -> None:
     )
     evaluator = ContextAdherenceEvaluator(judge=judge())
     for result, reason in (
-        (evaluator.evaluate(query="q", response="a", contexts=[]), "no contexts"),
+        (evaluator.evaluate(query="q", response="a", contexts=None), "no contexts"),
         (evaluator.evaluate(query="q", contexts=["c"]), "no answer"),
         (evaluator.evaluate_response(query="q", response=None), "no contexts"),
         (evaluator.evaluate(query="q", response="a", contexts=[7]), "contexts"),  # type: ignore[list-item]
@@ -249,7 +249,7 @@ def test_prompts() -> None:
     evaluator.update_prompts(
         {
             "template": PromptTemplate(
-                'Is it there?\n{answer}\n{contexts}\nReply {"verdict": "yes"}'
+                'Is it there?\n{answer}\n{contexts}\nReply {"claims": 1, "unsupported": []}'
             )
         }
     )
@@ -400,7 +400,7 @@ def test_batch_runner(engine: RetrieverQueryEngine) -> None:
 
 def test_judges_are_not_captured(engine: RetrieverQueryEngine, kit: ModuleType) -> None:
     judging = kit.ScriptedLLM(
-        script={"": '{"reason": "yes", "verdict": "yes", "unsupported": []}'}
+        script={"": '{"reason": "yes", "claims": 1, "unsupported": []}'}
     )
     with capture() as captured:
         response = engine.query(QUESTION)
@@ -423,7 +423,7 @@ def test_what_a_judge_of_ones_own_looks_up_is_not_captured(
         async def answer(self, question: Question[Any]) -> Answer[Any]:
             response = await engine.aquery("what a judge looks up")
             looked_up.append(str(response))
-            return Answer(Asked((question.read({"verdict": "yes"}),)))
+            return Answer(Asked((question.read({"claims": 1, "unsupported": []}),)))
 
     with capture() as captured:
         response = engine.query(QUESTION)
@@ -441,7 +441,7 @@ def test_which_judge(
     monkeypatch.setattr(model, "announced", set())
     fields: dict[str, Any] = {"query": "q", "response": "a", "contexts": ["c"]}
     reply = kit.ScriptedLLM(
-        script={"": '{"reason": "x", "verdict": "no", "unsupported": []}'}
+        script={"": '{"reason": "x", "claims": 1, "unsupported": ["it"]}'}
     )
     monkeypatch.setattr(Settings, "_llm", reply)
     for _ in range(2):

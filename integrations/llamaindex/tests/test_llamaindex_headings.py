@@ -90,7 +90,7 @@ def test_law_a_sentence_has_its_window_with_any_metadata(
     (found,) = sample.retrieved or ()
     assert found.text.endswith(SENTENCES[1])
     assert SENTENCES[0] not in found.text
-    assert " ".join(SENTENCES) in sample.contexts[0].text
+    assert " ".join(SENTENCES) in sample.known_contexts[0].text
     assert [note.share for note in notes_of(sample)] == [1.0]
 
 

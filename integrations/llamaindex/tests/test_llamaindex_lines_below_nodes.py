@@ -97,6 +97,6 @@ def test_a_line_below_a_text_is_no_head_of_the_next(
 ) -> None:
     written = key.capitalize() if capital else key
     sample = answered(key, values, f"{written}: {{}}")
-    assert [context.text for context in sample.contexts] == list(TEXTS)
+    assert [context.text for context in sample.known_contexts] == list(TEXTS)
     assert [one.contexts for one in sample.citations or ()] == [(2,), (1,)]
     assert not any("cut" in warning for warning in sample.capture.warnings)

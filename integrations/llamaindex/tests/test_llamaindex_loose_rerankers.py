@@ -58,7 +58,7 @@ def test_two_searches_for_one_question_are_both_of_its_sample(
     assert [sample.question for sample in captured.samples] == QUESTIONS
     all_ids = list(dict.fromkeys("".join(kinds)))
     for sample in captured.samples:
-        assert [context.id for context in sample.contexts] == all_ids[::-1]
+        assert [context.id for context in sample.known_contexts] == all_ids[::-1]
         assert [context.id for context in sample.retrieved or ()] == all_ids
         assert sample.ledger is not None
         calls = [
@@ -91,7 +91,7 @@ def test_queries_that_a_model_wrote_are_searched_beside_the_question(
     assert [sample.question for sample in captured.samples] == QUESTIONS
     order = "fbm" if is_first else "bmf"
     for sample in captured.samples:
-        assert [context.id for context in sample.contexts] == list(order[::-1])
+        assert [context.id for context in sample.known_contexts] == list(order[::-1])
         assert [context.id for context in sample.retrieved or ()] == list(order)
         assert sample.ledger is not None
         assert len(sample.ledger.calls) == len(order)

@@ -206,8 +206,10 @@ def test_a_function_calling_llm_replies_through_a_function(kit: ModuleType) -> N
     assert json.loads(reply.choices[0].text) == {"verdict": "ja – „yes“"}
     assert seen == [("reply", SCHEMA, True)]
     assert (
-        complete(Calling(last='{"verdict": "no"}'), request).choices[0].text
-        == '{"verdict": "no"}'
+        complete(Calling(last='{"claims": 1, "unsupported": ["it"]}'), request)
+        .choices[0]
+        .text
+        == '{"claims": 1, "unsupported": ["it"]}'
     )
     weighed = ChatRequest(messages=REQUEST.messages, schema=SCHEMA, top_logprobs=5)
     assert (
@@ -337,7 +339,7 @@ def test_a_wrong_key_and_a_bug_are_invalid_results() -> None:
 
 
 def test_a_judge_over_json(kit: ModuleType) -> None:
-    reply = 'I think.\n{"reason": "There.", "verdict": "yes", "unsupported": []}'
+    reply = 'I think.\n{"reason": "There.", "claims": 1, "unsupported": []}'
     evaluator = ContextAdherenceEvaluator(
         llm=kit.ScriptedLLM(script={"": reply}), polls=3
     )

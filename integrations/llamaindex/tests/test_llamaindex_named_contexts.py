@@ -47,7 +47,7 @@ def test_what_the_run_returned_goes_before_what_it_was_given(kit: ModuleType) ->
         run(kit, [{"text": BRIDGE, "source": "a.md"}], chunks=[])
         run(kit, [BRIDGE], chunks=["an old list"])
     for sample in captured.samples:
-        assert [context.text for context in sample.contexts] == [BRIDGE]
+        assert [context.text for context in sample.known_contexts] == [BRIDGE]
         assert sample.answer == ANSWER
     assert len(captured.samples) == 2
 
@@ -76,5 +76,6 @@ def test_a_run_that_is_refused_takes_no_other_with_it(kit: ModuleType) -> None:
         for found in ([BRIDGE], [{"body_html": BRIDGE}], [{"text": BRIDGE}]):
             run(kit, found)
     assert [
-        [context.text for context in sample.contexts] for sample in captured.samples
+        [context.text for context in sample.known_contexts]
+        for sample in captured.samples
     ] == [[BRIDGE], [BRIDGE]]

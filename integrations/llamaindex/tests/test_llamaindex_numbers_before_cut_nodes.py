@@ -90,4 +90,4 @@ def test_a_number_before_a_cut_text_means_its_node(
     assert [citation.contexts for citation in sample.citations] == [(0,)]
     # the "1" of "[1]" is no end of the label "page: 1"
     beginnings = [text[:30] for text in TEXTS]
-    assert [context.text[:30] for context in sample.contexts] == beginnings
+    assert [context.text[:30] for context in sample.known_contexts] == beginnings

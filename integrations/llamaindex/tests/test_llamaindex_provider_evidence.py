@@ -434,7 +434,7 @@ def test_a_bare_chat_that_searched_is_a_sample() -> None:
         Compound().chat([ChatMessage(role="user", content=QUESTION)])
     (sample,) = captured.samples
     assert sample.question == QUESTION
-    assert [context.text for context in sample.contexts] == [FACT]
+    assert [context.text for context in sample.known_contexts] == [FACT]
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -458,7 +458,7 @@ def test_what_any_chunk_tells_is_evidence(name: str) -> None:
     assert answer == ANSWER
     assert sample.capture is not None
     assert sample.ledger is not None
-    assert [context.text for context in sample.contexts] == list(shape.contexts)
+    assert [context.text for context in sample.known_contexts] == list(shape.contexts)
     assert sample.capture.grade == shape.grade
     assert shape.warned in " ".join(sample.capture.warnings)
     assert shape.query in (None, sample.ledger.calls[-1].query)
@@ -557,7 +557,7 @@ def test_blocks_that_can_be_cited(
     assert sample.capture is not None
     assert sample.capture.grade == grade
     if contexts is not None:
-        assert [context.text for context in sample.contexts] == contexts
+        assert [context.text for context in sample.known_contexts] == contexts
 
 
 async def _run(workflow: Workflow) -> None:
@@ -639,7 +639,7 @@ def test_the_llm_of_openai(
     (sample,) = captured.samples
     assert sample.capture is not None
     assert sample.capture.grade == grade
-    assert [context.text for context in sample.contexts] == contexts
+    assert [context.text for context in sample.known_contexts] == contexts
     assert text is not None or SWITCH in " ".join(sample.capture.warnings)
     if text is not None:  # the reply comes twice, in an event and as the span's result
         assert [one.contexts for one in sample.citations or ()] == [(0,)]

@@ -134,7 +134,7 @@ def test_the_query_beside_a_search_that_found_nothing_is_no_rewrite(
     kit: ModuleType, made: Callable[[ModuleType], Any], queries: tuple[str, str]
 ) -> None:
     sample = asked(kit, made(kit), *queries, answer="In 1874.")
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
     assert sample.standalone_question is None
     assert sample.ledger is not None
     assert [
@@ -201,7 +201,7 @@ def test_rows_that_an_engine_makes_a_node_of_are_what_it_retrieved(
     engine.dispose()
     (sample,) = captured.samples
     rows = ["[('Nordic', 412)]"]
-    assert [context.text for context in sample.contexts] == rows
+    assert [context.text for context in sample.known_contexts] == rows
     assert [context.text for context in sample.retrieved or ()] == rows
     assert sample.ledger is not None
     (call,) = sample.ledger.calls
@@ -237,6 +237,6 @@ def test_nodes_that_a_workflow_was_given_or_kept_are_not_what_it_retrieved(
         asyncio.run(run())
     (sample,) = captured.samples
     assert sample.retrieved is None
-    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert [context.text for context in sample.known_contexts] == [BRIDGE]
     assert sample.ledger is not None
     assert all(call.kind != "retrieval" for call in sample.ledger.calls)

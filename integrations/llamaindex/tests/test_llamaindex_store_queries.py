@@ -74,7 +74,7 @@ def test_what_a_store_found_beside_a_retriever_is_retrieved_and_shown(
     kit: ModuleType,
 ) -> None:
     sample = sample_of(kit, in_a_store(StoreWithTexts()))
-    assert [context.text for context in sample.contexts] == [LAMP, OIL]
+    assert [context.text for context in sample.known_contexts] == [LAMP, OIL]
     assert [context.id for context in sample.retrieved] == ["lamp", "oil"]
     assert sample.capture.grade == "exact"
     assert not sample.capture.warnings

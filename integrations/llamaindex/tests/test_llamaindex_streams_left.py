@@ -101,7 +101,7 @@ def test_an_answer_that_the_user_stopped_is_incomplete(
         "the streamed answer was not read to its end"
     ]
     assert [text.text for text in sample.capture.intermediate] == ["The"]
-    assert [context.text for context in sample.contexts] == ["Anna lit the lamp."]
+    assert [context.text for context in sample.known_contexts] == ["Anna lit the lamp."]
 
 
 @pytest.mark.parametrize(

@@ -135,4 +135,4 @@ def test_a_tool_that_returns_documents_brings_as_many_contexts(
     (sample,) = captured.samples
     assert sample.capture is not None
     assert sample.capture.grade == "exact"
-    assert [context.text for context in sample.contexts] == [FACT, ROOMS]
+    assert [context.text for context in sample.known_contexts] == [FACT, ROOMS]

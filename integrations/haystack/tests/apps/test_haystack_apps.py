@@ -59,7 +59,8 @@ def seen(sample: Sample) -> dict[str, object]:
     return {
         "question": sample.question,
         "contexts": [
-            (one.id if one.id in NAMED else None, one.text) for one in sample.contexts
+            (one.id if one.id in NAMED else None, one.text)
+            for one in sample.known_contexts
         ],
         "retrieved": None
         if sample.retrieved is None

@@ -31,7 +31,7 @@ def test_ledger(name: str) -> None:
         assert expected.error in (call.error or "")
     assert [
         context.id if context.id in KNOWN else context.text
-        for context in sample.contexts
+        for context in sample.known_contexts
     ] == list(one.contexts)
     assert sample.answer == one.answer
     assert sample.capture is not None

@@ -85,7 +85,7 @@ class LangChainModel(FrameworkModel):
 
     Examples:
         >>> from langchain_core.runnables import RunnableLambda
-        >>> LangChainModel(RunnableLambda(lambda messages: '{"verdict": "yes"}'), name="always-yes").name
+        >>> LangChainModel(RunnableLambda(lambda messages: '{"claims": 1, "unsupported": []}'), name="always-yes").name
         'always-yes'
     """
 
@@ -269,7 +269,7 @@ class LangChainModel(FrameworkModel):
     ) -> Runnable[Any, Any] | None:
         """Bind the model to the JSON schema of the reply (structured output).
 
-        Example: a reply {"verdict": "yes", "reason": "…"} has a schema with these two
+        Example: a reply {"claims": 1, "unsupported": [], "reason": "…"} has a schema with these two
         fields.
 
         Returns:

@@ -67,7 +67,7 @@ class MetricEvaluator(BaseEvaluator):
     Examples:
         >>> from ragmetrics_core import ScriptedJudge
         >>> from ragmetrics_core.metrics.polls import Adherent
-        >>> judge = ScriptedJudge({Adherent: {"verdict": "yes", "reason": "It says so."}})
+        >>> judge = ScriptedJudge({Adherent: {"claims": 1, "unsupported": [], "reason": "It says so."}})
         >>> evaluator = ContextAdherenceEvaluator(judge=judge)
         >>> result = evaluator.evaluate(query="Capital?", response="Paris", contexts=["It is Paris."])
         >>> result.score, result.passing, result.feedback
@@ -314,7 +314,7 @@ def native(
         feedback = outcome.reason
     return RagMetricsResult(
         query=sample.question,
-        contexts=[context.text for context in sample.contexts],
+        contexts=[context.text for context in sample.known_contexts],
         response=sample.answer,
         score=score,
         passing=None if score is None else score >= threshold,

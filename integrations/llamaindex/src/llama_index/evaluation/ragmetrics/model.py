@@ -243,7 +243,7 @@ def _asks_for_function(request: ChatRequest) -> bool:
 def _function_of_schema(schema: Mapping[str, Any]) -> FunctionTool:
     """Make a function for the LLM to call, whose parameters are the schema of a reply.
 
-    Example: the schema of {"verdict": "yes"}: the LLM calls ``reply(verdict="yes")``,
+    Example: the schema of {"claims": 1, "unsupported": []}: the LLM calls ``reply(verdict="yes")``,
     and these arguments are its reply.
     """
 

@@ -1,0 +1,13 @@
+"""Where a probability or a share begins to be a yes."""
+
+
+def is_yes(p: float) -> bool:
+    """Tell whether a probability, or a share of polls, is a yes: one half is a no.
+
+    Args:
+        p: From 0 to 1.
+
+    Returns:
+        True above .5.
+    """
+    return p > 0.5

@@ -1,0 +1,344 @@
+"""Reads a judge's reply: the last JSON object outside of the model's thinking.
+
+A reply is one JSON object. Prose, code fences and thinking may stand around it. Its
+keys may be in any case, and its values are read by the fields of the question's
+``Reply``. What cannot be read, or contradicts itself, is an error: the judge is asked
+again once, with the reply and what is wrong with it.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from ragmetrics_core.data import Question, R, form_of_verdict, list_field
+from ragmetrics_core.data.errors import (
+    ConflictingVerdicts,
+    ContentRefused,
+    CutOffReply,
+    EmptyReply,
+    MalformedReply,
+)
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.models.chat import Choice
+
+T = TypeVar("T")
+
+_OPENING_OF_THINKING = lazy_pattern(r"\s*<think(?:ing)?>", re.IGNORECASE)
+_END_OF_THINKING = lazy_pattern(r"</think(?:ing)?>", re.IGNORECASE)
+# What may stand beside an object on its line: fences, emphasis, tags, a byte order mark.
+_BESIDE_OBJECT = lazy_pattern(r"`{3,}\w{0,20}|</?[\w-]{1,40}>|[\s*`\ufeff]")
+# A judge's reply has few braces that open no object; a hostile one may have many.
+_MOST_BROKEN_OBJECTS = 50
+_LONGEST_BESIDE = 200  # characters beside an object that are looked at
+_STRING = lazy_pattern(r'"(?P<text>(?:[^"\\]++|\\.)*+)"', re.DOTALL)
+_VALUE = lazy_pattern(r"\s*+:\s*+\"?\s*+")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ReadReply(Generic[T]):
+    """A reply that was read from the text of a model, and where it stands there.
+
+    Args:
+        value: The reply.
+        choice: What the model wrote.
+        start: Where the reply's JSON object begins in the text of the choice.
+        end: Where it ends.
+    """
+
+    value: T
+    choice: Choice
+    start: int
+    end: int
+
+
+class _FoundObject(NamedTuple):
+    """A JSON object in a text, and where it stands."""
+
+    fields: dict[str, Any]
+    start: int
+    end: int
+
+
+def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
+    """Read the reply to a question in what a model wrote.
+
+    A JSON object counts as a reply if it has a required field of the question's
+    ``Reply``. The last one is returned.
+
+    Raises:
+        ContentRefused: If the model or a content filter refused to answer.
+        EmptyReply: If there is no text.
+        CutOffReply: If the reply ended at the token limit before it was complete.
+        MalformedReply: If it holds no such object, one that is not well-formed, or one
+            whose fields cannot be read.
+        ConflictingVerdicts: If it holds two objects, or two values of one key, that
+            contradict each other.
+    """
+    _refuse_without_text(choice)
+    names = _names_that_tell_a_reply(question.Reply)
+    replies = [
+        found
+        for found in _objects_in(choice, names)
+        if any(key.strip().casefold() in names for key in found.fields)
+    ]
+    if not replies:
+        _fail(
+            choice, f"it holds no JSON object with the field {_verdict_field(names)!r}"
+        )
+    if all(_may_be_quotation(choice.text, found) for found in replies):
+        _fail(
+            choice,
+            "its JSON object stands among words, as a quotation does; give it a line",
+        )
+    values = [_validate(choice, found.fields, question) for found in replies]
+    last_value = values[-1]
+    if any(_verdict_in(value) != _verdict_in(last_value) for value in values):
+        raise ConflictingVerdicts(
+            "it holds several verdicts that contradict each other", raw=choice.text
+        )
+    return ReadReply(last_value, choice, replies[-1].start, replies[-1].end)
+
+
+def _refuse_without_text(choice: Choice) -> None:
+    """Raise the error of a reply that is refused, empty, or cut off before it began."""
+    text = choice.text
+    if choice.finish == "refused":
+        raise ContentRefused(
+            "the model or a content filter refused to answer", raw=text
+        )
+    if text.strip():
+        return
+    if choice.finish == "length":
+        raise CutOffReply(
+            "the reply ended at the token limit, before it began", raw=text
+        )
+    raise EmptyReply("the reply is empty", raw=text)
+
+
+def _fail(choice: Choice, problem: str) -> NoReturn:
+    """Raise the error of a reply with this problem, or of one that was cut off."""
+    if choice.finish == "length":
+        raise CutOffReply(
+            "the reply ended at the token limit, before the verdict was complete",
+            raw=choice.text,
+        )
+    raise MalformedReply(problem, raw=choice.text)
+
+
+@lru_cache(maxsize=64)
+def _names_that_tell_a_reply(form: type[BaseModel]) -> Mapping[str, None]:
+    """Return the required fields, in lower case: an object without any is no reply."""
+    required = [
+        (info.alias or name).casefold()
+        for name, info in form.model_fields.items()
+        if info.is_required()
+    ]
+    return dict.fromkeys(required or [name.casefold() for name in form.model_fields])
+
+
+def _verdict_field(names: Mapping[str, None]) -> str:
+    """Return the field to name in a message: the verdict stands last."""
+    return list(names)[-1]
+
+
+class _TwoValues(Exception):  # no error of a program
+    """A key of an object stands twice, with different values."""
+
+
+def _objects_in(choice: Choice, names: Mapping[str, None]) -> list[_FoundObject]:
+    """Return the outermost JSON objects of a reply, behind the model's thinking.
+
+    Raises:
+        MalformedReply: If an object with one of the names is not well-formed.
+        ConflictingVerdicts: If a key stands twice, with different values.
+    """
+    text = choice.text
+    start = 0
+    if _OPENING_OF_THINKING.match(text):
+        closing_tag = _END_OF_THINKING.search(text)
+        if closing_tag is None:
+            _fail(choice, "it ends within its thinking")
+        start = closing_tag.end()
+    try:
+        found = list(_scan(choice, start, names))
+    except _TwoValues as conflict:
+        raise ConflictingVerdicts(
+            f"it holds two values of {conflict} that differ", raw=text
+        ) from None
+    end_of_thinking = _end_of_thinking(text, found)
+    return [each for each in found if each.start >= end_of_thinking]
+
+
+def _end_of_thinking(text: str, found: list[_FoundObject]) -> int:
+    """Return where the last closing tag of thinking ends that no object quotes; else 0."""
+    end = 0
+    for tag in _END_OF_THINKING.finditer(text):
+        if not any(each.start < tag.start() < each.end for each in found):
+            end = tag.end()
+    return end
+
+
+def _scan(
+    choice: Choice, start: int, names: Mapping[str, None]
+) -> Iterator[_FoundObject]:
+    """Yield the outermost JSON objects of a text from an index on.
+
+    A brace that opens no object is passed over, unless one of the names follows it: then
+    it opens a reply that is not well-formed.
+    """
+    text = choice.text
+    n_broken = 0
+    broken_at: int | None = None
+    position = text.find("{", start)
+    while position >= 0 and n_broken <= _MOST_BROKEN_OBJECTS:
+        try:
+            fields, end = _DECODER.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            n_broken += 1
+            broken_at = position if broken_at is None else broken_at
+            position = text.find("{", position + 1)
+            continue
+        _refuse_broken(choice, broken_at, position, names)
+        broken_at = None
+        yield _FoundObject(fields, position, end)
+        position = text.find("{", end)
+    _refuse_broken(choice, broken_at, len(text), names)
+
+
+def _refuse_broken(
+    choice: Choice, start: int | None, end: int, names: Mapping[str, None]
+) -> None:
+    """Raise the error of a text between two indices that begins a reply and is none."""
+    if start is None:
+        return
+    words = choice.text[start:end].casefold()
+    if any(name in words for name in names):
+        _fail(choice, "its JSON object is not well-formed")
+
+
+def _object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; a key that stands twice, in any case, has one value."""
+    value_by_name: dict[str, Any] = {}
+    for key, value in pairs:
+        if value_by_name.setdefault(key.strip().casefold(), value) != value:
+            raise _TwoValues(repr(key))
+    return dict(pairs)
+
+
+def _finite_number(number: str) -> float:
+    """Return the number that a text is; ``ValueError`` for NaN and infinities."""
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError("no number of JSON")
+    return value
+
+
+_DECODER = json.JSONDecoder(
+    strict=False,
+    object_pairs_hook=_object_of_pairs,
+    parse_constant=_finite_number,
+    parse_float=_finite_number,
+)
+
+
+def _may_be_quotation(text: str, found: _FoundObject) -> bool:
+    """Tell whether an object stands among words, as one does that a sentence quotes.
+
+    On its lines nothing but fences and tags stands before and behind it; words before
+    it may end with a colon.
+    """
+    before = text[text.rfind("\n", 0, found.start) + 1 : found.start]
+    before = _END_OF_THINKING.split(before)[-1]
+    end_of_line = text.find("\n", found.end)
+    behind = text[found.end : end_of_line if end_of_line >= 0 else len(text)]
+    words_before = _BESIDE_OBJECT.sub("", before[-_LONGEST_BESIDE:])
+    words_behind = _BESIDE_OBJECT.sub("", behind[:_LONGEST_BESIDE])
+    is_led_to = not words_before or words_before[-1] in ":：}"
+    is_last = not words_behind or words_behind[0] == "{"
+    return not (is_led_to and is_last)
+
+
+def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> R:
+    """Read an object as the reply to a question.
+
+    Raises ``MalformedReply``, which names the field that is wrong.
+    """
+    try:
+        return question.read(_with_names_of_fields(fields, question.Reply))
+    except ValidationError as error:
+        problems = error.errors(
+            include_url=False, include_context=False, include_input=False
+        )
+    place = ".".join(map(str, problems[0]["loc"])) or "reply"
+    message = problems[0]["msg"].removeprefix("Value error, ")
+    raise MalformedReply(f"the field {place!r}: {message}", raw=choice.text)
+
+
+def _with_names_of_fields(
+    fields: Mapping[str, Any], form: type[BaseModel]
+) -> dict[str, Any]:
+    """Return an object with the names of the form's fields in their own case.
+
+    The objects of the form's list are changed alike.
+    """
+    names = {
+        (info.alias or name).casefold(): info.alias or name
+        for name, info in form.model_fields.items()
+    }
+    named = {
+        names.get(key.strip().casefold(), key): value for key, value in fields.items()
+    }
+    name_of_list = list_field(form)
+    items = named.get(name_of_list) if name_of_list is not None else None
+    if name_of_list is not None and isinstance(items, list):
+        form_of_items = form_of_verdict(form)
+        named[name_of_list] = [
+            _with_names_of_fields(item, form_of_items)
+            if isinstance(item, dict)
+            else item
+            for item in items
+        ]
+    return named
+
+
+def _verdict_in(reply: BaseModel) -> object:
+    """Return what two objects of one reply must share to agree.
+
+    Texts are comments, and need not be equal; of a list of texts it counts whether it is
+    empty.
+    """
+    name_of_list = list_field(type(reply))
+    verdict: list[object] = []
+    for name, value in reply:
+        annotation = type(reply).model_fields[name].annotation
+        if name == name_of_list:
+            verdict.append([_verdict_in(item) for item in value])
+        elif annotation == tuple[str, ...]:
+            verdict.append(bool(value))
+        elif annotation is not str or name == "label":
+            verdict.append(value)
+    return verdict
+
+
+def value_offsets(text: str, field: str, start: int, end: int) -> tuple[int, ...]:
+    """Return where the values of all fields of one name begin in a JSON object.
+
+    A quote and spaces before a value are skipped. Names inside strings do not count.
+
+    Returns:
+        Offsets into the text, in order.
+    """
+    offsets = []
+    for key in _STRING.finditer(text, start, end):
+        if key["text"].strip().casefold() != field.casefold():
+            continue
+        value = _VALUE.match(text, key.end(), end)
+        if value is not None:
+            offsets.append(value.end())
+    return tuple(offsets)
