@@ -252,3 +252,27 @@ def test_half_of_the_answers_decline(has_reference: bool) -> None:
         report.to_jsonl(name)
     arguments = ["compare", "a.jsonl", "b.jsonl", "--fail-on-regression"]
     assert main(arguments) == 1
+
+
+@pytest.mark.parametrize(
+    ("n_kept", "outcome"),
+    [(40, "passed"), (38, "passed"), (37, "undecided"), (2, "undecided")],
+)
+def test_a_run_that_lost_rows_passes_no_gate(n_kept: int, outcome: str) -> None:
+    before, after = run(good=[1.0] * 40), run(good=[1.0] * n_kept)
+    assert before.compare(after).regression() == {"good": outcome}
+
+
+def test_a_run_whose_retriever_died_is_compared() -> None:
+    """Nothing was asked of its contexts, which is no other way of measuring."""
+    rows = [row for row in planted_rows() if row["fault"] == "no fault"][:10]
+    dead = [{**row, "contexts": [], "retrieved": []} for row in rows]
+    before, after = (
+        evaluate(map(sample_of, each), judge=RightJudge().judge(), progress=False)
+        for each in (rows, dead)
+    )
+    verdicts = {
+        change.metric: change.verdict for change in before.compare(after).changes
+    }
+    assert "worse" in verdicts.values()
+    assert "better" not in verdicts.values()

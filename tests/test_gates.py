@@ -353,3 +353,18 @@ def test_a_dead_retriever_passes_no_gate_that_it_passed_before(answer: str) -> N
         assert decide(gate, before).outcome == "passed", text
         if answer == "declines" or not text.startswith("answered"):
             assert decide(gate, after).outcome != "passed", text
+
+
+def test_a_blank_answer_is_no_answer() -> None:
+    """Thirty of forty answers are blank, as after a timeout."""
+    good = [row for row in planted_rows() if row["fault"] == "no fault"][:10]
+    rows = good + [{**row, "answer": " "} for row in good * 3]
+    samples = [sample_of({**row, "id": str(place)}) for place, row in enumerate(rows)]
+    report = evaluate(samples, judge=RightJudge().judge(), progress=False)
+    summary = report.summary()
+    assert (summary.answered, summary.answered_share) == (10, 0.25)
+    assert decide(parse_gate("answered=0.8", NAMES), report).outcome == "failed"
+    assert [fault.name for fault in report.faults[10:]] == ["no answer"] * 30
+    assert "30 of 40 rows: no answer." in str(report)
+    unanswered = evaluate(samples[10:], judge=RightJudge().judge(), progress=False)
+    assert unanswered.summary().answered_share == 0.0

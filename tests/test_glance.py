@@ -239,3 +239,40 @@ def test_the_demo_is_one_screen(
     assert lines[0].startswith("ragmetrics demo   13 rows · judge: words only")
     assert "13 of 13 answered" in "\n".join(lines)
     assert (folder / ".ragmetrics" / "runs" / "1" / "page.html").is_file()
+
+
+def test_what_was_shown_is_unknown_where_only_the_retrieved_texts_are_given() -> None:
+    rows = [row for row in planted_rows() if row["fault"] == "made up"]
+    samples = [
+        sample_of({**row, "contexts": None, "retrieved": row["contexts"]})
+        for row in rows
+    ]
+    report = evaluate(samples, judge=RightJudge().judge(), progress=False)
+    assert {fault.stage for fault in report.faults} == {None}
+    assert "prompt" not in str(report)
+
+
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        ("declined rightly", "declined rightly"),
+        ("declined wrongly", "declined wrongly"),
+    ],
+)
+def test_a_row_is_diagnosed_alike_whatever_stands_beside_it(
+    fault: str, name: str
+) -> None:
+    """Where every answer declines some metrics have no score on any row."""
+    rows = [row for row in planted_rows() if row["fault"] == fault and row["reference"]]
+    samples = [sample_of(row) for row in rows]
+    report = evaluate(samples, judge=RightJudge().judge(), progress=False)
+    assert {diagnosis.name for diagnosis in report.faults} == {name}
+
+
+def test_without_references_wrong_answers_cannot_be_seen() -> None:
+    assert "wrong answers show beside references" in str(
+        judged({"no fault"}, reference=False)
+    )
+    with_references = str(judged({"no fault"}, reference=True))
+    assert "No fault was found in" in with_references
+    assert "references" not in with_references

@@ -8,6 +8,7 @@ from ragmetrics_core.data import (
     Sample,
     SampleResult,
     SettingError,
+    Undefined,
     columns_by_field,
 )
 from ragmetrics_core.engine.progress import Show
@@ -268,9 +269,10 @@ def _row_without_metrics(row: SampleResult, metrics: Collection[str]) -> SampleR
 
 
 def _why_never_applied(results: Sequence[SampleResult], name: str) -> str:
-    """Say why a metric is undefined on every row; "" if it is not.
+    """Say why a metric lacks its input on every row; "" if it does not.
 
-    Bad rows do not count. Where the reasons differ, or all rows are bad, this says just
+    An answer that declines is no lack: it tells what became of the row. Bad rows do not
+    count. Where the reasons differ, or all rows are bad, this says just
     "undefined".
     """
     reasons: set[str] = set()
@@ -278,7 +280,7 @@ def _why_never_applied(results: Sequence[SampleResult], name: str) -> str:
         if row.sample is None:  # a bad row
             continue
         outcome = row.results.get(name)
-        if outcome is None or outcome.status != "undefined":
+        if not isinstance(outcome, Undefined) or outcome.code != "missing":
             return ""
         reasons.add(outcome.reason or "undefined")
     if len(reasons) == 1:

@@ -246,6 +246,9 @@ _JUDGE_FAILED = Diagnosis(
 _METRIC_FAILED = Diagnosis(
     "metric failed", None, "unjudged", "Its code raised an error, or left [0, 1]."
 )
+_NO_ANSWER = Diagnosis(
+    "no answer", None, "unjudged", "The application answered nothing."
+)
 _NO_INPUT = Diagnosis(
     "input missing", None, "unjudged", "Name the columns of what the metrics need."
 )
@@ -281,6 +284,8 @@ def diagnose(row: SampleResult) -> Diagnosis:
 def _without_fault(row: SampleResult, judged: Judged) -> Diagnosis:
     """Say of a row without a fault whether anything was scored, or why nothing was."""
     results = row.results.values()
+    if _lacks_wanted_answer(row):
+        return _NO_ANSWER
     if any(isinstance(result, Scored) for result in results):
         return NO_FAULT._replace(ranked_low=judged.ranked_low)
     errors = [result.error.type for result in results if isinstance(result, Failed)]
@@ -289,6 +294,16 @@ def _without_fault(row: SampleResult, judged: Judged) -> Diagnosis:
     if all(error in _ERRORS_OF_METRICS for error in errors):
         return _METRIC_FAILED
     return _JUDGE_FAILED
+
+
+def _lacks_wanted_answer(row: SampleResult) -> bool:
+    """Whether a row has no answer, and some metric had no score for want of its input."""
+    if row.sample is None or not row.sample.missing("answer"):
+        return False
+    return any(
+        isinstance(result, Undefined) and result.code == "missing"
+        for result in row.results.values()
+    )
 
 
 def judged_on(sample: Sample, row: SampleResult) -> Judged:

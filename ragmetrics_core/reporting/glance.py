@@ -169,6 +169,7 @@ class GlanceTally:
         self._n_by_group = Counter[tuple[str, Stage | None]]()
         self._is_fault: dict[tuple[str, Stage | None], bool] = {}
         self._advice: dict[tuple[str, Stage | None], str] = {}
+        self._has_references = False
         # of each group the rows with the lowest scores, by which they are sorted
         self._worst: dict[
             tuple[str, Stage | None], list[tuple[float, float, int, SampleResult]]
@@ -185,6 +186,7 @@ class GlanceTally:
         self._advice[group] = diagnosis.advice
         if row.sample is None:
             return diagnosis
+        self._has_references |= not row.sample.missing("reference")
         scores = [
             result.value
             for result in row.results.values()
@@ -243,7 +245,7 @@ class GlanceTally:
                 _metric(numbers, by_words=by_words) for numbers in summary.metrics
             ),
             answered=summary.answered,
-            answers=summary.judged if summary.asks_if_declined else None,
+            answers=None if summary.answered_share is None else summary.judged,
             worst=tuple(self._rows_to_show(weakest, ordered)),
             n_faults=self._n_faults,
             failures=_failures(summary),
@@ -305,15 +307,25 @@ class GlanceTally:
         if 2 * summary.declined > n_rows and weakest.n_faults < summary.declined:
             return f"{summary.declined:,} of {n_rows:,} answers decline."
         if not n_faults:
-            return f"No fault was found in {count_in_words(n_rows, 'row')}."
+            return self._no_fault(n_rows, n_unjudged)
         n_unknown = n_faults - sum(self._stage(stage).n_faults for stage in STAGES)
         if n_unknown > weakest.n_faults:
             verb = "look" if by_words else "are"
+            would_tell = "ContextSufficiency" if self._has_references else "references"
             return (
-                f"{n_unknown:,} of {n_rows:,} answers {verb} wrong; references would"
+                f"{n_unknown:,} of {n_rows:,} answers {verb} wrong; {would_tell} would"
                 " tell whether the search or the generator."
             )
         return _sentence_on(weakest, n_rows, by_words=by_words)
+
+    def _no_fault(self, n_rows: int, n_unjudged: int) -> str:
+        """Say that no fault was found, in how many rows, and what nobody could see."""
+        rows = count_in_words(n_rows, "row")
+        if n_unjudged:
+            rows = f"{n_rows - n_unjudged:,} of {rows}"
+        if self._has_references:
+            return f"No fault was found in {rows}."
+        return f"No fault was found in {rows}; wrong answers show beside references."
 
     def _is_fault_anywhere(self, name: str) -> bool:
         """Whether rows of this name have a fault."""

@@ -634,8 +634,9 @@ def _contradict(
     name: str, before: Mapping[str, set[str]], after: Mapping[str, set[str]]
 ) -> bool:
     """Whether two runs hold different values of a setting."""
-    if name == "model" and (name not in before or name not in after):
-        return False  # a side without a single call contradicts nothing
+    is_observed = name in ("model", "score mode")
+    if is_observed and (name not in before or name not in after):
+        return False  # a side on which nothing was asked contradicts nothing
     return before.get(name) != after.get(name)
 
 

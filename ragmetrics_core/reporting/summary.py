@@ -275,6 +275,9 @@ class Summary(Frozen):
     declined: int = Field(
         default=0, description="judged samples whose answer was found to decline"
     )
+    without_answer: int = Field(
+        default=0, description="judged samples that have no answer"
+    )
     asks_if_declined: bool = Field(
         default=False, description="whether any metric asked if an answer declines"
     )
@@ -319,15 +322,19 @@ class Summary(Frozen):
 
     @property
     def answered_share(self) -> float | None:
-        """Share of the judged samples that were answered; None if nobody asked."""
-        if not self.asks_if_declined or not self.judged:
+        """Share of the judged samples that were answered; None if nobody asked.
+
+        Of samples without an answer nobody needs to ask.
+        """
+        is_known = self.asks_if_declined or self.without_answer == self.judged
+        if not is_known or not self.judged:
             return None
         return self.answered / self.judged
 
     @property
     def answered(self) -> int:
-        """Judged samples whose answer was not found to decline."""
-        return self.judged - self.declined
+        """Judged samples with an answer that was not found to decline."""
+        return self.judged - self.declined - self.without_answer
 
     def _repr_html_(self) -> str:
         # which stands on this module
@@ -499,6 +506,7 @@ class Tally:
         declined = is_declined(result)
         self.asks_if_declined |= declined is not None
         self.row_counts["declined"] += declined is True
+        self.row_counts["without_answer"] += is_judged and sample.missing("answer")
         if sample.capture is not None:
             self.capture_warnings.add(sample.capture.warnings, result.index)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ragmetrics_core.metrics.metric import Metric
     from ragmetrics_core.reporting.comparison import Comparison
     from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.statistics.stopping import MIN_SCORED
 
 MARGIN = 0.0
 """A loss up to this does not matter; any counts unless the user says otherwise."""
@@ -89,7 +90,7 @@ def compare(
         addresses={judge: _addresses(judge, before, after) for judge in judges},
         margin=margin,
         differing=tuple(differing),
-        stopped=_why_stopped(before, after),
+        stopped=_why_stopped(before, after) or _why_rows_are_lost(matched),
         lacking=_lacking(after, before.metrics) if are_all_compared else (),
         added=_lacking(before, after.metrics) if are_all_compared else (),
     )
@@ -243,6 +244,18 @@ def _n_rows_alone(after: Report, matched: Matched) -> int:
     if not after.decisions:
         rows_alone += matched.first_only
     return sum(row.sample is not None for row in rows_alone)
+
+
+def _why_rows_are_lost(matched: Matched) -> str:
+    """Why the second run says too little of the first one's rows; "" if it says enough."""
+    n_lost = sum(row.sample is not None for row in matched.first_only)
+    n_rows = len(matched.pairs) + n_lost
+    if len(matched.pairs) >= MIN_SCORED * n_rows:
+        return ""
+    return (
+        f"the second run has {len(matched.pairs):,} of the first one's {n_rows:,} rows,"
+        f" and a gate needs {100 * MIN_SCORED:.0f} %"
+    )
 
 
 def _why_stopped(before: Report, after: Report) -> str:
