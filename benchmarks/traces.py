@@ -196,10 +196,10 @@ def absent(pair: str, text: str, theirs: list[dict[str, Any]]) -> bool:
     if pair.startswith("otel:langchain") and any(
         not (pair.endswith(":resolve") and c["id"] and f'\\"{c["id"]}\\"' in text)
         for s in theirs
-        for c in s["contexts"]
+        for c in s["contexts"] or ()
     ):
         return True
-    texts = [one["text"] for sample in theirs for one in sample["contexts"]]
+    texts = [one["text"] for sample in theirs for one in sample["contexts"] or []]
     texts += [sample[name] for sample in theirs for name in ("question", "answer")]
     return any(one and normalize_text(one) not in spans for one in texts)
 
@@ -262,7 +262,7 @@ def _texts_by_id(samples: list[dict[str, Any]]) -> dict[str, str]:
     """The texts of the adapter's documents by their ids, as a store would give them."""
     listed = []
     for sample in samples:
-        listed += [*(sample["retrieved"] or ()), *sample["contexts"]]
+        listed += [*(sample["retrieved"] or ()), *(sample["contexts"] or ())]
     return {one["id"]: one["text"] for one in reversed(listed) if one["id"]}
 
 

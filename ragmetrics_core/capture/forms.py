@@ -8,7 +8,9 @@ and "It's old" differ, and ``{"text": "caf\u00e9 &amp; bar"}`` holds "Café & ba
 import html
 import unicodedata
 from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from functools import cached_property, lru_cache
+from threading import Lock
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
@@ -128,10 +130,39 @@ class Form:
         return end - self._runs[index][0]
 
 
-@lru_cache(maxsize=4096)
+class _RecentForms:
+    """The forms of the texts that were asked for last, by number of characters.
+
+    A run asks for a text many times. Between runs little is kept, however long texts are.
+    """
+
+    def __init__(self, most_characters: int) -> None:
+        self._most_characters = most_characters
+        self._n_characters = 0
+        self._form_by_text: OrderedDict[str, Form] = OrderedDict()
+        self._lock = Lock()
+
+    def form_of(self, text: str) -> Form:
+        """Return the form of a text, kept or new."""
+        with self._lock:
+            form = self._form_by_text.get(text)
+            if form is not None:
+                self._form_by_text.move_to_end(text)
+                return form
+            form = self._form_by_text[text] = Form(text)
+            self._n_characters += len(text)
+            while self._n_characters > self._most_characters:
+                oldest, _ = self._form_by_text.popitem(last=False)
+                self._n_characters -= len(oldest)
+        return form
+
+
+_RECENT_FORMS = _RecentForms(most_characters=400_000)
+
+
 def form_of(text: str) -> Form:
     """Return the form of a text; the same object for texts seen lately."""
-    return Form(text)
+    return _RECENT_FORMS.form_of(text)
 
 
 def letters_of(text: str | None) -> str:

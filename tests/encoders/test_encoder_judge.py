@@ -209,7 +209,7 @@ def test_an_answer_without_a_claim_abstains(bag: EncoderJudge, answer: str) -> N
     result = ContextAdherence().score(
         question="Who?", contexts=CONTEXTS, answer=answer, judge=bag
     )
-    assert (result.status, getattr(result, "code", "")) == ("undefined", "abstained")
+    assert (result.status, getattr(result, "code", "")) == ("undefined", "no_claim")
 
 
 @pytest.mark.parametrize(
@@ -523,6 +523,7 @@ def test_on_the_command_line(
         "--metrics",
         "adherence",
         "--quiet",
+        "--explain",
     ]
     assert main([*command, "--out", "r.jsonl"]) == 0
     told = capsys.readouterr().out
