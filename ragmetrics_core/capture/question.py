@@ -290,9 +290,11 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
         }
         if _shows_earlier_turns(call, question, own_replies):
             return _UNREAD
-        documents = [d.text for each in calls.lists for d in each.documents]
-        if any(_tells_earlier_turns(m.text, documents) for m in call.prompt):
-            return _UNREAD
+    # also to the model that rewrites the question
+    documents = [each.text for found in calls.lists for each in found.documents]
+    prompts = (message.text for call in calls.prompted for message in call.prompt)
+    if any(_tells_earlier_turns(prompt, documents) for prompt in prompts):
+        return _UNREAD
     return ()
 
 

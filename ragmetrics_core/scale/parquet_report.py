@@ -62,6 +62,7 @@ _LATER_COLUMNS: dict[str, Any] = {
     "holding_contexts": bool,
     "capture_warnings": tuple[str, ...],
     "declined": bool,  # whether the answer was found to decline; null: nobody asked
+    "without_answer": bool,  # whether it was judged, and has no answer
 }
 # What a summary needs of a row beside its metrics: the struct "sample".
 _SAMPLE_COLUMNS: dict[str, Any] = {
@@ -187,6 +188,7 @@ def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
         # answers are judged by their own words.
         facts["holding_contexts"] = answer_holds_contexts(sample)
         facts["declined"] = is_declined(row)
+        facts["without_answer"] = bool(row.results) and sample.missing("answer")
         facts["error"] = sample.error is not None
         if sample.capture is not None:
             # how surely it is known what the model was shown
@@ -418,7 +420,7 @@ class ParquetRows(Sequence[SampleResult]):
             "judged": is_judged,
             "application_errors": batch["error"],
         }
-        for name in ("without_context", "holding_contexts"):
+        for name in ("without_context", "holding_contexts", "without_answer"):
             if name in self._summary_columns:
                 traits[name] = batch[name]
         if "declined" in self._summary_columns:
