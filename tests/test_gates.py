@@ -366,5 +366,7 @@ def test_a_blank_answer_is_no_answer() -> None:
     assert decide(parse_gate("answered=0.8", NAMES), report).outcome == "failed"
     assert [fault.name for fault in report.faults[10:]] == ["no answer"] * 30
     assert "30 of 40 rows: no answer." in str(report)
-    unanswered = evaluate(samples[10:], judge=RightJudge().judge(), progress=False)
+    unanswered = evaluate(
+        samples[10:], METRIC_NAMES, judge=RightJudge().judge(), progress=False
+    )
     assert unanswered.summary().answered_share == 0.0

@@ -284,7 +284,7 @@ def diagnose(row: SampleResult) -> Diagnosis:
 def _without_fault(row: SampleResult, judged: Judged) -> Diagnosis:
     """Say of a row without a fault whether anything was scored, or why nothing was."""
     results = row.results.values()
-    if _lacks_wanted_answer(row):
+    if lacks_wanted_answer(row):
         return _NO_ANSWER
     if any(isinstance(result, Scored) for result in results):
         return NO_FAULT._replace(ranked_low=judged.ranked_low)
@@ -296,7 +296,7 @@ def _without_fault(row: SampleResult, judged: Judged) -> Diagnosis:
     return _JUDGE_FAILED
 
 
-def _lacks_wanted_answer(row: SampleResult) -> bool:
+def lacks_wanted_answer(row: SampleResult) -> bool:
     """Whether a row has no answer, and some metric had no score for want of its input."""
     if row.sample is None or not row.sample.missing("answer"):
         return False

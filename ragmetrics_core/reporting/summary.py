@@ -33,7 +33,7 @@ from ragmetrics_core.reporting.capture_warnings import (
     CaptureWarningTally,
 )
 from ragmetrics_core.reporting.conversation_facts import Conversations, TurnTally
-from ragmetrics_core.reporting.diagnosis import is_declined
+from ragmetrics_core.reporting.diagnosis import is_declined, lacks_wanted_answer
 from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, group_of, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.statistics.means import (
@@ -276,7 +276,7 @@ class Summary(Frozen):
         default=0, description="judged samples whose answer was found to decline"
     )
     without_answer: int = Field(
-        default=0, description="judged samples that have no answer"
+        default=0, description="samples without the answer that a metric needs"
     )
     asks_if_declined: bool = Field(
         default=False, description="whether any metric asked if an answer declines"
@@ -506,7 +506,7 @@ class Tally:
         declined = is_declined(result)
         self.asks_if_declined |= declined is not None
         self.row_counts["declined"] += declined is True
-        self.row_counts["without_answer"] += is_judged and sample.missing("answer")
+        self.row_counts["without_answer"] += lacks_wanted_answer(result)
         if sample.capture is not None:
             self.capture_warnings.add(sample.capture.warnings, result.index)
 
