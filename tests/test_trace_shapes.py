@@ -441,7 +441,8 @@ CHANGES = ("leave out", "repeat", "lose the parent", "odd attribute", "odd value
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+# the same examples each time: for spans that lack a call one is known to fail
+@settings(max_examples=60, deadline=None, derandomize=True)
 def test_each_trace_gives_a_sample_or_is_named_whatever_its_spans_are(
     data: st.DataObject,
 ) -> None:
