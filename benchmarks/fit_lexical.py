@@ -16,7 +16,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -26,7 +25,6 @@ from perturbations import perturbed
 
 from ragmetrics_core.lexical import constants, features
 from ragmetrics_core.lexical.constants import VETO, Features, Weights
-from ragmetrics_core.lexical.features import nearness
 from ragmetrics_core.lexical.numerals import find_unknown_numbers
 from ragmetrics_core.lexical.text import Passage, parse
 from ragmetrics_core.metrics.average_precision import average_precision
@@ -36,14 +34,14 @@ from ragmetrics_core.statistics.rater_agreement import (
     mean_error,
 )
 
-PENALTIES = {"ADHERENT": 1e-2, "WITH_VECTORS": 1e-2, "USEFUL": 1e-3, "FACT": 1e-3}
+PENALTIES = {"ADHERENT": 1e-2, "USEFUL": 1e-3, "FACT": 1e-3}
 """Ridge per question.
 
 Where it is strong, what it shrinks as a whole is undone: it decides how the weights
 relate.
 """
 
-PRIORS = {"ADHERENT": 0.6, "WITH_VECTORS": 0.6, "USEFUL": 0.5, "FACT": 0.4}
+PRIORS = {"ADHERENT": 0.6, "USEFUL": 0.5, "FACT": 0.4}
 """Share of positive rows that the fit pretends to have seen: most answers are adherent, and fewer facts are present.
 
 On adherence nothing else decides how many good answers are rejected;
@@ -112,25 +110,6 @@ def adherence_item(row: Row, answer: str | None = None) -> Item:
     return Item(
         row["source"], row["id"], values, row["labels"]["adherent"] == 1, vetoed, denied
     )
-
-
-def vector_items(data: Path) -> Iterator[Item]:
-    """One item per answer, with the nearness of its sentences.
-
-    None where the extra is not installed.
-    """
-    if find_spec("wordllama") is None:
-        return
-    rows = chain.from_iterable(rows_by_source(data, "adherence").values())
-    yield from map(with_vectors, rows, adherence_items(data))
-
-
-def with_vectors(row: Row, item: Item) -> Item:
-    """An item of a row's own answer with one more feature."""
-    near = nearness(
-        parse(row["answer"]), [parse(context["text"]) for context in row["contexts"]]
-    )
-    return replace(item, features=(*item.features, near))
 
 
 def usefulness_items(data: Path) -> Iterator[Item]:
@@ -315,7 +294,7 @@ def report(name: str, items: Sequence[Item]) -> dict[str, dict[str, float]]:
                 or math.nan
             ),
         }
-        if name in ("ADHERENT", "WITH_VECTORS"):
+        if name == "ADHERENT":
             own["veto"] = fmean(item.vetoed for item, _ in judged if item.label)
             own["denied"] = fmean(item.denied for item, _ in judged if item.label)
             accepted = [
@@ -368,7 +347,6 @@ def main() -> None:
     options = parser.parse_args()
     makers = {
         "ADHERENT": adherence_items,
-        "WITH_VECTORS": vector_items,
         "USEFUL": usefulness_items,
         "FACT": fact_items,
     }

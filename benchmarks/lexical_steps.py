@@ -16,13 +16,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
 import fit_lexical
-from fit_lexical import Item, adherence_item, fit, with_vectors
+from fit_lexical import Item, adherence_item, fit
 from labelled import Row, rows_by_source
 from perturbations import KINDS, perturbed
 
@@ -216,22 +215,6 @@ def lines(data: Path) -> Iterator[str]:
     yield f"  words only: AUROC {macro:.3f}; {_catches(flat)}"
     for name, step in STEPS.items():
         yield _line(name, base, judged(read if step.numbers else plain, step))
-    if find_spec("wordllama") is None:
-        yield "  sentence vectors: not installed (the extra vectors)"
-    else:
-        near = [
-            [
-                with_vectors(edited, it) if it else None
-                for edited, it in zip(_edited(row), own, strict=True)
-            ]
-            for row, own in zip(rows, read, strict=True)
-        ]
-        every = STEPS["all of them"]
-        yield _line(
-            "sentence vectors, beside all of them",
-            judged(read, every),
-            judged(near, every),
-        )
 
 
 def _edited(row: Row) -> list[Row]:

@@ -17,7 +17,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data import adherence_worth, unseen_worth
 from ragmetrics_core.data.embedded_judge import DEVELOPER, UNSEEN
-from ragmetrics_core.lexical.constants import UNCERTAIN, UNCERTAIN_WITH_VECTORS
+from ragmetrics_core.lexical.constants import UNCERTAIN
 from ragmetrics_core.reporting.judge_card import Card
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.deciding import Reach
@@ -77,15 +77,9 @@ def test_the_figures_in_the_code_are_those_of_the_card() -> None:
     assert figure(card("lexical"), "adherent", "failed").count == DEVELOPER.answers
 
 
-@pytest.mark.parametrize(
-    ("name", "uncertain"),
-    [("lexical", UNCERTAIN), ("lexical+vectors", UNCERTAIN_WITH_VECTORS)],
-)
-def test_it_is_uncertain_outside_the_point_of_25_percent(
-    name: str, uncertain: tuple[float, float]
-) -> None:
-    chosen = point(card(name), "wrong", 0.25)
-    assert (chosen.low, chosen.high) == uncertain
+def test_it_is_uncertain_outside_the_point_of_25_percent() -> None:
+    chosen = point(card("lexical"), "wrong", 0.25)
+    assert (chosen.low, chosen.high) == UNCERTAIN
     assert chosen.wrong is not None
     assert chosen.wrong <= 0.25
 
@@ -172,15 +166,14 @@ _COLUMNS = (
 )
 
 
-@pytest.mark.parametrize("name", ["lexical", "lexical+vectors"])
-def test_the_table_of_judges_holds_the_figures_of_the_cards(name: str) -> None:
+def test_the_table_of_judges_holds_the_figures_of_the_card() -> None:
     table = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8")
-    of_card = card(name)
+    of_card = card("lexical")
     cells = " | ".join(
         on_the_developer_sources(figure(of_card, question, measure))
         for question, measure in _COLUMNS
     )
-    assert f"| [{name}](cards/{name}.md) on developer sources | {cells} |" in table
+    assert f"| [lexical](cards/lexical.md) on developer sources | {cells} |" in table
 
 
 def test_the_reach_that_pages_state_is_that_of_the_card() -> None:

@@ -6,8 +6,8 @@ of unseen sources stand here alone, because their rows are part of no repository
 
 from dataclasses import dataclass
 
-EMBEDDED = ("lexical", "lexical+vectors")
-"""Names of the judge that needs no model."""
+EMBEDDED = "lexical"
+"""The name of the judge that needs no model."""
 
 
 @dataclass(frozen=True, slots=True)

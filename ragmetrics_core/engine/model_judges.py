@@ -156,7 +156,7 @@ def _hint_of_misspelt(name: str) -> str:
     """
     prefix, slash, rest = name.partition("/")
     if not slash:
-        return did_you_mean(name, ["lexical", "lexical+vectors", *names_of_models()])
+        return did_you_mean(name, ["lexical", *names_of_models()])
     meant = {
         known_prefix.strip("/"): f"{known_prefix}{rest}" for known_prefix in _PREFIXES
     }

@@ -169,10 +169,10 @@ def _make_judge(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Ju
         endpoint: The address and the variable of its key.
         is_endpoint_given: Whether the caller gave an address or key as an argument.
     """
-    if name in ("lexical", "lexical+vectors"):
+    if name == "lexical":
         from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 
-        return LexicalJudge(vectors=name != "lexical")
+        return LexicalJudge()
     from ragmetrics_core.engine.model_judges import make_model_judge
 
     return make_model_judge(name, endpoint, is_endpoint_given=is_endpoint_given)

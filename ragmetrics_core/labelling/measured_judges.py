@@ -696,7 +696,7 @@ def _observe_swaying(
     for row_index, row in enumerate(rows):
         if row.result is None or not row.verdicts:
             continue
-        says_if_uncertain = row.result.judge in EMBEDDED
+        says_if_uncertain = row.result.judge == EMBEDDED
         if says_if_uncertain:
             yield "uncertain", row.source, row.result.uncertain
         changes += _changes_of_row(row, row_index)

@@ -41,9 +41,6 @@ class Weights:
 
 # fitted: begin
 ADHERENT = Weights(intercept=-4.2449, slopes=(2.4527, 1.2979, 1.6788, 0.9662, 1.164))
-WITH_VECTORS = Weights(
-    intercept=-4.8483, slopes=(2.2923, 1.1382, 1.5143, 0.9784, 1.1203, 1.4214)
-)
 USEFUL = Weights(intercept=-2.6009, slopes=(3.4432, 2.7402, 2.1507))
 FACT = Weights(intercept=-2.712, slopes=(2.1539, 1.2418, 1.1303))
 # fitted: end
@@ -56,8 +53,6 @@ over four developer sources, each judged with weights fitted on the others: the 
 25 % of its card (``docs/cards/lexical.json``, 404 answers, 2026-11-21). A source that
 the card does not know may be worse.
 """
-UNCERTAIN_WITH_VECTORS = (0.28, 0.63)
-"""The same with vectors: 62 % (``docs/cards/lexical+vectors.json``)."""
 UNCERTAIN_DISTANCE = 0.1
 """Other verdicts are uncertain where they are nearer to one half than this."""
 

@@ -1,16 +1,11 @@
 """Features of the embedded judge: pure functions of texts taken apart."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import cache
-from itertools import chain, islice
 from math import log1p
-from pathlib import Path
-from typing import Any
 
-from ragmetrics_core.data import import_extra
 from ragmetrics_core.lexical.constants import Features
 from ragmetrics_core.lexical.text import (
     Passage,
@@ -30,7 +25,6 @@ A longer answer is judged by its first ones and all of its terms.
 Place = tuple[int, int]  # of a sentence: index of the context, index in the context
 _MOST_PLACES = 500
 _MOST_NAMES = 10
-_MOST_COMPARED = 5_000  # context sentences whose vectors are looked at
 # A context sentence says nearly the same as a sentence of the answer if it shares this
 # part of its terms, and this part of what the best context sentence shares.
 _LEAST_SHARE_OF_TERMS = 0.6
@@ -401,38 +395,3 @@ def rate_coverage(answer: Passage, reference: Passage) -> float:
     f1 = 2 * n_shared / (n_answer + n_reference)
     weighted_recall = _COVERAGE * n_shared / n_reference
     return weighted_recall + (1 - _COVERAGE) * f1
-
-
-@cache
-def model() -> Any:
-    """The vectors, loaded once per process; ``MissingDependency`` without the extra."""
-    package = import_extra(
-        "wordllama", "vectors", "The embedded judge with sentence vectors"
-    )
-    folder = Path(package.__file__).parent
-    return package.WordLlama.load(cache_dir=folder, disable_download=True)
-
-
-def nearness(answer: Passage, contexts: Sequence[Passage]) -> float:
-    """Return the mean nearness of the answer's sentences to the contexts, in [0, 1].
-
-    The nearness of a sentence is the cosine with the nearest context sentence: .9 and
-    .5 for two sentences have the mean .7. The mean is 0.0 if the answer or the contexts
-    have no sentence.
-    """
-    answer_texts = _encodable(answer.sentences[:MOST_SENTENCES])
-    context_sentences = chain.from_iterable(context.sentences for context in contexts)
-    context_texts = _encodable(islice(context_sentences, _MOST_COMPARED))
-    if not answer_texts or not context_texts:
-        return 0.0
-    vectors = model().embed(answer_texts + context_texts, norm=True)
-    answer_vectors = vectors[: len(answer_texts)]
-    context_vectors = vectors[len(answer_texts) :]
-    cosines = answer_vectors @ context_vectors.T
-    mean_of_nearest = float(cosines.max(axis=1).mean())
-    return min(1.0, max(0.0, mean_of_nearest))
-
-
-def _encodable(sentences: Iterable[Sentence]) -> list[str]:
-    """The texts of sentences, without surrogates that UTF-8 cannot hold."""
-    return [sentence.text.encode("utf-8", "replace").decode() for sentence in sentences]

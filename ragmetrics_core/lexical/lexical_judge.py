@@ -28,15 +28,13 @@ from ragmetrics_core.lexical.constants import (
     FACT,
     UNCERTAIN,
     UNCERTAIN_DISTANCE,
-    UNCERTAIN_WITH_VECTORS,
     USEFUL,
     VETO,
-    WITH_VECTORS,
     Features,
     Weights,
 )
 from ragmetrics_core.lexical.declining import declines, only_declines, user_question_of
-from ragmetrics_core.lexical.features import MOST_SENTENCES, Match, model, nearness
+from ragmetrics_core.lexical.features import MOST_SENTENCES, Match
 from ragmetrics_core.lexical.numerals import find_unknown_numbers
 from ragmetrics_core.lexical.text import (
     Passage,
@@ -87,13 +85,6 @@ class LexicalJudge(Judge):
     fitted on human labels, which fall on kinds of text that the fit never saw.
     ``adherence_worth`` in ``ragmetrics_core.data.embedded_judge`` says how far.
 
-    Args:
-        vectors: Compare sentences of the answer by vectors, too: the extra ``vectors``,
-            and about 6 ms an answer.
-
-    Raises:
-        MissingDependency: If the extra is not installed.
-
     Source:
         ``benchmarks/fit_lexical.py`` fits the weights and prints how they do on sources
         left out; ``benchmarks/judge_quality.py`` measures the shipped judge.
@@ -106,12 +97,6 @@ class LexicalJudge(Judge):
 
     name = "lexical"
     free = True
-
-    def __init__(self, *, vectors: bool = False) -> None:
-        self._vectors = vectors
-        if vectors:
-            self.name = "lexical+vectors"
-            model()
 
     @property
     def details(self) -> dict[str, str]:
@@ -131,15 +116,11 @@ class LexicalJudge(Judge):
                 ' e.g. judge="gpt-4o-mini"'
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
-        if self._vectors and isinstance(question, Adherent):
-            answer_to = partial(_judge_adherence, vectors=True)
         reply = await compute_beside_loop(partial(answer_to, question), lane="judge")
         return Answer(reply)
 
 
-def _judge_adherence(
-    question: Adherent, *, vectors: bool = False
-) -> Asked[AdherenceReply]:
+def _judge_adherence(question: Adherent) -> Asked[AdherenceReply]:
     """Judge by shared words whether an answer rests on its contexts.
 
     "I do not know." claims nothing: "abstains". "Yes." has no word with a meaning, and
@@ -148,7 +129,6 @@ def _judge_adherence(
 
     Args:
         question: Holds the answer and the contexts.
-        vectors: Whether sentences are compared by vectors, too.
     """
     text = question["answer"]
     if declines(text, user_question_of(question)):
@@ -156,11 +136,11 @@ def _judge_adherence(
     answer = parse(text)
     if not answer.terms:  # such as "Yes." or "It is."
         return _judge_adherence_by_wording(question)
-    return _judge_adherence_by_terms(question, answer, vectors=vectors)
+    return _judge_adherence_by_terms(question, answer)
 
 
 def _judge_adherence_by_terms(
-    question: Adherent, answer: Passage, *, vectors: bool
+    question: Adherent, answer: Passage
 ) -> Asked[AdherenceReply]:
     """Judge by the terms (stems of words) that an answer shares with its contexts.
 
@@ -170,7 +150,6 @@ def _judge_adherence_by_terms(
     Args:
         question: Holds the answer and the contexts.
         answer: The answer, taken apart; it has a term.
-        vectors: Whether sentences are compared by vectors, too.
     """
     text = question["answer"]
     contexts = [parse(context) for context in question["contexts"]]
@@ -184,17 +163,14 @@ def _judge_adherence_by_terms(
         unknown_numbers=find_unknown_numbers(text, context_numbers),
         denied_terms=_union(match.denied_terms for match in matches),
     )
-    probability = _veto_false_claims(
-        _adherence_probability(answer, contexts, feature_values, vectors=vectors),
-        false_claims,
-    )
+    probability = _veto_false_claims(ADHERENT.probability(feature_values), false_claims)
     # for each sentence of the answer what of it the contexts hold
     supports = _support_of_sentences(answer, contexts, matches, context_numbers)
     reason = _explain_false_claims(text, false_claims)
     if not reason:
         reason = _count_found_terms(answer, share_of_terms_found)
         reason += _list_missing_words(supports) + _list_misplaced_names(text, matches)
-    low, high = UNCERTAIN_WITH_VECTORS if vectors else UNCERTAIN
+    low, high = UNCERTAIN
     if low <= probability <= high:
         reason = f"uncertain: {reason}"
     return _reply_with_poll(probability, reason, supports, matches)
@@ -238,23 +214,6 @@ def _veto_false_claims(probability: float, false_claims: _FalseClaims) -> float:
         # leaves the probability of an answer that shares few words as low as it is
         return min(probability, VETO)
     return probability
-
-
-def _adherence_probability(
-    answer: Passage, contexts: Sequence[Passage], values: Features, *, vectors: bool
-) -> float:
-    """Turn the features of an answer into a probability by the fitted weights.
-
-    Args:
-        answer: The answer, taken apart.
-        contexts: The contexts, taken apart.
-        values: The features.
-        vectors: Whether the nearness of sentences, by vectors, is one more feature.
-    """
-    if not vectors:
-        return ADHERENT.probability(values)
-    values_with_vectors = (*values, nearness(answer, contexts))
-    return WITH_VECTORS.probability(values_with_vectors)
 
 
 def _judge_adherence_by_wording(question: Adherent) -> Asked[AdherenceReply]:

@@ -186,8 +186,8 @@ def _sentences_on_origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterat
     ] = defaultdict(Counter)
     for row in rows:
         for metric, result in row.results.items():
-            # The embedded judges compare words, without a model: no probabilities.
-            may_have_probabilities = result.judge not in EMBEDDED
+            # The embedded judge compares words, without a model: no probabilities.
+            may_have_probabilities = result.judge != EMBEDDED
             if result.evidence is not None and may_have_probabilities:
                 counts_by_metric_and_judge[metric, result.judge].update(
                     result.evidence.probabilities_from()
@@ -220,7 +220,7 @@ def _kinds_of_judges(run: RunFacts) -> tuple[str, ...]:
 
 def _kinds_of_judge(judge: str, details: Mapping[str, str]) -> tuple[str, ...]:
     """List the kinds of one judge; a cascade has the kinds of both its judges, too."""
-    if judge in EMBEDDED:
+    if judge == EMBEDDED:
         return ("words",)
     if not judge.startswith("cascade("):
         return (kind_of_judge(details),)
@@ -300,7 +300,7 @@ def _measured_agreement(judge: str, run: RunFacts) -> list[str]:
     for signature, card_figures in figures_of_cards(judge, run).items():
         agreement = _means_over_sources(card_figures.figures)
         phrases.append(f"{signature.metric} {agreement}")
-        if judge in EMBEDDED and signature.metric == "context_adherence":
+        if judge == EMBEDDED and signature.metric == "context_adherence":
             # its weights were fitted on the card's sources: add the worth on others
             phrases.append(unseen_worth())
     return phrases

@@ -222,7 +222,7 @@ class GlanceTally:
             notes: What else makes the numbers speak for less.
         """
         judges = run.judges or summary.judges
-        by_words = bool(judges) and set(judges) <= set(EMBEDDED)
+        by_words = set(judges) == {EMBEDDED}
         stages = tuple(self._stage(stage) for stage in STAGES)
         ordered = tuple(
             sorted(decisions, key=lambda one: _WORST_FIRST.index(one.outcome))

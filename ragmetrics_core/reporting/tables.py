@@ -199,7 +199,7 @@ def _notes_on_run(summary: Summary, run: RunFacts) -> Iterator[str]:
     if run.judges:
         yield f"Judge: {judges_in_words(run.judges, run.addresses)}."
     metrics = [numbers.metric for numbers in summary.metrics]
-    if "context_adherence" in metrics and not set(EMBEDDED).isdisjoint(run.judges):
+    if "context_adherence" in metrics and EMBEDDED in run.judges:
         yield adherence_worth()
 
 
