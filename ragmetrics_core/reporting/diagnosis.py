@@ -21,7 +21,7 @@ from ragmetrics_core.data import (
     Scored,
     Undefined,
 )
-from ragmetrics_core.data.answered import lacks_context
+from ragmetrics_core.data.answered import has_answer_without_context, lacks_context
 from ragmetrics_core.data.errors import MetricCrashed, ScoreOutOfRange
 from ragmetrics_core.data.metric_evidence import Sufficed
 
@@ -304,6 +304,16 @@ def lacks_wanted_answer(row: SampleResult) -> bool:
         isinstance(result, Undefined) and result.code == "missing"
         for result in row.results.values()
     )
+
+
+def is_unanswered(row: SampleResult) -> bool:
+    """Whether a row has no answer where one is wanted, or one that rests on nothing found.
+
+    An answer that declines is told apart by ``is_declined``.
+    """
+    if row.sample is None or is_declined(row):
+        return False
+    return lacks_wanted_answer(row) or has_answer_without_context(row.sample)
 
 
 def judged_on(sample: Sample, row: SampleResult) -> Judged:

@@ -71,7 +71,7 @@ class Gate(Frozen):
     """What a run is to reach: a mean score, a share of rows, or a share of answers."""
 
     metric: str = Field(
-        description="name of the metric; ``answered`` for answers that do not decline"
+        description="name of the metric; ``answered`` for rows that were answered from a text"
     )
     at_least: Share = Field(description="the lowest mean or share that is good enough")
     by: str | None = Field(
@@ -185,7 +185,7 @@ def parse_gate(text: str, names: Sequence[str]) -> Gate:
     """Read a gate from text.
 
     ``adherence=0.8`` is a mean, ``share(adherence>0.5)=0.95`` a share of rows, and
-    ``answered=0.8`` the share of answers that do not decline. Behind ``@`` may stand a
+    ``answered=0.8`` the share of rows that were answered. Behind ``@`` may stand a
     key of the metadata: ``adherence=0.8@metadata.language`` is a gate for each
     language.
 

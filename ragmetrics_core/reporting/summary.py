@@ -33,7 +33,7 @@ from ragmetrics_core.reporting.capture_warnings import (
     CaptureWarningTally,
 )
 from ragmetrics_core.reporting.conversation_facts import Conversations, TurnTally
-from ragmetrics_core.reporting.diagnosis import is_declined, lacks_wanted_answer
+from ragmetrics_core.reporting.diagnosis import is_declined, is_unanswered
 from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, group_of, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.statistics.means import (
@@ -276,7 +276,8 @@ class Summary(Frozen):
         default=0, description="judged samples whose answer was found to decline"
     )
     without_answer: int = Field(
-        default=0, description="samples without the answer that a metric needs"
+        default=0,
+        description="samples without a wanted answer, or whose answer rests on nothing",
     )
     asks_if_declined: bool = Field(
         default=False, description="whether any metric asked if an answer declines"
@@ -333,7 +334,10 @@ class Summary(Frozen):
 
     @property
     def answered(self) -> int:
-        """Judged samples with an answer that was not found to decline."""
+        """Judged samples with an answer that does not decline and may rest on a text.
+
+        An answer for which it is known that nothing was found is none.
+        """
         return self.judged - self.declined - self.without_answer
 
     def _repr_html_(self) -> str:
@@ -506,7 +510,7 @@ class Tally:
         declined = is_declined(result)
         self.asks_if_declined |= declined is not None
         self.row_counts["declined"] += declined is True
-        self.row_counts["without_answer"] += lacks_wanted_answer(result)
+        self.row_counts["without_answer"] += is_unanswered(result)
         if sample.capture is not None:
             self.capture_warnings.add(sample.capture.warnings, result.index)
 

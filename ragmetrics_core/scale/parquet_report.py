@@ -40,7 +40,7 @@ from ragmetrics_core.data.results import (
     Signature,
 )
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.diagnosis import is_declined, lacks_wanted_answer
+from ragmetrics_core.reporting.diagnosis import is_declined, is_unanswered
 from ragmetrics_core.reporting.jsonl import plain, validate_data
 from ragmetrics_core.reporting.pairing import GroupBy, group_of
 from ragmetrics_core.reporting.report import Report, lowest
@@ -62,7 +62,7 @@ _LATER_COLUMNS: dict[str, Any] = {
     "holding_contexts": bool,
     "capture_warnings": tuple[str, ...],
     "declined": bool,  # whether the answer was found to decline; null: nobody asked
-    "without_answer": bool,  # whether it lacks the answer that a metric needs
+    "without_answer": bool,  # whether nothing that rests on a text was answered
 }
 # What a summary needs of a row beside its metrics: the struct "sample".
 _SAMPLE_COLUMNS: dict[str, Any] = {
@@ -188,7 +188,7 @@ def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
         # answers are judged by their own words.
         facts["holding_contexts"] = answer_holds_contexts(sample)
         facts["declined"] = is_declined(row)
-        facts["without_answer"] = lacks_wanted_answer(row)
+        facts["without_answer"] = is_unanswered(row)
         facts["error"] = sample.error is not None
         if sample.capture is not None:
             # how surely it is known what the model was shown
