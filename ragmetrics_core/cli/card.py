@@ -271,7 +271,7 @@ def _check(options: argparse.Namespace, judge: Judge) -> None:
             "--set goes with a card or a band; --template compares prompts with the"
             " usual settings"
         )
-    if options.template and judge.name in EMBEDDED:
+    if options.template and judge.name == EMBEDDED:
         raise SettingError(
             "the embedded judge reads no prompt; name a model: --judge gpt-4o-mini"
         )

@@ -93,7 +93,7 @@ def count_in_words(count: int, noun: str) -> str:
 
 def judge_in_words(name: str) -> str:
     """Return the name of a judge, and of the embedded one what it is worth."""
-    if name not in EMBEDDED:
+    if name != EMBEDDED:
         return name
     return f"{name} (compares words; {_WORTH_OF_WORDS})"
 
@@ -104,7 +104,7 @@ def caution_about(judges: Iterable[str], *, has_range: bool = True) -> str:
     It is "" where no range is given, and the judge is not the embedded one.
     """
     sentences = [_CHANCE_ONLY] if has_range else []
-    if not set(judges).isdisjoint(EMBEDDED):
+    if EMBEDDED in judges:
         sentences.append(_WORDS_ONLY)
     return " ".join(sentences)
 

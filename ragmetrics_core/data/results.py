@@ -187,7 +187,7 @@ class _Result(Frozen):
 
         Other judges' words are their own.
         """
-        return self.judge in EMBEDDED and self.reason.startswith("uncertain: ")
+        return self.judge == EMBEDDED and self.reason.startswith("uncertain: ")
 
     def __repr__(self) -> str:
         return "\n  ".join(self.lines_of_outcome())

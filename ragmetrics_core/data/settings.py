@@ -205,9 +205,9 @@ def _settings_of_table(table: dict[str, Any]) -> ProjectSettings:
 
 
 def _is_model(name: str) -> bool:
-    """Tell whether a name is an embedded judge's, or a provider's and model's."""
+    """Tell whether a name is the embedded judge's, or a provider's and model's."""
     plain = name.strip()
-    if plain in EMBEDDED:
+    if plain == EMBEDDED:
         return True
     is_written_so = _MODEL.fullmatch(plain) is not None
     return is_written_so and _NO_MODEL.search(plain) is None

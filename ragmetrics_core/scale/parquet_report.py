@@ -569,12 +569,12 @@ def _cluster_number(group: str | None, clustered: bool) -> int:
 
 def _n_uncertain(column_by_field: Mapping[str, Any], is_scored: Any) -> int:
     """How many scores of the embedded judge say that they are uncertain."""
-    from pyarrow import array, compute
+    from pyarrow import compute
 
     says_uncertain = compute.starts_with(
         column_by_field["reason"], pattern="uncertain: "
     )
-    by_embedded_judge = compute.is_in(column_by_field["judge"], array(EMBEDDED))
+    by_embedded_judge = compute.equal(column_by_field["judge"], EMBEDDED)
     is_said = compute.and_(is_scored, says_uncertain)
     n_uncertain: int = compute.and_(is_said, by_embedded_judge).true_count
     return n_uncertain
