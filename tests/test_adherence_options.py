@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import subprocess
 import sys
@@ -22,10 +21,8 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
-from ragmetrics_core.data import InputError, Usage
+from ragmetrics_core.data import Usage
 from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.labelling.judge_examples import draw_examples
-from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.labelled_examples import LabelledExample
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import (
@@ -238,27 +235,3 @@ def test_examples_count_in_the_signature() -> None:
         )
     }
     assert len(prompts) == 3
-
-
-def labelled(n_yes: int, n_no: int) -> list[LabelledSample]:
-    rows = [
-        LabelledSample(
-            "adherent",
-            "s",
-            Sample(contexts=[f"c{n}"], answer=f"a{n}"),
-            (n < n_yes,),
-        )
-        for n in range(n_yes + n_no)
-    ]
-    random.Random(1).shuffle(rows)
-    return rows
-
-
-def test_examples_are_drawn_from_both_labels() -> None:
-    rows = labelled(8, 8)
-    drawn = draw_examples(rows, 5, seed=3)
-    assert [example.adherent for example in drawn].count(True) == 3
-    assert len({example.answer for example in drawn}) == 5
-    assert drawn == draw_examples(rows, 5, seed=3) != draw_examples(rows, 5, seed=4)
-    with pytest.raises(InputError, match=r"need 2 unsupported answers .* there are 1"):
-        draw_examples(labelled(8, 1), 4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import shlex
 import sys
@@ -27,18 +26,14 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.cli.main import main as command
 from ragmetrics_core.data import (
-    Answer,
     Asked,
     JudgeServerError,
-    NotAnswered,
-    QuestionNotSupported,
     Weight,
 )
 from ragmetrics_core.data.citations import Citation
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.cascade import CascadeJudge
-from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.labels import draw
 from ragmetrics_core.labelling.measured_judges import (
@@ -52,8 +47,6 @@ from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.polls import (
     AdherenceReply,
     Adherent,
-    ClaimSupport,
-    adherence_reply,
 )
 from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.page.methods import quotes_of_cards
@@ -1645,104 +1638,3 @@ def test_the_command_of_a_card_names_the_endpoint_without_its_key(
     card = Card.model_validate_json(Path("c.json").read_bytes())
     assert f"--api-base {plain}" in card.command
     assert "secret" not in card.command
-
-
-class ByClaims(Judge):
-    """Judges claims by themselves with noise, as an encoder does."""
-
-    name = "by claims"
-    takes_correction = True
-
-    async def answer(self, question: Any) -> Any:
-        """The weakest of the claims."""
-        if not isinstance(question, Adherent):
-            return Answer(NotAnswered(QuestionNotSupported("no claim answers it")))
-        draw = random.Random(question["answer"])
-        n_claims = len(question["answer"].split("."))
-        chances = [draw.uniform(0.3, 1.0) for _ in range(n_claims)]
-        if "Rain" in question["answer"]:
-            chances[0] = draw.uniform(0.0, 0.4)
-        verdict = "yes" if min(chances) >= 0.5 else "no"
-        claims = tuple(
-            ClaimSupport(text=f"claim {place}", probability=round(chance, 4))
-            for place, chance in enumerate(chances)
-        )
-        reply = adherence_reply(verdict=verdict, reason="r", encoder_claims=claims)
-        return Answer(Asked((reply,), weights=(Weight(min(chances), "encoder"),)))
-
-
-def test_a_card_fits_the_correction_for_the_number_of_claims(tmp_path: Path) -> None:
-    lines = []
-    for number in range(120):
-        first = "Rain fell" if number % 2 else "Anna lit it"
-        sentences = [first, *(f"Lamp {at}{number} burnt" for at in range(number % 7))]
-        lines.append(
-            {
-                "id": str(number),
-                "source": f"s{number % 3}",
-                "question": "What?",
-                "answer": ". ".join(sentences),
-                "contexts": [{"text": "Anna lit it."}],
-                "labels": {"adherent": 1 - number % 2},
-            }
-        )
-    labelled = read_labelled(written(tmp_path, "rows.jsonl", lines))
-    card = measure_judge(ByClaims(), labelled, asking(ByClaims()), draws=2)
-    assert card.claim_correction is not None
-    assert card.claim_correction.per_claim > 0
-    again = Card.model_validate_json(card.model_dump_json())
-    assert again.claim_correction == card.claim_correction
-    found = figures(card, "adherent")
-    plain = found["rejected of supported answers by the weakest claim", None]
-    corrected = found[
-        "rejected of supported answers by the weakest claim, corrected", None
-    ]
-    assert corrected.value is not None
-    assert plain.value is not None
-    assert corrected.value < plain.value
-    assert plain.count == 3
-    of_false = [
-        found[f"rejected of unsupported answers by the weakest claim{rule}", None].value
-        for rule in ("", ", corrected")
-    ]
-    [note] = card.notes
-    assert f"of supported answers from {plain.value:.2f} to {corrected.value:.2f}" in (
-        note
-    )
-    assert (
-        f"and of unsupported answers from {of_false[0]:.2f} to {of_false[1]:.2f}"
-        in note
-    )
-    # a judge that takes none is promised none
-    without = ByClaims()
-    without.takes_correction = False
-    promised = measure_judge(without, labelled, asking(without), draws=2)
-    assert promised.claim_correction is None
-    measures = {row.measure for rows in promised.figures.values() for row in rows}
-    assert not any("weakest claim" in measure for measure in measures)
-    assert not any("number of claims" in note for note in promised.notes)
-
-
-def test_a_card_says_both_sides_of_its_correction(
-    labelled: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told = """
-from test_cards import ByClaims
-judge = ByClaims()
-"""
-    (labelled.parent / "my_claims_judge.py").write_text(told)
-    lines = [
-        {
-            **rows()[0],
-            "id": str(number),
-            "answer": f"{'Rain' if number % 2 else 'Anna'} {number}. It burnt. Yes.",
-            "labels": {"adherent": 1 - number % 2},
-        }
-        for number in range(40)
-    ]
-    written(labelled, "rows.jsonl", lines)
-    asked = ["--judge", "my_claims_judge:judge", "--data", "data", "--draws", "2"]
-    assert main([*asked, "--quiet", "--no-store", "--html", "card.html"]) == 0
-    sentence = "The correction for the number of claims changes the share"
-    assert capsys.readouterr().out.count(sentence) == 1
-    assert sentence in Path("card.html").read_text()

@@ -44,10 +44,6 @@ _DEFERRED_NAMES = {
     "only_declines": _DeferredName(
         "lexical.declining", "only_declines", "seeing which answers decline"
     ),
-    # a judge by its name, local/…
-    "LocalDecisionModel": _DeferredName(
-        "encoders.local_decisions", "LocalDecisionModel", "a model on this machine"
-    ),
     # Metric.score, which the engine carries out
     "score_one": _DeferredName("engine.scoring", "score_one", "scoring"),
     "submit_to_loop": _DeferredName("engine.loop", "submit", "scoring"),

@@ -7,7 +7,6 @@ what judging loads.
 import logging
 
 from ragmetrics_core.data import SettingError, did_you_mean, import_named_object
-from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
@@ -26,8 +25,7 @@ from ragmetrics_core.models.openai_form import facts_of_listed_model, names_of_m
 
 _logger = logging.getLogger("ragmetrics_core")
 _COMPATIBLE_PREFIX = "openai-compatible/"
-_LOCAL_PREFIX = "local/"
-_PREFIXES = (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE, _LOCAL_PREFIX)
+_PREFIXES = (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE)
 # module:name of an object, e.g. my_app.judges:strict
 _MODULE_AND_NAME = lazy_pattern(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -51,11 +49,10 @@ def make_model_judge(
 
     1. an endpoint that speaks OpenAI's protocol, ``openai-compatible/MODEL``;
     2. a decision model, ``decisions/MODEL`` or ``systemone/MODEL``;
-    3. a model on this machine, ``local/FOLDER``;
-    4. a model of a provider in our table, such as ``groq/MODEL``, or one of OpenAI's
+    3. a model of a provider in our table, such as ``groq/MODEL``, or one of OpenAI's
        that our price file lists;
-    5. an object of the user's own, ``module:name``;
-    6. a model that LiteLLM reaches.
+    4. an object of the user's own, ``module:name``;
+    5. a model that LiteLLM reaches.
 
     Args:
         name: The name.
@@ -71,8 +68,6 @@ def make_model_judge(
     if typed_model is not None:
         _warn_of_changing_model(name)
         return DecisionJudge(typed_model)
-    if name.startswith(_LOCAL_PREFIX):
-        return _make_local(name, is_endpoint_given=is_endpoint_given)
     has_our_client = name.partition("/")[0] in PROVIDERS and "/" in name
     if has_our_client or facts_of_listed_model(name) is not None:
         model = OpenAICompatibleModel.named(
@@ -112,14 +107,6 @@ def _make_compatible(name: str, endpoint: Endpoint) -> Judge:
         )
     model = name.removeprefix(_COMPATIBLE_PREFIX)
     return LLMJudge(OpenAICompatibleModel(address, model, api_key_env=key_variable))
-
-
-def _make_local(name: str, *, is_endpoint_given: bool) -> Judge:
-    """Make the judge on a model of this machine, such as ``local/./folder``."""
-    if is_endpoint_given:
-        raise SettingError(f"{name} runs on this machine and takes no endpoint or key")
-    make_model = import_deferred("LocalDecisionModel")
-    return DecisionJudge(make_model(name.removeprefix(_LOCAL_PREFIX)))
 
 
 def _warn_of_changing_model(name: str) -> None:

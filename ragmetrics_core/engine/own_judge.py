@@ -104,7 +104,6 @@ class OwnJudge(Judge):
         self.models = judge.models
         self.free = judge.free
         self.asks_together = judge.asks_together
-        self.takes_correction = judge.takes_correction
 
     @property
     def details(self) -> dict[str, str]:

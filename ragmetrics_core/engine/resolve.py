@@ -52,7 +52,6 @@ def resolve_judge(
             - a model's name (``"openai/gpt-4o-mini"``);
             - a decision model's name (``"decisions/gpt-6-luna"``,
               ``"systemone/typesafe/jev-1.13.0"``);
-            - the folder of a model on this machine (``"local/./folder"``);
             - ``"lexical"`` for the embedded judge;
             - ``module:name`` of a judge or chat model of your own;
             - None for ``metric_model``, else what ``RAGMETRICS_JUDGE`` names, else the

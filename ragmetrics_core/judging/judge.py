@@ -46,15 +46,12 @@ class Judge(ABC):
             cascade.
         asks_together: Whether questions about equal texts share a request. Such a judge
             is handed all questions of a sample at once, by ``answer_all``.
-        takes_correction: Whether it takes a correction for the number of claims. A card
-            fits one for such a judge alone.
     """
 
     name: str
     models: tuple[ChatModel, ...] = ()
     free: bool = False
     asks_together: bool = False
-    takes_correction: bool = False
 
     @property
     def details(self) -> dict[str, str]:

@@ -19,14 +19,11 @@ from ragmetrics_core.engine.progress import Show
 from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.cascade import CascadeJudge
-from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.published import LabelledSample
-from ragmetrics_core.labelling.typed_weaknesses import measure_weaknesses
 from ragmetrics_core.labelling.verdicts import pair_with_labels
-from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.citation_quality import (
     CitationQuality,
 )
@@ -48,13 +45,6 @@ from ragmetrics_core.statistics.rater_agreement import (
     measures,
     spearman,
 )
-from ragmetrics_core.statistics.weakest_claim import (
-    ClaimCorrection,
-    WeakestClaim,
-    describe_judge,
-    fit_correction,
-    shares_rejected,
-)
 
 ASKING: dict[str, type[Metric]] = {
     "relevant": ContextUtilization,
@@ -73,9 +63,6 @@ It is also given the number of the repetition. Repetition 0 is the first time. I
 repetition 1, 2 and so on the judge answers anew: it takes no replies that were stored
 in another repetition.
 """
-
-_PLAIN_RULE = "weakest claim"
-_CORRECTED_RULE = "weakest claim, corrected"
 
 Observation = tuple[str, str, bool]
 """Name of a measure, source of a sample, and whether what it names holds there."""
@@ -279,14 +266,10 @@ class _MeasuredQuestion:
     Args:
         rows: The labelled samples with its verdicts.
         figures: What was measured.
-        correction: Of adherence, the correction for the number of claims.
-        notes: Of adherence, what a reader must know of that correction.
     """
 
     rows: tuple[LabelledSample, ...]
     figures: tuple[Measured, ...] = ()
-    correction: ClaimCorrection | None = None
-    notes: tuple[str, ...] = ()
 
     def with_figures(self, more: Iterable[Measured]) -> "_MeasuredQuestion":
         """Return the same with more figures."""
@@ -300,9 +283,7 @@ def _card(
 ) -> Card:
     """Assemble a judge's card, which says how good the judge is on each question.
 
-    Example: on "adherent" a kappa of .7, on "relevant" one of .6. Only "adherent" (does
-    the answer rest on the contexts?) has a correction for answers with many claims, and
-    notes on that correction.
+    Example: on "adherent" a kappa of .7, on "relevant" one of .6.
 
     Args:
         judge_on_card: The judge, its name, the version of this library and the date.
@@ -310,8 +291,6 @@ def _card(
             settings) of the metric that asks it.
         measured_by_question: What was measured on each question.
     """
-    not_measured = _MeasuredQuestion(())
-    adherence = measured_by_question.get("adherent", not_measured)
     figures_by_question = {
         question: _drop_undefined(measured.figures)
         for question, measured in measured_by_question.items()
@@ -326,8 +305,6 @@ def _card(
         # the share of rows that the judge decides without a dearer judge, such as 60 %
         # of them if 5 % of these decisions may be wrong
         decided=_measure_decided_alone(measured_by_question),
-        notes=adherence.notes,
-        claim_correction=adherence.correction,
     )
 
 
@@ -369,11 +346,9 @@ class _Measuring:
         rows, seconds = _judge_and_time(self.judge, self.ask, metric, labelled)
         measured = self._measure_agreement(metric, rows)
         if question == "adherent":
-            measured = self._add_adherence(measured, metric)
-        figures = list(_spent(rows, seconds))
-        if isinstance(self.judge, DecisionJudge):
-            figures += measure_weaknesses(question, metric, rows, self.ask)
-        return measured.with_figures(figures)
+            swayed = _shares(_observe_swaying(self.ask, metric, measured.rows))
+            measured = measured.with_figures(swayed)
+        return measured.with_figures(_spent(rows, seconds))
 
     def _measure_agreement(
         self, metric: Metric, rows: LabelledSamples
@@ -382,23 +357,6 @@ class _Measuring:
         figures = _agreement(rows, draws=self.draws)
         figures += _shares(_outcomes(self.ask, metric, rows))
         return _MeasuredQuestion(tuple(rows), tuple(figures))
-
-    def _add_adherence(
-        self, measured: _MeasuredQuestion, metric: Metric
-    ) -> _MeasuredQuestion:
-        """Add what sways the judge, and a correction for the number of claims.
-
-        Only a judge that judges claim by claim has a correction.
-        """
-        rows = measured.rows
-        answers = _weakest_claims(rows) if self.judge.takes_correction else []
-        rejections = tuple(_measure_rejection(answers))
-        swayed = _shares(_observe_swaying(self.ask, metric, rows))
-        return replace(
-            measured.with_figures([*swayed, *rejections]),
-            correction=_correction_of(self.judge, answers),
-            notes=tuple(_both_sides_of_the_correction(rejections)),
-        )
 
 
 def _measure_decided_alone(
@@ -536,115 +494,6 @@ _MEASURES = {name: measures(0.5)[name] for name in _CARD_MEASURES} | {
     "AUROC of shortness alone": _shortness_auroc,
     "correlation with length": _follows_length,
 }
-
-
-def _weakest_claims(rows: LabelledSamples) -> list[WeakestClaim]:
-    """Find the weakest claim of each answer, for a judge that judges each claim."""
-    answers: list[WeakestClaim] = []
-    for row in rows:
-        evidence = getattr(row.result, "evidence", None)
-        if not isinstance(evidence, AdherenceEvidence):
-            continue
-        probabilities = [
-            claim.probability
-            for claim in evidence.claims
-            if claim.probability is not None
-        ]
-        if probabilities:
-            weakest = min(probabilities)
-            answers.append(
-                WeakestClaim(weakest, len(probabilities), row.labels[0], row.source)
-            )
-    return answers
-
-
-def _correction_of(
-    judge: Judge, answers: Sequence[WeakestClaim]
-) -> ClaimCorrection | None:
-    """Return the correction for the number of claims, with its judge's name."""
-    correction = fit_correction(answers)
-    if correction is None:
-        return None
-    return replace(correction, fitted_for=describe_judge(judge.name, judge.details))
-
-
-def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
-    """Measure how many answers are rejected by the rule that the weakest claim decides.
-
-    An answer with claims at .9 and .2 is rejected for its .2. The rule is tried plain,
-    and with a correction for the number of claims: of many, one looks weak by chance.
-
-    Yields:
-        The share of supported and of unsupported answers that each rule rejects, as the
-        mean over sources.
-    """
-    sources = dict.fromkeys(answer.source for answer in answers)
-    shares_by_measure: dict[str, list[float]] = {}
-    for source in sources:
-        # the correction is fitted on the other sources, if there are any
-        of_source = [answer for answer in answers if answer.source == source]
-        of_others = [answer for answer in answers if answer.source != source]
-        for rule, correction in _correction_by_rule(of_others or of_source).items():
-            shares = shares_rejected(of_source, correction)
-            for label, share in zip(("supported", "unsupported"), shares, strict=True):
-                if share is not None:
-                    measure = _name_of_rejection(label, rule)
-                    shares_by_measure.setdefault(measure, []).append(share)
-    for measure, shares_of_sources in shares_by_measure.items():
-        yield Measured(
-            measure,
-            source=None,
-            count=len(shares_of_sources),
-            value=fmean(shares_of_sources),
-            interval=None,
-        )
-
-
-def _correction_by_rule(
-    answers: Sequence[WeakestClaim],
-) -> dict[str, ClaimCorrection | None]:
-    """Return the rules to try: the plain rule, and one with a correction.
-
-    The correction is fitted on these answers. If they are too few, it is left out.
-    """
-    correction_by_rule: dict[str, ClaimCorrection | None] = {_PLAIN_RULE: None}
-    correction = fit_correction(answers)
-    if correction is not None:
-        correction_by_rule[_CORRECTED_RULE] = correction
-    return correction_by_rule
-
-
-def _name_of_rejection(label: str, rule: str) -> str:
-    return f"rejected of {label} answers by the {rule}"
-
-
-def _both_sides_of_the_correction(rejections: Sequence[Measured]) -> Iterator[str]:
-    """Yield a sentence on both effects of the correction for the number of claims.
-
-    Such as "of supported answers from 0.30 to 0.10 and of unsupported answers from 0.90
-    to 0.80": it rejects fewer good answers, and lets more false ones pass. No sentence
-    if one of these was not measured.
-
-    Args:
-        rejections: Shares of answers that are rejected, from ``_measure_rejection``.
-    """
-    share_by_measure = {figure.measure: figure.value for figure in rejections}
-    changes = []
-    for label in ("supported", "unsupported"):
-        plain_share = share_by_measure.get(_name_of_rejection(label, _PLAIN_RULE))
-        corrected_share = share_by_measure.get(
-            _name_of_rejection(label, _CORRECTED_RULE)
-        )
-        if plain_share is None or corrected_share is None:
-            return
-        changes.append(
-            f"of {label} answers from {plain_share:.2f} to {corrected_share:.2f}"
-        )
-    yield (
-        "The correction for the number of claims changes the share that is rejected"
-        f" {' and '.join(changes)}: fewer good answers are lost, and more false ones"
-        " may pass."
-    )
 
 
 def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Observation]:

@@ -18,7 +18,6 @@ from ragmetrics_core.data import Frozen, SettingError, Signature, read_text
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 from ragmetrics_core.statistics.deciding import LOSSES, Reach, fewest_rows
 from ragmetrics_core.statistics.rater_agreement import Measured
-from ragmetrics_core.statistics.weakest_claim import ClaimCorrection
 
 CASCADED = {"adherent": "Adherent", "relevant": "Useful"}
 """The type of question that a cascade asks, by the question of a card.
@@ -66,14 +65,6 @@ class Card(Frozen):
         description=(
             "by question, what the judge may decide alone within limits of what may be"
             " wrong; missing where it gives no probabilities"
-        ),
-    )
-
-    claim_correction: ClaimCorrection | None = Field(
-        default=None,
-        description=(
-            "of a judge that judges claims by themselves, the correction for their"
-            " number, fitted on all rows: EncoderJudge(correction=) takes it"
         ),
     )
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +12,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
-    BertForTokenClassification,
     DebertaV2Config,
     DebertaV2ForSequenceClassification,
-    LlamaConfig,
-    LlamaForCausalLM,
     PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForSequenceClassification,
-    T5Config,
-    T5ForConditionalGeneration,
-    T5ForTokenClassification,
 )
 
 TEXTS = [
@@ -40,10 +31,6 @@ SIZES = {
     "num_attention_heads": 2,
     "intermediate_size": 16,
 }
-HHEM = (
-    "<pad> Determine if the hypothesis is true given the premise?\n\nPremise:"
-    " {premise}\n\nHypothesis: {hypothesis}"
-)
 
 
 def tokenizer(folder: Path, *, longest: int = 64, roberta: bool = False) -> int:
@@ -120,31 +107,6 @@ def roberta(folder: Path, labels: int) -> Path:
     return saved(RobertaForSequenceClassification, config, folder)
 
 
-def token_classifier(folder: Path) -> Path:
-    """A BERT that marks tokens, of the form of LettuceDetect."""
-    config = BertConfig(
-        vocab_size=tokenizer(folder, longest=256),
-        max_position_embeddings=256,
-        id2label={0: "LABEL_0", 1: "LABEL_1"},
-        **SIZES,
-    )
-    return saved(BertForTokenClassification, config, folder)
-
-
-def seq2seq(folder: Path) -> Path:
-    """A T5 that replies 0 or 1, of the form of MiniCheck-Flan-T5."""
-    config = T5Config(
-        vocab_size=tokenizer(folder, longest=256),
-        d_model=16,
-        d_kv=8,
-        d_ff=16,
-        num_layers=1,
-        num_heads=2,
-        decoder_start_token_id=0,
-    )
-    return saved(T5ForConditionalGeneration, config, folder)
-
-
 def saved(kind: Any, config: Any, folder: Path) -> Path:
     torch.manual_seed(1)
     model = kind(config)
@@ -152,70 +114,6 @@ def saved(kind: Any, config: Any, folder: Path) -> Path:
     for parameter in model.parameters():
         parameter.data.mul_(6)
     model.save_pretrained(folder)
-    return folder
-
-
-CODE = """
-from transformers import PretrainedConfig, PreTrainedModel, T5Config, T5ForTokenClassification
-
-class ScoreConfig(PretrainedConfig):
-    model_type = "score"
-
-class ScoreForSequenceClassification(PreTrainedModel):
-    config_class = ScoreConfig
-    _tied_weights_keys = {}
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.t5 = T5ForTokenClassification(T5Config(**config.t5))
-        self.post_init()
-
-    def forward(self, **read):
-        found = self.t5(**read)
-        found.logits = found.logits[:, 0, :]
-        return found
-"""
-
-
-def with_code(folder: Path) -> Path:
-    """A T5 encoder whose first token is scored by code that comes with the model, as that of HHEM-2.1-open."""
-    folder.mkdir()
-    (folder / "scoring.py").write_text(CODE)
-    size = tokenizer(folder, longest=256)
-    settings = {
-        "vocab_size": size,
-        "d_model": 16,
-        "d_kv": 8,
-        "d_ff": 16,
-        "num_layers": 1,
-        "num_heads": 2,
-    }
-    torch.manual_seed(1)
-    inner = T5ForTokenClassification(T5Config(**settings, num_labels=2))
-    inner.classifier.weight.data.mul_(0.1)
-    named = {"AutoConfig": "scoring.ScoreConfig"}
-    config = {
-        "model_type": "score",
-        "architectures": ["ScoreForSequenceClassification"],
-        "t5": {**settings, "num_labels": 2},
-        "auto_map": {
-            **named,
-            "AutoModelForSequenceClassification": (
-                "scoring.ScoreForSequenceClassification"
-            ),
-        },
-        "id2label": {"0": "hallucinated", "1": "consistent"},
-        "label2id": {"hallucinated": 0, "consistent": 1},
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    from safetensors.torch import save_model
-
-    class Outer(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.t5 = inner
-
-    save_model(Outer(), str(folder / "model.safetensors"), metadata={"format": "pt"})
     return folder
 
 
@@ -261,91 +159,3 @@ def in_onnx_form(folder: Path, name: str = "onnx/model.onnx") -> Path:
         place,
     )
     return folder
-
-
-def chat_model(
-    folder: Path,
-    probabilities: Mapping[str, float],
-    *,
-    longest: int = 2_048,
-) -> Path:
-    """A Llama whose next token has these probabilities, whatever it reads.
-
-    What is left is that of a full stop.
-    """
-    vocabulary = chat_tokenizer(folder, longest)
-    model = LlamaForCausalLM(chat_config(vocabulary, longest))
-    left = 1 - sum(probabilities.values())
-    logits = torch.full((model.config.vocab_size,), -20.0)
-    for token, probability in {**probabilities, ".": left}.items():
-        logits[vocabulary[token]] = math.log(max(probability, 1e-9))
-    # the output is a constant: what is read ends in a vector of ones
-    with torch.no_grad():
-        for parameter in model.model.layers.parameters():
-            parameter.zero_()
-        model.model.embed_tokens.weight.fill_(1.0)
-        model.lm_head.weight.copy_(logits[:, None].expand(-1, 16) / 16)
-    model.save_pretrained(folder)
-    return folder
-
-
-def reading_model(folder: Path, *, longest: int = 2_048) -> Path:
-    """A Llama with random weights that replies a label, which depends on all it reads."""
-    vocabulary = chat_tokenizer(folder, longest)
-    torch.manual_seed(1)
-    model = LlamaForCausalLM(chat_config(vocabulary, longest))
-    with torch.no_grad():
-        for parameter in model.model.layers.parameters():
-            parameter.mul_(6)
-        model.model.embed_tokens.weight[:, 0] = 10.0
-        model.lm_head.weight.zero_()
-        for label in LABELS:
-            row = torch.randn(16)
-            row[0] = {"A": 5.9, "B": 5.0}.get(label, 3.5)
-            model.lm_head.weight[vocabulary[label]] = row
-    model.save_pretrained(folder)
-    (folder / "decision.json").write_text(json.dumps({"labels": {"noul": LABELS[:2]}}))
-    return folder
-
-
-LABELS = list("ABCDEFGH")
-CHAT = (
-    "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-    "{% if add_generation_prompt %} Answer:{% endif %}"
-)
-
-
-def chat_tokenizer(folder: Path, longest: int) -> dict[str, int]:
-    """Write a byte-level tokenizer with a chat template, and return its vocabulary."""
-    made = Tokenizer(models.BPE(unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.train_from_iterator(
-        [*TEXTS, *["Yes", "No", *LABELS] * 50],
-        trainers.BpeTrainer(
-            vocab_size=400,
-            special_tokens=["[PAD]", "[UNK]", "[BOS]", "[EOS]"],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        ),
-    )
-    PreTrainedTokenizerFast(
-        tokenizer_object=made,
-        model_max_length=longest,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        bos_token="[BOS]",
-        eos_token="[EOS]",
-        chat_template=CHAT,
-    ).save_pretrained(folder)
-    vocabulary: dict[str, int] = made.get_vocab()
-    return vocabulary
-
-
-def chat_config(vocabulary: Mapping[str, int], longest: int) -> LlamaConfig:
-    """A Llama of one layer; the pipeline adds two tokens of its own."""
-    return LlamaConfig(
-        vocab_size=len(vocabulary) + 8,
-        num_key_value_heads=2,
-        max_position_embeddings=longest,
-        tie_word_embeddings=False,
-        **SIZES,
-    )

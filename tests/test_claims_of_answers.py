@@ -1,9 +1,7 @@
-"""The weakest of several claims: its correction for their number, and what claims."""
+"""What claims something, and the sizes of an encoder."""
 
 from __future__ import annotations
 
-import random
-from math import erf, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,6 @@ from hypothesis import strategies as st
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.encoders import EncoderJudge
 from ragmetrics_core.lexical.claims import parts_of
-from ragmetrics_core.statistics.rater_agreement import auroc
-from ragmetrics_core.statistics.weakest_claim import (
-    ClaimCorrection,
-    WeakestClaim,
-    fit_correction,
-    shares_rejected,
-)
 
 CLAIMS_LIKE_PHRASES = (
     "If you need a refund, reach out to support within 90 days of purchase.",
@@ -164,99 +155,3 @@ def test_sizes_that_read_nothing_are_refused(
     settings: dict[str, Any] = {option: number}
     with pytest.raises(SettingError, match=rf"EncoderJudge\({option}=\)"):
         EncoderJudge(tmp_path, **settings)
-
-
-def oracle(seed: int, n_answers: int, n_claims: tuple[int, ...]) -> list[WeakestClaim]:
-    """Answers of true claims, half of them with one false one, judged with noise.
-
-    The log-odds of a claim are normal; those of true ones lie 2 standard deviations
-    above those of false ones: an AUROC of .92 claim by claim.
-    """
-    draw = random.Random(seed)
-    answers = []
-    for number in range(n_answers):
-        count = draw.choice(n_claims)
-        supported = number % 2 == 0
-        logits = [draw.gauss(1.0, 1.0) for _ in range(count)]
-        if not supported:
-            logits[0] = draw.gauss(-1.0, 1.0)
-        weakest = 0.5 * (1 + erf(min(logits) / sqrt(2)))
-        answers.append(WeakestClaim(weakest, count, supported, f"s{number % 3}"))
-    return answers
-
-
-def test_the_correction_gives_long_true_answers_back() -> None:
-    lengths = (1, 2, 4, 8, 12, 16)
-    singles = [
-        (answer.probability, answer.supported) for answer in oracle(1, 4000, (1,))
-    ]
-    assert auroc(singles) == pytest.approx(0.92, abs=0.02)
-    correction = fit_correction(oracle(2, 900, lengths))
-    assert correction is not None
-    assert correction.per_claim > 0
-    long_answers = oracle(3, 1000, (12,))
-    plain, _ = shares_rejected(long_answers, None)
-    corrected, _ = shares_rejected(long_answers, correction)
-    assert plain is not None
-    assert corrected is not None
-    assert plain > 0.8  # 1 - Φ(1)¹² = .87
-    assert corrected < 0.6
-
-
-def test_the_page_says_both_sides_of_the_correction_as_they_are_computed() -> None:
-    correction = fit_correction(oracle(2, 900, (1, 2, 4, 8, 12, 16)))
-    answers = oracle(3, 1000, (12,))
-    plain = shares_rejected(answers, None)
-    corrected = shares_rejected(answers, correction)
-    of_true, of_false = (
-        f"from {before or 0:.3f} to {after or 0:.3f}".replace("0.", ".")
-        for before, after in zip(plain, corrected, strict=True)
-    )
-    page = (Path(__file__).parents[1] / "docs" / "judges.md").read_text("utf-8")
-    text = " ".join(page.split())
-    assert f"it lowers the share rejected of true answers {of_true}." in text
-    assert (
-        f"the share caught of answers with one false claim {of_false}. Take it" in text
-    )
-    # both fall: what the correction gives back is paid for
-    assert (corrected[0] or 0) < (plain[0] or 0)
-    assert (corrected[1] or 0) < (plain[1] or 0)
-
-
-def test_too_few_answers_make_no_correction() -> None:
-    assert fit_correction(oracle(4, 8, (3,))) is None
-    assert fit_correction([]) is None
-    assert shares_rejected([], None) == (None, None)
-
-
-@pytest.mark.parametrize("rarer_label", [True, False])
-def test_five_answers_of_either_label_make_a_correction(rarer_label: bool) -> None:
-    def answers(n_rarer: int) -> list[WeakestClaim]:
-        labels = [rarer_label] * n_rarer + [not rarer_label] * 20
-        return [WeakestClaim(0.5, 1, label, "source") for label in labels]
-
-    assert fit_correction(answers(4)) is None
-    assert fit_correction(answers(5)) is not None
-
-
-def test_the_correction_by_hand() -> None:
-    assert ClaimCorrection(0.0, 1.0, 0.0).score(0.3, 7) == pytest.approx(0.3)
-    assert ClaimCorrection(0.0, 1.0, 1.0).score(0.5, 3) == pytest.approx(0.75)
-    assert ClaimCorrection(1.0, 0.0, 0.0).score(0.0, 1) == pytest.approx(0.7310586)
-
-
-@given(
-    st.floats(0, 1),
-    st.floats(0, 1),
-    st.integers(1, 50),
-    st.floats(0, 3),
-    st.floats(0, 3),
-)
-def test_a_correction_keeps_the_order(
-    one: float, other: float, n_claims: int, slope: float, per_claim: float
-) -> None:
-    correction = ClaimCorrection(0.2, slope, per_claim)
-    low, high = sorted((one, other))
-    assert correction.score(low, n_claims) <= correction.score(high, n_claims)
-    assert correction.score(one, n_claims) <= correction.score(one, n_claims + 1)
-    assert 0 <= correction.score(one, n_claims) <= 1
