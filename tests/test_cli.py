@@ -88,7 +88,7 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
             1,
             "failed: context_adherence",
         ),
-        (["--fail-under", "adherence=0.5"], 0, "1 row cannot tell which"),
+        (["--fail-under", "adherence=0.5"], 0, "1 row cannot tell it from 0.5"),
         (
             ["--fail-under", "adherence=0.5", "--strict"],
             3,

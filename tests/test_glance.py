@@ -187,6 +187,23 @@ def test_results_and_page_are_kept_and_the_last_two_runs_compared(
 
 
 @pytest.mark.usefixtures("folder")
+def test_runs_with_a_path_of_their_own_are_compared_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
+    assert main(command) == 0
+    assert main([*command, "--out", "a.jsonl", "--report", "a.html"]) == 0
+    capsys.readouterr()
+    assert main(["compare"]) == 0
+    assert re.match(r"run 1, .* → a\.jsonl, ", capsys.readouterr().out)
+    # the same path again: what it held before is gone, and compares with nothing
+    assert main([*command, "--out", "a.jsonl"]) == 0
+    capsys.readouterr()
+    assert main(["compare"]) == 0
+    assert re.match(r"run 1, .* → a\.jsonl, ", capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("folder")
 def test_twenty_runs_are_kept_and_none_on_request() -> None:
     runs = Path(".ragmetrics", "runs")
     command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]

@@ -17,7 +17,6 @@ from ragmetrics_core.cli.run_folders import FOLDER, last_results
 from ragmetrics_core.data import InputError
 from ragmetrics_core.data.display import markdown_block, one_line
 from ragmetrics_core.reporting.comparison import Comparison
-from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.glance import date_of
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision
@@ -191,8 +190,36 @@ def _lines(
     first_title, second_title = comparison.titles
     lines = [f"{first_title} → {second_title}"]
     if decisions:
-        lines.insert(0, all_in_words(decisions, exit_code))
+        lines.insert(0, _verdict(comparison, decisions, exit_code))
     return [*lines, *comparison.table().splitlines()]
+
+
+def _verdict(
+    comparison: Comparison, decisions: Sequence[Decision], exit_code: int
+) -> str:
+    """Sum up in one line what ``--fail-on-regression`` came to.
+
+    Example: "No metric is known to be worse, 3 of 4 cannot be told: exit 0, at which a
+    CI job goes on."
+    """
+    n_worse = sum(decision.outcome == "failed" for decision in decisions)
+    n_undecided = sum(decision.outcome == "undecided" for decision in decisions)
+    n_unknown = sum(change.verdict == "cannot tell" for change in comparison.changes)
+    n_all = len(decisions)
+    if n_worse:
+        words = f"Worse: {n_worse} of {n_all}"
+    elif n_undecided == n_all:
+        words = "Nothing is decided"
+    elif n_unknown:
+        words = "No metric is known to be worse"
+    else:
+        words = "No metric is worse"
+    if n_unknown:
+        words += f", {n_unknown} of {n_all} cannot be told"
+    if 0 < n_undecided < n_all:
+        words += f", {n_undecided} of {n_all} undecided"
+    effect = "stops" if exit_code else "goes on"
+    return f"{words}: exit {exit_code}, at which a CI job {effect}."
 
 
 def _lines_on_losses(comparison: Comparison) -> list[str]:
@@ -211,7 +238,8 @@ def _lines_on_losses(comparison: Comparison) -> list[str]:
 
 def _title_of_run(path: Path, report: Report) -> str:
     """Return the title of a run: its name, if it has one, with its file and its date."""
-    facts = ", ".join(filter(None, (path.name, date_of(report.run))))
+    file = f"run {path.parent.name}" if path.parent.parent == FOLDER else path.name
+    facts = ", ".join(filter(None, (file, date_of(report.run))))
     return f"{report.run.name} ({facts})" if report.run.name else facts
 
 

@@ -17,7 +17,13 @@ from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.evaluate_options import UNTIL_SETTINGS
 from ragmetrics_core.cli.options import BAD_INPUT, show
-from ragmetrics_core.cli.run_folders import PAGE, RESULTS, make_private, new_run_folder
+from ragmetrics_core.cli.run_folders import (
+    PAGE,
+    RESULTS,
+    make_private,
+    new_run_folder,
+    note_place,
+)
 from ragmetrics_core.cli.screen import explain_lines, next_command, show_screen
 from ragmetrics_core.cli.source import Source
 from ragmetrics_core.data import (
@@ -146,7 +152,12 @@ def run(options: argparse.Namespace) -> int:
         check_page(options.report)
     folder = _choose_paths(options)
     try:
-        return _run_to_its_end(options)
+        exit_code = _run_to_its_end(options)
+        is_whole = exit_code not in (_INTERRUPTED, _WAITS_FOR_BATCHES)
+        if folder is not None and is_whole:
+            # so ``ragmetrics compare`` finds the last two runs wherever they are
+            note_place(folder, options.out)
+        return exit_code
     finally:
         make_private(folder)
 
@@ -173,7 +184,7 @@ def _choose_paths(options: argparse.Namespace) -> Path | None:
     Returns:
         The folder; None without one.
     """
-    if options.no_files or (options.out and options.report):
+    if options.no_files:
         return None
     folder = new_run_folder()
     if folder is None:

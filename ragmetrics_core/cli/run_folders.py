@@ -1,4 +1,4 @@
-"""Where results and page go if no path is given: ``.ragmetrics/runs/N`` of the folder.
+"""Each run has a folder, ``.ragmetrics/runs/N``, for what no other path is given.
 
 Only the owner can read them, git does not see them, and the last twenty are kept.
 """
@@ -12,6 +12,8 @@ FOLDER = Path(".ragmetrics", "runs")
 """Below the working folder."""
 
 RESULTS, PAGE = "results.jsonl", "page.html"
+_PLACE = "place.txt"
+"""Holds the path of the results of a run that came to its end (``--out``)."""
 _KEPT = 20
 
 
@@ -54,6 +56,11 @@ def _make_next() -> Path:
         return folder
 
 
+def note_place(folder: Path, results: Path) -> None:
+    """Note in the folder of a run that ended where its results are."""
+    (folder / _PLACE).write_text(str(results), encoding="utf-8")
+
+
 def make_private(folder: Path | None) -> None:
     """Let nobody but the owner read what a run left in its folder."""
     if folder is None:
@@ -76,8 +83,14 @@ def _numbers() -> Iterator[int]:
 
 
 def last_results(count: int) -> list[Path]:
-    """The results of the last runs that have any, the earlier first."""
+    """The results of the last runs that have any, the earlier first.
+
+    Of runs that wrote to the same path only the last has results.
+    """
     if not FOLDER.is_dir():
         return []
-    paths = [FOLDER / str(number) / RESULTS for number in sorted(_numbers())]
-    return [path for path in paths if path.is_file()][-count:]
+    newest_first = sorted(_numbers(), reverse=True)
+    places = [FOLDER / str(number) / _PLACE for number in newest_first]
+    texts = [place.read_text(encoding="utf-8") for place in places if place.is_file()]
+    paths = [path for path in map(Path, dict.fromkeys(texts)) if path.is_file()]
+    return paths[:count][::-1]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ragmetrics_core.cli.options import discard_output, show
+from ragmetrics_core.cli.run_folders import FOLDER
 from ragmetrics_core.data.display import as_line
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.reporting.glance import Glance
@@ -80,4 +81,6 @@ def next_command(results: Path | None) -> str:
     """
     if results is None:
         return ""
+    if results.parent.parent == FOLDER:
+        return "ragmetrics compare   (after the next run)"
     return f"ragmetrics compare {shlex.quote(str(results))} NEW.jsonl"

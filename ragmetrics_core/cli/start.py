@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli.options import add, add_explain, command, flag, show
-from ragmetrics_core.cli.run_folders import PAGE, RESULTS, make_private, new_run_folder
+from ragmetrics_core.cli.run_folders import (
+    PAGE,
+    RESULTS,
+    make_private,
+    new_run_folder,
+    note_place,
+)
 from ragmetrics_core.cli.screen import explain_lines, show_screen
 from ragmetrics_core.data import PROJECT_FILE, InputError, read_project_file, write_text
 from ragmetrics_core.data.trust import TRUST_VARIABLE, digest_of, trust
@@ -106,6 +112,8 @@ def _demo(options: argparse.Namespace) -> int:
             report.to_html(page)
     if options.out:
         report.to_jsonl(options.out)
+        if folder is not None:
+            note_place(folder, options.out)
     make_private(folder)
     lines = screen_lines(
         glance, page=page, next_command="ragmetrics evaluate YOUR.jsonl"

@@ -311,7 +311,7 @@ class _Rule(NamedTuple):
             outcome = by_bounds
         words = _words(measure, outcome, threshold)
         if by_bounds == "undecided":
-            words += f"; {measure.rows} cannot tell which"
+            words += f"; {measure.rows} cannot tell it from {threshold:g}"
         return outcome, f"{words}."
 
     def _why_undecided(self, summary: Summary) -> str:
