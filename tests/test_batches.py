@@ -1165,12 +1165,12 @@ def test_a_cap_counts_replies_without_the_log_probabilities_that_were_asked_for(
 ) -> None:
     given: Any = {"store": store, "batch": "wait", "progress": False}
     with BatchService(plausible_reply, logprobs="ignore") as service:
-        with pytest.raises(BatchFailed, match="no batch was made: 54 requests"):
+        with pytest.raises(BatchFailed, match="no batch was made: 42 requests"):
             evaluate(
                 ROWS,
                 ["retrieval_accuracy"],
                 judge=model(service),
-                limits=Limits(max_calls=53),
+                limits=Limits(max_calls=41),
                 **given,
             )
         # facts, and verdicts with nothing but a text
@@ -1179,10 +1179,10 @@ def test_a_cap_counts_replies_without_the_log_probabilities_that_were_asked_for(
             ROWS,
             ["retrieval_accuracy"],
             judge=model(service),
-            limits=Limits(max_calls=54),
+            limits=Limits(max_calls=42),
             **given,
         )
-    assert sum(service.executed.values()) == spent(report).calls == 54
+    assert sum(service.executed.values()) == spent(report).calls == 42
 
 
 def test_a_price_that_is_not_known_is_not_half_of_anything(store: Path) -> None:

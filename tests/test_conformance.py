@@ -354,11 +354,7 @@ def accuracy(case, subset=None):
             reply["about"].get("facts", cells), reply["says"], strict=True
         ):
             cells[fact] += [decimal(p)] if reply["about"]["context"] in texts else []
-    noisy = case["settings"].get("combination") == "noisy_or"
-    found = [
-        1 - prod(1 - p for p in row) if noisy else any(p > Fraction(1, 2) for p in row)
-        for row in cells.values()
-    ]
+    found = [any(p > Fraction(1, 2) for p in row) for row in cells.values()]
     if "facts" not in sample and any(
         reply.get("mode") == "lexical" for reply in case["replies"]
     ):

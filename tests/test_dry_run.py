@@ -82,6 +82,9 @@ def count(can: Capabilities, *metrics: Metric, samples: Any = (SAMPLE,)) -> Esti
     return estimate(samples, metrics, LLMJudge(Priced(can)))
 
 
+OWN_CELL = 'Reply with "covered".\n{context}\n{fact}\n'
+
+
 # Two distinct chunks. Two sentences in the reference: two to six facts, each judged in
 # two distinct chunks.
 CALLS: list[tuple[Metric, Capabilities, tuple[int, int]]] = [
@@ -106,10 +109,17 @@ CALLS: list[tuple[Metric, Capabilities, tuple[int, int]]] = [
         (5, 6),
     ),
     (RetrievalAccuracy(), ALL, (1 + 2 * 2, 1 + 6 * 2)),
-    # three polls for each cell
-    (RetrievalAccuracy(), NONE, (1 + 2 * 2 * 3, 1 + 6 * 2 * 3)),
+    # without log-probabilities one for all facts of a chunk
+    (RetrievalAccuracy(), NONE, (1 + 2, 1 + 2)),
+    (RetrievalAccuracy(), Capabilities(n=True), (1 + 2, 1 + 6 * 2)),
+    # a template of one's own asks about each fact: three polls for each cell
     (
-        RetrievalAccuracy(),
+        RetrievalAccuracy(template=OWN_CELL),
+        NONE,
+        (1 + 2 * 2 * 3, 1 + 6 * 2 * 3),
+    ),
+    (
+        RetrievalAccuracy(template=OWN_CELL),
         Capabilities(n=True, logprobs=None),
         (1 + 2 * 2, 1 + 6 * 2 * 2),
     ),  # a try, then two polls at once

@@ -112,11 +112,10 @@ def test_methods_speak_of_words_where_words_judged(report: Report) -> None:
 @pytest.mark.parametrize(
     "metric",
     [
-        RetrievalAccuracy(combination="noisy_or"),
         RetrievalAccuracy(combination="soft"),
         ContextUtilization(relevance="probability"),
     ],
-    ids=["noisy_or", "soft", "expected"],
+    ids=["soft", "expected"],
 )
 def test_methods_call_no_words_a_probability(metric: Metric) -> None:
     sample = Sample(

@@ -329,6 +329,11 @@ def test_all_metrics_score_without_a_feature_and_ask_for_it_once(
     assert "failed" not in statuses
     for metric in METRICS:
         assert any(score is not None for score in report.scores(metric)), metric
+    asked_otherwise = [
+        "Asked once for each context" in row.results["retrieval_accuracy"].reason
+        for row in report.results
+    ]
+    assert asked_otherwise == [feature == "logprobs"] * len(ROWS)
     refused = [request for request in server.requests if server.rejection(request.body)]
     # a schema is refused as a schema, and as JSON mode
     assert len(refused) == (2 if feature == "json_schema" else 1)

@@ -592,9 +592,7 @@ TEXTS = st.lists(
 )
 
 
-@given(
-    st.lists(TEXTS, min_size=1, max_size=4), st.sampled_from(["or", "noisy_or", "soft"])
-)
+@given(st.lists(TEXTS, min_size=1, max_size=4), st.sampled_from(["or", "soft"]))
 def test_the_curve_ends_at_the_score(items: list[list[str]], combination: Any) -> None:
     sample = turn(
         *(call(*own, step=n) for n, own in enumerate(items)), facts=[*"abcdef"]

@@ -24,7 +24,7 @@ from said import of, shown
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, RetrievalAccuracy
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.asking import Question
+from ragmetrics_core.data.asking import LabelProbability, Question
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered
 from ragmetrics_core.engine import resolve
 from ragmetrics_core.judging.llm import LLMJudge
@@ -171,12 +171,11 @@ def test_what_an_endpoint_cannot_do_is_replaced(
 ) -> None:
     async def run(server: LoopbackServer) -> tuple[Answer[Any], Answer[Any]]:
         session = LLMJudge(model_of(server)).session(concurrency=4, store=None)
-        return (
-            await session.answer(
-                fact('Reply {"covered": 0|1}.\n---\n{context}\n{fact}')
-            ),
-            await session.answer(polled(5)),
+        covered = fact('Reply {"covered": 0|1}.\n---\n{context}\n{fact}')
+        weighed = dataclasses.replace(
+            covered, wanted_probability=LabelProbability("covered")
         )
+        return await session.answer(weighed), await session.answer(polled(5))
 
     with LoopbackServer(
         plausible_reply, n=n, logprobs=logprobs, json_schema=json_schema

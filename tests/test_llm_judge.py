@@ -30,6 +30,7 @@ from ragmetrics_core.data.errors import (
     JudgeError,
     JudgeServerError,
     MalformedReply,
+    QuestionNotSupported,
     SettingError,
     TooFewPolls,
 )
@@ -150,11 +151,16 @@ def useful(
     return shown(question, **{name: chunks if listwise else chunks[0]})
 
 
-def fact(*facts: str, together: bool = False, polls: int = 3) -> Question[Any]:
-    calls = "per_context" if together else "per_fact"
-    metric = RetrievalAccuracy(calls=calls, polls=polls)
+def fact(*facts: str, together: bool = False) -> Question[Any]:
+    metric = RetrievalAccuracy(calls="per_context" if together else "per_fact")
     form = template("covered", "context", "facts" if together else "fact")
     return of(metric, form, contexts=["c"], facts=facts or ("f",))
+
+
+def polled_fact(polls: int = 3) -> Question[Any]:
+    """A question on a fact that is polled where no token tells."""
+    wanted = LabelProbability("covered", fallback_polls=polls)
+    return replace(fact(), wanted_probability=wanted)
 
 
 def adherent(
@@ -190,7 +196,7 @@ EVERY_QUESTION: dict[str, Question[Any]] = {
     "facts, cot": of(
         RetrievalAccuracy(extraction="cot"), template("facts", "reference"), **STATED
     ),
-    "fact": fact(),
+    "fact": polled_fact(),
     "facts together": fact("f", "g", together=True),
     "sufficient": Sufficient(
         parts=adherent().parts,
@@ -263,18 +269,17 @@ def test_low_mass_is_polled_and_the_first_reply_counts_as_a_poll() -> None:
 
 def test_without_log_probabilities_facts_are_polled_at_temperature_1() -> None:
     model = Toy('{"covered": 1}', '{"covered": 0}', '{"covered": 0}')
-    assert parts_of(answer(model, fact()).reply.weights) == [
+    assert parts_of(answer(model, polled_fact()).reply.weights) == [
         (pytest.approx(1 / 3), "polls", None)
     ]
     assert [(request.n, request.temperature) for request in model.asked] == [(3, 1.0)]
 
 
 def test_one_poll_on_one_fact_is_a_share_of_polls() -> None:
-    question = replace(
-        fact(), wanted_probability=LabelProbability("covered", fallback_polls=1)
-    )
     model = Toy('{"covered": 1}')
-    assert parts_of(answer(model, question).reply.weights) == [(1.0, "polls", None)]
+    assert parts_of(answer(model, polled_fact(1)).reply.weights) == [
+        (1.0, "polls", None)
+    ]
 
 
 class Tone(BaseModel):
@@ -339,9 +344,9 @@ def test_a_number_that_no_float_can_hold_is_refused(number: int) -> None:
 
 def test_polls_need_a_majority() -> None:
     model = Toy("no", "no", '{"covered": 1}', "no", "no")
-    assert isinstance(error(model, fact()), TooFewPolls)
+    assert isinstance(error(model, polled_fact()), TooFewPolls)
     half_answers = Toy("no", '{"covered": 1}', "no")
-    assert isinstance(error(half_answers, fact(polls=2)), TooFewPolls)
+    assert isinstance(error(half_answers, polled_fact(2)), TooFewPolls)
 
 
 def test_facts_together_are_sequential() -> None:
@@ -753,10 +758,25 @@ def test_what_was_learned_lasts_for_the_next_session() -> None:
     model = Toy(capabilities=Capabilities(n=None, logprobs=None))
     model.tokens_of = lambda request, text: ()
     judge = LLMJudge(model)
-    asyncio.run(judge.answer(fact()))
+    asyncio.run(judge.answer(polled_fact()))
     assert [request.top_logprobs for request in model.asked] == [5, 0]
-    asyncio.run(judge.answer(fact()))
+    asyncio.run(judge.answer(polled_fact()))
     assert [request.top_logprobs for request in model.asked[2:]] == [0]
+
+
+@pytest.mark.parametrize("stated", [None, False])
+def test_a_question_that_needs_log_probabilities_is_not_polled(
+    stated: bool | None,
+) -> None:
+    model = Toy(capabilities=Capabilities(n=None, logprobs=stated))
+    model.tokens_of = lambda request, text: ()
+    judge = LLMJudge(model)
+    for _ in range(2):
+        reply = asyncio.run(judge.answer(fact())).reply
+        assert isinstance(reply, NotAnswered)
+        assert isinstance(reply.error, QuestionNotSupported)
+    # found out by one request, and remembered
+    assert len(model.asked) == (1 if stated is None else 0)
 
 
 HOSTILE: list[Callable[[], str]] = [

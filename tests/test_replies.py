@@ -37,12 +37,14 @@ ROW = {
     "reference": "Anna lit the lamp.",
     "facts": ["Anna lit the lamp."],
 }
+# One verdict a request, also by a model without log-probabilities.
+ONE_FACT = 'Reply with "reason" and "covered".\n---\n{context}\n{fact}\n'
 # By metric: the field that decides, what it holds in a good reply, and the value then.
 DECIDING: dict[str, tuple[Metric, str, Any, float]] = {
     "utilization": (ContextUtilization(), "useful", 1, 1.0),
     "adherence": (ContextAdherence(polls=1, cause=False), "claims", 1, 1.0),
     "recall": (ContextRecall(), "score", 1, 1.0),
-    "accuracy": (RetrievalAccuracy(polls=1), "covered", 1, 1.0),
+    "accuracy": (RetrievalAccuracy(polls=1, template=ONE_FACT), "covered", 1, 1.0),
     "sufficiency": (ContextSufficiency(polls=1, declining=False), "missing", [], 1.0),
     "relevance": (AnswerRelevance(), "grade", 3, 1.0),
     "citations": (CitationQuality(numbered_from=1, polls=1), "supported", 1, 1.0),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from itertools import combinations
-from math import prod
-from operator import mul
 
 import pytest
 from hypothesis import given
@@ -121,59 +118,11 @@ def test_laws_of_subsets(matrix):
     assert len(judge.asked) == asked
 
 
-@given(matrices, st.data())
-def test_laws_of_subsets_hold_for_noisy_or(matrix, data):
-    weights = data.draw(
-        st.lists(st.floats(0.1, 9), min_size=len(matrix), max_size=len(matrix))
-    )
-    facts = [Fact(text=f"f{row}", weight=weight) for row, weight in enumerate(weights)]
-
-    def noisy(columns):
-        sample = Sample(facts=facts, contexts=[f"c{column}" for column in columns])
-        return RetrievalAccuracy(combination="noisy_or").score(
-            sample, judge=matrix_judge(matrix)
-        )
-
-    columns = range(len(matrix[0]))
-    result = noisy(columns)
-    evidence = result.evidence
-    assert evidence.combine(columns) == result.value
-    assert evidence.combine([]) == 0
-    for size in range(1, len(columns) + 1):
-        for subset in combinations(columns, size):
-            value = evidence.combine(subset)
-            # 1 − Π(1 − p) is the probability that not all of these contexts miss the
-            # fact.
-            found = [
-                1 - prod(1 - Fraction(row[column]) for column in subset)
-                for row in matrix
-            ]
-            expected = sum(map(mul, map(Fraction, weights), found)) / sum(
-                map(Fraction, weights)
-            )
-            assert value == pytest.approx(float(expected), abs=1e-12)
-            assert 0 <= value <= 1
-            assert all(evidence.combine({*subset, more}) >= value for more in columns)
-    for column in columns:
-        assert evidence.combine([column]) == noisy([column]).value
-
-
-def test_noisy_or_is_told_by_result_and_signature_and_not_by_default():
-    result, _ = score([[0.5, 0.5]], combination="noisy_or")
-    assert (result.value, result.evidence.combination) == (0.75, "noisy_or")
-    assert result.evidence.soft == 0.5
-    assert "taken as independent" in result.reason
-    assert result.signature.settings["combination"] == "noisy_or"
-    default, _ = score([[0.5, 0.5]])
-    assert (default.value, default.evidence.combination) == (0.0, "or")
-    assert "combination" not in default.signature.settings
-
-
 def test_the_methods_paragraph_says_how_contexts_are_combined():
     sample = Sample(facts=["f0"], contexts=["c0"])
     for metric, words in (
         (RetrievalAccuracy(), "at least one context fully discusses"),
-        (RetrievalAccuracy(combination="noisy_or"), "1 − Π(1 − p) over the contexts"),
+        (RetrievalAccuracy(combination="soft"), "highest"),
     ):
         assert (
             words
@@ -183,16 +132,7 @@ def test_the_methods_paragraph_says_how_contexts_are_combined():
         )
 
 
-def test_copies_of_a_context_add_nothing_to_noisy_or():
-    judge = matrix_judge([[0.5, 0.5]])
-    sample = Sample(facts=["f0"], contexts=["c0", " ", "c0", "c1", "c0"])
-    result = RetrievalAccuracy(combination="noisy_or").score(sample, judge=judge)
-    assert result.value == 0.75
-    assert result.evidence.duplicate_of == (None, None, 0, None, 0)
-    assert result.evidence.combine([2, 4]) == 0.5
-
-
-def test_unanswered_cells_fail_with_noisy_or_too():
+def test_unanswered_cells_fail():
     judge = ScriptedJudge(
         {
             FactInContext: lambda q: (
@@ -200,7 +140,7 @@ def test_unanswered_cells_fail_with_noisy_or_too():
             )
         }
     )
-    metric = RetrievalAccuracy(combination="noisy_or")
+    metric = RetrievalAccuracy(combination="soft")
     result = metric.score(facts=["f"], contexts=["c0", "c1"], judge=judge)
     assert result.status == "failed"
     assert result.evidence.combine([0]) == 0.5
@@ -384,7 +324,7 @@ def test_where_the_embedded_judge_splits_the_reference_the_soft_mean_is_the_scor
     )
 
 
-@pytest.mark.parametrize("combination", ["or", "soft", "noisy_or"])
+@pytest.mark.parametrize("combination", ["or", "soft"])
 @pytest.mark.parametrize("mode", ["lexical", "logprobs"])
 def test_only_probabilities_are_called_so(combination: str, mode: str):
     metric = RetrievalAccuracy(combination=combination)
@@ -400,7 +340,6 @@ def test_only_probabilities_are_called_so(combination: str, mode: str):
     [
         ({}, "lexical", ["f0", "f1"], "or", 0.5),  # facts of the sample's own
         ({}, "logprobs", None, "or", 0.5),  # another judge
-        ({"combination": "noisy_or"}, "lexical", None, "noisy_or", 0.65),
         ({"combination": "soft"}, "logprobs", None, "soft", 0.65),
     ],
 )

@@ -113,10 +113,6 @@ def test_an_altered_result_is_held_to_the_same(number, value):
             RetrievalAccuracy(),
             lambda p: {ExtractFacts: facts("f"), FactInContext: covered(p)},
         ),
-        (
-            RetrievalAccuracy(combination="noisy_or"),
-            lambda p: {ExtractFacts: facts("f"), FactInContext: covered(p)},
-        ),
     ],
     ids=[
         "binary",
@@ -125,7 +121,6 @@ def test_an_altered_result_is_held_to_the_same(number, value):
         "adherence",
         "recall",
         "accuracy",
-        "noisy_or",
     ],
 )
 def test_a_judge_that_gives_no_probability_fails_the_metric(metric, replies, wrong):

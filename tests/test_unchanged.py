@@ -164,7 +164,7 @@ METRICS: dict[str, Metric] = {
     "citations": CitationQuality(required=True),
     "accuracy": RetrievalAccuracy(),
     "per_context": RetrievalAccuracy(
-        calls="per_context", extraction="cot", combination="noisy_or"
+        calls="per_context", extraction="cot", combination="soft"
     ),
 }
 ANSWERED = (

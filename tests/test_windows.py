@@ -94,9 +94,9 @@ class Small(ChatModel):
                     ]
                 }
             )
-        return json.dumps(
-            {"covered" if "<fact-" in prompt else "useful": found, "reason": "r"}
-        )
+        if "<facts-" in prompt:
+            return json.dumps({"facts": [{"label": "F1", "covered": found}]})
+        return json.dumps({"useful": found, "reason": "r"})
 
 
 def score(metric: Metric, context: str) -> tuple[Any, Small]:

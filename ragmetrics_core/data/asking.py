@@ -206,6 +206,8 @@ class LabelProbability:
             log-probabilities.
         neutral: The label that is neither for nor against, if there is one. Its
             probability is left out; where it has half or more, polls stand in.
+        needs_tokens: Whether a model that gives no log-probabilities at all answers
+            with ``QuestionNotSupported`` instead of polls, as there is another way.
 
     Raises:
         SettingError: If the labels cannot be told apart, or ``positive`` is none of
@@ -218,6 +220,7 @@ class LabelProbability:
     item_id_field: str | None = None
     fallback_polls: int = 3
     neutral: Label | None = None
+    needs_tokens: bool = False
 
     def __post_init__(self) -> None:
         """Raise ``SettingError`` for labels that cannot be told apart by their first token.

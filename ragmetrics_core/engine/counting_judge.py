@@ -33,6 +33,7 @@ from ragmetrics_core.models.decision_forms import (
     characters_of_state,
 )
 from ragmetrics_core.models.decision_model import DecisionModel
+from ragmetrics_core.models.features import no_logprobs
 
 # Characters of the tags around a text.
 _TAGS = 45
@@ -121,12 +122,26 @@ class CountingJudge(Judge):
             if reply is not None:
                 return Answer(reply)
             replies = replies[:1]  # one answer, however often a chat model is polled
+        elif self._needs_other_tokens(question):
+            return Answer(NotAnswered(no_logprobs(self.name)))
         elif models:
             self._count_prompts(question, replies)
         elif not counts_by_itself(self._judge):
             # Nobody knows what a judge of a user's own sends, and nothing is stored.
             self._counted.usage += Usage(calls=1, cost=None)
         return self._example_answer(question, replies)
+
+    def _needs_other_tokens(self, question: Question[R]) -> bool:
+        """Whether the models would refuse a question that needs log-probabilities.
+
+        Where that is not known, the lower bound supposes it: the metric then asks in a
+        way that takes fewer calls.
+        """
+        wanted = question.wanted_probability
+        if wanted is None or not wanted.needs_tokens or not self._judge.models:
+            return False
+        stated = [model.capabilities().logprobs for model in self._judge.models]
+        return not any(self._counted.high if one is None else one for one in stated)
 
     def _example_replies(self, question: Question[R]) -> tuple[R, ...]:
         """Return example replies to a question, one for each time that it is polled.
@@ -202,7 +217,8 @@ class CountingJudge(Judge):
         tries_logprobs = False
         wanted = question.wanted_probability
         if wanted is not None:
-            if self._supposed(capabilities.logprobs):
+            # one that needs tokens would else have been refused
+            if self._supposed(capabilities.logprobs) or wanted.needs_tokens:
                 return 1, 1
             n_replies = max(1, wanted.fallback_polls)
             # The run asks for log-probabilities first. That call brings one reply.

@@ -35,7 +35,7 @@ from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import schema_of
 from ragmetrics_core.models.chat import ChatRequest
 from ragmetrics_core.models.decision_model import DecisionModel
-from ragmetrics_core.models.features import gather_all
+from ragmetrics_core.models.features import gather_all, no_logprobs
 from ragmetrics_core.models.session import Session
 from ragmetrics_core.models.threads import compute_beside_loop
 
@@ -146,6 +146,7 @@ class _Asking:
         """
         self.usage = Usage()
         self._session = session
+        self._judge_name = judge.name
         self._question = question
         self._request = ChatRequest(
             messages=render(question),
@@ -197,13 +198,20 @@ class _Asking:
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.
+            QuestionNotSupported: If the model tells no probabilities of tokens, and the
+                question is not asked without.
             JudgeError: If there is no reply at all.
         """
         # at another temperature the probabilities are not those of the model
         request = replace(self._request, temperature=1.0)
         if not self._top_logprobs:  # the model tells no probabilities of tokens
+            if wanted_probability.needs_tokens:
+                raise no_logprobs(self._judge_name)
             return await self._weigh_by_polls(request, wanted_probability)
+        request = replace(request, needs_logprobs=wanted_probability.needs_tokens)
         reply = await self._ask_for_logprobs(request)
+        if wanted_probability.needs_tokens and not reply.choice.tokens:
+            raise no_logprobs(self._judge_name)
         # None for a verdict whose token does not tell
         weights_of_tokens = read_weights(reply, self._question)
         known_weights = tuple(

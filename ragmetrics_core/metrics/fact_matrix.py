@@ -6,7 +6,7 @@ The matrix facts × contexts is the evidence.
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from itertools import product
-from math import fsum, prod
+from math import fsum
 from typing import Any, Literal
 
 from pydantic import Field
@@ -215,12 +215,10 @@ _TYPED_FORM_ON_FACTS: TypedForm[Any] = TypedForm(
 )
 
 
-Combination = Literal["or", "noisy_or", "soft"]
+Combination = Literal["or", "soft"]
 """How a fact's cells become one number.
 
 - ``or``: 1 if any is above one half;
-- ``noisy_or``: 1 − Π(1 − p) over different texts, which takes the judge's errors as
-  independent and grows with the number of contexts;
 - ``soft``: the highest probability.
 """
 
@@ -250,22 +248,22 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
         default=None,
         description='Share of facts "found" in a foreign context: false positives.',
     )
+    calls: Literal["per_fact", "per_context"] = Field(
+        default="per_fact",
+        description=(
+            "How the judge was asked: ``per_context`` also where the setting is"
+            " ``per_fact`` and its model gives no log-probabilities."
+        ),
+    )
     matrix_calls: int = Field(
         default=0,
-        description="Questions asked for the matrix, as published: facts × contexts.",
+        description="Questions asked for the matrix; ``per_fact``: facts × contexts.",
     )
     extraction_calls: int = Field(
         default=0, description="Questions asked to extract facts."
     )
     combination: Combination = Field(
         default="or", description="How the cells of a fact are combined over contexts."
-    )
-    duplicate_of: tuple[int | None, ...] = Field(
-        default=(),
-        description=(
-            "For ``noisy_or``, by column, that of the identical context before it; None"
-            " for all others."
-        ),
     )
 
     def combine(self, subset: Iterable[int]) -> float:
@@ -278,9 +276,8 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
 
         Returns:
             The weighted mean over the facts, in [0, 1]. The value of a fact is, by
-            ``combination``: "or", 1 if any of the contexts covers it, else 0;
-            "noisy_or", 1 − Π(1 − p) over different texts; "soft", the highest
-            probability.
+            ``combination``: "or", 1 if any of the contexts covers it, else 0; "soft",
+            the highest probability.
 
         Raises:
             IndexError: If an index is not that of a context.
@@ -291,26 +288,15 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
                 f"contexts are numbered 0 to {len(self.context_ids) - 1}, got"
                 f" {sorted(columns)}"
             )
-        # filled for "noisy_or" only, where an equal text must not raise the value again
-        has_duplicates_to_merge = bool(self.duplicate_of)
-        if has_duplicates_to_merge:
-            columns = {self._original(column) for column in columns}
         weighted_values = []
         for fact, row in zip(self.facts, self.cells, strict=True):
             cells = [row[column] for column in sorted(columns)]
             weighted_values.append(fact.weight * self._value_of(cells))
         return fsum(weighted_values) / fsum(fact.weight for fact in self.facts)
 
-    def _original(self, column: int) -> int:
-        """Return the column whose verdict a column shares, errors included."""
-        original = self.duplicate_of[column]
-        return column if original is None else original
-
     def _value_of(self, cells: Sequence[Cell]) -> float:
         """Return the cells of one fact as one number."""
         probabilities = [cell.probability or 0.0 for cell in cells]
-        if self.combination == "noisy_or":
-            return 1.0 - prod(1.0 - probability for probability in probabilities)
         if self.combination == "soft":
             return max(probabilities, default=0.0)
         return float(any(cell.covered for cell in cells))
@@ -335,7 +321,7 @@ def questions_of_coverage(
         facts: The facts, at least one.
         instructions: What the judge is told.
         polls: None: one question about all facts. 3: a question for each fact, which
-            is asked 3 times if the judge gives no probability.
+            is asked 3 times if a token does not tell its probability.
         own_template: Whether the user wrote the prompt's template in ``instructions``.
             Then texts alone decide no answer: the template may ask something else.
     """
@@ -351,7 +337,9 @@ def questions_of_coverage(
             Reply=CoveredList if polls is None else Covered,
             # the probability of "covered"; a judge that gives none is asked ``polls``
             # times instead
-            wanted_probability=_probability_of_covered(polls),
+            wanted_probability=_probability_of_covered(
+                polls, has_other_way=not own_template
+            ),
             # a long context is judged in windows: a fact covered in one is covered
             if_too_long=Windows("context", "covered"),
             # a user's own template asks something that our typed questions do not
@@ -362,11 +350,17 @@ def questions_of_coverage(
     ]
 
 
-def _probability_of_covered(polls: int | None) -> LabelProbability:
-    """Ask for the probability of "covered"; with None, for each verdict of a list."""
+def _probability_of_covered(
+    polls: int | None, *, has_other_way: bool
+) -> LabelProbability:
+    """Ask for the probability of "covered"; without ``polls`` for that of each fact.
+
+    Where no token tells it, polls of each fact cost facts × contexts × polls. One
+    question about all facts is the other way; a user's own template has none.
+    """
     if polls is None:
         return LabelProbability("covered", item_id_field="label", fallback_polls=1)
-    return LabelProbability("covered", fallback_polls=polls)
+    return LabelProbability("covered", fallback_polls=polls, needs_tokens=has_other_way)
 
 
 def _all_covered(question: FactInContext) -> tuple[Any, Any]:

@@ -7,16 +7,18 @@ from collections.abc import Generator, Iterable, Sequence
 from hashlib import sha256
 from itertools import chain
 from statistics import fmean
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from ragmetrics_core.data import (
+    Asked,
     Cell,
     Context,
     Fact,
     JudgeError,
     NotAnswered,
+    QuestionNotSupported,
     Sample,
 )
 from ragmetrics_core.data.asking import (
@@ -30,9 +32,12 @@ from ragmetrics_core.data.asking import (
 from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.sample import CutPassage, DroppedPassage
 from ragmetrics_core.metrics import fact_matrix as matrix
-from ragmetrics_core.metrics.ledger_calls import curve_by_call, indices_of_originals
+from ragmetrics_core.metrics.ledger_calls import curve_by_call
 from ragmetrics_core.metrics.metric import Metric, Plan, error_of_unanswered
 from ragmetrics_core.metrics.templates import instructions_for_judge
+
+Calls = Literal["per_fact", "per_context"]
+"""A question for each fact and context, or one for all facts of a context."""
 
 # how many samples of a run lend a control context
 _MOST_LENDERS = 200
@@ -60,8 +65,8 @@ class RetrievalAccuracy(Metric):
     Source:
         The published retrieval accuracy evaluation: fact extraction, score 0·p(0) +
         1·p(1) from the answer token's log-probabilities, logical OR. Departure: p is
-        normalised by p(0) + p(1). ``noisy_or`` departs from the OR: Pearl (1988),
-        Probabilistic Reasoning in Intelligent Systems, section 4.3.
+        normalised by p(0) + p(1), and a model without log-probabilities is asked once
+        for each context about all facts.
 
     Examples:
         >>> from ragmetrics_core import ScriptedJudge
@@ -71,7 +76,7 @@ class RetrievalAccuracy(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "6"
+    version: ClassVar[str] = "7"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("reference", "facts"),
         ("retrieved", "contexts"),
@@ -81,11 +86,11 @@ class RetrievalAccuracy(Metric):
     extraction: Literal["io", "cot"] = Field(
         default="io", description="Extract facts directly, or with a chain of thought."
     )
-    calls: Literal["per_fact", "per_context"] = Field(
+    calls: Calls = Field(
         default="per_fact",
         description=(
             "One question per fact × context, as published; or per context: cells then"
-            " depend."
+            " depend. A model without log-probabilities is asked per context anyway."
         ),
     )
     combination: matrix.Combination = Field(
@@ -94,7 +99,7 @@ class RetrievalAccuracy(Metric):
     polls: int = Field(
         default=3,
         ge=1,
-        description="Judgements per cell without usable log-probabilities.",
+        description="Judgements per cell whose token does not tell.",
     )
     controls: Literal[0, 1] = Field(
         default=0,
@@ -126,13 +131,13 @@ class RetrievalAccuracy(Metric):
 
     def instructions(self) -> tuple[Instructions, ...]:
         """Return how a cell is judged, and how facts are extracted."""
-        return self._cell_instructions(), self._extraction_instructions()
+        return self._cell_instructions(self.calls), self._extraction_instructions()
 
-    def _cell_instructions(self) -> Instructions:
+    def _cell_instructions(self, calls: Calls) -> Instructions:
         """How a judge is asked whether a context covers a fact, or which facts."""
         name = "fact_in_context"
         required = "context fact"  # the placeholders that a prompt must have
-        if self.calls == "per_context":
+        if calls == "per_context":
             name = "facts_in_context"
             required = "context facts"
         return instructions_for_judge(
@@ -196,19 +201,23 @@ class RetrievalAccuracy(Metric):
             return self.undefined("the reference states no fact", "no_facts")
         facts = _distinct_texts_of_facts(fact_lists)
         texts = _distinct_texts_of_contexts(_contexts_to_evaluate(sample))
-        questions = self._questions(sample, texts, facts)
         # A control is a context of another question: facts that the judge finds in it
         # are errors of the judge. [] if none is wanted.
         control_texts = self._control_texts(texts)
-        control_questions = self._questions(sample, control_texts, facts)
-        replies = yield from ask([*questions, *control_questions])
+        all_texts = [*texts, *control_texts]
+        calls, replies = yield from self._ask_of_texts(sample, all_texts, facts)
         # for each text and fact whether the text covers the fact
-        grid = matrix.grid_of_cells(replies, [*texts, *control_texts], facts)
+        grid = matrix.grid_of_cells(replies, all_texts, facts)
 
         evidence = self._evidence_of_best_reference(sample, fact_lists, grid)
         share_in_control = _share_covered(control_texts, evidence.facts, grid)
+        n_questions = len(replies) * len(texts) // len(all_texts)
         evidence = evidence.model_copy(
-            update={"matrix_calls": len(questions), "control": share_in_control}
+            update={
+                "calls": calls,
+                "matrix_calls": n_questions,
+                "control": share_in_control,
+            }
         )
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
@@ -256,8 +265,22 @@ class RetrievalAccuracy(Metric):
                 fact_lists.append(_distinct_facts(facts))
         return fact_lists
 
-    def _questions(
+    def _ask_of_texts(
         self, sample: Sample, texts: Sequence[str], facts: Sequence[str]
+    ) -> Generator[Batch, Replies, tuple[Calls, Replies]]:
+        """Ask which facts each text covers; return how it was asked, and the replies.
+
+        A judge that gives no probability of a single fact refuses that question. It is
+        asked about all facts of a text at once.
+        """
+        replies = yield from ask(self._questions(sample, texts, facts, self.calls))
+        if self.calls == "per_context" or not any(map(_is_refused, replies)):
+            return self.calls, replies
+        replies = yield from ask(self._questions(sample, texts, facts, "per_context"))
+        return "per_context", replies
+
+    def _questions(
+        self, sample: Sample, texts: Sequence[str], facts: Sequence[str], calls: Calls
     ) -> list[matrix.FactInContext]:
         """Build the questions that ask which facts each text covers."""
         questions: list[matrix.FactInContext] = []
@@ -266,8 +289,8 @@ class RetrievalAccuracy(Metric):
                 question_part(sample),
                 text,
                 facts,
-                self._cell_instructions(),
-                polls=None if self.calls == "per_context" else self.polls,
+                self._cell_instructions(calls),
+                polls=None if calls == "per_context" else self.polls,
                 own_template=self.template is not None,
             )
         return questions
@@ -293,7 +316,7 @@ class RetrievalAccuracy(Metric):
         missed_facts = _texts_of_missed_facts(evidence)
         if not texts or not missed_facts:
             return None
-        replies = yield from ask(self._questions(sample, texts, missed_facts))
+        _, replies = yield from self._ask_of_texts(sample, texts, missed_facts)
         # the verdict of each text on each missed fact
         grid = matrix.grid_of_cells(replies, texts, missed_facts)
         cells_by_fact: list[tuple[Cell, ...]] = []
@@ -357,10 +380,6 @@ class RetrievalAccuracy(Metric):
             # all references count here: the facts of each were asked for
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
             combination=combination,
-            # "noisy_or" computes 1 − Π(1 − p) over the contexts: a text that stands in
-            # two contexts must be one factor. "or" and "soft" take a fact's highest
-            # cell, which equal texts do not change.
-            duplicate_of=_duplicate_of(contexts) if combination == "noisy_or" else (),
         )
         return evidence.model_copy(update=_further_values(sample, evidence))
 
@@ -383,22 +402,12 @@ class RetrievalAccuracy(Metric):
         return (
             f"{n_covered} of {len(evidence.facts)} facts are covered by at least one"
             f" context.{self._computation_in_words(evidence)}"
-            f"{self._control_in_words(evidence)}"
+            f"{self._control_in_words(evidence)}{self._way_in_words(evidence)}"
         )
 
     def _computation_in_words(self, evidence: matrix.AccuracyEvidence) -> str:
         """Say how the score was computed; "" if it is the share of covered facts."""
         is_by_words = _is_lexical(evidence.cells)
-        if evidence.combination == "noisy_or":
-            words = (
-                " The score is the mean of 1 − Π(1 − p): errors in different contexts"
-                " are taken as independent."
-            )
-            return (
-                f"{words} Each p is a score of words, no probability."
-                if is_by_words
-                else words
-            )
         if evidence.combination == "or":
             return ""
         highest = "score of words" if is_by_words else "probability"
@@ -406,6 +415,12 @@ class RetrievalAccuracy(Metric):
         if self.combination == "or":  # the setting, which the metric did not follow
             why = ", because the embedded judge split the reference itself"
         return f" The score is the mean of each fact's highest {highest}{why}."
+
+    def _way_in_words(self, evidence: matrix.AccuracyEvidence) -> str:
+        """Say so where the judge was asked in another way than was set."""
+        if evidence.calls == self.calls:
+            return ""
+        return " Asked once for each context, as the model gives no log-probabilities."
 
     def _control_in_words(self, evidence: matrix.AccuracyEvidence) -> str:
         """Say how many facts the judge found in a context of another question."""
@@ -419,6 +434,13 @@ class RetrievalAccuracy(Metric):
                 " it from."
             )
         return ""
+
+
+def _is_refused(reply: Asked[Any] | NotAnswered) -> bool:
+    """Whether a judge refuses questions of this kind."""
+    return isinstance(reply, NotAnswered) and isinstance(
+        reply.error, QuestionNotSupported
+    )
 
 
 def _value_over_all_contexts(evidence: matrix.AccuracyEvidence) -> float:
@@ -436,7 +458,7 @@ def _further_values(
     """
     further_values: dict[str, float] = {}
     if _has_all_probabilities(evidence.cells):
-        soft = evidence.model_copy(update={"combination": "soft", "duplicate_of": ()})
+        soft = evidence.model_copy(update={"combination": "soft"})
         further_values["soft"] = _value_over_all_contexts(soft)
     kept_columns = _columns_of_kept_contexts(sample)
     if kept_columns is not None:
@@ -547,14 +569,6 @@ def _share_covered(
         return None
     (control,) = control_texts
     return fmean(grid[control, fact.text].covered for fact in facts)
-
-
-def _duplicate_of(contexts: Sequence[Context]) -> tuple[int | None, ...]:
-    """Return for each column the column of an identical earlier context, or None."""
-    return tuple(
-        None if original == column else original
-        for column, original in enumerate(indices_of_originals(contexts))
-    )
 
 
 def _columns_of_kept_contexts(sample: Sample) -> list[int] | None:

@@ -46,6 +46,7 @@ class ChatRequest:
         n: Number of independent replies.
         temperature: None leaves it to the endpoint.
         top_logprobs: Alternatives per token wanted; 0 = no log-probabilities.
+        needs_logprobs: Whether it is not asked without log-probabilities.
         max_tokens: Limit of the reply's length, in tokens.
         newer_limit: Send the limit under its newer name, ``max_completion_tokens``.
     """
@@ -56,6 +57,7 @@ class ChatRequest:
     n: int = 1
     temperature: float | None = 0.0
     top_logprobs: int = 0
+    needs_logprobs: bool = False
     max_tokens: int | None = None
     newer_limit: bool = False
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from ragmetrics_core.data import (
     ContextWindowExceeded,
     JudgeError,
+    QuestionNotSupported,
     RequestRejected,
     Usage,
 )
@@ -139,6 +140,13 @@ def refused_feature(error: JudgeError | None, request: ChatRequest) -> str | Non
     return None
 
 
+def no_logprobs(model_name: str) -> JudgeError:
+    """Return the error of a question that is asked for its log-probabilities alone."""
+    return QuestionNotSupported(
+        f"{model_name} gives no log-probabilities, which this question needs"
+    )
+
+
 def stated_missing(model: ChatModel) -> set[str]:
     """Return the features that a model says it lacks."""
     stated = model.capabilities()
@@ -234,6 +242,9 @@ class FittedRequest:
         """
         suspect: str | None = None
         while True:
+            if self._request.needs_logprobs and "logprobs" in missing:
+                self._failures = [no_logprobs(self._model.name)]
+                return
             request = leave_out(self._request, missing, self._model)
             await self._ask(request, missing, first_alone=first_alone)
             refused = self._refused_feature(request, missing)

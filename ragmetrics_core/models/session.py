@@ -312,6 +312,9 @@ class Session:
     async def _complete(self, request: ChatRequest, send: Send) -> ChatReply:
         """Send a request, without the features that the endpoint refuses."""
         endpoint = self._prepared.endpoint
+        if _is_in_batches(self._store):
+            # what an earlier pass has sent is fetched, and counts
+            request = replace(request, needs_logprobs=False)
         return await FittedRequest(self.model, endpoint, request, send).complete()
 
     async def _complete_typed(self, request: ChatRequest, send: Send) -> ChatReply:
