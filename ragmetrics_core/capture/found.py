@@ -441,8 +441,8 @@ def _are_cuts(forms: Iterable[str]) -> bool:
 class _Written:
     """Tells documents that a model of the run wrote from those that were found.
 
-    A document whose text holds a recorded reply is written, unless a search without a
-    model inside it returned that text.
+    A document is written if half of its text is recorded replies, and the queries that
+    they answer. A text that a search without a model inside it returned was found.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -463,7 +463,10 @@ class _Written:
             if len(letters) >= SHORTEST
         ]
         self._originals = self._texts_found(calls) if self._replies else frozenset()
-        self._known: dict[tuple[str, int], bool] = {}
+        queries = {letters_of(node.query) for node in calls.nodes if node.query}
+        self._queries = sorted(
+            (query for query in queries if len(query) >= SHORTEST), key=len
+        )
 
     def holds(self, document: Document, moment: float) -> bool:
         """Whether a document that was there at a moment is a model's."""
@@ -472,10 +475,15 @@ class _Written:
         if not self._replies or document.text in self._originals:
             return False
         letters = letters_of(document.text)
-        return any(
-            ended <= moment and reply in letters and 2 * len(reply) >= len(letters)
+        written = [
+            reply
             for ended, reply in self._replies
-        )
+            if ended <= moment and reply in letters
+        ]
+        rest = letters
+        for part in (*written, *reversed(self._queries)) if written else ():
+            rest = rest.replace(part, "")
+        return bool(written) and 2 * len(rest) <= len(letters)
 
     @staticmethod
     def _texts_found(calls: Calls) -> frozenset[str]:

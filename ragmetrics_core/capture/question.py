@@ -138,7 +138,10 @@ def _may_have_answered(calls: Calls) -> bool:
 
 
 def _answers_after_a_tool(calls: Calls) -> bool:
-    """Whether a model may have answered the question after a tool had brought a text."""
+    """Whether the question may have been answered after a tool had brought a text.
+
+    By a model, or by the tool itself where the framework hands its text on.
+    """
     if calls.tree.question is None:
         return False
     ends = [
@@ -147,6 +150,8 @@ def _answers_after_a_tool(calls: Calls) -> bool:
         if tool.kind == "tool" and not tool.is_control and not tool.by_provider
         if tool.text and tool.ended is not None
     ]
+    if ends and any(answer.text for answer in calls.tree.answers):
+        return True
     first_end = min(ends, default=float("inf"))
     for call, form in calls.reply_forms.items():
         is_in_tool = any(caller.kind == "tool" for caller in calls.paths[call])

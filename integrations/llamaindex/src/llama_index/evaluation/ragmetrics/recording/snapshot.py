@@ -281,8 +281,9 @@ def _fields_with_conversation(fields: Mapping[str, object]) -> dict[str, Any]:
     """
     picked: dict[str, Any] = {}
     for name, value in fields.items():
-        if names_a_history(name):
-            picked[name] = _messages(value) or plain(value)
+        if names_a_history(name) or name == "messages":
+            key = "chat_history" if name == "messages" else name
+            picked[key] = _messages(value) or plain(value)
     return picked
 
 
@@ -314,7 +315,10 @@ def _copy_tool_output(node: Node, output: ToolOutput, tool: object) -> None:
     node.text = _text_of_blocks(output)
     node.error = "the tool failed" if output.is_error else None
     returned = output.raw_output
+    # a structured answer, which the framework has its model hand in as a call
+    node.is_control = node.is_control or type(returned).__name__ == node.name
     if not isinstance(returned, list):
+        node.result = _plain_result(returned)
         return
     is_of_nodes = all(
         isinstance(element, (NodeWithScore, BaseNode)) for element in returned
@@ -322,6 +326,22 @@ def _copy_tool_output(node: Node, output: ToolOutput, tool: object) -> None:
     # An empty list is one of documents only if the tool says so: it may be one of rows.
     if is_of_nodes and (returned or _says_it_returns_nodes(tool)):
         node.documents = _documents_of_tool(returned)
+    else:
+        node.result = _plain_result(returned)
+
+
+def _plain_result(returned: object) -> Any:
+    """Copy what a tool returned, with the blocks of text of an MCP server's reply."""
+    blocks = getattr(returned, "content", None)
+    listed = blocks if isinstance(blocks, list) else returned
+    if not isinstance(listed, list):
+        return plain(listed)
+    return [
+        {"type": "text", "text": block.text}
+        if isinstance(getattr(block, "text", None), str)
+        else plain(block)
+        for block in listed
+    ]
 
 
 def _documents_of_tool(returned: object) -> tuple[Document, ...]:

@@ -1,7 +1,7 @@
 """From a recorded run to the core's neutral tree, away from the application's threads."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from llama_index.evaluation.ragmetrics.recording import snapshot
@@ -246,7 +246,8 @@ def _conversation_handed_in(run: Run) -> capture.EarlierConversation:
     turns = _turns_given_or_remembered(run)
     if turns:
         return capture.EarlierConversation(turns)
-    return capture.find_conversation(run.conversation_fields, run.question)
+    asked = run.question or _first_query(run)
+    return capture.find_conversation(run.conversation_fields, asked)
 
 
 def _add_searches_of_engines(run: Run) -> None:
@@ -516,62 +517,45 @@ def question(run: Run) -> tuple[str | None, str]:
 def _question_of_workflow(run: Run) -> tuple[str | None, str]:
     """Find the question of a workflow, and say where it was found.
 
-    Example: ``workflow.run(user_msg="Who?")`` gives ("Who?", "user_msg"). The places
-    are tried in this order: the field ``user_msg`` of the start event, the field beside
-    a ``chat_history``, the history's last message of the user, the field that repeats
-    the first query inside the workflow or has a usual name, and that query itself.
+    Example: ``workflow.run(user_msg="Who?")`` gives ("Who?", "user_msg"). Without a
+    field for it, the question is the last message of a ``chat_history`` that the user
+    ends. None and "" if neither tells: an earlier question is not asked now.
     """
-    fields = run.fields
-    if fields.get("user_msg"):  # the framework's own name for the question
-        return fields["user_msg"], "user_msg"
-    # ``run(query="And when?", chat_history=[…])``
-    field_beside_history = _question_field_beside_history(run)
-    if field_beside_history is not None:
-        return fields[field_beside_history], f"start event: {field_beside_history}"
-    user_messages = [turn.content for turn in run.history if turn.role == "user"]
-    if user_messages:  # ``run(chat_history=[…])`` alone
-        return user_messages[-1], "last user message of chat_history"
-    # what a retriever or another call inside was asked first
-    first_query = next((node.query for node in run.root.walk() if node.query), None)
-    # ``run(topic="Who?")``, and a retriever inside was asked "Who?": the field "topic"
-    field = _likely_question_field(fields, first_query)
+    field = _question_field(run)
     if field is not None:
-        return fields[field], f"start event: {field}"
-    return first_query, "first query"
+        return run.fields[field], f"start event: {field}"
+    if _ends_with_user(run.history):  # ``run(chat_history=[…])`` alone
+        return run.history[-1].content, "last user message of chat_history"
+    return None, ""
 
 
-def _likely_question_field(
-    fields: Mapping[str, str], first_query: str | None
-) -> str | None:
+def _first_query(run: Run) -> str | None:
+    """What a retriever or another call inside a run was asked first."""
+    return next((node.query for node in run.root.walk() if node.query), None)
+
+
+def _ends_with_user(history: Sequence[Turn]) -> bool:
+    return bool(history) and history[-1].role == "user"
+
+
+def _question_field(run: Run) -> str | None:
     """The field of a start event that is likely to hold the question; None without one.
 
-    Args:
-        fields: The texts of the start event by their names.
-        first_query: What the workflow asked first; None if it asked nothing.
+    It is the framework's own, the one that repeats what the workflow asked first, one
+    of a usual name, or the only one, unless the user's words end a history beside it.
     """
-    for name, text in fields.items():
+    if run.fields.get("user_msg"):  # the framework's own name for the question
+        return "user_msg"
+    # ``run(topic="Who?")``, and a retriever inside was asked "Who?": the field "topic"
+    first_query = _first_query(run)
+    for name, text in run.fields.items():
         if text == first_query:
             return name
     for name in _QUESTION_FIELDS:
-        if name in fields:
+        if name in run.fields:
             return name
-    if len(fields) == 1:
-        (only_name,) = fields
-        return only_name
-    return None
-
-
-def _question_field_beside_history(run: Run) -> str | None:
-    """The field of a start event that holds the question beside a ``chat_history``.
-
-    The last message of the user in the history is an earlier one then. None without a
-    history, and without such a field.
-    """
-    if not run.history:
-        return None
-    for name in _QUESTION_FIELDS:
-        if run.fields.get(name):
-            return name
+    if len(run.fields) == 1 and not _ends_with_user(run.history):
+        return next(iter(run.fields))
     return None
 
 
@@ -582,15 +566,9 @@ def _turns_given_or_remembered(run: Run) -> tuple[Turn, ...]:
     is the question. Example: ``run(chat_history=["Hi", "Hello", "Who?"])`` gives "Hi"
     and "Hello".
     """
-    user_places = [
-        index for index, turn in enumerate(run.history) if turn.role == "user"
-    ]
-    has_field = (
-        bool(run.fields.get("user_msg"))
-        or _question_field_beside_history(run) is not None
-    )
-    if run.kind == "workflow" and not has_field and user_places:
-        return run.history[: user_places[-1]]
+    is_in_history = run.kind == "workflow" and _question_field(run) is None
+    if is_in_history and _ends_with_user(run.history):
+        return run.history[:-1]
     return run.history
 
 

@@ -1,0 +1,555 @@
+"""Shapes of public applications that were once told wrongly: each gives the right sample, or the doubt that fits.
+
+What a row expects was written by hand. A row without codes must be sure; a row with
+codes must be hedged by these, and no field of it is told as sure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pytest
+from llama_index.core import get_response_synthesizer
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms.types import TextBlock
+from llama_index.core.chat_engine import ContextChatEngine
+from llama_index.core.llms import ChatMessage
+from llama_index.core.postprocessor import (
+    MetadataReplacementPostProcessor,
+    PrevNextNodePostprocessor,
+)
+from llama_index.core.query_engine import RetrieverQueryEngine, RouterQueryEngine
+from llama_index.core.schema import (
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
+from llama_index.core.selectors import PydanticSingleSelector
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.tools import FunctionTool, QueryEngineTool
+from llama_index.core.workflow import (
+    Event,
+    StartEvent,
+    StopEvent,
+    Workflow,
+    step,
+)
+from llama_index.evaluation.ragmetrics import capture, watch
+from pydantic import BaseModel
+
+from ragmetrics_core import Sample
+
+QUESTION = "How often does the Osta ferry go?"
+FERRY = "The Osta ferry crosses the lake every hour in summer."
+FARES = "A ticket for the ferry costs four crowns, bicycles are free."
+ANSWER = "It goes every hour in summer, for four crowns."
+EARLIER = (
+    ("user", "When was the Velm bridge opened?"),
+    ("assistant", "It was opened in 1874, by the mayor."),
+)
+TALK = [ChatMessage(role=role, content=text) for role, text in EARLIER]
+
+# The framework's own classes set these off.
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+    ),
+    pytest.mark.filterwarnings("ignore:.*asyncio_module:DeprecationWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:is_running called from within a step:DeprecationWarning"
+    ),
+    pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
+    pytest.mark.usefixtures("databases_let_go"),
+]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a sample must hold; with codes, how it must be hedged."""
+
+    contexts: tuple[str, ...] | None = (FERRY, FARES)
+    retrieved: tuple[str, ...] | None = (FERRY, FARES)
+    answer: str | None = ANSWER
+    history: tuple[tuple[str, str], ...] = ()
+    kinds: tuple[str, ...] = ("retrieval",)
+    codes: frozenset[str] = frozenset()
+
+    def check(self, sample: Sample) -> None:
+        notes = sample.capture
+        assert notes is not None
+        assert set(notes.doubts) == self.codes, notes.doubts
+        assert (notes.grade == "exact") == (not self.codes)
+        assert sample.ledger is not None
+        assert sample.question == QUESTION
+        assert texts(sample.contexts) == self.contexts
+        assert texts(sample.retrieved) == self.retrieved
+        assert sample.answer == self.answer
+        assert tuple((turn.role, turn.content) for turn in sample.history) == (
+            self.history
+        )
+        assert tuple(call.kind for call in sample.ledger.calls) == self.kinds
+        told = [item.text for call in sample.ledger.calls for item in call.items]
+        assert {*(self.retrieved or ())} <= {*told}
+
+
+def texts(contexts: Any) -> tuple[str, ...] | None:
+    return None if contexts is None else tuple(context.text for context in contexts)
+
+
+@contextmanager
+def seen_by(door: str, **settings: Any) -> Iterator[list[Sample]]:
+    """The samples of a block, by ``capture`` or by ``watch``."""
+    samples: list[Sample] = []
+    if door == "capture":
+        with capture(**settings) as captured:
+            yield samples
+        samples += captured.samples
+    else:
+        watching = watch([], keep=True, **settings)
+        yield samples
+        assert watching.stop(timeout=20)
+        samples += watching.samples
+
+
+def nodes(kit: ModuleType) -> list[NodeWithScore]:
+    return [kit.node("ferry", FERRY, 0.9), kit.node("fares", FARES, 0.5)]
+
+
+def engine_of(kit: ModuleType, **settings: Any) -> RetrieverQueryEngine:
+    model = kit.ScriptedLLM(script={"": ANSWER})
+    return RetrieverQueryEngine.from_args(
+        kit.FixedRetriever(nodes(kit)), llm=model, **settings
+    )
+
+
+# A question and an earlier talk under any names of a start event
+
+KEYS = (
+    *("msg", "message", "user_msg", "query", "question"),
+    *("input", "prompt", "user_input", "text", "request"),
+)
+
+
+def talking(kit: ModuleType, **fields: Any) -> Workflow:
+    """A workflow that searches, and asks its model with the talk before the question."""
+    model = kit.ScriptedLLM(script={"": ANSWER})
+
+    class Talking(Workflow):
+        @step
+        async def answer(self, event: StartEvent) -> StopEvent:
+            found = await kit.FixedRetriever(nodes(kit)).aretrieve(QUESTION)
+            shown = "\n\n".join(each.text for each in found)
+            talk = fields.get("chat_history", fields.get("messages", []))
+            earlier = [ChatMessage(role=role, content=text) for role, text in EARLIER]
+            asked = ChatMessage(role="user", content=f"{shown}\n\n{QUESTION}")
+            reply = await model.achat([*(earlier if talk else []), asked])
+            return StopEvent(result=reply.message.content)
+
+    return Talking(timeout=20)
+
+
+@pytest.mark.parametrize("typed", [True, False])
+@pytest.mark.parametrize("history", ["chat_history", "messages"])
+@pytest.mark.parametrize("key", KEYS)
+def test_the_field_beside_a_talk_is_the_question(
+    kit: ModuleType, *, key: str, history: str, typed: bool
+) -> None:
+    talk = TALK if typed else [{"role": r, "content": t} for r, t in EARLIER]
+    fields = {key: QUESTION, history: talk}
+
+    async def run() -> None:
+        await talking(kit, **fields).run(**fields)
+
+    with capture() as captured:
+        asyncio.run(run())
+    (sample,) = captured.samples
+    Expected(history=EARLIER).check(sample)
+
+
+# Nodes that a step makes of replies
+
+
+class Asked(Event):
+    query: str
+
+
+class Replied(Event):
+    nodes: list[NodeWithScore]
+    sources: list[NodeWithScore]
+
+
+SUB = "What does a ticket for the ferry cost?"
+SUB_ANSWER = "A ticket of the ferry costs four crowns."
+
+
+class MultiStep(Workflow):
+    """The notebook ``workflow/multi_step_query_engine``: answers become nodes."""
+
+    def __init__(self, kit: ModuleType, engine: RetrieverQueryEngine) -> None:
+        super().__init__(timeout=20)
+        self.kit, self.engine = kit, engine
+
+    @step
+    async def decompose(self, event: StartEvent) -> Asked:
+        model = self.kit.ScriptedLLM(script={"": SUB})
+        return Asked(query=(await model.acomplete(f"Next step of: {QUESTION}")).text)
+
+    @step
+    async def ask(self, event: Asked) -> Replied:
+        response = await self.engine.aquery(event.query)
+        text = f"\nQuestion: {event.query}\nAnswer: {response!s}"
+        made = NodeWithScore(node=TextNode(text=text))
+        return Replied(nodes=[made], sources=response.source_nodes)
+
+    @step
+    async def answer(self, event: Replied) -> StopEvent:
+        model = self.kit.ScriptedLLM(script={"": ANSWER})
+        synthesizer = get_response_synthesizer(llm=model)
+        response = await synthesizer.asynthesize(
+            query=QUESTION,
+            nodes=event.nodes,
+            additional_source_nodes=event.sources,
+        )
+        return StopEvent(result=response)
+
+
+def multi_step(kit: ModuleType) -> Any:
+    model = kit.ScriptedLLM(script={"": SUB_ANSWER})
+    engine = RetrieverQueryEngine.from_args(kit.FixedRetriever(nodes(kit)), llm=model)
+    return asyncio.run(run_of(MultiStep(kit, engine), query=QUESTION))
+
+
+async def run_of(workflow: Workflow, **fields: Any) -> Any:
+    return await workflow.run(**fields)
+
+
+# What a retriever found, and what was put in its place
+
+
+WINDOW = f"The timetable follows. {FERRY} In winter it rests."
+
+
+def replaced(kit: ModuleType) -> Any:
+    found = kit.node("ferry", FERRY, 0.9, metadata={"window": WINDOW})
+    found.node.excluded_llm_metadata_keys = ["window"]
+    return RetrieverQueryEngine.from_args(
+        kit.FixedRetriever([found]),
+        llm=kit.ScriptedLLM(script={"": ANSWER}),
+        node_postprocessors=[MetadataReplacementPostProcessor("window")],
+    ).query(QUESTION)
+
+
+BEFORE = "The timetable of the lake is printed each spring."
+
+
+def widened(kit: ModuleType) -> Any:
+    before, after = TextNode(id_="b", text=BEFORE), TextNode(id_="f", text=FERRY)
+    before.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id="f")
+    after.relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id="b")
+    store = SimpleDocumentStore()
+    store.add_documents([before, after])
+    return RetrieverQueryEngine.from_args(
+        kit.FixedRetriever([NodeWithScore(node=after, score=0.9)]),
+        llm=kit.ScriptedLLM(script={"": ANSWER}),
+        node_postprocessors=[
+            PrevNextNodePostprocessor(docstore=store, num_nodes=1, mode="previous")
+        ],
+    ).query(QUESTION)
+
+
+# Calls of tools that are none
+
+
+def routed(kit: ModuleType) -> Any:
+    """The model of the selector calls a function ``SingleSelection``."""
+    choice = {"index": 0, "reason": "It is about the ferry."}
+    model = kit.ToolLLM(calls=[("SingleSelection", choice)])
+    tool = QueryEngineTool.from_defaults(engine_of(kit), name="lake", description="x")
+    selector = PydanticSingleSelector.from_defaults(llm=model)
+    return RouterQueryEngine(selector, [tool], llm=model).query(QUESTION)
+
+
+def routed_agent(kit: ModuleType) -> Any:
+    choice = {"index": 0, "reason": "It is about the ferry."}
+    model = kit.ToolLLM(calls=[("SingleSelection", choice)])
+    lake = QueryEngineTool.from_defaults(engine_of(kit), name="lake", description="x")
+    selector = PydanticSingleSelector.from_defaults(llm=model)
+    router = RouterQueryEngine(selector, [lake], llm=model)
+    tool = QueryEngineTool.from_defaults(router, name="all", description="x")
+    llm = kit.ToolLLM(calls=[("all", {"input": QUESTION})], last=ANSWER)
+    agent = FunctionAgent(tools=[tool], llm=llm, streaming=False)
+    return asyncio.run(run_of(agent, user_msg=QUESTION))
+
+
+ROWS: dict[str, tuple[Callable[[ModuleType], Any], Expected]] = {
+    "nodes of replies": (multi_step, Expected(kinds=("written", "retrieval"))),
+    "metadata replacement": (
+        replaced,
+        Expected(contexts=(WINDOW,), retrieved=(FERRY,)),
+    ),
+    "previous nodes added": (
+        widened,
+        Expected(
+            contexts=(BEFORE, FERRY),
+            retrieved=(FERRY,),
+            # what the postprocessor loaded is an item of a call of its own
+            kinds=("retrieval", "retrieval"),
+        ),
+    ),
+    "router": (routed, Expected()),
+    "router in an agent": (routed_agent, Expected(kinds=("written", "retrieval"))),
+}
+
+
+@pytest.mark.parametrize("door", ["capture", "watch"])
+@pytest.mark.parametrize("name", ROWS)
+def test_a_shape_of_an_application(kit: ModuleType, name: str, door: str) -> None:
+    run, expected = ROWS[name]
+    with seen_by(door) as samples:
+        run(kit)
+    (sample,) = samples
+    expected.check(sample)
+
+
+# Tools of text that the user names
+
+PAIR = [{"content": FERRY, "url": "a"}, {"content": FARES, "url": "b"}]
+RESULTS: dict[str, Callable[[], Any]] = {
+    "blocks of MCP": lambda: [TextBlock(text=FERRY), TextBlock(text=FARES)],
+    "a reply of MCP": lambda: McpReply(
+        content=[McpText(text=FERRY), McpText(text=FARES)]
+    ),
+    "texts": lambda: [FERRY, FARES],
+    "mappings": lambda: PAIR,
+    "mappings with text": lambda: [{"text": FERRY}, {"text": FARES}],
+    "Tavily": lambda: {"query": SUB, "results": PAIR, "response_time": 1.2},
+    "JSON": lambda: json.dumps(PAIR),
+    "JSON of Tavily": lambda: json.dumps({"results": PAIR}),
+}
+
+
+class McpText(BaseModel):
+    """A block of text as the SDK of MCP has it."""
+
+    type: str = "text"
+    text: str
+    annotations: None = None
+
+
+class McpReply(BaseModel):
+    """What a session of MCP returns, and so the framework's tool of it."""
+
+    meta: None = None
+    content: list[McpText]
+    isError: bool = False  # noqa: N815  # the name of the protocol
+
+
+def tool_of(result: Callable[[], Any]) -> FunctionTool:
+    def search(query: str) -> Any:
+        """Searches the lake."""
+        return result()
+
+    return FunctionTool.from_defaults(search)
+
+
+def agent_of(kit: ModuleType, result: Callable[[], Any]) -> Any:
+    llm = kit.ToolLLM(calls=[("search", {"query": "ferry"})], last=ANSWER)
+    agent = FunctionAgent(tools=[tool_of(result)], llm=llm, streaming=False)
+    return asyncio.run(run_of(agent, user_msg=QUESTION))
+
+
+def predicted(kit: ModuleType, result: Callable[[], Any]) -> Any:
+    llm = kit.ToolLLM(calls=[("search", {"query": "ferry"})], last=ANSWER)
+    return llm.predict_and_call([tool_of(result)], user_msg=QUESTION)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_named_tool_is_divided_by_its_own_structure(
+    kit: ModuleType, name: str
+) -> None:
+    with capture(context_tools={"search"}) as captured:
+        agent_of(kit, RESULTS[name])
+    (sample,) = captured.samples
+    Expected().check(sample)
+
+
+@pytest.mark.parametrize("named", [None, {"search"}])
+@pytest.mark.parametrize("name", ["mappings", "texts", "Tavily"])
+def test_predict_and_call_with_a_search_of_mappings(
+    kit: ModuleType, name: str, named: set[str] | None
+) -> None:
+    """No model reads what the tool found: the framework hands it on as the answer."""
+    with capture(context_tools=named) as captured:
+        answer = str(predicted(kit, RESULTS[name]))
+    (sample,) = captured.samples
+    hedged = Expected(None, None, answer, (), ("tool",), frozenset({"tool_text"}))
+    if named:
+        hedged = Expected(answer=answer, codes=frozenset({"by_data_flow"}))
+    hedged.check(sample)
+
+
+# Streamed answers that are read after the block
+
+
+async def queried(kit: ModuleType) -> Any:
+    response = engine_of(kit, streaming=True).query(QUESTION)
+    return lambda: list(response.response_gen)
+
+
+async def queried_async(kit: ModuleType) -> Any:
+    response = await engine_of(kit, streaming=True).aquery(QUESTION)
+
+    async def read() -> None:
+        assert [token async for token in response.async_response_gen()]
+
+    return read
+
+
+def chat_engine(kit: ModuleType) -> ContextChatEngine:
+    model = kit.ScriptedLLM(script={"": ANSWER})
+    return ContextChatEngine.from_defaults(kit.FixedRetriever(nodes(kit)), llm=model)
+
+
+async def chatted(kit: ModuleType) -> Any:
+    response = await asyncio.to_thread(chat_engine(kit).stream_chat, QUESTION)
+    return lambda: list(response.response_gen)
+
+
+async def chatted_async(kit: ModuleType) -> Any:
+    response = await chat_engine(kit).astream_chat(QUESTION)
+
+    async def read() -> None:
+        assert [token async for token in response.async_response_gen()]
+
+    return read
+
+
+class Returning(Workflow):
+    """Returns what a function makes of the nodes found."""
+
+    def __init__(self, kit: ModuleType, make: Callable[[Any, str], Any]) -> None:
+        super().__init__(timeout=20)
+        self.kit, self.make = kit, make
+
+    @step
+    async def answer(self, event: StartEvent) -> StopEvent:
+        found = await self.kit.FixedRetriever(nodes(self.kit)).aretrieve(event.query)
+        shown = "\n\n".join(each.text for each in found)
+        model = self.kit.ScriptedLLM(script={"": ANSWER})
+        return StopEvent(
+            result=await self.make(model, f"{shown}\n\nQuestion: {QUESTION}")
+        )
+
+
+async def stream_of_model(model: Any, prompt: str) -> Any:
+    return await model.astream_complete(prompt)
+
+
+async def stream_of_tokens(model: Any, prompt: str) -> Any:
+    stream = await model.astream_complete(prompt)
+    return (chunk.delta async for chunk in stream)
+
+
+async def returned_stream(kit: ModuleType) -> Any:
+    result = await Returning(kit, stream_of_model).run(query=QUESTION)
+
+    async def read() -> None:
+        assert [chunk async for chunk in result]
+
+    return read
+
+
+async def returned_tokens(kit: ModuleType) -> Any:
+    result = await Returning(kit, stream_of_tokens).run(query=QUESTION)
+
+    async def read() -> None:
+        assert [chunk async for chunk in result]
+
+    return read
+
+
+class Synthesizing(Workflow):
+    """Returns the framework's streamed response."""
+
+    def __init__(self, kit: ModuleType) -> None:
+        super().__init__(timeout=20)
+        self.kit = kit
+
+    @step
+    async def answer(self, event: StartEvent) -> StopEvent:
+        engine = engine_of(self.kit, streaming=True)
+        return StopEvent(result=await engine.aquery(event.query))
+
+
+async def synthesized(kit: ModuleType) -> Any:
+    response = await Synthesizing(kit).run(query=QUESTION)
+
+    async def read() -> None:
+        assert [token async for token in response.async_response_gen()]
+
+    return read
+
+
+# A stream of the application's own ends unseen.
+UNSEEN = Expected(answer=None, codes=frozenset({"no_answer", "by_data_flow"}))
+STREAMS: dict[str, tuple[Callable[[ModuleType], Any], Expected]] = {
+    "query": (queried, Expected()),
+    "aquery": (queried_async, Expected()),
+    "stream_chat": (chatted, Expected()),
+    "astream_chat": (chatted_async, Expected()),
+    "workflow, streamed response": (synthesized, Expected()),
+    "workflow, stream of a model": (returned_stream, UNSEEN),
+    "workflow, stream of tokens": (returned_tokens, UNSEEN),
+}
+
+
+async def reading(read: Any) -> None:
+    result = await asyncio.to_thread(read)
+    if asyncio.iscoroutine(result):
+        await result
+
+
+@pytest.mark.parametrize("is_read_later", [False, True])
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_that_is_read_after_the_block(
+    kit: ModuleType, *, name: str, is_read_later: bool
+) -> None:
+    run, expected = STREAMS[name]
+
+    async def play() -> list[Sample]:
+        with capture() as captured:
+            read = await run(kit)
+            if not is_read_later:
+                await reading(read)
+        if is_read_later:
+            await reading(read)
+        return list(captured.samples)
+
+    (sample,) = asyncio.run(play())
+    expected.check(sample)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_that_is_watched(kit: ModuleType, name: str) -> None:
+    run, expected = STREAMS[name]
+    watching = watch([], keep=True)
+
+    async def play() -> None:
+        await reading(await run(kit))
+
+    try:
+        asyncio.run(play())
+    finally:
+        assert watching.stop(timeout=20)
+    (sample,) = watching.samples
+    expected.check(sample)
