@@ -275,10 +275,10 @@ def test_without_log_probabilities_facts_are_polled_at_temperature_1() -> None:
     assert [(request.n, request.temperature) for request in model.asked] == [(3, 1.0)]
 
 
-def test_one_poll_on_one_fact_is_a_share_of_polls() -> None:
+def test_one_poll_is_a_verdict_and_no_probability() -> None:
     model = Toy('{"covered": 1}')
     assert parts_of(answer(model, polled_fact(1)).reply.weights) == [
-        (1.0, "polls", None)
+        (1.0, "verdict", None)
     ]
 
 
@@ -352,7 +352,7 @@ def test_polls_need_a_majority() -> None:
 def test_facts_together_are_sequential() -> None:
     text = '{"facts": [{"label": "F2", "covered": 1}, {"label": "F1", "covered": 0}]}'
     plain = answer(Toy(text), fact("a", "b", together=True)).reply
-    assert plain.weights == (Weight(0, "sequential"), Weight(1, "sequential"))
+    assert plain.weights == (Weight(0, "verdict"), Weight(1, "verdict"))
 
     def at(token: str, p: float) -> TokenAlternatives:
         return TokenAlternatives(
@@ -394,7 +394,7 @@ def test_of_a_list_the_labels_that_tokens_settle_keep_their_probability() -> Non
     result = answer(model, fact("a", "b", together=True))
     by_tokens, as_written = parts_of(result.reply.weights)
     assert by_tokens == (pytest.approx(0.7), "sequential", pytest.approx(1.0))
-    assert as_written == (1.0, "sequential", None)
+    assert as_written == (1.0, "verdict", None)
     assert result.usage.calls == 1
 
 

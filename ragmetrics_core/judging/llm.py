@@ -29,7 +29,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.judging import windows
 from ragmetrics_core.judging.model_judge import ModelJudge
-from ragmetrics_core.judging.probabilities import mode_of, read_weights
+from ragmetrics_core.judging.probabilities import read_weights
 from ragmetrics_core.judging.reading import ReadReply, read
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import schema_of
@@ -248,14 +248,12 @@ class _Asking:
         n_polls = wanted_probability.fallback_polls
         replies_so_far = [] if first_poll is None else [first_poll]
         replies = await self._poll_to_majority(request, n_polls, replies_so_far)
-        # A single poll, with verdicts on many texts, has no shares but 0 and 1. So the
-        # weights that its tokens tell are kept.
-        if n_polls == 1 and _lists_verdicts(self._question):
+        if len(replies) > 1:
+            weights = weights_by_share(replies, wanted_probability, "polls")
+        else:
             weights = _weights_of_one_reply(
                 replies, wanted_probability, weights_of_tokens
             )
-        else:
-            weights = weights_by_share(replies, wanted_probability, "polls")
         return Asked(replies, weights=weights)
 
     async def _ask_for_logprobs(self, request: ChatRequest) -> ReadReply[Any]:
@@ -352,11 +350,6 @@ def _may_read_slowly(question: Question[BaseModel]) -> bool:
     return not question.Reply.__module__.startswith(_OURS)
 
 
-def _lists_verdicts(question: Question[BaseModel]) -> bool:
-    """Tell whether one reply lists several verdicts, one on each text asked about."""
-    return mode_of(question) == "sequential"
-
-
 def _weights_of_one_reply(
     replies: Sequence[BaseModel],
     wanted_probability: LabelProbability,
@@ -365,7 +358,7 @@ def _weights_of_one_reply(
     """Return a weight for each verdict of the only reply.
 
     The weight comes from the verdict's token. Without a token the weight is 1 if the
-    verdict has the label, else 0.
+    verdict has the label, else 0: a bare verdict, and no probability.
 
     Args:
         replies: The only reply.
@@ -373,7 +366,7 @@ def _weights_of_one_reply(
         weights_of_tokens: None for a verdict that its token does not settle; () without
             log-probabilities.
     """
-    weights_of_verdicts = weights_by_share(replies, wanted_probability, "sequential")
+    weights_of_verdicts = weights_by_share(replies, wanted_probability, "verdict")
     if not weights_of_tokens:
         return weights_of_verdicts
     weights: list[Weight] = []

@@ -326,7 +326,7 @@ class CitationQuality(Metric):
         (0.8, 1.0, 0.667)
     """
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",),)
 
     name: str = Field(default="citation_quality", min_length=1)
@@ -346,7 +346,7 @@ class CitationQuality(Metric):
         ),
     )
     polls: int = Field(
-        default=1, ge=1, description="Judgements where no token gives the probability."
+        default=3, ge=1, description="Judgements where no token gives the probability."
     )
     examples: str | None = Field(
         default=None,

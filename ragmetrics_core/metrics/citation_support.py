@@ -486,7 +486,8 @@ class SupportOfStatement:
         return LabelProbability(
             "supported",
             item_id_field="label" if of_each else None,
-            fallback_polls=self._prompts.polls,
+            # a list of verdicts looks for a better source only: one reply will do
+            fallback_polls=1 if of_each else self._prompts.polls,
         )
 
     def _support_in_replies(self, judge_reply: Asked[SupportReply]) -> Support:
