@@ -195,11 +195,16 @@ SCORES: dict[str, dict[str, list[float | None]]] = {
         U: [1.0, 0.0, None, None, None],
         R: [0.57, 0.25, None, None, None],
     },
+    "results_4.jsonl": {
+        U: [1.0, 0.0, None, None, None, None],
+        R: [0.61, 0.99, None, None, None, None],
+    },
 }
 ADHERENCE = {  # version of the metric and digest of its prompts, by number of the file
     "1": ("1", "5dbc81"),
     "2": ("1", "5dbc81"),
     "3": ("3", "01aa45"),
+    "4": ("5", "292614"),
 }
 
 
@@ -241,6 +246,17 @@ def test_files_of_every_number_are_read(
     report.to_jsonl("again.jsonl")
     assert Report.from_jsonl("again.jsonl") == report
     assert main(["evaluate", str(GOLDEN / name), "--out", "new.jsonl", "--quiet"]) == 0
+
+
+def test_no_contexts_of_an_old_file_are_not_known() -> None:
+    def contexts(name: str) -> list[Any]:
+        rows = Report.from_jsonl(GOLDEN / name).results
+        return [row.sample and row.sample.contexts for row in rows][3:]
+
+    for number in "123":
+        assert contexts(f"results_{number}.jsonl") == [None, None]
+    # a row without contexts, one where nothing was found, and one that is none
+    assert contexts("results_4.jsonl") == [None, (), None]
 
 
 FIELDS_GONE = ["order_range", "changed_verdicts", "audit", "vital"]

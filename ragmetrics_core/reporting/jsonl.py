@@ -32,7 +32,9 @@ from ragmetrics_core.data.results import Signature
 from ragmetrics_core.reporting.copies import KnownRows
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
-FORMAT = 3
+FORMAT = 4
+_KNOWS_MISSING = 4
+"""From this number on ``[]`` says that nothing was found; before it also said nothing."""
 _MAGIC = "ragmetrics_report"
 # came under the same number, so they are written only where there is one
 _LATER = (
@@ -162,6 +164,7 @@ class _ReportContent:
         self._name = name
         self.first_place = ""  # "" as long as no line was read
         self._run: RunFacts | None = None  # None for a file of rows alone
+        self._tells_missing = True
         self._rows: list[SampleResult] = []
         self._copies = KnownRows()
         self._n_copies = 0
@@ -192,6 +195,7 @@ class _ReportContent:
         try:
             if is_first_line and isinstance(value, Mapping) and _MAGIC in value:
                 self._run = _run_of_header(value, place)
+                self._tells_missing = value[_MAGIC] >= _KNOWS_MISSING
             elif isinstance(value, Mapping) and self._run and _is_closing_line(value):
                 self._run = validate_data(RunFacts, value["run"], place)
                 self._number_of_closing_line = line_number
@@ -210,6 +214,8 @@ class _ReportContent:
             raise _BrokenLine(f"{place}: a JSON object is needed, got {kind}")
         try:
             row = validate_data(SampleResult, value, place)
+            if not self._tells_missing:
+                row = _without_unknown_contexts(row)
         except InputError as error:
             raise _BrokenLine(str(error)) from None
         if self._copies.has(row, index=row.index):
@@ -264,6 +270,15 @@ class _ReportContent:
             f"{count_in_words(n_lines, 'line')} of {self._name} {verb} broken (line"
             f" {numbers})"
         )
+
+
+def _without_unknown_contexts(row: SampleResult) -> SampleResult:
+    """Read "no contexts" of an old file as not known, unless nothing was retrieved."""
+    sample = row.sample
+    if sample is None or sample.contexts != () or sample.retrieved == ():
+        return row
+    unknown = sample.model_copy(update={"contexts": None})
+    return row.model_copy(update={"sample": unknown})
 
 
 class _BrokenLine(Exception):
