@@ -90,45 +90,120 @@ def score(name: str, *texts: str) -> tuple[Any, Saying]:
     return result, model
 
 
-def wrapped(text: str) -> list[str]:
-    """The same object as models hand it over."""
-    other = '{"note": "no verdict"}'
-    return [
-        text,
-        f"\ufeff{text}",
-        f"```json\n{text}\n```",
-        f"```\n{text}\n```",
-        f"Here it is:\n{text}",
-        f"My verdict: {text}",
-        f"**Verdict:** {text}",
-        f"判断：{text}",
-        f"I thought about it.\n\n{text}\n\nI hope this helps!",
-        f"<answer>{text}</answer>",
-        f"<think>Perhaps {other}, or {{so}}.</think>{text}",
-        f"<thinking>hm</thinking>\n```json\n{text}\n```",
-        f"I weigh it. </think>\n{text}",
-        f"{other}\n{text}",
-        f"{text}\n{text}",
-        f"The set {{a, b}} is no object.\n{text}",
-        json.dumps(json.loads(text), indent=2),
-    ]
+# How each reply is read, for every metric: "good" at once, "bad" is asked again once.
+# {object} is a good reply, {worse} one with another verdict, {field}, {good} and {other}
+# its deciding field with both values, {more} the fields that stand beside it.
+REPLIES: dict[str, tuple[str, str]] = {
+    # around the object
+    "plain": ("good", "{object}"),
+    "a byte order mark": ("good", "\ufeff{object}"),
+    "spaces and lines": ("good", "\r\n\t {object} \u00a0\r\n"),
+    "a fence of JSON": ("good", "```json\n{object}\n```"),
+    "a bare fence": ("good", "```\n{object}\n```"),
+    "an open fence": ("good", "```json\n{object}"),
+    "a line before": ("good", "Here it is:\n{object}"),
+    "a label before": ("good", "My verdict: {object}"),
+    "a bold label before": ("good", "**Verdict:** {object}"),
+    "a label in Chinese": ("good", "判断：{object}"),
+    "prose around": ("good", "I thought.\n\n{object}\n\nI hope this helps!"),
+    "a tag around": ("good", "<answer>{object}</answer>"),
+    "bold": ("good", "**{object}**"),
+    "braces before": ("good", "The set {{a, b}} is no object.\n{object}"),
+    "over several lines": ("good", "{indented}"),
+    # thinking
+    "thinking before": ("good", "<think>Perhaps.</think>{object}"),
+    "an object in its thinking": ("good", "<think>{worse}</think>{object}"),
+    "thinking and a fence": ("good", "<thinking>h</thinking>\n```json\n{object}\n```"),
+    "thinking that was begun elsewhere": ("good", "I weigh it. </think>\n{object}"),
+    "nothing but thinking": ("bad", "<think>{object}"),
+    "thinking that ends with it": ("bad", "<think>{object}</think>"),
+    # several objects
+    "another object before": ("good", '{{"note": "no verdict"}}\n{object}'),
+    "another object behind": ("good", '{object}\n{{"note": "no verdict"}}'),
+    "the same twice": ("good", "{object}\n{object}"),
+    "the same in two fences": ("good", "```\n{object}\n```\n```\n{object}\n```"),
+    "two verdicts": ("bad", "{object}\n{worse}"),
+    "two verdicts in fences": ("bad", "```\n{worse}\n```\n```\n{object}\n```"),
+    "a verdict and its change": ("bad", "{worse}\nNo, wait:\n{object}"),
+    "a quotation": ("bad", "It says {object} and no more."),
+    # keys
+    "keys in capitals": ("good", "{capitals}"),
+    "an unknown key": ("good", '{{"confidence": 3, {rest}'),
+    "an unknown object": ("good", '{{"meta": {{"model": "m"}}, {rest}'),
+    "the same key twice, equal": ("good", '{{"{field}": {good}, {rest}'),
+    "the same key twice, another": ("bad", '{{"{field}": {other}, {rest}'),
+    "the same key in capitals, another": ("bad", '{{"{Field}": {other}, {rest}'),
+    "without the key": ("bad", '{{"reason": "It stands there."}}'),
+    "another key": ("bad", '{{"text": 1}}'),
+    "no key": ("bad", "{{}}"),
+    # reasons
+    "no reason": ("good", '{{{more}"{field}": {good}}}'),
+    "a reason of null": ("good", '{{"reason": null, {more}"{field}": {good}}}'),
+    "a long reason": ("good", '{{"reason": "{long}", {more}"{field}": {good}}}'),
+    "a reason that holds an object": (
+        "good",
+        '{{"reason": "{{}}", {more}"{field}": {good}}}',
+    ),
+    "a reason behind": ("good", '{{{more}"{field}": {good}, "reason": "r"}}'),
+    # values
+    "null": ("bad", '{{{more}"{field}": null}}'),
+    "an object for a value": ("bad", '{{{more}"{field}": {{"a": 1}}}}'),
+    "a number of no use": ("bad", '{{{more}"{field}": 7}}'),
+    "below nothing": ("bad", '{{{more}"{field}": -1}}'),
+    "not a number": ("bad", '{{{more}"{field}": NaN}}'),
+    "infinite": ("bad", '{{{more}"{field}": Infinity}}'),
+    # no JSON
+    "prose": ("bad", "yes"),
+    "a number": ("bad", "1"),
+    "null alone": ("bad", "null"),
+    "a text in quotes": ("bad", '"yes"'),
+    "an empty list": ("bad", "[]"),
+    "cut off in a value": ("bad", '{{{more}"{field}": '),
+    "cut off in a key": ("bad", '{{{more}"{field}'),
+    "a missing bracket": ("bad", '{{{more}"{field}": {good}, "reason": "r"'),
+    "single quotes": ("bad", "{{'{field}': {good}}}"),
+    "curly quotes": ("bad", "{{“{field}”: {good}}}"),
+    "a comment": ("bad", '{{{more}"{field}": {good} // sure\n}}'),
+    "a comma too many": ("bad", '{{{more}"{field}": {good},}}'),
+}
+
+
+def written(reply: str, name: str) -> str:
+    """A reply of the table, as a model would write it to the metric's question."""
+    _, field, value, _ = DECIDING[name]
+    other: Any = ["it"] if value == [] else 0
+    fields = good(name)
+    text = json.dumps(fields)
+    return reply.format(
+        object=text,
+        worse=json.dumps({**fields, field: other}),
+        rest=text.removeprefix("{"),
+        indented=json.dumps(fields, indent=2),
+        capitals=json.dumps({key.upper(): one for key, one in fields.items()}),
+        field=field,
+        Field=field.upper(),
+        good=json.dumps(value),
+        other=json.dumps(other),
+        more='"unsupported": [], ' if name == "adherence" else "",
+        long="It stands there. " * 300,
+    )
 
 
 @pytest.mark.parametrize("name", DECIDING)
-@pytest.mark.parametrize("place", range(17))
-def test_an_object_is_found_wherever_it_stands(name: str, place: int) -> None:
-    text = wrapped(json.dumps(good(name)))[place]
-    result, model = score(name, text)
-    assert (result.value, len(model.requests)) == (DECIDING[name][3], 1)
-
-
-@pytest.mark.parametrize("name", DECIDING)
-def test_keys_are_read_in_any_case_and_equal_ones_count_once(name: str) -> None:
-    text = json.dumps({key.upper(): value for key, value in good(name).items()})
-    assert score(name, text)[0].value == 1.0
-    twice = json.dumps(good(name))[:-1] + "," + json.dumps(good(name))[1:]
-    result, model = score(name, twice)
-    assert (result.value, len(model.requests)) == (1.0, 1)
+@pytest.mark.parametrize("kind", REPLIES)
+def test_a_reply_is_read_alike_by_every_metric(name: str, kind: str) -> None:
+    reading, reply = REPLIES[kind]
+    text = written(reply, name)
+    repaired, model = score(name, text, json.dumps(good(name)))
+    assert (repaired.value, len(model.requests)) == (1.0, 1 + (reading == "bad"))
+    if reading == "good":
+        return
+    first, repair = model.requests
+    assert repair.messages != first.messages
+    assert repair.messages[-2].content == text
+    assert "could not be used" in repair.messages[-1].content
+    failed, model = score(name, text)
+    assert (failed.status, failed.value, len(model.requests)) == ("failed", None, 2)
 
 
 @pytest.mark.parametrize("name", ["utilization", "adherence", "accuracy", "citations"])
@@ -153,44 +228,6 @@ def test_one_text_is_a_list_of_one() -> None:
     assert (result.value, result.evidence.unsupported) == (0.0, ("Anna did.",))
     result, _ = score("sufficiency", '{"missing": "the year"}')
     assert (result.value, result.evidence.missing) == (0.0, "the year")
-
-
-BAD = {
-    "prose": "yes",
-    "another form": '{"text": 1}',
-    "cut off": '{"%(field)s": ',
-    "a missing bracket": '{"%(field)s": 1, "reason": "r"',
-    "single quotes": "{'%(field)s': 1}",
-    "a wrong label": '{"%(field)s": {"a": 1}}',
-    "no number": '{"%(field)s": NaN}',
-    "two values": '{"%(field)s": %(good)s, "%(Field)s": %(other)s}',
-    "two verdicts": '{%(more)s"%(field)s": %(good)s}\n{%(more)s"%(field)s": %(other)s}',
-    "a quotation": 'It says {"%(field)s": %(good)s} and no more.',
-    "in its thinking": '<think>{"%(field)s": %(good)s}',
-}
-
-
-@pytest.mark.parametrize("name", DECIDING)
-@pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_read_is_asked_again_once_with_what_is_wrong(
-    name: str, kind: str
-) -> None:
-    _, field, value, _ = DECIDING[name]
-    bad = BAD[kind] % {
-        "field": field,
-        "Field": field.title(),
-        "good": json.dumps(value),
-        "other": '["it"]' if value == [] else "0",
-        "more": '"unsupported": [], ' if name == "adherence" else "",
-    }
-    result, model = score(name, bad, json.dumps(good(name)))
-    assert (result.value, len(model.requests)) == (1.0, 2)
-    first, repair = model.requests
-    assert repair.messages != first.messages
-    assert repair.messages[-2].content == bad
-    assert "could not be used" in repair.messages[-1].content
-    failed, model = score(name, bad)
-    assert (failed.status, failed.value, len(model.requests)) == ("failed", None, 2)
 
 
 def test_a_reply_that_contradicts_itself_is_never_scored() -> None:

@@ -128,8 +128,6 @@ def _read_texts(value: object) -> object:
     Case and spacing do not tell texts apart.
     """
     texts = [value] if isinstance(value, str) else value
-    if texts is None:
-        return ()
     if not isinstance(texts, (list, tuple)):
         return texts
     if not all(isinstance(text, str) for text in texts):
