@@ -22,6 +22,7 @@ from ragmetrics_core.capture.calls import (
 )
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.order import Order
 from ragmetrics_core.capture.plain_values import (
     answer_text,
     as_one_line,
@@ -317,7 +318,7 @@ def _with_chain(calls: Calls, found: FoundAnswer) -> FoundAnswer:
         perhaps_read.update(_perhaps_read_by(calls, reader))
     return replace(
         found,
-        chain=tuple(sorted(chain, key=lambda call: call.began)),
+        chain=tuple(sorted(chain, key=Order(calls).sort_keys)),
         perhaps_read=tuple(sorted(perhaps_read - chain, key=lambda call: call.began)),
     )
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from llama_index.core import get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.llms.types import TextBlock
+from llama_index.core.base.llms.types import ChatResponse, MessageRole, TextBlock
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.llms import ChatMessage
 from llama_index.core.postprocessor import (
@@ -25,9 +25,11 @@ from llama_index.core.postprocessor import (
     PrevNextNodePostprocessor,
 )
 from llama_index.core.query_engine import RetrieverQueryEngine, RouterQueryEngine
+from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import (
     NodeRelationship,
     NodeWithScore,
+    QueryBundle,
     RelatedNodeInfo,
     TextNode,
 )
@@ -396,6 +398,63 @@ def test_predict_and_call_with_a_search_of_mappings(
     if named:
         hedged = Expected(answer=answer, codes=frozenset({"by_data_flow"}))
     hedged.check(sample)
+
+
+# Engines that one reply of an agent's model calls
+
+
+@pytest.mark.parametrize("slow", ["ferry", "fares", None])
+def test_engines_of_one_reply_stand_in_its_order_however_long_each_takes(
+    kit: ModuleType, slow: str | None
+) -> None:
+    class Asking(kit.ToolLLM):  # type: ignore[misc,name-defined]
+        def _reply(self, messages: Any) -> ChatResponse:
+            if any(message.role == MessageRole.TOOL for message in messages):
+                message = ChatMessage(role=MessageRole.ASSISTANT, content=ANSWER)
+                return ChatResponse(message=message)
+            arguments = json.dumps({"input": QUESTION})
+            calls = [
+                {"id": name, "name": name, "arguments": arguments}
+                for name in ("ferry", "fares")
+            ]
+            message = ChatMessage(
+                role=MessageRole.ASSISTANT,
+                content="",
+                additional_kwargs={"tool_calls": calls},
+            )
+            return ChatResponse(message=message)
+
+    def tool(found: NodeWithScore) -> QueryEngineTool:
+        delay = 0.02 if found.node_id == slow else 0.0
+        reply = f"The page on the {found.node_id} tells: {found.text}"
+        engine = RetrieverQueryEngine.from_args(
+            SlowRetriever(found, delay), llm=kit.ScriptedLLM(script={"": reply})
+        )
+        return QueryEngineTool.from_defaults(
+            engine, name=found.node_id, description="x"
+        )
+
+    tools = [tool(found) for found in nodes(kit)]
+    agent = FunctionAgent(tools=tools, llm=Asking(), streaming=False)
+    with capture() as captured:
+        asyncio.run(run_of(agent, user_msg=QUESTION))
+    (sample,) = captured.samples
+    Expected(kinds=("written", "retrieval") * 2).check(sample)
+
+
+class SlowRetriever(BaseRetriever):
+    """Finds one node after a while."""
+
+    def __init__(self, found: NodeWithScore, delay: float) -> None:
+        self._found, self._delay = found, delay
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return [self._found]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        await asyncio.sleep(self._delay)
+        return [self._found]
 
 
 # Streamed answers that are read after the block

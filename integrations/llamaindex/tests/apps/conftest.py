@@ -7,7 +7,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from grades import warnings_of_its_own
 from llama_index.core import Settings
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.types import (
@@ -222,8 +221,7 @@ def read(sample: Sample) -> dict[str, Any]:
         "retrieved": None if sample.retrieved is None else listed(sample.retrieved),
         "answer": sample.answer,
         "history": [(turn.role, turn.content) for turn in sample.history],
-        "grade": notes.grade,
-        "warnings": warnings_of_its_own(notes),
+        "doubts": sorted(notes.doubts),
     }
 
 
