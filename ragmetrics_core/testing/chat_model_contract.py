@@ -18,8 +18,16 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import pytest
 
-from ragmetrics_core.data import Asked, Instructions, Part, Question, errors
+from ragmetrics_core.data import (
+    Asked,
+    Instructions,
+    LabelProbability,
+    Part,
+    Question,
+    errors,
+)
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.metrics.fact_matrix import Covered
 from ragmetrics_core.metrics.polls import AdherenceReply
 from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Message
@@ -552,3 +560,43 @@ class ChatModelContract:
         assert answer.usage.calls == len(server.requests), (
             "give one ChatReply for each request that was sent"
         )
+
+    @pytest.mark.parametrize("status", [403, 501])
+    @pytest.mark.parametrize("feature", ["n", "json_schema", "logprobs", "temperature"])
+    def test_a_refused_feature_is_left_out_whatever_the_status(
+        self, feature: str, status: int, loopback_server: Servers
+    ) -> None:
+        """It is refused once; a judge asks without, and does not take it for a key.
+
+        Args:
+            feature: What the server refuses.
+            status: The status with which it does.
+            loopback_server: Makes servers.
+        """
+        refusals: dict[str, Any] = {feature: "reject"}
+        server = loopback_server(
+            reply=lambda _: '{"covered": 1}', status=status, **refusals
+        )
+        template = Instructions('Reply {"covered": 1}.\n---\n{context}')
+
+        def question(number: int) -> Question[Any]:
+            return Question(
+                parts={"context": Part("Context", f"c{number}")},
+                instructions=template,
+                Reply=Covered,
+                wanted_probability=LabelProbability("covered"),
+            )
+
+        async def ask(model: ChatModel) -> list[Any]:
+            judge = LLMJudge(model)
+            return [(await judge.answer(question(n))).reply for n in range(3)]
+
+        replies = self.using(ask, server.base_url)
+        assert all(isinstance(reply, Asked) for reply in replies), (
+            f"the judge got no answer: {replies}; the message of judge_error has to name"
+            " what was refused"
+        )
+        refused = [one for one in server.requests if server.rejection(one.body)]
+        # a schema is refused as a schema, and as the wish for JSON
+        most = 2 if feature == "json_schema" else 1
+        assert len(refused) <= most, f"{feature} is asked for again after its refusal"
