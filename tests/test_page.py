@@ -575,6 +575,36 @@ def test_figures(browser: Browser, tmp_path: Path) -> None:
 
 
 @needs_chromium
+def test_the_slider_shows_what_a_cut_would_leave(
+    browser: Browser, tmp_path: Path
+) -> None:
+    rows = [
+        {
+            "question": "Who?",
+            "contexts": ["Rain.", "Anna lit it."],
+            "answer": "Anna did.",
+        }
+    ]
+    report = evaluate(rows, ["utilization"], judge="lexical", progress=False)
+    report.to_html(tmp_path / "report.html")
+    browser.open(tmp_path / "report.html")
+
+    def shown() -> list[str]:
+        return [line.text for line in browser.find("#cuts li") if line.is_displayed()]
+
+    cuts = report.what_if().cuts
+    assert shown() == [cuts[1].sentence]
+    browser.js(
+        "const cut = document.getElementById('cut'); cut.value = 1;"
+        " cut.dispatchEvent(new Event('input'))"
+    )
+    assert shown() == [cuts[0].sentence]
+    assert (
+        "The first chunk: 0% of the useful ones stay, in 29% of the text" in shown()[0]
+    )
+
+
+@needs_chromium
 def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     sample = Sample(question="without", answer="An answer.", contexts=())
     rows = [

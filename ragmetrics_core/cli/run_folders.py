@@ -91,6 +91,10 @@ def last_results(count: int) -> list[Path]:
         return []
     newest_first = sorted(_numbers(), reverse=True)
     places = [FOLDER / str(number) / _PLACE for number in newest_first]
-    texts = [place.read_text(encoding="utf-8") for place in places if place.is_file()]
+    texts = [
+        place.read_text(encoding="utf-8", errors="replace")
+        for place in places
+        if place.is_file()
+    ]
     paths = [path for path in map(Path, dict.fromkeys(texts)) if path.is_file()]
     return paths[:count][::-1]

@@ -38,6 +38,7 @@ from ragmetrics_core.reporting.judge_card import figures_of_cards
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.sample_journey import journey_of
 from ragmetrics_core.reporting.summary import Summary
+from ragmetrics_core.reporting.what_if import what_if_known
 
 _HERE = files("ragmetrics_core.page")
 PAGE_MARK = '<meta name="generator" content="ragmetrics">'
@@ -153,6 +154,7 @@ def page_data(
         "run": run,
         "wordings": WORDINGS,
         "answerings": answerings_of(rows, summary),
+        "what_if": what_if_known(rows),
         "quoted": quotes_of_cards(run),
         "figures": _figures_on_adherence(run),
         "methods": paragraphs(summary, run, rows),

@@ -260,3 +260,13 @@ function keyboard(event) {
   const at = { ArrowDown: rows.indexOf(row) + 1, ArrowUp: rows.indexOf(row) - 1, Home: 0, End: rows.length - 1 }[event.key];
   if (rows[at]) rows[at].querySelector("button").focus();
 }
+
+// What if: of the sentences on cuts, that of the slider is shown.
+const cut = document.getElementById("cut");
+function showCut() {
+  [...document.querySelectorAll("#cuts li")].forEach((line, at) => { line.hidden = at + 1 !== Number(cut.value); });
+}
+if (cut) {
+  cut.addEventListener("input", showCut);
+  showCut();
+}

@@ -47,6 +47,7 @@ from ragmetrics_core.reporting.tables import (
     text_table,
 )
 from ragmetrics_core.reporting.two_runs import compare
+from ragmetrics_core.reporting.what_if import WhatIf, what_if
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -312,6 +313,21 @@ class Report:
             cluster=cluster,
             has_intervals=not self.decisions,
         )
+
+    def what_if(self, metric: str = "context_utilization") -> WhatIf:
+        """Work out what fewer chunks, or a perfect order, would have scored.
+
+        It follows from the verdicts that are there: nobody is asked. ``print`` shows it
+        as a table, a line for each number of chunks.
+
+        Args:
+            metric: Name of a ``ContextUtilization`` of the run.
+
+        Raises:
+            SettingError: If the metric was not measured, no row was scored by bare
+                verdicts, or no chunk is useful.
+        """
+        return what_if(self.results, self._full_name(metric))
 
     def scores(self, metric: str) -> list[float | None]:
         """Scores of one metric, aligned with ``results``.
