@@ -76,17 +76,22 @@ def _joined(trees: Sequence[Tree]) -> Tree:
     """Join runs beside each other to one turn; unlike questions of theirs are a doubt.
 
     A run that was asked and answers without any call may be a step of the turn. It may
-    also be another turn, whose calls were not recorded.
+    also be another turn, whose calls were not recorded. So may a search, and a question
+    that the last prompt of a reply does not show.
     """
     if len(trees) == 1:
         return trees[0]
     joined_tree = join_trees(trees, FLOW)
     replies = _replies_of_models(trees)
-    questions = set()
+    questions = _queries_of_users(trees, replies)
     for tree in trees:
         if tree.question and not _is_written(tree.question, replies):
             questions.add(as_one_line(tree.question))
-    if len(questions) > 1:
+    nodes = list(joined_tree.root.walk())
+    prompts = [node.prompt for node in nodes if node.kind == "model" and node.reply]
+    last_prompt = [as_one_line(message.text) for message in (prompts or [()])[-1]]
+    is_shown = any(question in text for question in questions for text in last_prompt)
+    if len(questions) > 1 or (questions and prompts and not is_shown):
         joined_tree.doubts += (_ASKED_UNLIKE,)
     return joined_tree
 
