@@ -679,3 +679,23 @@ def test_a_fault_of_the_judge_is_typed(
             answers=[answer()]
         )
     generator.close()
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"query": "Who?", "documents": [Document(content="Anna lit it.")]},
+        {"questions": ["Who?"], "contexts": [["Anna lit it."]]},
+    ],
+)
+def test_the_names_of_other_evaluators(inputs: dict[str, Any]) -> None:
+    name, own = ("response", "replies")
+    answer: Any = "Anna lit it."
+    if "questions" in inputs:
+        name, own, answer = "responses", "predicted_answers", [answer]
+    judged = evaluator(["context_adherence"], judge="lexical")
+    scores = judged.run(**inputs, **{name: answer})["individual_scores"]
+    assert scores == judged.run(**inputs, **{own: answer})["individual_scores"]
+    assert scores[0] > 0.5
+    with pytest.raises(SettingError, match=f"give {own} or {name}, not both"):
+        judged.run(**inputs, **{name: answer, own: answer})

@@ -169,6 +169,8 @@ class RagMetricsEvaluator:
         predicted_answers: list[str] | None = None,
         ground_truth_answers: list[str] | None = None,
         reference: str | list[str] | None = None,
+        response: str | None = None,
+        responses: list[str] | None = None,
     ) -> dict[str, Any]:
         """Score answers; give one of three groups of inputs.
 
@@ -187,6 +189,8 @@ class RagMetricsEvaluator:
             ground_truth_answers: Expected answers, per question.
             reference: The expected answer, with ``answers`` or ``query``; a list holds
                 one per answer.
+            response: The answer, as other evaluators call ``replies``.
+            responses: Answers per question, as others call ``predicted_answers``.
 
         Returns:
             ``results``: per metric its mean ``score``, ``individual_scores`` (NaN where
@@ -210,6 +214,8 @@ class RagMetricsEvaluator:
             predicted_answers,
             ground_truth_answers,
             reference,
+            response,
+            responses,
         )
         progress = None if self.progress_bar else False  # None: on a terminal only
         try:
@@ -236,6 +242,8 @@ class RagMetricsEvaluator:
         predicted_answers: list[str] | None = None,
         ground_truth_answers: list[str] | None = None,
         reference: str | list[str] | None = None,
+        response: str | None = None,
+        responses: list[str] | None = None,
     ) -> dict[str, Any]:
         """Score answers without blocking the event loop, all at the same time.
 
@@ -252,6 +260,8 @@ class RagMetricsEvaluator:
             predicted_answers,
             ground_truth_answers,
             reference,
+            response,
+            responses,
         )
         try:
             report = await aevaluate(

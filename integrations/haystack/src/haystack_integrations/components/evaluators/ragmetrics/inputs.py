@@ -9,11 +9,12 @@ from haystack_integrations.tracing.ragmetrics.nodes import copied
 from ragmetrics_core import Context, Sample
 from ragmetrics_core.capture import Answer, CaptureNotes, SettingError
 
-_PARTS = ("query", "documents", "replies")
+_PARTS = ("query", "documents", "replies", "response")
 _FIELD_OF_LIST = {
     "questions": "question",
     "contexts": "contexts",
     "predicted_answers": "answer",
+    "responses": "answer",
     "ground_truth_answers": "reference",
 }
 
@@ -28,6 +29,8 @@ def samples(
     predicted_answers: list[str] | None = None,
     ground_truth_answers: list[str] | None = None,
     reference: str | list[str] | None = None,
+    response: str | None = None,
+    responses: list[str] | None = None,
 ) -> tuple[list[Sample], list[str]]:
     """Make samples of the inputs of ``RagMetricsEvaluator.run``, with warnings.
 
@@ -48,9 +51,14 @@ def samples(
         "contexts": contexts,
         "predicted_answers": predicted_answers,
         "ground_truth_answers": ground_truth_answers,
+        "response": response,
+        "responses": responses,
     }
     filled = {name: value for name, value in values.items() if value is not None}
     _refuse_several_groups(filled)
+    for name, other in (("replies", "response"), ("predicted_answers", "responses")):
+        if name in filled and other in filled:
+            raise SettingError(f"give {name} or {other}, not both")
     if answers is not None:
         samples_of_answers = [_of_answer(answer) for answer in answers]
         warnings = _warnings_of_missing_documents(answers)
@@ -140,7 +148,7 @@ def _rows_of_replies(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     if not filled:
         return []
-    replies = filled.get("replies")
+    replies = filled.get("replies", filled.get("response"))
     if not isinstance(replies, list):
         replies = [replies]
     rows = []
