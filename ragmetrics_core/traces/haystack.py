@@ -213,7 +213,8 @@ class _Trace:
         inputs: Mapping[str, Any],
         outputs: Mapping[str, Any],
     ) -> None:
-        """Read any other component: it has the documents that it brought, no question."""
+        """Read any other component: the documents that it took and brought, no question."""
+        reading.input_documents = self._documents(reading.input)
         documents = self._documents(reading.output)
         documents += _windows(call, inputs, outputs)
         reading.input = None
@@ -221,6 +222,9 @@ class _Trace:
         if "Builder" in _component_type(call):
             # it hands on what others returned, and brings nothing
             reading.output = None
+        elif documents and reading.input_documents and not call.inside:
+            # the adapter says so, too: what it adds was not searched for
+            reading.kind = "reranker"
 
     def _documents(self, output: Any) -> tuple[Document, ...]:
         """The documents in an output.
