@@ -176,11 +176,15 @@ def _texts_brought(calls: Calls, found_answer: FoundAnswer) -> list[Brought]:
 
 
 def _summaries(calls: Calls) -> list[Brought]:
-    """List the summaries of earlier messages, each with the call that was first shown it."""
+    """List the summaries of earlier messages, each with the call that was first shown it.
+
+    A summary that an earlier turn was shown already is a call of that turn.
+    """
     summaries: dict[str, Node] = {}
+    known = {item.text for call in calls.tree.earlier_calls for item in call.items}
     for call in calls.prompted:
         for message in call.prompt:
-            if message.role == "summary":
+            if message.role == "summary" and message.text not in known:
                 summaries.setdefault(message.text, call)
     return [Brought("written", call, text=text) for text, call in summaries.items()]
 

@@ -103,10 +103,6 @@ def expected(
     version("langchain").startswith("1.0."),
     reason="its summaries are asked for in another way",
 )
-@pytest.mark.xfail(
-    strict=True,
-    reason="a summary that a later turn is shown again stands in the ledger twice",
-)
 def test_thirty_turns_with_compaction(tmp_path: Path) -> None:
     shelf = Shelf(
         books=lambda query: [] if query == "void" else [document(words(query), query)]
