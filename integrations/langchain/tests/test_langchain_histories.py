@@ -388,3 +388,24 @@ def test_frequent_questions_and_their_answers_are_no_talk() -> None:
     (sample,) = captured.samples
     assert sample.capture is not None
     assert sample.capture.doubts == {}
+
+
+@pytest.mark.parametrize("name", ["chat_history", "history", "memory"])
+def test_a_talk_that_a_step_of_the_chain_fills_in_is_never_told_as_none(
+    name: str,
+) -> None:
+    shelf = Shelf(books=[document(FERRY, "ferry")])
+    before = f"{EARLIER}\n{REPLY}"
+    prompt = ChatPromptTemplate.from_template(
+        f"{{{name}}}\nUse: {{context}}\nQuestion: {{question}}"
+    )
+    filled: Any = RunnablePassthrough.assign(
+        **{
+            name: lambda inputs: before,
+            "context": lambda inputs: joined(shelf.invoke(inputs["question"])),
+        }
+    )
+    with capture() as captured:
+        (filled | prompt | Speaker(lines="Every hour.")).invoke({"question": QUESTION})
+    (sample,) = captured.samples
+    assert history_of(sample) == ([], ["which_turn"])

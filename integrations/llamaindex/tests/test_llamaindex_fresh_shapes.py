@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from llama_index.core import get_response_synthesizer
+from llama_index.core import PromptTemplate, get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatResponse, MessageRole, TextBlock
 from llama_index.core.chat_engine import ContextChatEngine
@@ -398,6 +398,22 @@ def test_predict_and_call_with_a_search_of_mappings(
     if named:
         hedged = Expected(answer=answer, codes=frozenset({"by_data_flow"}))
     hedged.check(sample)
+
+
+# A talk that fills a variable of a template, and does not say who speaks
+
+
+@pytest.mark.parametrize("name", ["history", "chat_history", "memory"])
+def test_a_talk_in_a_template_that_says_not_who_speaks_is_told(
+    kit: ModuleType, name: str
+) -> None:
+    template = PromptTemplate(
+        f"{{{name}}}\n{{context_str}}\nQuestion: {{query_str}}"
+    ).partial_format(**{name: "\n".join(text for _, text in EARLIER)})
+    with capture() as captured:
+        engine_of(kit, text_qa_template=template).query(QUESTION)
+    (sample,) = captured.samples
+    Expected(codes=frozenset({"which_turn"})).check(sample)
 
 
 # Engines that one reply of an agent's model calls

@@ -141,6 +141,10 @@ def _add_history(tree: Tree, run: AnyRun, inputs: Any) -> None:
     tree.history = earlier.turns
     tree.instructions = earlier.texts
     tree.doubts = earlier.doubts if earlier.turns else ()
+    if not earlier.turns and not earlier.texts:
+        in_prompts = _conversation_in_prompts(run, tree.question)
+        tree.instructions = in_prompts.texts
+        tree.doubts = () if in_prompts.turns else in_prompts.doubts
 
 
 def _documents_to_answer_from(inputs: Any) -> tuple[Document, ...]:
@@ -291,6 +295,20 @@ def _earlier_conversation(
     if ends_with_question:  # the question of now is no earlier turn
         loaded_turns = loaded_turns[:-1]
     return capture.EarlierConversation(loaded_turns)
+
+
+def _conversation_in_prompts(
+    run: AnyRun, question: str | None
+) -> capture.EarlierConversation:
+    """Find a talk in the variables of prompts, which a step of the chain may have filled."""
+    variables = {
+        name: plain(value)
+        for inner in walk(run)
+        if inner.run_type == "prompt"
+        for name, value in (inner.inputs or {}).items()
+        if capture.names_a_history(name)
+    }
+    return capture.find_conversation(variables, question)
 
 
 def _conversation_in_state(

@@ -684,7 +684,7 @@ class Recorder:
     def _take_history_from_template(
         self, outer: SpanRecord, arguments: Mapping[str, Any]
     ) -> None:
-        """Take a chat's history from a model's template, where no memory could be read.
+        """Take a history from a model's template, where no other place tells one.
 
         Example: a chat engine calls ``llm.predict(template, chat_history="user: Hi…")``
         to condense a question. Of other methods the arguments hold no template.
@@ -697,6 +697,8 @@ class Recorder:
             run = open_run.run
             if run.kind == "chat" and not run.history:
                 run.history = snapshot.prompted_turns(arguments)
+            elif not run.history and not run.conversation_fields:
+                run.conversation_fields = snapshot.prompted_fields(arguments)
 
     @guard_hook
     def _note_reply_of_agent(self, record: SpanRecord, output: AgentOutput) -> None:

@@ -703,6 +703,17 @@ def prompted_turns(arguments: Mapping[str, Any]) -> tuple[Turn, ...]:
     return ()
 
 
+def prompted_fields(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick what fills a model's template under a name such as "history".
+
+    Args:
+        arguments: What the model's method was given, as in ``prompted_turns``.
+    """
+    filled_in = dict(getattr(arguments.get("prompt"), "kwargs", None) or {})
+    filled_in.update(arguments.get("prompt_args") or {})
+    return _fields_with_conversation(filled_in)
+
+
 def _turns_in_text(history: str) -> tuple[Turn, ...]:
     """Read the turns that the framework has written as one text, to condense a question.
 
