@@ -6,7 +6,7 @@ All of it is read off the tree; no prompt is looked into.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -377,11 +377,6 @@ def _form_of_mapping(value: Mapping[str, Any]) -> int:
         is_word = len(answer) <= _LONGEST_LABEL and _LABEL_ALONE.fullmatch(answer)
         return LABEL if is_word else STRUCTURED
     return NO_ANSWER if not _STEERING_KEYS.isdisjoint(value) else LABEL
-
-
-def names_of(calls: Iterable[Node]) -> tuple[str, ...]:
-    """The names of some calls, each once, in the order of the calls."""
-    return tuple(dict.fromkeys(call.name for call in calls))
 
 
 def is_inside(path: Path, nodes: Sequence[Node]) -> bool:

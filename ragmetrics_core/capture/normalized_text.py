@@ -13,7 +13,7 @@ import html
 import re
 import string
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -192,12 +192,6 @@ class Text:
         self.raw = raw
         self.normalized = normalize_text(raw)
 
-    @cached_property
-    def line_numbers(self) -> frozenset[int]:
-        """The numbers at the beginning of its lines, as in "12| " and "Line 12: "."""
-        numbers = BEGINNING_OF_LINE.finditer(f"\n{decode_escapes(self.raw)}")
-        return frozenset(int(match["number"]) for match in numbers)
-
     def offsets_of(self, start: int, end: int) -> tuple[int, int]:
         """Return where some normalized bytes stand in the text as it is written.
 
@@ -348,16 +342,6 @@ class _Piece(NamedTuple):
     end: int
 
 
-def _tags_in_normalized(raw: str) -> Iterator[tuple[int, int]]:
-    """Yield where each tag begins and ends in a normalized message."""
-    raw_end = end = 0  # of the tag before
-    for tag in _TAG.finditer(raw):
-        start = end + len(normalize_text(raw[raw_end : tag.start()]))
-        end = start + len(normalize_text(tag[0]))
-        raw_end = tag.end()
-        yield start, end
-
-
 class Prompt:
     """A prompt's messages, normalized and joined.
 
@@ -385,26 +369,6 @@ class Prompt:
             start += len(message.normalized) + len(_BETWEEN_MESSAGES)
 
     @cached_property
-    def tag_ends(self) -> dict[int, int]:
-        """Where each tag ends in ``normalized``, by the offset at which it begins.
-
-        Example: "The <em>port</em>" is normalized to "theemportem". Its first "em" is a
-        tag from 3 to 5, and its second one from 9 to 11: ``{3: 5, 9: 11}``. Tags
-        without letters between them are one: ``{3: 6}`` for "The <b><em>port".
-        """
-        ends: dict[int, int] = {}
-        for message, message_start in zip(
-            self.messages, self.message_starts, strict=True
-        ):
-            first_start = end_before = 0
-            for start, end in _tags_in_normalized(message.raw):
-                if start != end_before:
-                    first_start = start
-                ends[message_start + first_start] = message_start + end
-                end_before = end
-        return ends
-
-    @cached_property
     def is_blank(self) -> bool:
         """Whether no message has any character but blanks."""
         return not any(message.raw.strip() for message in self.messages)
@@ -421,12 +385,6 @@ class Prompt:
         """Return the index of a byte of ``normalized`` in its normalized message."""
         message_index = self.message_index_at(prompt_offset)
         return prompt_offset - self.message_starts[message_index]
-
-    def offsets_in_message(self, start: int, end: int) -> tuple[int, int]:
-        """Return where the bytes ``[start, end)`` stand in their message as written."""
-        return self.message_at(start).offsets_of(
-            self.index_in_message(start), self.index_in_message(end)
-        )
 
     def written_around(self, start: int, end: int) -> str:
         """Return the bytes ``[start, end)`` of one message as they are written.

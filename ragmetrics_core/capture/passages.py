@@ -6,7 +6,6 @@ difference.
 """
 
 import re
-from collections.abc import Iterable
 
 from ragmetrics_core.capture.normalized_text import normalize_text
 
@@ -39,44 +38,6 @@ def is_contained_in(text: bytes, host: bytes) -> bool:
     return is_long_enough and text in host
 
 
-def share_held(text: bytes, pieces: Iterable[bytes]) -> float:
-    """Return the share of a text that some pieces hold together, 0 to 1.
-
-    A piece counts if it stands whole in the text. Pieces may overlap, as those of a
-    splitter do, and stand in any order. Example: "It is old." and "It fell." hold about
-    half of "It is old. It was red. It fell.". All are given normalized
-    (``normalize_text``).
-    """
-    if not text:
-        return 0.0
-    is_held = bytearray(len(text))  # 1 for each byte that a piece holds
-    start = end = 0  # of the piece before, in the text
-    for piece in pieces:
-        place = _place_after(text, piece, start, end)
-        if piece and place >= 0:
-            start, end = place, place + len(piece)
-            is_held[start:end] = b"\1" * len(piece)
-    return sum(is_held) / len(text)
-
-
-def _place_after(text: bytes, piece: bytes, start: int, end: int) -> int:
-    """Return where a piece of a text begins in it; -1 if it does not stand there.
-
-    Most pieces follow the piece before, or overlap with it. So the first place looked
-    at is behind that piece, the next ones are from its beginning on.
-
-    Args:
-        text: The text.
-        piece: The piece.
-        start: Where the piece before begins in the text.
-        end: Where the piece before ends.
-    """
-    if text.startswith(piece, end):
-        return end
-    place = text.find(piece, start)
-    return place if place >= 0 else text.find(piece)
-
-
 def share_a_passage(text: bytes, other: bytes) -> bool:
     """Whether a passage of one text stands in the other.
 
@@ -94,12 +55,6 @@ def share_a_passage(text: bytes, other: bytes) -> bool:
 def is_long_enough(text: str) -> bool:
     """Whether a text is so long that it stands in another one by no chance."""
     return len(normalize_text(text)) >= SHORTEST
-
-
-def shares_a_passage_with_any(text: str, others: Iterable[str]) -> bool:
-    """Whether a passage of a text stands in any other text, by their letters alone."""
-    normalized = normalize_text(text)
-    return any(share_a_passage(normalized, normalize_text(other)) for other in others)
 
 
 def _edge_stands_in(text: bytes, host: bytes) -> bool:
@@ -126,28 +81,6 @@ def stands_apart(text: str, message: str) -> bool:
     behind = r"[ \t]*(?:$|[\n\"'`<)\]])"
     text_apart = f"{before}{re.escape(text)}{behind}"
     return re.search(text_apart, message) is not None
-
-
-def is_an_entry_of(text: str, message: str) -> bool:
-    r"""Whether a text is an entry of a list in a message.
-
-    It fills a line, up to a full stop or comma, after the label of a list: a number
-    or a dash, perhaps with a word such as "Document" before the number.
-
-    Examples:
-        >>> is_an_entry_of("4 May 1874", "Notes:\\n[1] Two lanes\n[2] 4 May 1874\n")
-        True
-        >>> is_an_entry_of("4 May 1874", "It was opened on 4 May 1874 by the mayor.")
-        False
-    """
-    if text not in message:
-        return False
-    return re.search(_LIST_LABEL + re.escape(text) + _END_OF_ENTRY, message) is not None
-
-
-def without_list_label(line: str) -> str:
-    """Return a line without the label of a list before it, such as "[2] " or "- "."""
-    return re.sub(_LIST_LABEL, "", line, count=1)
 
 
 def has_words(message: str, words: str) -> bool:

@@ -45,33 +45,6 @@ def turns_before_question(
     return spoken(drop_shown_documents(prompt[:n_earlier_messages], documents))
 
 
-def messages_of_earlier_turns(
-    prompt: Sequence[Message], question: str | None
-) -> Sequence[Message]:
-    """Return the messages of a prompt up to the last reply before the current question.
-
-    User "Open?", assistant "", tool "[1] It opened.", assistant "Yes.", user "And when?",
-    tool "[1] In 1874.": the first four. Without the question, the user's last message
-    ends the earlier turns.
-
-    Args:
-        prompt: The messages that a model was shown.
-        question: What is asked now; None if that is not known.
-    """
-    of_user = [at for at, message in enumerate(prompt) if message.role == "user"]
-    question_line = as_one_line(question)
-    asking = [at for at in of_user if _holds_question(prompt[at], question_line)]
-    end = (asking or of_user or [0])[-1]
-    while end and not _is_reply(prompt[end - 1]):
-        end -= 1
-    return prompt[:end]
-
-
-def _is_reply(message: Message) -> bool:
-    """Return whether a message is words of the assistant."""
-    return message.role == "assistant" and bool(message.text.strip())
-
-
 def _holds_question(message: Message, question_line: str) -> bool:
     """Return whether a message is a question, or holds a long one among other words.
 

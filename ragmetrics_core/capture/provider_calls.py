@@ -260,38 +260,6 @@ def names_of_source(fields: Fields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def address_among(names: tuple[str, ...]) -> str | None:
-    """The address of a source by which it is told from others; None if it has none.
-
-    Pages of one site may share a title, and OpenAI marks an address that it cites.
-
-    Examples:
-        >>> address_among(("https://a.test/x?utm_source=openai", "Iron"))
-        'https://a.test/x'
-        >>> address_among(("Iron",))
-    """
-    for name in names:
-        if "://" in name:
-            return _MARK_OF_OPENAI.sub("", name)
-    return None
-
-
-def n_distinct_sources(sources: Iterable[tuple[str, ...]]) -> int:
-    """Count sources by their names: those with one address, or all names alike, are one.
-
-    Example: ``[("https://a.test", "Iron"), ("https://a.test",), (), ()]`` are three,
-    since a source without a name may be any.
-    """
-    keys: set[str | tuple[str, ...]] = set()
-    n_nameless = 0
-    for names in sources:
-        if names:
-            keys.add(address_among(names) or names)
-        else:
-            n_nameless += 1
-    return len(keys) + n_nameless
-
-
 def document_of_source(text: str, fields: Fields) -> Document:
     """A found item as a document.
 

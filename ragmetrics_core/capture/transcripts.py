@@ -16,9 +16,8 @@ before and after that answer tell which of the two it is::
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal, get_args
 
 from ragmetrics_core.capture.normalized_text import Text, normalize_text
@@ -232,141 +231,9 @@ def _role_of_label(label: re.Match[str]) -> Literal["assistant", "user"]:
     return "assistant" if label["assistant"] else "user"
 
 
-def words_of_assistant(text: str) -> list[str]:
-    r"""Return what the assistant says in the text of a conversation.
-
-    Words count only where the user speaks again after them. Names such as "Question"
-    and "Answer" do not count: such a text may be a page of frequent questions.
-
-    Examples:
-        >>> words_of_assistant("Before:\nUser: Open?\nAssistant: At ten.\nUser: And when?")
-        ['At ten.']
-        >>> words_of_assistant("Question: Open?\nAnswer: At ten.\nQuestion: And when?")
-        []
-    """
-    speakers = list(_SPEAKER_OF_A_TALK.finditer(text))
-    words = []
-    for speaker, next_speaker in pairwise(speakers):
-        if speaker["assistant"] and not next_speaker["assistant"]:
-            words.append(text[speaker.end() : next_speaker.start()].strip())
-    return words
-
-
-def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:
-    r"""Say how a message of a prompt quotes an earlier answer.
-
-    Args:
-        answer: The answer.
-        questions: The known wordings of the question that it answered; () if the
-            question is to tell nothing.
-        host: The message. If it holds the answer several times, the surest kind counts.
-
-    Examples:
-        >>> talk = "User: When did it open?\nAssistant: In 1874.\nUser: And the ferry?"
-        >>> quotation("In 1874.", ["When did it open?"], Text(talk))
-        'earlier turn'
-        >>> draft = "Question: When did it open?\nDraft: In 1874.\nMake it longer."
-        >>> quotation("In 1874.", ["When did it open?"], Text(draft))
-        'after its question'
-    """
-    question_ends = []
-    names_before_question = set()
-    for question in questions:
-        for start, end in _occurrences(question, host):
-            question_ends.append(end)
-            name, _ = _name_before(host.raw, start)
-            if name:
-                names_before_question.add(name)
-    return surest_quotation(
-        _quotation_at(host.raw, start, end, names_before_question, question_ends)
-        for start, end in _occurrences(answer, host)
-    )
-
-
-def surest_quotation(quotations: Iterable[Quotation]) -> Quotation:
-    """Return the kind that stands first in ``QUOTATIONS``; "absent" if there is none."""
-    return min(quotations, key=QUOTATIONS.index, default="absent")
-
-
 def holds(text: str, host: Text) -> bool:
     """Return whether a text stands in a message, by its letters and digits."""
     return any(True for _ in _occurrences(text, host))
-
-
-def _quotation_at(
-    text: str,
-    start: int,
-    end: int,
-    names_before_question: Collection[str],
-    question_ends: Collection[int],
-) -> Quotation:
-    r"""Say how a message quotes an earlier answer at one place.
-
-    The first that fits of these, for the answer "In 1874.":
-
-    - "earlier turn": "Assistant: In 1874.\nUser: And the ferry?"
-    - "assistant's last words": "Assistant: In 1874.", and no user speaks after it
-    - "after its question": "When did it open? In 1874. Make it short."
-    - "among other words": "Translate: In 1874."
-
-    Args:
-        text: The message.
-        start: The offset in the message at which the answer begins.
-        end: The offset at which the answer ends.
-        names_before_question: Who asks the question of the answer, in lower case:
-            "anna" for "Anna: When did it open?".
-        question_ends: The offsets in the message at which this question ends. The
-            question may stand there several times.
-    """
-    # for "Assistant: In 1874." the name is "assistant", and the separator ": "
-    name, separator = _name_before(text, start)
-    # the names at the heads of lines after the answer
-    later_speakers = {speaker[1].lower() for speaker in _SPEAKER.finditer(text, end)}
-    if name in _ASSISTANTS:
-        # "AIMessage(content='In 1874.')": a list of messages that was written as text
-        stands_in_message_object = _OF_A_MESSAGE.search(separator) is not None
-        # "Assistant: In 1874.\nUser: And the ferry?"
-        user_speaks_again = not later_speakers.isdisjoint(_USERS)
-        if stands_in_message_object or user_speaks_again:
-            return "earlier turn"
-    is_after_question = _is_right_behind(text, start, question_ends)
-    # "Anna: When did it open?\nIn 1874.\nAnna: And the ferry?"
-    asker_speaks_again = not later_speakers.isdisjoint(names_before_question)
-    if is_after_question and asker_speaks_again:
-        return "earlier turn"
-    if name in _ASSISTANTS:
-        return "assistant's last words"
-    return "after its question" if is_after_question else "among other words"
-
-
-def _is_right_behind(text: str, start: int, question_ends: Collection[int]) -> bool:
-    """Return whether at most a few letters stand between a question and its answer.
-
-    Args:
-        text: The message.
-        start: Where the answer begins in it.
-        question_ends: Where the question ends, for each occurrence.
-    """
-    for question_end in question_ends:
-        if question_end > start:
-            continue
-        normalized_between = normalize_text(text[question_end:start])
-        if len(normalized_between) <= _MOST_LETTERS_BETWEEN:
-            return True
-    return False
-
-
-def _name_before(text: str, start: int) -> tuple[str, str]:
-    """Return the name that stands right before a position, and what is between.
-
-    Of "User: Open?" and the position of "Open?" these are "user" and ": ". Both are
-    empty if no name stands there.
-    """
-    words_before = text[max(start - _LONGEST_NAME, 0) : start]
-    name = _NAME.search(words_before)
-    if name is None:
-        return "", ""
-    return name[1].lower(), name[2]
 
 
 def _occurrences(text: str, host: Text) -> Iterator[tuple[int, int]]:

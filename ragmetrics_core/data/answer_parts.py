@@ -132,11 +132,6 @@ def _fence_around_all(answer: str, opening: re.Match[str]) -> list[Span]:
     return [] if has_other_fences else [opening.span(), closing.span()]
 
 
-def without_code(answer: str) -> str:
-    """Return an answer with blanks in place of its code; each character keeps its place."""
-    return blank(answer, spans_of_code(answer))
-
-
 def spans_of_code(answer: str) -> list[Span]:
     """Return the spans of code in an answer. A fence around text is no code."""
     without_text_fences = answer

@@ -5,7 +5,6 @@ Only code that nothing marks as such is told here; code in backticks holds no ma
 
 import re
 
-from ragmetrics_core.data.answer_parts import spans_of_code
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.mark_patterns import LOOKBACK, MARK, SOURCE_WORD
 
@@ -118,18 +117,6 @@ def _is_alone_in_its_line(bracket: re.Match[str], text: str) -> bool:
 def indexed_names_in(text: str) -> frozenset[str]:
     """Return the names that a text has before an index: "row" of ``row["name"]``."""
     return frozenset(_NAME_WITH_INDEX.findall(text))
-
-
-def indexed_names_of_passage(text: str) -> frozenset[str]:
-    """Return the names before an index in a passage, as in ``row[0]`` or its code.
-
-    An encyclopedia's "Paris[3]" has no index: its number cites.
-    """
-    names = set(indexed_names_in(text))
-    names.update(_NAME_WITH_0.findall(text))
-    for start, end in spans_of_code(text):
-        names.update(_NAME_AND_BRACKET.findall(text, start, end))
-    return frozenset(names)
 
 
 def name_before(bracket_start: int, text: str) -> str | None:

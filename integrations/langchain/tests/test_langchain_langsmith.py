@@ -50,7 +50,7 @@ def client() -> Client:
 
 
 # of langsmith
-@pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
+@pytest.mark.filterwarnings("ignore:'upload_\\w+' parameter is in beta")
 def test_client_evaluate_offline(client: Client) -> None:
     """The run that the evaluator gets holds the chain's retriever.
 
