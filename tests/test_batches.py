@@ -769,7 +769,7 @@ def test_a_small_round_is_asked_live_on_request(store: Path) -> None:
         again = evaluate(ROWS, METRICS[:3], judge=model(service), **given)
         assert len(service.requests) == repairs
     assert len(service.batches) == 1
-    assert (repairs, spent(report).repairs) == (13, spent(found).repairs)  # and causes
+    assert (repairs, spent(report).repairs) == (15, spent(found).repairs)  # and causes
     assert outcomes(report) == outcomes(found) == outcomes(again)
     assert spent(report).calls == spent(found).calls
     full = sum(

@@ -102,7 +102,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "5"
+    version: ClassVar[str] = "6"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),

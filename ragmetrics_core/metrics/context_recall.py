@@ -231,7 +231,7 @@ class ContextRecall(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "5"
+    version: ClassVar[str] = "6"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)

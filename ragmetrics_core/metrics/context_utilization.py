@@ -299,7 +299,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "5"
+    version: ClassVar[str] = "6"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("question",),
         ("contexts",),

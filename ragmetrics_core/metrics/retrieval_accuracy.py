@@ -76,7 +76,7 @@ class RetrievalAccuracy(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "7"
+    version: ClassVar[str] = "8"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("reference", "facts"),
         ("retrieved", "contexts"),
