@@ -115,6 +115,8 @@ class Expected:
     complete: bool = True
     history: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    # doubts that the oldest releases, whose engines call otherwise, do not leave
+    newer: tuple[str, ...] = ()
     hedged: tuple[str, ...] = ()
 
     def check(self, sample: Sample) -> None:
@@ -124,8 +126,9 @@ class Expected:
         assert (sample.error or "").startswith(self.error or "")
         assert (sample.error is None) == (self.error is None)
         assert notes.complete == self.complete
-        assert sorted(notes.doubts) == sorted(self.doubts)
-        assert (notes.grade == "exact") == (not self.doubts)
+        of_oldest = {*self.doubts}.difference(self.newer)
+        assert set(notes.doubts) in ({*self.doubts}, of_oldest)
+        assert (notes.grade == "exact") == (not notes.doubts)
         assert sample.question == self.question
         if "contexts" not in self.hedged:
             assert _triples(sample.known_contexts) == self.contexts
@@ -362,7 +365,7 @@ def _(kit: Kit) -> None:
 
 @row(
     "reranker async",
-    Expected(contexts=RERANKED, doubts=("further_call",)),
+    Expected(contexts=RERANKED, doubts=("further_call",), newer=("further_call",)),
 )
 def _(kit: Kit) -> None:
     asyncio.run(
@@ -844,6 +847,7 @@ def _(kit: Kit) -> None:
         contexts=RERANKED,
         standalone="capital",
         doubts=("further_call",),
+        newer=("further_call",),
     ),
 )
 def _(kit: Kit) -> None:
@@ -1270,7 +1274,12 @@ def _(kit: Kit) -> None:
 
 @row(
     "the stream is never read",
-    Expected(answer=None, complete=False, doubts=("broken", "by_data_flow")),
+    Expected(
+        answer=None,
+        complete=False,
+        doubts=("broken", "by_data_flow"),
+        newer=("by_data_flow",),
+    ),
 )
 def _(kit: Kit) -> None:
     kit.engine(streaming=True).query(QUESTION)
