@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from math import sqrt
 
-from simulated_labels import calibrated, certified
+from simulated_labels import calibrated
 from simulation import COVERAGE, POWER, TYPE_ONE, Measured, holds
 
 from ragmetrics_core.statistics.means import mean_interval
@@ -220,7 +220,6 @@ def main() -> int:
         clustered_test,
         planted,
         calibrated,
-        certified,
     ):
         for measured in section(runs):
             print(measured, flush=True)

@@ -21,7 +21,6 @@ from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.labelling.labels import (
     Label,
     calibrate,
-    certify_precision,
     draw,
     group_by_cluster,
     match_labels,
@@ -119,7 +118,6 @@ def test_one_id_names_one_sample_and_one_label() -> None:
     for use in (
         match_labels,
         partial(calibrate, assume_random=True),
-        partial(certify_precision, target=0.9),
     ):
         with pytest.raises(InputError, match=r"labelled more than once: s0$"):
             use(report_of(0.9, 0.1), "m", labels=twice)
@@ -293,9 +291,6 @@ def filled_in(report: Report, count: int) -> list[Row]:
 USES: dict[str, Callable[[Report, str, list[Label]], object]] = {
     "agreement": match_labels,
     "calibrate": calibrate,
-    "certify": lambda report, metric, labels: certify_precision(
-        report, metric, labels, 0.9
-    ),
 }
 OTHER_SAMPLES: dict[str, Row] = {
     "question": {"question": "another"},
@@ -343,19 +338,18 @@ def test_labels_of_another_metric_are_refused(use: str, tmp_path: Path) -> None:
     USES[use](report, "context_utilization", labels_in(path, rows))
 
 
-@pytest.mark.parametrize("use", ["calibrate", "certify"])
 @pytest.mark.parametrize(
     ("scored", "lines", "is_a_draw"),
     [(40, 20, True), (40, 19, False), (38, 20, True), (400, 20, False)],
 )
 def test_a_draw_is_from_all_scored_samples_of_the_run(
-    use: str, scored: int, lines: int, is_a_draw: bool, tmp_path: Path
+    scored: int, lines: int, is_a_draw: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / "labels.jsonl"
     labels = labels_in(path, filled_in(labelled_run(40), 20)[:lines])
     report = labelled_run(scored)
     if is_a_draw:
-        USES[use](report, "context_adherence", labels)
+        calibrate(report, "context_adherence", labels)
         return
     with pytest.raises(
         InputError,
@@ -363,7 +357,7 @@ def test_a_draw_is_from_all_scored_samples_of_the_run(
             f"{lines} labels with a probability of 0.5 are no draw from the {scored} sc"
         ),
     ):
-        USES[use](report, "context_adherence", labels)
+        calibrate(report, "context_adherence", labels)
     assert (
         calibrate(report, "context_adherence", labels, assume_random=True).labelled
         == lines

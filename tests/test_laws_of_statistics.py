@@ -23,7 +23,6 @@ from scipy import stats
 from ragmetrics_core.data.intervals import stopped_estimate, wilson
 from ragmetrics_core.statistics import (
     calibration,
-    certification,
     means,
     paired,
     rater_agreement,
@@ -510,52 +509,6 @@ def test_a_calibrated_mean_of_the_noes_is_the_mirror(
     assert 0 <= found.interval.low <= found.mean <= found.interval.high <= 1
     assert found.weight is None or 0 <= found.weight <= 1
     assert (found.labelled, found.unlabelled) == (len(labels), len(others))
-
-
-@FEW_EXAMPLES
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(GRADES), st.booleans()), min_size=1, max_size=60
-    ),
-    st.sampled_from([0.3, 0.5, 0.7, 0.9]),
-    st.randoms(use_true_random=False),
-)
-def test_what_is_certified_is_surely_precise_and_stricter_targets_certify_no_more(
-    labelled: list[tuple[float, bool]], target: float, chance: random.Random
-) -> None:
-    scores = [score for score, _ in labelled] * 3
-    found = certification.certify(labelled, scores, target)
-    shuffled = chance.sample(labelled, len(labelled))
-    assert certification.certify(shuffled, scores[::-1], target) == found
-    if found.step is not None:
-        reached = [label for score, label in labelled if score >= found.step.threshold]
-        assert (found.step.n_yes, found.step.n_labels) == (sum(reached), len(reached))
-        assert found.step.share == pytest.approx(
-            sum(own >= found.step.threshold for own in scores) / len(scores)
-        )
-        assert (
-            stats.binomtest(
-                found.step.n_yes, found.step.n_labels, target, alternative="greater"
-            ).pvalue
-            <= 0.05
-        )
-        assert (found.best, found.needed) == (None, None)
-    else:
-        assert found.needed is None or found.needed > 0
-        assert "No threshold is certified" in found.sentence
-
-
-@FEW_EXAMPLES
-@given(st.sampled_from([0.5, 0.8, 0.9, 0.95]), st.integers(0, 2))
-def test_the_fewest_labels_certify_and_one_fewer_does_not(
-    target: float, wrong: int
-) -> None:
-    count = certification.fewest_labels(target, wrong)
-    enough, fewer = (
-        stats.binomtest(own - wrong, own, target, alternative="greater").pvalue
-        for own in (count, count - 1)
-    )
-    assert enough <= 0.05 < fewer
 
 
 # Coverage, by simulation with seeds; the benchmark has the large grid.

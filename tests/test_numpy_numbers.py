@@ -25,7 +25,6 @@ from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.statistics import (
     calibration,
-    certification,
     corrected_means,
     means,
     paired,
@@ -167,9 +166,6 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "gate": lambda scores, _: _decided(scores),
     "gate of verdicts": lambda _, labels: _decided(labels),
     "ppi": lambda scores, labels: _ppi(labels, scores),
-    "certified": lambda scores, labels: certification.certify(
-        list(zip(scores, labels, strict=True)), scores, 0.5
-    ),
     "curve": lambda scores, labels: calibration.curve(
         list(zip(scores, labels, strict=True))
     ),

@@ -52,12 +52,6 @@ def test_calibrated_means_keep_their_bound(bench: ModuleType) -> None:
     ] == []
 
 
-def test_certified_thresholds_keep_their_bound(bench: ModuleType) -> None:
-    found = list(bench.certified(5, counts=(100, 400)))
-    assert len(found) == 3 * 4 * 2 + 2
-    assert [str(one) for one in found if not one.kept] == []
-
-
 def test_a_broken_bound_is_noticed(bench: ModuleType) -> None:
     assert not bench.Measured("coverage", 0.81, 0.92, 300).kept
     assert not bench.Measured("false alarms", 0.12, 0.05, 300, at_least=False).kept

@@ -14,9 +14,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, share, show
 from ragmetrics_core.data import InputError, SettingError, find_metric
 from ragmetrics_core.labelling.labels import (
-    Label,
     calibrate,
-    certify_precision,
     describe_left_over,
     draw,
     group_by_cluster,
@@ -82,11 +80,6 @@ def add_to(commands: Any) -> None:
         "also the mean that people would give, from labels drawn at random (PPI++)",
     )
     shared.add_clusters_of_samples(parser)
-    help_text = (  # argparse shows %% as %
-        "also the lowest threshold from which on at least this share of scores is"
-        " right, with 95 %% confidence"
-    )
-    add(parser, "--certify-precision", help_text, unit="P", convert=float)
     flag(parser, "--assume-random", "labels that no draw recorded are a random sample")
     add(
         parser,
@@ -174,9 +167,8 @@ def _agreement(options: argparse.Namespace) -> int:
     """Print how well a judge agrees with people.
 
     The options may ask for more: a comparison with another judge (the rival,
-    ``--against``), the mean that people would give (``--calibrate``), and a threshold
-    with a certified precision (``--certify-precision``). Example of a line: "  kappa
-                 faq                  n=120  0.610 …".
+    ``--against``), and the mean that people would give (``--calibrate``). Example of a
+    line: "  kappa            faq                  n=120  0.610 …".
 
     Returns:
         The exit code, 0.
@@ -201,17 +193,6 @@ def _agreement(options: argparse.Namespace) -> int:
         # Each figure below is the judge's minus the rival's.
         lines.append(f"Minus {rival_names}, on the same rows:")
         lines += lines_on_rival(clusters, options.threshold, options.draws)
-    # with --calibrate the mean of people, with --certify-precision the threshold
-    lines += _lines_on_labels_of_people(report, metric, labels, options)
-    show(*lines)
-    return 0
-
-
-def _lines_on_labels_of_people(
-    report: Report, metric: str, labels: list[Label], options: argparse.Namespace
-) -> list[str]:
-    """Return lines on the calibrated mean and the certified threshold, if asked for."""
-    sentences = []
     if options.calibrate:
         calibrated = calibrate(
             report,
@@ -220,17 +201,9 @@ def _lines_on_labels_of_people(
             cluster=options.cluster,
             assume_random=options.assume_random,
         )
-        sentences.append(calibrated.sentence)
-    if options.certify_precision is not None:
-        certified = certify_precision(
-            report,
-            metric,
-            labels,
-            options.certify_precision,
-            assume_random=options.assume_random,
-        )
-        sentences.append(certified.sentence)
-    return sentences
+        lines.append(calibrated.sentence)
+    show(*lines)
+    return 0
 
 
 def _what_was_measured(

@@ -29,7 +29,6 @@ from ragmetrics_core.reporting.pairing import (
     numbering,
 )
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.statistics.certification import Certified, certify
 from ragmetrics_core.statistics.corrected_means import (
     CorrectedMean,
     Scores,
@@ -641,29 +640,6 @@ def calibrate(
             unlabelled_ids.append(sample_id)
     labels_of_people = [label_by_id[sample_id] for sample_id in labelled_ids]
     return ppi(labels_of_people, scores_of(labelled_ids), scores_of(unlabelled_ids))
-
-
-def certify_precision(
-    report: Report,
-    metric: str,
-    labels: Sequence[Label],
-    target: float,
-    *,
-    assume_random: bool = False,
-) -> Certified:
-    """Certify a threshold of a run's scores for a precision.
-
-    ``target`` is the precision, from 0 to 1. The other arguments and the errors are
-    those of ``calibrate``.
-    """
-    label_by_id = _labels_of_draw(report, metric, labels, assume_random)
-    scored_by_id = _scores_by_id(report, metric)
-    all_scores = [row.score for row in scored_by_id.values()]
-    scores_with_label = []
-    for sample_id, row in scored_by_id.items():
-        if sample_id in label_by_id:
-            scores_with_label.append((row.score, label_by_id[sample_id]))
-    return certify(scores_with_label, all_scores, target)
 
 
 def _labels_of_draw(
