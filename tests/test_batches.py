@@ -1312,7 +1312,7 @@ def test_a_run_that_is_killed_while_it_asks_live_repeats_what_was_in_flight(
         )
     found = live(unusable_at_first, METRICS[:3])
     assert len(service.batches) == 1
-    assert 13 < len(service.requests) <= 13 + 3  # one for each kill
+    assert 15 < len(service.requests) <= 15 + 3  # one for each kill
     assert json.loads(done.stdout) == [
         [outcome.value for outcome in row.results.values()] for row in found.results
     ]
