@@ -648,7 +648,7 @@ def test_an_empty_reply_is_asked_again() -> None:
     model = Toy("", '{"useful": 1}')
     assert answer(model, useful()).reply.reply.useful
     complaint = model.asked[1].messages[-1].content
-    assert complaint.startswith("Your reply could not be used: the reply is empty")
+    assert complaint.startswith("Your reply could not be used: it is empty")
 
 
 @pytest.mark.parametrize("graded", [True, False])

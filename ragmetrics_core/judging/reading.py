@@ -118,7 +118,7 @@ def _refuse_without_text(choice: Choice) -> None:
         raise CutOffReply(
             "the reply ended at the token limit, before it began", raw=text
         )
-    raise EmptyReply("the reply is empty", raw=text)
+    raise EmptyReply("it is empty", raw=text)
 
 
 def _fail(choice: Choice, problem: str) -> NoReturn:

@@ -88,13 +88,23 @@ def explain_error(
         return errors.CutOffReply(
             f"{result}. {_advice_on_limit(model, request.max_tokens)}", raw=result.raw
         )
-    if not isinstance(result, (errors.MalformedReply, errors.ConflictingVerdicts)):
+    if not isinstance(result, errors.UnusableReply):
         return result
-    return type(result)(
-        f"the reply of {model.name} cannot be used: {result}; read it in the results (raw"
-        " reply), and take a model that keeps to a form",
-        raw=result.raw,
+    advice = _ADVICE.get(
+        type(result),
+        "read it in the results (raw reply), and take a model that keeps to a form",
     )
+    return type(result)(
+        f"the reply of {model.name} cannot be used: {result}; {advice}", raw=result.raw
+    )
+
+
+_ADVICE: dict[type[errors.UnusableReply], str] = {
+    errors.EmptyReply: "another model may answer",
+    errors.ContentRefused: "read the row's texts, and judge it with another model or"
+    " leave it out",
+}
+"""What to do about a reply that holds no verdict at all."""
 
 
 def _advice_on_limit(model: ChatModel, limit: int) -> str:
