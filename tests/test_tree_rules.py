@@ -353,7 +353,6 @@ ROWS: dict[str, Row] = {
             model(c, "?"),
             answers=SAYS,
             flow_documents=DOCS[:1],
-            flow_place="synthesizer",
         ),
         [PORTO],
         doubts=("by_data_flow",),

@@ -14,16 +14,6 @@ PASSAGE = 48  # from the middle of a text
 EDGE = 32  # from the beginning or the end of a text
 SHORTEST = 16  # a whole text
 _STEP = 16
-# "[2] ", "2. ", "**Source 2**: ", "Note on page 2 – ", "- " at the beginning of a line
-# A full stop ends a number alone: after words it ends a sentence, "Built in 16. …".
-_LIST_LABEL = (
-    r"(?m)^[ \t]*(?:"
-    r"[^\w\n]{0,3}\d{1,3}[ \t]?[^\w\s,]{1,4}"
-    r"|[^\w\n]{0,3}(?:[^\W\d]{1,16}[ \t]){0,4}[^\W\d]{0,16}[ \t#]?\d{1,3}[ \t]?[^\w\s,.]{1,4}"
-    r"|[-*•–]"
-    r")[ \t]*"
-)
-_END_OF_ENTRY = r"[ \t]*[.;,]?[ \t]*$"
 # Windows of this length are taken at every step. So long a window lies inside each
 # shared passage, wherever the passage begins.
 _WINDOW = PASSAGE - _STEP + 1
@@ -81,13 +71,3 @@ def stands_apart(text: str, message: str) -> bool:
     behind = r"[ \t]*(?:$|[\n\"'`<)\]])"
     text_apart = f"{before}{re.escape(text)}{behind}"
     return re.search(text_apart, message) is not None
-
-
-def has_words(message: str, words: str) -> bool:
-    """Whether some words stand in a message as such, not as parts of longer words.
-
-    False for no words.
-    """
-    if not words or words not in message:
-        return False
-    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", message) is not None

@@ -35,8 +35,6 @@ _CITED = "cited sources"
 _SEARCHING_MODEL = lazy_pattern(
     r"-search-(?:preview|api)\b|\bsonar\b|\bcompound(?:-beta)?\b|:online\b"
 )
-# Perplexity's. Other models that search cite what they find by links.
-_MODEL_NUMBERING_ITS_FINDS = lazy_pattern(r"\bsonar\b")
 
 
 def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
@@ -87,15 +85,6 @@ def _note_unseen_texts(call: Node, evidence: ProviderEvidence) -> None:
     if reasons:
         call.may_have_searched = True
         call.remarks = (*call.remarks, *reasons)
-    if not evidence and _numbers_its_finds(call, evidence):
-        # "It fell [1]." of Perplexity's sonar means a page that the reply does not name
-        call.numbers_unseen_sources = True
-
-
-def _numbers_its_finds(call: Node, evidence: ProviderEvidence) -> bool:
-    """Whether a model cites what it found by numbers, as Perplexity's sonar does."""
-    model_names = (call.model or "", evidence.model or "")
-    return any(_MODEL_NUMBERING_ITS_FINDS.search(name) for name in model_names)
 
 
 def _note_cited_sources(call: Node, evidence: ProviderEvidence) -> None:

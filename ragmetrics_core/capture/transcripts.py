@@ -18,27 +18,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from ragmetrics_core.capture.normalized_text import Text, normalize_text
 from ragmetrics_core.data import Turn
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-
-# How a message of a prompt quotes an earlier answer:
-# - earlier turn: the assistant said it, and the user speaks again after it
-# - assistant's last words: the assistant said it, and nobody is named after it, so that
-#   it may be a draft
-# - after its question: it stands right after its question, and nobody is named
-# - among other words: it stands elsewhere in the message
-# - absent: it does not stand in the message
-Quotation = Literal[
-    "earlier turn",
-    "assistant's last words",
-    "after its question",
-    "among other words",
-    "absent",
-]
-QUOTATIONS: tuple[Quotation, ...] = get_args(Quotation)  # the surest first
 
 _ASSISTANTS = frozenset(
     ["a", "agent", "ai", "aimessage", "assistant", "bot", "chatbot", "gpt", "model"]
@@ -62,8 +45,6 @@ _REPLIES = _ASSISTANTS | {"answer", "reply", "response"}
 _NAME = lazy_pattern(
     r"([^\W\d_]+)(\W{1,12}(?:(?:content|end_header_id)\W{1,8})?)\Z", re.DOTALL
 )
-# of a name in a list of messages or a model's template, not at the head of a line
-_OF_A_MESSAGE = lazy_pattern(r"content|[(,|>]")
 # a name at the head of a line or of a message, and what ends it
 _SPEAKER = lazy_pattern(
     r"(?:^|[>|#*\[('\"{])[^\S\n]*([^\W\d_]+)(?:[^\w\s]|[^\S\n]*\n)", re.MULTILINE
@@ -74,14 +55,7 @@ _LABEL = lazy_pattern(
     rf"|(?:{'|'.join(sorted(_USERS))}))[^\w\s:]{{0,3}}:[^\w\s]{{0,3}}\s*",
     re.MULTILINE | re.IGNORECASE,
 )
-# who speaks at the head of a line, by names that nothing but a talk has
-_SPEAKER_OF_A_TALK = lazy_pattern(
-    r"^\W{0,3}(?:(?P<assistant>ai|assistant|bot|chatbot)|human|user)[^\w\s:]{0,3}:",
-    re.MULTILINE | re.IGNORECASE,
-)
 _LONGEST_NAME = 80
-_MOST_OCCURRENCES = 20
-_MOST_LETTERS_BETWEEN = 24
 
 
 _NAMELESS = (
@@ -229,25 +203,3 @@ def _labels_where_speaker_changes(text: str) -> list[re.Match[str]]:
 def _role_of_label(label: re.Match[str]) -> Literal["assistant", "user"]:
     """Return the role of the speaker whom a match of ``_LABEL`` names."""
     return "assistant" if label["assistant"] else "user"
-
-
-def holds(text: str, host: Text) -> bool:
-    """Return whether a text stands in a message, by its letters and digits."""
-    return any(True for _ in _occurrences(text, host))
-
-
-def _occurrences(text: str, host: Text) -> Iterator[tuple[int, int]]:
-    """Yield where a text begins and ends in a message.
-
-    Only letters and digits are compared, so that white space and escapes may differ.
-    """
-    normalized = normalize_text(text)
-    if not normalized:
-        return
-    end = 0
-    for _ in range(_MOST_OCCURRENCES):
-        start = host.normalized.find(normalized, end)
-        if start < 0:
-            return
-        end = start + len(normalized)
-        yield host.offsets_of(start, end)

@@ -15,7 +15,6 @@ from typing import Any, Literal
 from ragmetrics_core.data import Context, EvidenceCall, Turn
 
 SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
-DISTANCE_KEYS = ("distance", "_distance")
 
 # a shorter text stands in metadata by chance
 _SHORTEST_PIECE = 16
@@ -153,7 +152,6 @@ class CitedSource:
         end: Where it ends.
         label: The number by which the answer's own marks name it, where the framework
             tells it.
-        page: The page that it names beside the id; several contexts may have the id.
         is_cited: False for a source that the framework only counts, so that the numbers
             of the others have a meaning.
         text: The text of the source, or the text that holds it, where the provider says
@@ -166,7 +164,6 @@ class CitedSource:
     start: int | None = None
     end: int | None = None
     label: str | None = None
-    page: str | None = None
     is_cited: bool = True
     names: tuple[str, ...] = field(default=(), repr=False)
     text: str | None = field(default=None, repr=False)
@@ -251,8 +248,6 @@ class Node:
             telling what it found.
         lets_provider_cite: Of a model: whether the request lets its provider cite the
             documents that it hands in.
-        numbers_unseen_sources: Of a model: whether it cites what it found by numbers,
-            and nobody recorded these sources.
         remarks: What is uncertain about it, in words. With a remark nothing is exact.
     """
 
@@ -285,7 +280,6 @@ class Node:
     sources_without_text: tuple[tuple[str, ...], ...] = ()
     may_have_searched: bool = False
     lets_provider_cite: bool = False
-    numbers_unseen_sources: bool = False
     remarks: tuple[str, ...] = ()
 
     def walk(self) -> Iterator[Node]:
@@ -374,12 +368,9 @@ class Tree:
             answered.
         flow_documents: Documents that reached the generator by the framework's own data
             flow, for where the prompt does not tell; None leaves it to the rules.
-        flow_place: Where these were found, in words.
         is_always_a_sample: Whether it is a sample even if it retrieved nothing.
         gives_only_documents: Whether it gives documents and nothing else: another run
             may answer from them.
-        was_routed_away: Whether a router kept it from the calls that search or answer:
-            the application may have answered by itself.
         error: What the run ended with; by default the root's error.
         is_complete: False if it was abandoned, interrupted or still goes on.
         partial_answer: What was read of an answer that broke off.
@@ -390,8 +381,6 @@ class Tree:
         conversation_id: The framework's id of the conversation; None if it has none.
         is_id_of_memory: Whether that id is only the identity of what keeps the
             messages: a name that the user gave goes first.
-        how_conversation_was_found: How the conversation was found where the framework
-            has no id, in words.
         turn_number: The turn's number in the conversation, from 1; by default one more
             than the user's messages in the history.
         earlier_calls: The ledger's calls of earlier turns.
@@ -425,10 +414,8 @@ class Tree:
     answers: tuple[Answer, ...] = ()
     output: Any = None
     flow_documents: tuple[Document, ...] | None = None
-    flow_place: str = ""
     is_always_a_sample: bool = False
     gives_only_documents: bool = False
-    was_routed_away: bool = False
     error: str | None = None
     is_complete: bool = True
     partial_answer: str | None = None
@@ -436,7 +423,6 @@ class Tree:
     resumption_key: str | None = None
     conversation_id: str | None = None
     is_id_of_memory: bool = False
-    how_conversation_was_found: str = ""
     turn_number: int | None = None
     earlier_calls: tuple[EvidenceCall, ...] = ()
     is_paused: bool = False

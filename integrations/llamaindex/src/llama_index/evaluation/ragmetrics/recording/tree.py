@@ -166,7 +166,6 @@ def _add_answer(tree: Run) -> None:
     tree.answers = () if has_failed else _answers(tree, documents)
     tree.gives_only_documents = tree.kind in ("retrieve", "post") and not has_failed
     tree.flow_documents = documents
-    tree.flow_place = "source nodes of the result"
     # a search of a store may have named ids of nodes without their texts
     tree.n_without_text = len(tree.ids_without_texts - _ids_with_texts(tree))
     tree.warnings = _warnings(tree, documents)
