@@ -82,8 +82,6 @@ def test_what_names_no_source_is_no_citation(citation: dict[str, Any]) -> None:
     ("citation", "quote"),
     [
         ({"cited_text": "It fell."}, "It fell."),
-        ({"sourceContent": [{"text": "It fell."}, {"text": "So."}]}, "It fell. … So."),
-        ({"source_content": [{"text": " "}, {"text": "So."}, {"text": 5}]}, "So."),
     ],
 )
 def test_a_quote_alone_is_a_citation(citation: dict[str, Any], quote: str) -> None:
@@ -113,10 +111,6 @@ def test_the_text_of_a_cited_page_is_that_beside_its_address(
         ({"document_index": 1}, ("document_index", 1)),
         ({"search_result_index": 0}, ("search_result_index", 0)),
         ({"extras": {"document_index": 1}}, ("document_index", 1)),
-        (
-            {"location": {"kind": "page", "documentPage": {"documentIndex": 2}}},
-            ("document_index", 2),
-        ),
         ({"document_index": "1"}, None),
         ({"document_index": None}, None),
         ({}, None),

@@ -537,10 +537,9 @@ SHAPES: dict[str, Shape] = {
                 ]
             }
         ],
-        [FACT],
-        [("cited sources", None)],
+        calls=[("file_search", None)],
         unread=1,
-        says="PDF",
+        says="texts",
         grade="incomplete",
     ),
     "Anthropic: code that was run": Shape(
@@ -932,7 +931,7 @@ SHAPES: dict[str, Shape] = {
         says="texts",
         grade="incomplete",
     ),
-    "Groq: results with their texts": Shape(
+    "Groq: a form that is not read": Shape(
         [
             {
                 "executed_tools": [
@@ -946,8 +945,10 @@ SHAPES: dict[str, Shape] = {
                 ]
             }
         ],
-        [FACT],
-        [("search", '{"query": "lamp"}')],
+        calls=[("provider's search", None)],
+        unread=1,
+        says="in a form that is not read",
+        grade="incomplete",
     ),
     "Amazon Nova: the web": Shape(
         [
@@ -959,14 +960,14 @@ SHAPES: dict[str, Shape] = {
                 ]
             }
         ],
-        calls=[("nova_grounding", None)],
-        unread=1,
-        says="names sources without their texts",
+        calls=[("nova_grounding", "{}"), ("provider's search", None)],
+        unread=2,
+        says="in a form that is not read",
         grade="incomplete",
     ),
     "Amazon Nova: the web, nothing cited": Shape(
         [{"content": [ASKS_NOVA, said()]}],
-        calls=[("nova_grounding", None)],
+        calls=[("nova_grounding", "{}")],
         unread=1,
         says="does not hold what the provider's tool returned",
         grade="incomplete",
@@ -980,9 +981,9 @@ SHAPES: dict[str, Shape] = {
                 ]
             }
         ],
-        calls=[("web_search", None)],
+        calls=[("provider's search", None)],
         unread=1,
-        says="texts",
+        says="in a form that is not read",
         grade="incomplete",
     ),
     "another provider's search": Shape(

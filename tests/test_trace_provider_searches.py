@@ -262,12 +262,13 @@ def test_addresses_that_a_provider_lists_beside_its_reply_are_no_text_of_the_mod
 @pytest.mark.parametrize(
     "citations", [[], [{"start": 0, "end": 2, "text": "It", "document_ids": ["d"]}]]
 )
-def test_documents_that_cohere_lists_beside_its_reply_are_contexts(
+def test_documents_that_cohere_lists_beside_its_reply_are_told_unread(
     citations: list[Told],
 ) -> None:
     told = {"documents": [{"id": "d", "text": TOWER}], "citations": citations}
     sample = sample_of(*trace(json.dumps({"content": ANSWER, **told})))
-    assert [context.text for context in sample.known_contexts] == [GATE, TOWER]
+    assert [context.text for context in sample.known_contexts] == [GATE]
+    assert grade_of(sample) == "incomplete"
 
 
 def test_an_answer_that_quotes_a_search_tells_of_none() -> None:

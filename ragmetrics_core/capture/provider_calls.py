@@ -40,8 +40,7 @@ _QUERY_KEYS = ("query", "queries", "url")
 _NAME_KEYS = ("url", "uri", "file_id", "filename", "source", "title", "document_title")
 # What OpenAI adds to each address that it cites.
 _MARK_OF_OPENAI = lazy_pattern(r"(?<=[?&])utm_source=openai&|[?&]utm_source=openai\b")
-# "nova_grounding" of Amazon searches the web
-_WORDS_OF_SEARCHES = ("search", "fetch", "retriev", "grounding")
+_WORDS_OF_SEARCHES = ("search", "fetch", "retriev")
 
 
 @dataclass(frozen=True, slots=True)

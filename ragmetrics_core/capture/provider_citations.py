@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -43,7 +43,6 @@ class Annotation:
             is counted and the count from 0: ``("document_index", 1)``. None if the
             provider does not say. Words of such a source are surely a quote.
         text: The text of the source, where the provider says which one it means.
-        reference_id: The id of the entry of a tool's result that Mistral names.
     """
 
     start: int | None
@@ -52,7 +51,6 @@ class Annotation:
     quote: str | None = field(default=None, repr=False)
     place_in_request: tuple[str, int] | None = None
     text: str | None = field(default=None, repr=False)
-    reference_id: str | None = None
 
     def without_words_of(self, reply: str) -> Annotation:
         """The same, without a quote that is the reply's own text.
@@ -88,7 +86,7 @@ def annotation_of(
     Returns:
         The annotation. None for a file that the model made, or without name and quote.
     """
-    if citation.get("type") in _OF_FILES_MADE_BY_THE_MODEL:
+    if is_of_models_file(citation):
         return None
     source = _source_of(citation)
     names = names_of_source(source)
@@ -112,18 +110,21 @@ def annotation_of(
     )
 
 
+def is_of_models_file(citation: Fields) -> bool:
+    """Whether a citation names a file that the model made: it is no source."""
+    return citation.get("type") in _OF_FILES_MADE_BY_THE_MODEL
+
+
 def _source_of(citation: Fields) -> Fields:
     """Return the object of a citation that names the source: often the citation itself.
 
     OpenAI nests it, ``{"url_citation": {"url": …}}``, and LangChain does under "value".
-    Amazon's Nova cites a page of the web as ``{"location": {"web": {"url": …}}}``.
     """
     source = citation
     for key in ("url_citation", "file_citation", "value"):
         # without this key the source stays as it is
         source = inner_object(source, key) or source
-    page = inner_object(inner_object(source, "location"), "web")
-    return {**source, **page}
+    return source
 
 
 def _span_in_block(
@@ -173,14 +174,9 @@ def _end_of_sentence_citing_file(citation: Fields) -> int | None:
 def _place_of_source_in_request(citation: Fields) -> tuple[str, int] | None:
     """Where the request holds a cited source; None if the citation does not count it.
 
-    LangChain may nest the number, and Bedrock does: ``{"location": {"documentPage":
-    {"documentIndex": 0}}}``, ``{"searchResultLocation": {"searchResultIndex": 0}}``.
+    LangChain may nest the number under ``extras``.
     """
-    holders = [citation, inner_object(citation, "extras")]
-    for location in inner_object(citation, "location").values():
-        if isinstance(location, Mapping):
-            holders.append({key: field_of(location, key) for key in _KINDS_COUNTED})
-    for fields in holders:
+    for fields in (citation, inner_object(citation, "extras")):
         for key in _KINDS_COUNTED:
             index = fields.get(key)
             if is_place(index):
@@ -224,12 +220,8 @@ def _texts_counted(
 
 def _quote_of(citation: Fields) -> str | None:
     """The words of the source that a citation gives; None if it gives none."""
-    parts = [citation.get("cited_text")]
-    # of Bedrock
-    blocks = objects_in(field_of(citation, "source_content"))
-    parts += [block.get("text") for block in blocks]
-    words = [part for part in parts if isinstance(part, str) and part.strip()]
-    return " … ".join(words) or None
+    words = citation.get("cited_text")
+    return words if isinstance(words, str) and words.strip() else None
 
 
 def annotations_of_grounding(

@@ -16,10 +16,6 @@ from ragmetrics_core.capture.provider_citations import (
     holds_place,
     text_at_place,
 )
-from ragmetrics_core.capture.provider_mistral import (
-    entries_of_tools,
-    sources_of_reference,
-)
 from ragmetrics_core.capture.provider_remedies import (
     QUOTES,
     UNKNOWN_DOCUMENT,
@@ -113,15 +109,8 @@ def _cited_sources(
     annotations: Sequence[Annotation], call: Node
 ) -> Iterator[CitedSource]:
     """Yield the sources that the provider says the reply of a call cites."""
-    names_entries = any(annotation.reference_id for annotation in annotations)
-    entries_by_id = entries_of_tools(call.prompt) if names_entries else {}
     for annotation in annotations:
-        entry_id = annotation.reference_id
-        if entry_id is None:
-            yield _cited_source(annotation, call)
-            continue
-        for source in sources_of_reference(entry_id, entries_by_id.get(entry_id, ())):
-            yield replace(source, start=annotation.start, end=annotation.end)
+        yield _cited_source(annotation, call)
 
 
 def _cited_source(annotation: Annotation, call: Node) -> CitedSource:

@@ -34,9 +34,10 @@ SNIPPETS = (
     "the provider returns snippets of the pages that it found, and the model may have"
     f" been shown more of them; {_OWN_TOOL.removeprefix('or ')}"
 )
-COHERE_CITED = (
-    "Cohere tells only the documents that the answer cites; the model may have been"
-    " shown more of them"
+UNREAD_FORM = (
+    "the reply tells of sources in a form that is not read; let a tool of the"
+    " application search, which returns its texts, or say where the contexts are by"
+    " contexts_from"
 )
 CITED_PAGES = (
     "the reply tells the pages that the answer cites, and no others; the model may have"

@@ -24,12 +24,8 @@ from ragmetrics_core.capture.provider_citations import (
     Annotation,
     annotation_of,
     annotations_of_grounding,
+    is_of_models_file,
 )
-from ragmetrics_core.capture.provider_cohere import (
-    CohereDocuments,
-    documents_of_cohere,
-)
-from ragmetrics_core.capture.provider_mistral import reference_ids_of
 from ragmetrics_core.capture.provider_payloads import (
     DEEPEST,
     GROUNDING_KEYS,
@@ -45,7 +41,6 @@ from ragmetrics_core.capture.provider_payloads import (
     words_in,
 )
 from ragmetrics_core.capture.tree import Message
-from ragmetrics_core.data.citations import statements
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 # Keys under which a reply holds a list of blocks: in LangChain, in LlamaIndex, in
@@ -58,7 +53,6 @@ _BLOCK_KEYS = (
     "raw_content_for_server_tools",
 )
 _CITATION_KEYS = ("annotations", "citations")
-_CITATION_KEYS_OF_BLOCKS = (*_CITATION_KEYS, "reference")  # the last one of Mistral
 # Keys beside ``content`` under which a reply may tell what was found.
 _TELLING_KEYS = frozenset(
     (
@@ -96,6 +90,7 @@ _REMEDY_OF_SEARCH = {
 }
 _FAILED = ("failed", "error")
 _UNNAMED = "provider's tool"
+_UNREAD = "provider's search"
 # How Gemini says that it could not read a page.
 _PAGE_NOT_READ = lazy_pattern("ERROR|PAYWALL|UNSAFE")
 _CODE_OF_GEMINI = "code_execution"
@@ -216,9 +211,6 @@ class _ReplyBeingRead:
             does not tell, in words.
         whole_text: The text of the reply, if the provider gives it in one piece.
         text_of_blocks: The text of the blocks that were read so far.
-        start_of_last_text: Where the last block begins there that has a text.
-        known_last_sentence: Where the last sentence of that block begins and ends; None
-            until a citation asks for it.
         ids_of_tool_searches: The ids of calls that only searched for tools, and so
             returned no evidence.
         n_listed: How many sources the longest list beside the reply holds.
@@ -231,8 +223,6 @@ class _ReplyBeingRead:
     reasons_for_unseen_texts: list[str] = field(default_factory=list)
     whole_text: str = ""
     text_of_blocks: str = ""
-    start_of_last_text: int = 0
-    known_last_sentence: tuple[int, int] | None = None
     ids_of_tool_searches: set[str] = field(default_factory=set)
     n_listed: int = 0
     names_counted: list[str] = field(default_factory=list)
@@ -269,10 +259,9 @@ class _ReplyBeingRead:
         for choice in objects_in(place.get("choices")):  # of OpenAI's older API
             message = inner_object(choice, "message")
             self.read_citations(message.get("annotations"), offset=0)
-            self.read_tools_of_groq(message)
-        self.read_documents_of_cohere(place)
+            self.note_unread_form(message)
         self.read_listed_results(place)
-        self.read_tools_of_groq(place)
+        self.note_unread_form(place)
         self.read_tools_of_response(place)
         self.read_counts_of_searches(place)
 
@@ -316,34 +305,16 @@ class _ReplyBeingRead:
         value = block.get("text")
         text = value if isinstance(value, str) else ""
         start = self._append_text(text)
-        # what a source stands for if its citation tells no place in the block
-        cited_bounds = (start, start + len(text))
-        if not text and any(block.get(key) for key in _CITATION_KEYS_OF_BLOCKS):
-            # Amazon's Nova: {"text": "It fell."}, and then {"text": "", "citations": […]}
-            cited_bounds = self._bounds_of_last_sentence()
-        for key in _CITATION_KEYS_OF_BLOCKS:
+        for key in _CITATION_KEYS:
             # a place that a citation tells is counted from the start of the block
-            self.read_citations(block.get(key), start, cited_bounds)
+            self.read_citations(block.get(key), start, (start, start + len(text)))
 
     def _append_text(self, text: str) -> int:
         """Append the text of a block to that of the reply, and return where it begins."""
         self.text_of_blocks += self._blank_before(text)
         start = len(self.text_of_blocks)
         self.text_of_blocks += text
-        if text:
-            self.start_of_last_text = start
-            self.known_last_sentence = None  # that of the block before
         return start
-
-    def _bounds_of_last_sentence(self) -> tuple[int, int]:
-        """Where the last sentence begins and ends of the last block that has a text."""
-        if self.known_last_sentence is None:
-            start = self.start_of_last_text
-            first, end = 0, len(self.text_of_blocks) - start
-            for sentence in statements(self.text_of_blocks[start:]):
-                first, end = sentence.start, sentence.end
-            self.known_last_sentence = start + first, start + end
-        return self.known_last_sentence
 
     def _blank_before(self, text: str) -> str:
         """The blank that the whole text has before its next block; "" without one.
@@ -484,15 +455,10 @@ class _ReplyBeingRead:
             # only LangChain's standard block may hold the bare text
             call.add_results([{"text": returned}])
 
-    def read_cited_entries(self, block: Fields) -> None:
-        """Read which entries of a tool's result Mistral cites between blocks of text."""
-        self.read_text({"reference": block})
-
-    def read_reference(self, block: Fields) -> None:
-        """Read an address that Mistral names between the blocks of its text."""
-        self.call_of("references of Mistral", "web_search").add_sources_without_text(
-            [block]
-        )
+    def read_unread_form(self, block: Fields) -> None:
+        """Note a block that names sources in a form that is not read."""
+        del block
+        self._add_unread_sources()
 
     # Beside the blocks
 
@@ -580,46 +546,13 @@ class _ReplyBeingRead:
                 remedy = remedies.remedy_of_tool(name, "server_tool_use")
                 self.call_of(None, name, remedy)
 
-    def read_documents_of_cohere(self, place: Fields) -> None:
-        """Read the documents that a model of Cohere was given, and what it cites.
-
-        It may cite only outputs of the application's tools: then there are none.
-        """
-        cohere = documents_of_cohere(place)
-        if cohere is None:
-            return
-        for annotation in cohere.annotations:
-            self._add_annotation(annotation)
-        if cohere.documents or cohere.ids_without_text:
-            self._add_documents_of_cohere(cohere)
-
-    def _add_documents_of_cohere(self, cohere: CohereDocuments) -> None:
-        """Add documents of Cohere as one call, which is no search: the model was given them.
-
-        Where the reply lists only the documents that it cites, there may be more.
-        """
-        call = self.call_of("documents of Cohere", "documents")
-        if call.is_answered:  # the same documents were read in another place
-            return
-        call.searches = False
-        call.is_answered = True
-        call.documents += cohere.documents
-        for source_id in cohere.ids_without_text:
-            call.add_source_without_text((source_id,))
-        if not cohere.lists_all_documents:
-            self.reasons_for_unseen_texts.append(remedies.COHERE_CITED)
-
     def read_listed_results(self, place: Fields) -> None:
         """Read sources that a provider lists beside its reply, as Perplexity and xAI do.
 
         Example: ``{"citations": ["https://a.test"]}`` is a search that names this
         address without its text. "It fell [1]." of the reply may mean the first address.
         """
-        results = [
-            result
-            for result in objects_in(place.get("search_results"))
-            if "document_ids" not in result  # of Cohere, which lists documents
-        ]
+        results = list(objects_in(place.get("search_results")))
         addresses = list(words_in(place.get("citations")))
         if not results and not addresses:
             return
@@ -634,31 +567,23 @@ class _ReplyBeingRead:
             if address not in known_names:
                 call.add_source_without_text((address,))
 
-    def read_tools_of_groq(self, place: Fields) -> None:
-        """Read the tools that Groq ran, from a message or what a framework keeps of it."""
-        for tool in objects_in(place.get("executed_tools")):
-            self._read_tool_of_groq(tool)
+    def note_unread_form(self, place: Fields) -> None:
+        """Note tools and documents that stand beside a reply in a form that is not read.
 
-    def _read_tool_of_groq(self, tool: Fields) -> None:
-        """Read a tool that Groq ran: what it was asked, and its results or output.
-
-        ``{"type": "search", "arguments": "lamp", "output": "It fell."}`` is a search that
-        found one document; the output of "python" is a text and no document.
+        Example: ``{"executed_tools": [{"type": "search"}]}`` tells that the provider
+        searched. What it found counts as a source without a text.
         """
-        kind = tool.get("type")
-        name = kind if isinstance(kind, str) else _UNNAMED
-        # Groq gives its tools no ids: each one is a call of its own
-        call = self.call_of(provider_id=None, name=name)
-        call.searches = is_name_of_search(name)
-        call.add_queries({"query": tool.get("arguments")})
-        results = inner_object(tool, "search_results").get("results")
-        output = tool.get("output")
-        if is_list(results):  # {"search_results": {"results": [{"title": …}, …]}}
-            call.add_results(results)
-        elif call.searches and isinstance(output, str):
-            call.add_results([{"text": output}])
-        else:
-            call.add_output(output)
+        has_tools = any(objects_in(place.get("executed_tools")))
+        is_of_documents = "citations" in place
+        has_documents = is_of_documents and any(objects_in(place.get("documents")))
+        if has_tools or has_documents:
+            self._add_unread_sources()
+
+    def _add_unread_sources(self) -> None:
+        """Count sources that are told in a form that is not read, all as one."""
+        call = self.call_of("unread form", _UNREAD, remedies.UNREAD_FORM)
+        if not call.n_nameless:
+            call.add_source_without_text(())
 
     def read_tools_of_response(self, place: Fields) -> None:
         """Note tools that the provider may have run, where a framework dropped the output.
@@ -684,17 +609,16 @@ class _ReplyBeingRead:
     ) -> None:
         """Read a citation or a list of them, by the rules of ``annotation_of``.
 
-        A citation of Mistral names entries of a tool's result by their ids.
+        One that names its source in another form counts as a source without a text.
         """
         if isinstance(citations, Mapping):
             citations = [citations]
-        start, end = block_bounds or (None, None)
         for citation in objects_in(citations):
-            for one_id in reference_ids_of(citation):
-                self._add_annotation(Annotation(start, end, (), reference_id=one_id))
             annotation = annotation_of(citation, offset, block_bounds)
             if annotation is not None:
                 self._add_annotation(annotation)
+            elif citation and not is_of_models_file(citation):
+                self._add_unread_sources()
 
     def _add_annotation(self, annotation: Annotation) -> None:
         """Add a source; not without a place, if it was named for a place before."""
@@ -732,8 +656,7 @@ class _ReplyBeingRead:
             known_names |= call.source_names
         for annotation in annotations:
             is_known = not known_names.isdisjoint(annotation.names)
-            is_of_application = annotation.reference_id is not None
-            if is_known or is_of_application or annotation.quote is not None:
+            if is_known or annotation.quote is not None:
                 continue
             known_names.update(annotation.names)
             if annotation.text is None:
@@ -771,8 +694,8 @@ _READERS: Mapping[str, Callable[[_ReplyBeingRead, Fields], None]] = {
     "server_tool_use": _ReplyBeingRead.read_tool_request,  # of Anthropic
     "server_tool_call": _ReplyBeingRead.read_tool_request,  # of LangChain
     "mcp_tool_use": _ReplyBeingRead.read_tool_request,  # of Anthropic
-    "reference": _ReplyBeingRead.read_cited_entries,  # of Mistral
-    "tool_reference": _ReplyBeingRead.read_reference,
+    "reference": _ReplyBeingRead.read_unread_form,
+    "tool_reference": _ReplyBeingRead.read_unread_form,
     "executable_code": _ReplyBeingRead.read_part_of_gemini,
     "code_execution_result": _ReplyBeingRead.read_part_of_gemini,
 }

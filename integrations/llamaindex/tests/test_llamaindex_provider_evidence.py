@@ -174,10 +174,11 @@ SHAPES: dict[str, Shape] = {
             ],
         },
     ),
-    "Groq: results with their texts": Shape(
-        [ROOMS, FACT],
-        "exact",
-        calls=[OWN, ("retrieval", "search")],
+    "Groq: a form that is not read": Shape(
+        [ROOMS],
+        "incomplete",
+        "in a form that is not read",
+        [OWN],
         raw={
             "object": "chat.completion",
             "model": "groq/compound",
@@ -388,8 +389,9 @@ def chunk_of_groq(*tools: Any) -> dict[str, Any]:
 STREAMS: dict[str, Streamed] = {
     "Groq: a search, asked in one chunk and answered in another": Streamed(
         [chunk_of_groq(ASKS_OF_GROQ), chunk_of_groq(GROQ), chunk_of_groq()],
-        [ROOMS, FACT],
-        "exact",
+        [ROOMS],
+        "incomplete",
+        "in a form that is not read",
     ),
     "Anthropic: a search that is only counted": Streamed(
         [SPOKEN, END_OF_STREAM], [ROOMS], "incomplete", "web_search"
@@ -428,13 +430,15 @@ def test_a_bare_chat_that_searched_is_a_sample() -> None:
     class Compound(MockLLM):
         @llm_chat_callback()
         def chat(self, messages: Any, **settings: Any) -> ChatResponse:
-            return reply(SHAPES["Groq: results with their texts"])
+            return reply(SHAPES["Groq: a form that is not read"])
 
     with capture() as captured:
         Compound().chat([ChatMessage(role="user", content=QUESTION)])
     (sample,) = captured.samples
     assert sample.question == QUESTION
-    assert [context.text for context in sample.known_contexts] == [FACT]
+    assert sample.contexts is None
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
 
 
 @pytest.mark.parametrize("name", STREAMS)
