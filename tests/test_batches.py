@@ -740,7 +740,7 @@ def test_a_deadline_bounds_the_wait_for_batches(store: Path) -> None:
     assert len(service.batches) == 1
 
 
-# A round that is small, asked live on request.
+# What is left after a batch, asked without one.
 
 
 def unusable_at_first(body: Body) -> str:
@@ -752,144 +752,26 @@ def unusable_at_first(body: Body) -> str:
     )
 
 
-def test_a_small_round_is_asked_live_on_request(store: Path) -> None:
-    found = live(unusable_at_first, METRICS[:3])
-    given: Any = {
-        "store": store,
-        "batch": True,
-        "limits": Limits(max_live=20),
-        "progress": False,
-    }
-    with BatchService(unusable_at_first, steps=0) as service:
-        first = evaluate(ROWS, METRICS[:3], judge=model(service), **given)
-        # a round of more
-        assert (len(service.requests), bool(first.run.stopped)) == (0, True)
-        report = evaluate(ROWS, METRICS[:3], judge=model(service), **given)
-        repairs = len(service.requests)
-        again = evaluate(ROWS, METRICS[:3], judge=model(service), **given)
-        assert len(service.requests) == repairs
-    assert len(service.batches) == 1
-    assert (repairs, spent(report).repairs) == (15, spent(found).repairs)  # and causes
-    assert outcomes(report) == outcomes(found) == outcomes(again)
-    assert spent(report).calls == spent(found).calls
-    full = sum(
-        usage["prompt_tokens"] * 1e-6 + usage["completion_tokens"] * 2e-6
-        for usage in usages(service)
-    )
-    assert spent(report).cost == pytest.approx(
-        ((spent(found).cost or 0) - full) / 2 + full
-    )
-
-
-def usages(service: BatchService) -> list[Any]:
-    """What was used by the calls of a service, without its batches."""
-    return [service.completion(request.body)["usage"] for request in service.requests]
-
-
-@pytest.mark.parametrize(("most", "rounds"), [(6, 2), (24, 1), (None, 2)])
-def test_the_first_round_and_large_ones_are_batches(
-    store: Path, most: int | None, rounds: int
+def test_who_cancels_a_further_batch_asks_what_is_left_without_one(
+    store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: Any = {
-        "store": store,
-        "batch": "wait",
-        "limits": Limits(max_live=most),
-        "progress": False,
-    }
-    found = live(metrics=["retrieval_accuracy"])
-    with BatchService(plausible_reply) as service:
-        report = evaluate(ROWS, ["retrieval_accuracy"], judge=model(service), **given)
-    sizes = [
-        len(service.files[batch["input_file_id"]].splitlines())
-        for batch in service.batches
-    ]
-    assert sizes == [6, 24][:rounds]  # facts, and verdicts on them
-    assert len(service.requests) == 30 - sum(sizes)
-    assert outcomes(report) == outcomes(found)
-    assert spent(report).calls == spent(found).calls == 30
-
-
-def test_what_failed_for_a_passing_reason_is_asked_live_once(store: Path) -> None:
-    failures = [(500, "server_error")] * 3
-    given: Any = {
-        "store": store,
-        "batch": "wait",
-        "limits": Limits(max_live=5),
-        "progress": False,
-    }
-    with BatchService(
-        plausible_reply, wrong=lambda _: failures.pop() if failures else None
-    ) as service:
-        report = evaluate(ROWS, ["recall"], judge=model(service), **given)
-        assert (len(service.batches), len(service.requests)) == (1, 3)
-        evaluate(ROWS, ["recall"], judge=model(service), **given)
-        assert (len(service.batches), len(service.requests)) == (1, 3)
-    assert outcomes(report) == outcomes(live(metrics=["recall"]))
-
-
-def test_limits_hold_for_what_is_asked_live(store: Path) -> None:
-    with BatchService(unusable_at_first) as service:
-        given: Any = {
-            "judge": model(service),
-            "store": store,
-            "batch": "wait",
-            "progress": False,
-        }
-        evaluate(ROWS, ["recall"], **{**given, "batch": True})
-        with pytest.raises(
-            BatchFailed, match=r"7 requests, .* are more than the limits allow"
-        ):
-            evaluate(ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=6))
-        assert not service.requests
-        again = evaluate(
-            ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=7)
-        )
-        assert len(service.requests) == 1
-    assert outcomes(again) == outcomes(live(unusable_at_first, ["recall"]))
-
-
-def test_what_batches_cost_counts_once_under_a_strict_cap(store: Path) -> None:
-    """Six answers of a batch, and the last row's repair, which is asked live."""
-
-    def reply(body: Body) -> Any:
-        is_first_of_last_row = "lamp 5" in str(body) and len(body["messages"]) < 3
-        return "no JSON" if is_first_of_last_row else plausible_reply(body)
-
-    with BatchService(reply, steps=0) as service:
-        given: Any = {"judge": model(service), "store": store, "progress": False}
-        evaluate(ROWS, ["recall"], **given, batch=True)
-        report = evaluate(
-            ROWS,
-            ["recall"],
-            **given,
-            batch="wait",
-            limits=Limits(max_live=5, max_calls=7),
-            concurrency=1,
-        )
-    assert len(service.requests) == 1
-    assert not report.run.stopped
-
-
-def test_a_cap_ends_what_is_asked_live(store: Path) -> None:
+    found = live(unusable_at_first, METRICS[:3])
+    given: Any = {"store": store, "progress": False}
     with BatchService(unusable_at_first, steps=0) as service:
-        given: Any = {
-            "judge": model(service),
-            "store": store,
-            "batch": "wait",
-            "progress": False,
-        }
-        evaluate(ROWS, ["recall"], **{**given, "batch": True})
-        service.faults = lambda _: Fault(500)
-        report = evaluate(
-            ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=8)
-        )
-    assert len(service.requests) == 2
-    assert report.run.stopped.startswith("max_calls=8 was reached, after 8 calls")
-
-
-def test_live_requests_belong_to_batches() -> None:
-    with pytest.raises(SettingError, match="batch=True"):
-        evaluate(ROWS, judge="lexical", limits=Limits(max_live=5))
+        judge = model(service)
+        evaluate(ROWS, METRICS[:3], judge=judge, **given, batch=True)
+        evaluate(ROWS, METRICS[:3], judge=judge, **given, batch=True)
+        service.steps = 10  # the further batch takes its time
+        monkeypatch.setenv("RAGMETRICS_API_KEY", "right")
+        monkeypatch.setenv("RAGMETRICS_API_BASE", service.base_url)
+        assert main(["batch", "cancel", "--store", str(store)]) == 0
+        monkeypatch.delenv("RAGMETRICS_API_BASE")
+        assert not service.requests
+        report = evaluate(ROWS, METRICS[:3], judge=judge, **given)
+        again = evaluate(ROWS, METRICS[:3], judge=judge, **given)
+    assert len(service.batches) == 2
+    assert len(service.requests) == 15  # repairs, and causes
+    assert outcomes(report) == outcomes(found) == outcomes(again)
 
 
 @pytest.mark.parametrize(
@@ -1238,11 +1120,11 @@ def test_an_endpoint_without_batches_says_so(store: Path) -> None:
 
 KILLED = """
 import json, os, sys
-from ragmetrics_core import Limits, OpenAICompatibleModel, evaluate
+from ragmetrics_core import OpenAICompatibleModel, evaluate
 from ragmetrics_core.scale import batches
 batches.SETTLED_SECONDS = 0.0  # what the service does not list was not made: nobody else is about to
-rows, metrics, url, store, most = json.loads(sys.argv[1])
-given = {"store": store, "batch": "wait", "progress": False, "limits": Limits(max_live=most), "concurrency": 1}
+rows, metrics, url, store = json.loads(sys.argv[1])
+given = {"store": store, "batch": "wait", "progress": False, "concurrency": 1}
 for _ in range(60):
     child = os.fork()
     if not child:
@@ -1269,7 +1151,7 @@ def test_a_run_that_is_killed_around_each_call_submits_nothing_twice(
                 os.kill(int(key), signal.SIGKILL)
 
     with BatchService(plausible_reply, steps=0, around=kill) as service:
-        given = json.dumps([ROWS, METRICS, service.base_url, str(store), None])
+        given = json.dumps([ROWS, METRICS, service.base_url, str(store)])
         command = [sys.executable, "-W", "ignore", "-c", KILLED, given]
         done = subprocess.run(
             command, capture_output=True, text=True, check=True, timeout=100
@@ -1286,36 +1168,6 @@ def test_a_run_that_is_killed_around_each_call_submits_nothing_twice(
         [outcome.value for outcome in row.results.values()] for row in live().results
     ]
     assert json.loads(done.stdout) == expected
-
-
-@pytest.mark.nightly
-def test_a_run_that_is_killed_while_it_asks_live_repeats_what_was_in_flight(
-    store: Path,
-) -> None:
-    def kill(number: int) -> None:
-        if number in (1, 3, 4):
-            with suppress(ProcessLookupError):
-                os.kill(
-                    int(
-                        service.requests[number]
-                        .headers["authorization"]
-                        .removeprefix("Bearer ")
-                    ),
-                    signal.SIGKILL,
-                )
-
-    with BatchService(unusable_at_first, faults=kill) as service:
-        given = json.dumps([ROWS, METRICS[:3], service.base_url, str(store), 20])
-        command = [sys.executable, "-W", "ignore", "-c", KILLED, given]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=100
-        )
-    found = live(unusable_at_first, METRICS[:3])
-    assert len(service.batches) == 1
-    assert 15 < len(service.requests) <= 15 + 3  # one for each kill
-    assert json.loads(done.stdout) == [
-        [outcome.value for outcome in row.results.values()] for row in found.results
-    ]
 
 
 # The command line.
@@ -1542,16 +1394,6 @@ def test_a_dry_run_prices_both_ways(
         float(part.strip(",").lstrip("$")) for part in price.split() if "$" in part
     )
     assert (half_low, half_high) == pytest.approx((low / 2, high / 2), abs=1e-4)
-    assert (
-        main(["evaluate", file, "--judge", "gpt-4o", "--dry-run", "--max-live", "10"])
-        == 0
-    )
-    told = capsys.readouterr().out
-    calls = int(told.partition("calls:")[2].split("\n")[0].split()[-1].replace(",", ""))
-    assert price in told
-    assert float(told.partition(", 10 requests live $")[2].split()[0]) == pytest.approx(
-        10 * high / calls, abs=1e-4
-    )
 
 
 class Goodness(BaseModel):

@@ -191,7 +191,6 @@ def test_limits_hold_in_async_runs() -> None:
         "deadline",
         "requests_per_minute",
         "tokens_per_minute",
-        "max_live",
     ],
 )
 @pytest.mark.parametrize("value", [0, -1])

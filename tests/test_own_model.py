@@ -549,7 +549,6 @@ def test_models_questions_and_limits_refuse_numbers_out_of_range(value: Any) -> 
             "deadline",
             "requests_per_minute",
             "tokens_per_minute",
-            "max_live",
         ):
             with pytest.raises(SettingError, match=limit):
                 Limits(**{limit: value})

@@ -33,7 +33,7 @@ Held = Callable[[], dict[str, bytes]]
 # Options with a value that is no path. An option in none of the three tables fails the
 # test below.
 _OTHERS = """
-    metrics judge api_base settings limit concurrency max_calls max_cost max_live deadline requests_per_minute
+    metrics judge api_base settings limit concurrency max_calls max_cost deadline requests_per_minute
     tokens_per_minute min_scored min_answered fail_under cluster margin slice metric label threshold
     draws n stratify_by seed where model language chunk_size overlap questions top take retriever
     documents golden noise smallest largest extraction reviewer share prompts action older_than alpha max_samples

@@ -241,9 +241,7 @@ def _dry_run(plan: _Plan) -> int:
         for gate in plan.gates
     ]
     lines = [
-        # With ``--max-live 10`` a run in batches asks its last requests, if they are 10
-        # at most, one by one at the full price. The estimate allows for that.
-        *estimated.text(live=plan.options.max_live).splitlines(),
+        *estimated.text().splitlines(),
         *_lines_on_rows_needed(plan, estimated),
         *map(str, undecided),
     ]

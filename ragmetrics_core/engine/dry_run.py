@@ -80,22 +80,20 @@ class Estimate:
     batch_share: float = 1.0
     own_judges: tuple[str, ...] = ()
 
-    def text(self, unit: str = "samples", live: int | None = None) -> str:
+    def text(self, unit: str = "samples") -> str:
         """Return the estimate in lines for people, with its assumptions.
 
         Example: "50 samples, 0 bad rows; nothing was called", "calls: 50 to 150", ….
 
         Args:
             unit: What is counted, e.g. ``samples``.
-            live: How many requests a run in batches asks live, beside its batches; None
-                for none.
         """
         lines = [
             f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
             f"calls:             {_range_in_words(self.low.calls, self.high.calls)}",
             f"prompt tokens:     {self._tokens_sent}",
             f"completion tokens: {self._tokens_received}",
-            f"price:             {self._price(live or 0)}",
+            f"price:             {self._price}",
         ]
         for name in self.own_judges:
             lines.append(
@@ -141,15 +139,12 @@ class Estimate:
             f" {n_questions:,} questions pass on to the strong one"
         )
 
-    def _price(self, n_live: int) -> str:
-        """Say the price of a run: in calls, in batches, and of requests asked live.
+    @property
+    def _price(self) -> str:
+        """Say the price of a run, in calls and in batches.
 
         Example: "$0.1000 to $0.2000, in batches $0.0500 to $0.1000". "unknown" if a
         model has no known price.
-
-        Args:
-            n_live: How many requests a run in batches asks live beside its batches; 0
-                for none.
         """
         low, high = self.low.cost, self.high.cost
         if low is None or high is None:
@@ -160,9 +155,6 @@ class Estimate:
             low_in_batches = f"${self.batch_share * low:.4f}"
             high_in_batches = f"${self.batch_share * high:.4f}"
             price += f", in batches {_range_in_words(low_in_batches, high_in_batches)}"
-        if n_live:
-            price_live = n_live * high / max(1, self.high.calls)
-            price += f", {n_live:,} requests live ${price_live:.4f}"
         return price
 
 

@@ -102,9 +102,7 @@ def evaluate(
         batch: Ask in batches, which services such as OpenAI's answer within a day at
             half the price. What has no answer in ``store`` is submitted, and
             ``report.run.stopped`` says so. The same call goes on later; once all is
-            answered, it returns the whole report. ``"wait"`` waits for that. With
-            ``Limits(max_live=)`` the last few requests, such as repairs, are asked live
-            instead, at the full price.
+            answered, it returns the whole report. ``"wait"`` waits for that.
         **columns: For rows, where a field is: ``question_column=``,
             ``contexts_column=``, ``answer_column=``, ``ground_truth_column=``, … — a
             name, a dotted path or a callable.

@@ -427,8 +427,7 @@ class Run:
     def is_ready_for_next_pass(self, *, wait_for_batches: bool) -> bool:
         """Whether a run in batches can go through its samples once more now.
 
-        It can when few requests are left, which are then asked live, or when the
-        batches have ended.
+        It can when the batches have ended.
 
         Args:
             wait_for_batches: Whether to wait here until the batches end. If not, or if
@@ -436,8 +435,6 @@ class Run:
         """
         if self.batch_store is None or not self.has_unanswered_batches:
             return False
-        if self.batch_store.asks_live_next:
-            return True
         return wait_for_batches and wait_for(self.batch_store.wait())
 
     def start_one_sample(self, index: int, sample: Sample) -> Future[SampleResult]:
@@ -493,11 +490,6 @@ def _check_settings(
     """Refuse, by ``SettingError``, settings that are too low or do not go together."""
     if concurrency < 1:
         raise SettingError(f"concurrency must be at least 1, got {concurrency}")
-    if limits.max_live and not batch:
-        raise SettingError(
-            "max_live belongs to runs in batches: add batch=True (--batch), or"
-            " leave it out"
-        )
     if batch and (until is not None or limits.per_minute):
         raise SettingError(
             "batches know neither until= nor limits per minute: leave them out"

@@ -69,11 +69,6 @@ class Limits(Settings):
         allow_inf_nan=False,
         description="most tokens to and from each model in any minute",
     )
-    max_live: int | None = Field(
-        default=None,
-        gt=0,
-        description="with batches: a later round of at most so many is asked live",
-    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -136,7 +131,6 @@ class Budget:
         spent: US dollars so far.
         reached: The cap that ended the run; None as long as none did.
         interrupted: Whether somebody ended the run before it was done.
-        asks_live: Whether a run in batches now sends its last requests without a batch.
     """
 
     def __init__(
@@ -156,8 +150,6 @@ class Budget:
         self.spent = 0.0  # US dollars so far
         self.reached: LimitReached | None = None  # the cap that ended the run
         self.interrupted = False  # whether somebody ended the run early
-        # in a run in batches: whether the last requests are now sent without a batch
-        self.asks_live = False
         self._began_at = clock()
         # The cap that ended the run, in words; "" if none did.
         self._cap_in_words = ""

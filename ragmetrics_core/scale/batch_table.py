@@ -52,9 +52,6 @@ _TAKE = """
     ON CONFLICT (id) DO UPDATE SET token = excluded.token,
     body = CASE tries WHEN 0 THEN excluded.body ELSE body END
     WHERE result IS NOT NULL"""
-_FORGET_REQUEST = """
-    DELETE FROM parked WHERE id IN (:request, :first_try)
-    OR id IN (SELECT body FROM parked WHERE id IN (:request, :first_try))"""
 # A request that nobody else has asked meanwhile.
 _CLAIM = """
     INSERT INTO parked (id, body, tries, token) VALUES (?, ?, ?, ?)
@@ -228,15 +225,6 @@ def note_taken(
     """Note that a pass has taken an answer: the token becomes that of the pass."""
     rows = [(reply_id, token, request_id) for reply_id in reply_ids]
     connection.executemany(_TAKE, rows)
-
-
-def forget_request(
-    request_id: str, first_try_id: str, connection: sqlite3.Connection
-) -> None:
-    """Forget a request and its replies: from here on the file keeps them like any."""
-    connection.execute(
-        _FORGET_REQUEST, {"request": request_id, "first_try": first_try_id}
-    )
 
 
 def forget_answers_of(token: str, connection: sqlite3.Connection) -> None:

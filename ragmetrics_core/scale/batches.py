@@ -80,8 +80,6 @@ class ParkingStore(SqliteStore):
             that have ended included.
         address_by_foreign_batch: By token the address of a batch at a service that none
             of the models asks.
-        asks_live_next: Whether the next pass sends the requests that are left directly,
-            without a batch, and so is the last.
 
     Raises:
         SettingError: If the store is no single file, or a model takes no batches.
@@ -104,8 +102,6 @@ class ParkingStore(SqliteStore):
         file = _check_store(store)
         batch_models = _check_models(models)
         super().__init__(file.path, fresh=file.fresh)
-        # whether the next pass is to send what is left without a batch, as the last one
-        self.asks_live_next = False
         # tokens (random names) of the batches that hold requests of this pass
         self.batches_of_pass: set[str] = set()
         # whether another process is making a batch of requests of this pass
@@ -115,13 +111,9 @@ class ParkingStore(SqliteStore):
         self._model_by_address = {model.base_url: model for model in batch_models}
         self._pass_token = uuid4().hex  # names this pass in the file
         self._budget = budget or Budget()
-        # whether this is the last pass, which sends what is left without a batch
-        self._is_last_pass = self._budget.asks_live
-        if not self._is_last_pass:
-            # A pass takes the answers of all batches once more, and counts their costs
-            # anew. The last pass does not: it adds its own to those of the pass before.
-            self._budget.calls = 0
-            self._budget.spent = 0.0
+        # A pass takes the answers of all batches once more, and counts their costs anew.
+        self._budget.calls = 0
+        self._budget.spent = 0.0
         self._waiting = WaitingRequests(self.path.resolve().parent)
         # ids of failed requests whose calls were counted: each is counted once
         self._ids_of_counted_failures: set[str] = set()
@@ -133,8 +125,7 @@ class ParkingStore(SqliteStore):
     @property
     def needs_further_pass(self) -> bool:
         """Whether requests of this pass have no answer yet."""
-        waits_for_batch = bool(self.batches_of_pass) or self._waits_for_other_process
-        return waits_for_batch or self.asks_live_next
+        return bool(self.batches_of_pass) or self._waits_for_other_process
 
     @property
     def state_in_words(self) -> str:
@@ -162,7 +153,7 @@ class ParkingStore(SqliteStore):
 
     def reply_from_batch(
         self, model: ChatModel, keys: Sequence[str], request: ChatRequest
-    ) -> ChatReply | None:
+    ) -> ChatReply:
         """Return what a batch answered to a request; else let the request wait.
 
         A request that waits gets a reply that failed with ``LimitReached``. Example:
@@ -173,10 +164,6 @@ class ParkingStore(SqliteStore):
             model: The model that is asked.
             keys: The keys under which its replies are stored, one for each reply.
             request: What is asked.
-
-        Returns:
-            The reply. None if the caller is to send the request directly, as the last
-            pass of a run does where no batch has answered.
         """
         assert isinstance(model, OpenAICompatibleModel)  # noqa: S101  # the run has no other
         body = json.dumps(model.body(request))
@@ -193,11 +180,6 @@ class ParkingStore(SqliteStore):
             self.batches_of_pass.add(entry.token.decode())
             return self._reply_of_waiting(model, body, request.n)
         # No batch has answered, or it has failed for a reason that may pass.
-        if self._is_last_pass:
-            # The caller sends the request and stores its reply. A failure that a batch
-            # gave for it is out of date then.
-            self._forget_answers_of_batches(first_key)
-            return None
         parked = ParkedRequest.of(request_id, body, entry.tries + 1)
         self._waiting.write(model, parked)
         return self._reply_of_waiting(model, body, request.n)
@@ -215,19 +197,6 @@ class ParkingStore(SqliteStore):
         waits = errors.LimitReached("the request stands in a batch: evaluate again")
         waits.single = True
         return ChatReply((), failures=(waits,) * n_replies)
-
-    def _forget_answers_of_batches(self, key: str) -> None:
-        """Forget what batches answered to a request that is now sent directly.
-
-        The direct reply is stored under the request's key, as in any run. If the
-        request is a **repair**, which asks again after an unusable reply, the answer to
-        the first try is forgotten as well. Example: the first try has the key "a", its
-        repair a key such as "a|…".
-        """
-        first_try_key, _, _ = key.partition("|")
-        self.write(
-            partial(batch_table.forget_request, digest(key), digest(first_try_key))
-        )
 
     def _note_taken(
         self, reply: ChatReply, keys: Sequence[str], request_id: str, tries: int
@@ -251,9 +220,8 @@ class ParkingStore(SqliteStore):
         self.write(
             partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
         )
-        if not self._is_last_pass:  # which goes on from the costs of the pass before
-            self._budget.calls += 1
-            self._budget.spent += reply.usage.cost or 0.0
+        self._budget.calls += 1
+        self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:
             return reply.usage
         return self._usage_of_failure(reply, request_id, tries)
@@ -268,30 +236,20 @@ class ParkingStore(SqliteStore):
     async def submit(self) -> None:
         """Make batches of the requests that wait at the end of this pass.
 
-        If only a few are left, the next pass asks them live, without a batch. If none
-        waits, the file forgets the batches' answers, which the store of replies holds
-        by now. Otherwise a further pass is needed.
+        If none waits, the file forgets the batches' answers, which the store of replies
+        holds by now. Otherwise a further pass is needed.
 
         Raises:
             BatchFailed: If the budget is too small, or the service refuses a batch.
         """
         with self._waiting:
             self._check_limits()
-            if self._are_few_left():
-                self._ask_live_next()
-                return
             for model, requests in self._waiting.batches():
                 await self._make_batch(model, requests)
         if not self.needs_further_pass:
             await self._run_and_commit(
                 partial(batch_table.forget_answers_of, self._pass_token)
             )
-
-    def _ask_live_next(self) -> None:
-        """Let a further pass ask the requests that are left, without a batch."""
-        logger.info("%d requests are asked live", self._waiting.n_requests)
-        self._budget.asks_live = True
-        self.asks_live_next = True
 
     def _check_limits(self) -> None:
         """Check that the run may pay for the requests that wait for a batch.
@@ -316,14 +274,6 @@ class ParkingStore(SqliteStore):
             f"no batch was made: {n_calls} requests, for {price} in all, are more than"
             " the limits allow"
         )
-
-    def _are_few_left(self) -> bool:
-        """Whether so few requests are left after an earlier batch that calls may ask them."""
-        has_answers_of_batches = self._budget.calls > 0
-        is_nothing_on_its_way = not self.batches_of_pass
-        max_live = self._budget.limits.max_live or 0
-        are_few = 0 < self._waiting.n_requests <= max_live
-        return has_answers_of_batches and is_nothing_on_its_way and are_few
 
     async def _make_batch(
         self, model: OpenAICompatibleModel, requests: Sequence[ParkedRequest]
