@@ -600,6 +600,65 @@ def test_twice_as_many_retrievals_take_twice_the_operations(shape: Any) -> None:
     assert third - second <= 2.6 * (second - first)
 
 
+def many_cut(count: int) -> Tree:
+    """A search found many documents, and a step handed on a part of each."""
+    clock = Clock()
+    documents = [
+        Document(f"Bridge {number} was opened by engineer {number * 7919} in spring.")
+        for number in range(count)
+    ]
+    cut = tuple(Document(one.text[:-11]) for one in documents)
+    root = step(
+        clock,
+        lambda: [
+            retriever(clock, documents, QUESTION),
+            Node("step", "cut", clock(), clock(), documents=cut),
+            model(clock, cut[0].text + QUESTION),
+        ],
+        "chain",
+    )
+    return Tree(root, question=QUESTION, answers=(Answer(REPLY, "output"),))
+
+
+def test_twice_as_many_cut_documents_take_twice_the_operations() -> None:
+    samples_of(many_cut(3))  # imports and compiled patterns do not count
+    first, second, third = (operations(many_cut(count)) for count in (30, 60, 120))
+    assert third - second <= 2.6 * (second - first)
+
+
+@law
+@given(seed=SEEDS)
+def test_a_text_is_found_again_wherever_it_stands_in_a_wider_one(seed: int) -> None:
+    """A step hands on a piece of what was found: it is no document of its own."""
+    rng, clock = random.Random(seed), Clock()
+    documents = [Document(sentence(rng, 20), f"d{number}") for number in range(9)]
+    whole = rng.choice(documents)
+    words = whole.text.split()
+    first = rng.randrange(len(words) - 8)
+    piece = " ".join(words[first : rng.randrange(first + 8, len(words) + 1)])
+    is_wider = rng.random() < 0.5
+    found, handed = (piece, whole.text) if is_wider else (whole.text, piece)
+    others = [one for one in documents if one is not whole]
+    retrieved = [*others, Document(found)]
+    root = step(
+        clock,
+        lambda: [
+            retriever(clock, retrieved, QUESTION),
+            Node("step", "other", clock(), clock(), documents=(Document(handed),)),
+            model(clock, handed + " " + QUESTION),
+        ],
+        "chain",
+    )
+    (sample,) = samples_of(
+        Tree(root, question=QUESTION, answers=(Answer(REPLY, "output"),))
+    )
+    assert sample.ledger is not None
+    assert [call.kind for call in sample.ledger.calls] == ["retrieval"]
+    assert [one.text for one in sample.retrieved or ()] == [
+        one.text for one in retrieved
+    ]
+
+
 def random_calls(rng: random.Random) -> Node:
     """A tree of calls that overlap at random; few begin when the call around has ended."""
 

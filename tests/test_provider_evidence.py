@@ -993,6 +993,19 @@ SHAPES: dict[str, Shape] = {
         says="texts",
         grade="incomplete",
     ),
+    "a file that the model made is cited": Shape(
+        [
+            {
+                "content": [
+                    said(
+                        annotations=[
+                            {"type": "container_file_citation", "file_id": "f"}
+                        ]
+                    )
+                ]
+            }
+        ]
+    ),
     "no search at all": Shape([{"content": [said()]}, {"annotations": []}]),
 }
 

@@ -7,7 +7,7 @@ perhaps in other words. No prompt is looked into here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,6 +26,8 @@ from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
 
 Kind = Literal["retrieval", "tool", "given", "written"]
 
+_PIECE = SHORTEST // 2
+_MOST_LOOKED_AT = 8
 _MOST_LETTERS_BESIDE = 0.2  # of a document that only joins others
 
 
@@ -95,6 +97,7 @@ class Found:
         self.doubts: list[Doubt] = []
         self._identity_of_text: dict[str, DocumentKey] = {}
         self._identities_by_letters: dict[str, DocumentKey] = {}
+        self._passages_by_letters = _PassagesByLetters()
         self._shared_ids = _ids_of_several_texts(calls)
         self._written = _Written(calls)
         self._documents_from_nowhere: dict[Node, list[Document]] = {}
@@ -279,15 +282,7 @@ class Found:
 
     def _passages_around_or_inside(self, document: Document) -> list[Passage]:
         """List the passages whose text holds a document's text, or stands in it."""
-        letters = letters_of(document.text)
-        origins = []
-        for passage in self.passages.values():
-            of_passage = letters_of(passage.document.text)
-            if len(of_passage) < SHORTEST or len(letters) < SHORTEST:
-                continue
-            if letters in of_passage or of_passage in letters:
-                origins.append(passage)
-        return origins
+        return self._passages_by_letters.around_or_inside(letters_of(document.text))
 
     def _is_version(self, document: Document, origins: Sequence[Passage]) -> bool:
         """Whether a document without a name of its own is a passage in other words."""
@@ -309,11 +304,15 @@ class Found:
         for rank, document in enumerate(documents, start=1):
             identity = self.identity(document)
             if identity not in self.passages:
-                self.passages[identity] = Passage(document, call, rank)
+                self._add_passage(identity, Passage(document, call, rank))
         if is_listed and (documents or (is_search and not is_widening)):
             self.brought.append(
                 Brought(kind, call, tuple(documents), is_widening=is_widening)
             )
+
+    def _add_passage(self, identity: DocumentKey, passage: Passage) -> None:
+        self.passages[identity] = passage
+        self._passages_by_letters.add(passage)
 
     def _note(self, document: Document, call: Node) -> None:
         """Note the text in which a list holds a passage."""
@@ -325,7 +324,7 @@ class Found:
             passage = self.passages.get(identity)
         if passage is None:
             passage = Passage(document, call, 1, is_retrieved=False)
-            self.passages[identity] = passage
+            self._add_passage(identity, passage)
             self._documents_from_nowhere.setdefault(call, []).append(document)
         passage.versions.setdefault(document.text, document)
         self._identities_by_letters.setdefault(letters, identity)
@@ -436,6 +435,76 @@ def _are_cuts(forms: Iterable[str]) -> bool:
     """Whether all texts are cut out of the longest one."""
     longest = max(forms, key=len)
     return all(form in longest for form in forms)
+
+
+class _PassagesByLetters:
+    """Finds the passages that hold a text or stand in it, without comparing it with all.
+
+    Each text is cut into pieces of 8 letters, one behind the other. Where it holds
+    another one, some of the other's letters begin a piece: at one of 8 places in turn
+    all of the other's pieces are its own. So the rarest piece of each turn is looked up,
+    and only passages with such a piece are compared.
+    """
+
+    def __init__(self) -> None:
+        self._passages: list[Passage] = []
+        self._n_read = 0  # the later passages wait until a text is looked up
+        self._numbers_by_piece: dict[str, list[int]] = {}
+        self._numbers_by_rare_piece: dict[str, list[int]] = {}
+
+    def add(self, passage: Passage) -> None:
+        """Add a passage; one that is too short is never found."""
+        self._passages.append(passage)
+
+    def _read(self, number: int) -> None:
+        """Note the pieces of a passage."""
+        letters = letters_of(self._passages[number].document.text)
+        if len(letters) < SHORTEST:
+            return
+        for piece in _pieces(letters):
+            self._numbers_by_piece.setdefault(piece, []).append(number)
+        for piece in _rare_pieces(letters, self._numbers_by_rare_piece):
+            self._numbers_by_rare_piece.setdefault(piece, []).append(number)
+
+    def around_or_inside(self, letters: str) -> list[Passage]:
+        """List the passages whose letters hold others or stand in them, as they were added."""
+        if len(letters) < SHORTEST or not self._passages:
+            return []
+        for number in range(self._n_read, len(self._passages)):
+            self._read(number)
+        self._n_read = len(self._passages)
+        numbers: set[int] = set()
+        for piece in _rare_pieces(letters, self._numbers_by_piece):
+            numbers.update(self._numbers_by_piece.get(piece, ()))
+        for piece in _pieces(letters):
+            numbers.update(self._numbers_by_rare_piece.get(piece, ()))
+        candidates = [self._passages[number] for number in sorted(numbers)]
+        return [each for each in candidates if _is_one_in_other(each, letters)]
+
+
+def _is_one_in_other(passage: Passage, letters: str) -> bool:
+    of_passage = letters_of(passage.document.text)
+    return letters in of_passage or of_passage in letters
+
+
+def _pieces(letters: str) -> set[str]:
+    """Cut letters into pieces, the rest at the end left out."""
+    starts = range(0, len(letters) - _PIECE + 1, _PIECE)
+    return {letters[start : start + _PIECE] for start in starts}
+
+
+def _rare_pieces(letters: str, known: Mapping[str, Sequence[int]]) -> set[str]:
+    """Return for each of the first 8 places a piece that begins there, or pieces later.
+
+    It is the one that fewest passages have; of a long text some pieces are looked at.
+    """
+    step = _PIECE * max(1, len(letters) // (_PIECE * _MOST_LOOKED_AT))
+    rare_pieces = set()
+    for first in range(_PIECE):
+        starts = range(first, len(letters) - _PIECE + 1, step)
+        pieces = [letters[start : start + _PIECE] for start in starts]
+        rare_pieces.add(min(pieces, key=lambda piece: len(known.get(piece, ()))))
+    return rare_pieces
 
 
 class _Written:
