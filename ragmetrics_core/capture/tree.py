@@ -379,8 +379,6 @@ class Tree:
         resumption_key: What a run that waits for a person and the one that goes on with
             it share.
         conversation_id: The framework's id of the conversation; None if it has none.
-        is_id_of_memory: Whether that id is only the identity of what keeps the
-            messages: a name that the user gave goes first.
         turn_number: The turn's number in the conversation, from 1; by default one more
             than the user's messages in the history.
         earlier_calls: The ledger's calls of earlier turns.
@@ -422,7 +420,6 @@ class Tree:
     task_or_thread: str = ""
     resumption_key: str | None = None
     conversation_id: str | None = None
-    is_id_of_memory: bool = False
     turn_number: int | None = None
     earlier_calls: tuple[EvidenceCall, ...] = ()
     is_paused: bool = False

@@ -196,9 +196,6 @@ class Run(Tree):
     """
 
     kind: Kind = "query"  # what the outermost call does
-    # LlamaIndex has no ids of conversations: ``conversation_id`` names a memory object,
-    # and a name that the user gave goes first
-    is_id_of_memory: bool = True
     # texts of a workflow's start event
     fields: dict[str, str] = field(default_factory=dict)
     # an earlier talk among its fields that is no ``chat_history`` of messages
