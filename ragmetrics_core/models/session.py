@@ -279,8 +279,11 @@ class Session:
         results, cost_of_repairs = await self._read_and_repair(
             request, keys, outcomes, read_all
         )
-        # Replies that could be read stay as they are; errors get advice on the model.
-        explained = [explain_error(result, self.model, request) for result in results]
+        # An error that the model itself raised says already what to do.
+        explained = [
+            result if result is outcome else explain_error(result, self.model, request)
+            for outcome, result in zip(outcomes, results, strict=True)
+        ]
         return Answers(tuple(explained), usage + cost_of_repairs)
 
     async def _read_and_repair(
