@@ -588,7 +588,7 @@ def test_what_a_service_says_of_a_batch_may_be_of_any_type(
             batch=True,
             progress=False,
         )
-        assert main(["batch", "status", "--store", str(store)]) == 0
+        assert main(["store", "batches", "--store", str(store)]) == 0
         report = evaluate(
             ROWS,
             ["recall"],
@@ -764,7 +764,7 @@ def test_who_cancels_a_further_batch_asks_what_is_left_without_one(
         service.steps = 10  # the further batch takes its time
         monkeypatch.setenv("RAGMETRICS_API_KEY", "right")
         monkeypatch.setenv("RAGMETRICS_API_BASE", service.base_url)
-        assert main(["batch", "cancel", "--store", str(store)]) == 0
+        assert main(["store", "cancel", "--store", str(store)]) == 0
         monkeypatch.delenv("RAGMETRICS_API_BASE")
         assert not service.requests
         report = evaluate(ROWS, METRICS[:3], judge=judge, **given)
@@ -1201,11 +1201,11 @@ def test_the_command_line_submits_looks_collects_and_goes_on(
         asked = [*f"{told} --quiet --out r.jsonl --store".split(), str(store)]
         assert main([*asked, "--batch", "--fail-under", "adherence=0.1"]) == 4
         assert not list(Path().glob("r.jsonl*"))
-        assert main(["batch", "status", *where]) == 0
+        assert main(["store", "batches", *where]) == 0
         assert "batch_0: finalizing 0 total" in capsys.readouterr().out
-        assert main(["batch", "collect", *where]) == 0
+        assert main(["store", "collect", *where]) == 0
         assert "batch_0: completed" in capsys.readouterr().out
-        assert main(["batch", "status", "--store", str(store)]) == 0
+        assert main(["store", "batches", "--store", str(store)]) == 0
         assert "no batch is on its way" in capsys.readouterr().out
         # Until the last connection is closed, they may stand in the file beside it.
         files = store.parent.glob(f"{store.name}*")
@@ -1252,7 +1252,7 @@ def test_what_is_cancelled_is_not_asked_again_by_the_run_that_waits(
         )
         monkeypatch.setenv("RAGMETRICS_API_KEY", "right")
         monkeypatch.setenv("RAGMETRICS_API_BASE", service.base_url)
-        assert main(["batch", "cancel", "--store", str(store)]) == 0
+        assert main(["store", "cancel", "--store", str(store)]) == 0
         monkeypatch.delenv("RAGMETRICS_API_BASE")
         with pytest.raises(BatchFailed, match="cancelled, 3 requests answered"):
             evaluate(
@@ -1270,7 +1270,7 @@ def test_what_is_cancelled_is_not_asked_again_by_the_run_that_waits(
     assert set(service.executed.values()) == {1}
 
 
-@pytest.mark.parametrize("action", ["status", "collect", "cancel"])
+@pytest.mark.parametrize("action", ["batches", "collect", "cancel"])
 @pytest.mark.parametrize(
     "variable", ["A_SECRET_OF_ANOTHER", "OPENAI_API_KEY", "RAGMETRICS_API_KEY"]
 )
@@ -1299,7 +1299,7 @@ def test_a_store_chooses_neither_the_address_of_a_batch_nor_the_variable_of_its_
         with closing(sqlite3.connect(store)) as file, file:
             file.execute("UPDATE batches SET variable = ?", (variable,))
         keys.clear()
-        assert main(["batch", action, "--store", str(store)]) == 0
+        assert main(["store", action, "--store", str(store)]) == 0
         assert not keys
         told = capsys.readouterr().out
         assert (
@@ -1308,7 +1308,7 @@ def test_a_store_chooses_neither_the_address_of_a_batch_nor_the_variable_of_its_
         )
         assert (
             main(
-                ["batch", action, "--store", str(store), "--api-base", service.base_url]
+                ["store", action, "--store", str(store), "--api-base", service.base_url]
             )
             == 0
         )

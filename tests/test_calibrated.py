@@ -219,7 +219,7 @@ def test_on_the_command_line(
     truth = {f"s{index}": chance.random() < 0.6 for index in range(80)}
     report_of(*[0.9 if yes else 0.2 for yes in truth.values()]).to_jsonl("r.jsonl")
     arguments = [
-        "label",
+        "agreement",
         "draw",
         "r.jsonl",
         "--n",

@@ -23,7 +23,7 @@ from plausible import plausible_reply
 
 from ragmetrics_core import Report, evaluate
 from ragmetrics_core.cli import COMMANDS
-from ragmetrics_core.cli.main import Lines, command_parser, main
+from ragmetrics_core.cli.main import Lines, command_first, command_parser, main
 from ragmetrics_core.data import SampleResult
 from ragmetrics_core.engine import progress
 from ragmetrics_core.reporting.gates import decide, parse_gate
@@ -668,7 +668,8 @@ def test_out_holds_what_was_measured(
 def test_metrics_lists_all_and_what_they_need(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["metrics"]) == 0
+    with pytest.raises(SystemExit, match="0"):
+        main(["evaluate", "--list-metrics"])
     shown = capsys.readouterr().out
     assert "context_adherence (by default)\n" in shown
     assert "citation_quality (if --metrics names it)\n" in shown
@@ -1059,7 +1060,7 @@ def test_every_command_has_help_and_an_example_that_parses(
         main([*names, "--help"])
     told = " ".join(capsys.readouterr().out.split())
     assert ended.value.code == 0
-    if example in ("ragmetrics label", "ragmetrics dataset", "ragmetrics facts"):
+    if example == "ragmetrics dataset":
         assert all(
             f"{own.split()[2]} " in told
             for own, _ in COMMANDS
@@ -1067,7 +1068,8 @@ def test_every_command_has_help_and_an_example_that_parses(
         )
         return
     assert told.endswith(f"Example: {example}")
-    assert callable(command_parser(words[1]).parse_args(shlex.split(example)[1:]).run)
+    arguments = command_first(shlex.split(example)[1:])
+    assert callable(command_parser(arguments[0]).parse_args(arguments).run)
     with pytest.raises(SystemExit):
         main(["--help"])
     assert text in " ".join(capsys.readouterr().out.split()) or len(names) > 1

@@ -23,8 +23,10 @@ def page() -> str:
     names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
     parts = [_HEAD]
     for name in names:
-        parser = _subparsers(command_parser(name))[name]
-        parts += _sections(parser, heading="##", about=example_and_help(name)[1])
+        for command, parser in _subparsers(command_parser(name)).items():
+            if command == name or command.startswith(f"{name} "):
+                about = example_and_help(command)[1]
+                parts += _sections(parser, heading="##", about=about)
     return "\n".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""``ragmetrics facts``: extracted once, edited by a person, frozen so that runs are comparable."""
+"""``ragmetrics dataset facts``: extracted once, edited by a person, frozen so that runs are comparable."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_edits_that_lose_something(
     path = tmp_path / "facts.json"
     write_facts(path, extracted())
     path.write_text(path.read_text().replace(old, new))
-    assert main(["facts", "freeze", str(path)]) == 2
+    assert main(["dataset", "freeze", str(path)]) == 2
     assert re.search(said, capsys.readouterr().err)
 
 
@@ -113,11 +113,11 @@ def test_frozen_facts_cannot_be_changed(
 ) -> None:
     path = tmp_path / "facts.json"
     write_facts(path, extracted())
-    assert main(["facts", "freeze", str(path)]) == 0
+    assert main(["dataset", "freeze", str(path)]) == 0
     frozen = read_facts(path)
     assert frozen.frozen == frozen.digest == extracted().digest
     assert frozen.frozen in capsys.readouterr().out
-    assert main(["facts", "freeze", str(path)]) == 0  # changes nothing
+    assert main(["dataset", "freeze", str(path)]) == 0  # changes nothing
     assert read_facts(path) == frozen
     capsys.readouterr()
     assert (
@@ -160,14 +160,14 @@ def test_the_command_from_references_to_facts(
     monkeypatch.chdir(tmp_path)
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     assert (
-        main(["facts", "extract", "rows.jsonl", "--judge", "lexical", "--dry-run"]) == 0
+        main(["dataset", "facts", "rows.jsonl", "--judge", "lexical", "--dry-run"]) == 0
     )
     assert "2 references" in capsys.readouterr().out
     assert (
         main(
             [
+                "dataset",
                 "facts",
-                "extract",
                 "rows.jsonl",
                 "--judge",
                 "lexical",
@@ -205,15 +205,15 @@ def test_what_has_no_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ("[]", "no file of facts"),
     ):
         (tmp_path / "f.jsonl").write_text(content)
-        assert main(["facts", "freeze", str(tmp_path / "f.jsonl")]) == 2
+        assert main(["dataset", "freeze", str(tmp_path / "f.jsonl")]) == 2
         assert said in capsys.readouterr().err
-    assert main(["facts", "freeze", str(tmp_path / "missing.jsonl")]) == 2
+    assert main(["dataset", "freeze", str(tmp_path / "missing.jsonl")]) == 2
     (tmp_path / "f.jsonl").write_text("no JSON\n")
     assert (
         main(
             [
+                "dataset",
                 "facts",
-                "extract",
                 str(tmp_path / "f.jsonl"),
                 "--out",
                 str(tmp_path / "o"),
@@ -222,4 +222,4 @@ def test_what_has_no_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         == 2
     )
     assert "line 1: not JSON" in capsys.readouterr().err
-    assert main(["facts", "extract", str(tmp_path / "f.jsonl")]) == 2
+    assert main(["dataset", "facts", str(tmp_path / "f.jsonl")]) == 2

@@ -50,9 +50,9 @@ EVALUATE = "evaluate rows.jsonl "
 MISTAKES: list[tuple[str, list[str]]] = [
     # names
     ("evalute rows.jsonl", ["no 'evalute'", "did you mean 'evaluate'?"]),
-    ("label drw", ["no 'drw'", "did you mean 'draw'?"]),
+    ("dataset scroe", ["no 'scroe'", "did you mean 'score'?"]),
     (EVALUATE + "--jugde lexical", ["no option --jugde", "did you mean '--judge'?"]),
-    ("push rows.jsonl --too mlflow", ["no option --too", "did you mean '--to'?"]),
+    ("report rows.jsonl --psh mlflow", ["no option --psh", "did you mean '--push'?"]),
     (EVALUATE + "--judge lexcial", ["'lexcial'", "did you mean 'lexical'?"]),
     (EVALUATE + "--judge gpt-4o-mni", ["did you mean 'gpt-4o-mini'?", "openai/"]),
     (EVALUATE + "--metrics adherance", ["did you mean 'context_adherence'?"]),
@@ -71,7 +71,10 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("evaluate --traces a.csv", ["a.csv is a table", "leave out --traces"]),
     ("evaluate --traces empty.jsonl", ["empty.jsonl holds no rows"]),
     ("evaluate --traces rows.jsonl", ["rows.jsonl", "no spans in a known form"]),
-    ("push rows.jsonl --to mlflow", ["rows.jsonl", "ragmetrics evaluate FILE --out"]),
+    (
+        "report rows.jsonl --push mlflow",
+        ["rows.jsonl", "ragmetrics evaluate FILE --out"],
+    ),
     # keys
     (EVALUATE + "--judge gpt-4o-mini", ["no key was given", "set OPENAI_API_KEY"]),
     (EVALUATE + "--judge openai/new", ["no key was given", "set OPENAI_API_KEY"]),
@@ -93,7 +96,7 @@ def test_mistakes_on_the_command_line(
     assert len(told.splitlines()) <= 3, "a message is read, a screen full is not"
 
 
-@pytest.mark.parametrize("command", ["", "label", "dataset", "facts"])
+@pytest.mark.parametrize("command", ["", "dataset"])
 def test_a_command_without_its_command_shows_help(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,7 +110,7 @@ def test_a_command_without_its_command_shows_help(
 def test_a_target_that_is_misspelt(capsys: pytest.CaptureFixture[str]) -> None:
     report = evaluate([ROW], "adherence", judge="lexical")
     report.to_jsonl("results.jsonl")
-    assert main(["push", "results.jsonl", "--to", "langfus"]) == 2
+    assert main(["report", "results.jsonl", "--push", "langfus"]) == 2
     assert "no target 'langfus' (did you mean 'langfuse'?)" in capsys.readouterr().err
 
 

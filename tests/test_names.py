@@ -332,7 +332,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     ),
     "draw": (
         [
-            "label",
+            "agreement",
             "draw",
             "run.jsonl",
             "--metric",

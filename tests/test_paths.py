@@ -39,7 +39,7 @@ _OTHERS = """
     documents golden noise smallest largest extraction reviewer share prompts action older_than alpha max_samples
     question_column contexts_column answer_column reference_column retrieved_column facts_column id_column dialect
     expected_ids_column expected_contexts_column
-    resolve to band api_key_env name context_tools
+    resolve push band api_key_env name context_tools
 """
 NO_PATHS = set(_OTHERS.split())
 
@@ -136,11 +136,11 @@ COLLISIONS = [
     ([*EVALUATE, "--report", "x"], "--store", "./x"),
     *((COMPARE, "--report", other) for other in ("a.jsonl", "b.jsonl", "result-link")),
     *(
-        (["label", "draw", "a.jsonl", "--seed", "1", "--n", "1"], "--out", other)
+        (["agreement", "draw", "a.jsonl", "--seed", "1", "--n", "1"], "--out", other)
         for other in ("a.jsonl", "./a.jsonl")
     ),
     *(
-        (["facts", "extract", "rows.jsonl"], option, other)
+        (["dataset", "facts", "rows.jsonl"], option, other)
         for option in ("--out", "--store")
         for other in ("rows.jsonl", "symlink", "hardlink")
     ),
@@ -224,7 +224,7 @@ def test_the_usual_store_is_an_output_too(
         (["card", "--data", "docs", "--out", "docs/card.json"], "stands in the data"),
         ([*DISCRETE, "--out", "no/set.jsonl"], "there is no folder no"),
         (
-            ["facts", "extract", "rows.jsonl", "--out", "no/facts.jsonl"],
+            ["dataset", "facts", "rows.jsonl", "--out", "no/facts.jsonl"],
             "there is no folder no",
         ),
         ([*COMPARE, "--report", "docs"], "is a folder"),
@@ -246,7 +246,7 @@ def test_an_output_that_cannot_be_is_refused(
         (EVALUATE, "--report"),
         (COMPARE, "--report"),
         (DISCRETE, "--out"),
-        (["facts", "extract", "rows.jsonl"], "--out"),
+        (["dataset", "facts", "rows.jsonl"], "--out"),
     ],
 )
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
@@ -578,7 +578,7 @@ def test_what_another_run_put_aside_does_not_take_the_place(
 SMALL = [*DISCRETE, "--chunk-size", "30", "--overlap", "0"]
 REPLACED = {
     "edited facts": (
-        ["facts", "extract", "refs.jsonl", "--judge", "lexical", "--out", "facts.json"],
+        ["dataset", "facts", "refs.jsonl", "--judge", "lexical", "--out", "facts.json"],
         "facts.json",
         "may hold what a person edited",
     ),
@@ -610,7 +610,7 @@ def test_the_work_of_a_person_is_never_replaced(
     if path == "facts.json":
         edited = Path(path).read_text().replace("Bob saw it", "Bob saw it EDITED")
         Path(path).write_text(edited)
-        assert main(["facts", "freeze", path]) == 0
+        assert main(["dataset", "freeze", path]) == 0
     if path == "set.jsonl":
         Path("set.reviews.jsonl").write_text("{}\n")
     before = files()

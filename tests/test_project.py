@@ -160,7 +160,7 @@ def test_what_is_wrong_in_it_is_told(
 
 def test_other_commands_do_not_read_it() -> None:
     FILE.write_text("= 3")
-    assert main(["metrics"]) == 0
+    assert main(["demo"]) == 0
 
 
 def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:

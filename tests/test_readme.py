@@ -165,7 +165,7 @@ LEFT_OUT = (  # files of the reader; the others run in tests of their own
     " quoting:",
     " politeness:",
     " systemone/typesafe/",
-    "ragmetrics push",
+    "--push",
     "ragmetrics dataset review",
 )
 GATED = ("--fail-on-regression", "--fail-under")

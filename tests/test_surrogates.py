@@ -172,7 +172,7 @@ def test_labels_are_drawn_from_such_samples(
     assert (
         main(
             [
-                "label",
+                "agreement",
                 "draw",
                 "run.jsonl",
                 "--n",

@@ -243,11 +243,10 @@ def test_assessments_of_mlflow_and_a_second_push_changes_nothing(
     path = tmp_path / "report.jsonl"
     report("tr-" + TRACE).to_jsonl(path)
     for _ in range(2):
-        assert main(["push", str(path), "--to", "mlflow"]) == 0
+        assert main(["report", str(path), "--push", "mlflow"]) == 0
         assert (
-            capsys.readouterr().out
-            == "3 results of 1 rows: mlflow; not sent, because they hold no sample or"
-            " no results: 1\n"
+            "3 results of 1 rows: mlflow; not sent, because they hold no sample or"
+            " no results: 1\n" in capsys.readouterr().out
         )
     kept = receiver.assessments
     assert [one["trace_id"] for one in kept] == ["tr-" + TRACE] * 3
@@ -296,7 +295,7 @@ def test_mlflow_without_a_server_says_what_it_needs(
     monkeypatch.setattr(client, where, lacks)
     path = tmp_path / "results.jsonl"
     report("tr-" + TRACE).to_jsonl(path)
-    assert main(["push", str(path), "--to", "mlflow"]) == 2
+    assert main(["report", str(path), "--push", "mlflow"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("ragmetrics: mlflow needs MLFLOW_TRACKING_URI")
     assert "sqlparse" in said
@@ -381,7 +380,7 @@ def pushed(receiver, monkeypatch, tmp_path, capsys):
     def push(target):
         path = tmp_path / "report.jsonl"
         report(("tr-" if target == "mlflow" else "") + TRACE).to_jsonl(path)
-        code = main(["push", str(path), "--to", target])
+        code = main(["report", str(path), "--push", target])
         shown = capsys.readouterr()
         return code, shown.out + shown.err
 
@@ -660,6 +659,9 @@ def test_a_file_without_results_is_not_pushed(
 ):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
     Report(rows).to_jsonl(tmp_path / "report.jsonl")
-    assert main(["push", str(tmp_path / "report.jsonl"), "--to", "otel"]) == 2
-    assert "holds no results of samples, so nothing was sent" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "report.jsonl"), "--push", "otel"]) == 2
+    assert (
+        "the report holds no results of samples, so nothing was sent"
+        in capsys.readouterr().err
+    )
     assert not receiver.bodies

@@ -22,4 +22,10 @@ Those of a group stand after the group.
 
 def example_and_help(name: str) -> tuple[str, str]:
     """Return an example of a command, and what it does, from ``COMMANDS``."""
-    return next(line for line in COMMANDS if name in line[0].split()[1:3])
+    words = name.split()
+    for example, help_text in COMMANDS:
+        example_words = example.split()
+        # "agreement draw" stands behind "ragmetrics"; "review" behind its group
+        if words in (example_words[1 : 1 + len(words)], example_words[2:3]):
+            return example, help_text
+    raise KeyError(name)

@@ -1,4 +1,4 @@
-"""``ragmetrics label draw`` and ``ragmetrics agreement``, on labels of people.
+"""``ragmetrics agreement draw`` and ``ragmetrics agreement``, on labels of people.
 
 The second says how well a judge's scores agree with the labels.
 """
@@ -37,7 +37,7 @@ _RESULTS = "results of a run; samples need ids"
 
 
 def add_to(commands: Any) -> None:
-    """Add the commands ``agreement`` and ``label draw``, with their options.
+    """Add the commands ``agreement`` and ``agreement draw``, with their options.
 
     Example: ``ragmetrics agreement run.jsonl labels.jsonl --metric adherence``.
 
@@ -89,12 +89,12 @@ def add_to(commands: Any) -> None:
         convert=positive,
         default=500,
     )
-    _add_draw(shared.group(commands, "label"))
+    _add_draw(commands)
 
 
-def _add_draw(label_commands: Any) -> None:
-    """Add the command ``label draw``, which draws samples for people to label."""
-    drawing = command(label_commands, "draw", _draw)
+def _add_draw(commands: Any) -> None:
+    """Add the command ``agreement draw``, which draws samples for people to label."""
+    drawing = command(commands, "agreement draw", _draw)
     add(drawing, "results", _RESULTS, unit="RESULTS.jsonl", convert=Path)
     add(drawing, "--n", "how many (100)", unit="N", convert=int, default=100)
     shared.add_metric(drawing)

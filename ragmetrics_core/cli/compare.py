@@ -1,7 +1,6 @@
-"""``ragmetrics compare`` compares two runs; ``push`` puts scores onto traces.
+"""``ragmetrics compare``, which compares two runs over the same samples.
 
-The runs are over the same samples, and a gate can be set. The traces are those that the
-scores judge.
+A gate can be set.
 """
 
 import argparse
@@ -32,25 +31,13 @@ _EXIT_CODES = (
 
 
 def add_to(commands: Any) -> None:
-    """Add the commands ``compare`` (two runs) and ``push`` (scores onto traces).
+    """Add the command to the parser.
 
     Example: ``ragmetrics compare a.jsonl b.jsonl --report comparison.html``.
 
     Args:
-        commands: The commands of the command line (argparse), to which they are added.
+        commands: The commands of the command line (argparse), to which it is added.
     """
-    _add_compare(commands)
-    push_parser = command(commands, "push", _push)
-    add(push_parser, "results", "results over traces", unit="R.jsonl", convert=Path)
-    help_text = (
-        "otel, openinference, mlflow or langfuse; addresses and keys as their clients"
-        " take them"
-    )
-    add(push_parser, "--to", help_text, unit="TARGET", required=True)
-
-
-def _add_compare(commands: Any) -> None:
-    """Add the command ``compare`` with its options."""
     parser = command(commands, "compare", _compare, epilog=_EXIT_CODES)
     help_text = (
         "results of the run to compare with, then of the run in question; without"
@@ -241,36 +228,3 @@ def _title_of_run(path: Path, report: Report) -> str:
     file = f"run {path.parent.name}" if path.parent.parent == FOLDER else path.name
     facts = ", ".join(filter(None, (file, date_of(report.run))))
     return f"{report.run.name} ({facts})" if report.run.name else facts
-
-
-def _push(options: argparse.Namespace) -> int:
-    """Send the results of traced samples to an observability tool, as scores of traces.
-
-    Example: 100 rows with two results each, 3 of the rows without a sample: "194
-    results of 97 rows: mlflow; not sent, because …: 3".
-
-    Returns:
-        The exit code, 0.
-
-    Raises:
-        InputError: If the file holds no results.
-    """
-    report = results_at(options.results)
-    rows_sent = [
-        row for row in report.results if row.sample is not None and row.results
-    ]
-    if not rows_sent:
-        raise InputError(
-            f"{options.results} holds no results of samples, so nothing was sent;"
-            " evaluate samples first"
-        )
-    report.write_to(options.to)  # it skips rows without a sample or results by itself
-    n_results = sum(len(row.results) for row in rows_sent)
-    sentence = f"{n_results} results of {len(rows_sent)} rows: {options.to}"
-    n_left_out = len(report.results) - len(rows_sent)
-    if n_left_out:
-        sentence += (
-            f"; not sent, because they hold no sample or no results: {n_left_out}"
-        )
-    show(sentence)
-    return 0

@@ -1,6 +1,7 @@
-"""``ragmetrics dataset`` and ``facts``, the commands for annotated sets.
+"""``ragmetrics dataset``, the commands for annotated sets.
 
-They build such sets from documents, review them, and score judges on them.
+They build such sets from documents, review them, score judges on them, and freeze the
+facts of references.
 """
 
 import argparse
@@ -43,18 +44,17 @@ from ragmetrics_core.statistics.rater_agreement import mean_error, spearman
 
 
 def add_to(commands: Any) -> None:
-    """Add both commands to the parser."""
+    """Add the command, and those below it, to the parser."""
     kinds = shared.group(commands, "dataset")
     _add_discrete(kinds)
     _add_building(command(kinds, "continuous", _continuous), ContinuousSettings)
     _add_review(kinds)
     _add_score(kinds)
-    kinds = shared.group(commands, "facts")
-    _add_extract(kinds)
+    _add_facts(kinds)
     add(
         command(kinds, "freeze", _freeze),
         "file",
-        "a file of ragmetrics facts extract",
+        "a file of ragmetrics dataset facts",
         unit="FACTS.json",
         convert=Path,
     )
@@ -154,9 +154,9 @@ def _add_score(kinds: Any) -> None:
     shared.add_calls(parser)
 
 
-def _add_extract(kinds: Any) -> None:
-    """Add ``facts extract``."""
-    parser = command(kinds, "extract", _extract)
+def _add_facts(kinds: Any) -> None:
+    """Add ``dataset facts``."""
+    parser = command(kinds, "facts", _extract)
     add(
         parser,
         "file",
@@ -555,8 +555,8 @@ def _extract(options: argparse.Namespace) -> int:
         f" {facts_file.model}, {shared.spent(maker.usage)}"
     )
     show(
-        f"Next: edit the facts in {options.out} if they need it, then ragmetrics facts"
-        f" freeze {options.out}"
+        f"Next: edit the facts in {options.out} if they need it, then ragmetrics"
+        f" dataset freeze {options.out}"
     )
     return 0
 

@@ -120,6 +120,12 @@ def _add_metrics(parser: argparse.ArgumentParser) -> None:
         " context_sufficiency, answer_relevance, citation_quality, retrieval_ranking",
         unit="NAMES",
     )
+    parser.add_argument(
+        "--list-metrics",
+        action=ListMetrics,
+        nargs=0,
+        help="print each shipped metric, what it says and what it needs, and end",
+    )
     add_judge(parser)
     help_text = (
         "a setting of a metric, e.g. adherence.polls=3 or module:name.polls=3; may be"
@@ -176,6 +182,28 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
             else (f"--{name.replace('_', '-')}-column",)
         )
         columns.add_argument(*names, dest=f"{name}_column", metavar="NAME")
+
+
+class ListMetrics(argparse.Action):
+    """Prints of each shipped metric what it says and what it needs, and ends."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, *_: object, **__: object
+    ) -> None:
+        """Print the list as ``--help`` prints the help: whatever else was typed."""
+        from ragmetrics_core.metrics.registry import METRICS, NAMED_METRICS
+
+        for name, kind in NAMED_METRICS.items():
+            metric = kind()
+            needs = ", ".join(" or ".join(group) for group in metric.needs)
+            when = "by default" if name in METRICS else "if --metrics names it"
+            print(f"{name} ({when})\n  {(kind.__doc__ or '').splitlines()[0]}")
+            print(f"  needs: {needs}\n  signature: {metric.signature}\n")
+        print(
+            "Calls of a run: --dry-run. Settings: --set adherence.polls=3; formulas:"
+            " docs/metrics.md."
+        )
+        parser.exit()
 
 
 def _run(options: argparse.Namespace) -> int:

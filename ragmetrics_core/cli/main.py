@@ -18,12 +18,9 @@ from ragmetrics_core.cli import COMMANDS, example_and_help
 
 # The module that adds a command. A command that is not listed has a module of its name.
 _MODULE_BY_COMMAND = {
-    **dict.fromkeys(("init", "demo", "metrics", "trust"), "start"),
+    **dict.fromkeys(("init", "demo", "trust"), "start"),
     "evaluate": "evaluate_options",
-    "label": "agreement",
-    "batch": "store",
-    "facts": "dataset",
-    "push": "compare",
+    "agreement draw": "agreement",
     "report": "report_page",
 }
 
@@ -68,6 +65,7 @@ def _run(arguments: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 2
+    arguments = command_first(arguments)
     command_name = arguments[0] if arguments else ""
     options = command_parser(command_name).parse_args(arguments)
     from ragmetrics_core.cli.options import discard_output
@@ -88,6 +86,17 @@ def _run(arguments: Sequence[str]) -> int:
         discard_output()
         return 0
     return exit_code
+
+
+def command_first(arguments: Sequence[str]) -> list[str]:
+    """Return arguments of which the first is the command.
+
+    Of the one command of two words whose first word is a command as well, "agreement
+    draw", both words are joined.
+    """
+    if list(arguments[:2]) == ["agreement", "draw"]:
+        return ["agreement draw", *arguments[2:]]
+    return list(arguments)
 
 
 def _empty_argument(arguments: Sequence[str]) -> str | None:
@@ -152,12 +161,13 @@ def command_parser(command: str = "") -> argparse.ArgumentParser:
     command_names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
     module_to_import = _module_of(command)
     for name in command_names:
-        # A module may add several commands: if "push" was typed, its module adds
-        # "compare" as well. All commands of other modules get their help alone.
+        # A module may add several commands: if "demo" was typed, its module adds
+        # "init" as well. All commands of other modules get their help alone.
         if _module_of(name) != module_to_import:
             _, help_text = example_and_help(name)
             commands.add_parser(name, help=help_text)
-    if command in command_names:  # any other is refused when the line is parsed
+    # any other command is refused when the line is parsed
+    if command.partition(" ")[0] in command_names:
         module = import_module(f"ragmetrics_core.cli.{module_to_import}")
         module.add_to(commands)
     return parser

@@ -1,4 +1,7 @@
-"""``ragmetrics report``, which makes the page of results without judging again."""
+"""``ragmetrics report``, which makes the page of results without judging again.
+
+It also puts scores onto the traces that they judge.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -47,6 +50,11 @@ def add_to(commands: Any) -> None:
         "the page to write; by default beside the first FILE, with the suffix .html"
     )
     add(parser, "--html", help_text, unit="FILE", convert=Path)
+    help_text = (
+        "put the scores onto the traces that they judge: otel, openinference, mlflow or"
+        " langfuse; addresses and keys as their clients take them"
+    )
+    add(parser, "--push", help_text, unit="TARGET")
     shared.add_explain(parser)
     shared.add_name(parser)
     shared.add_clusters_of_samples(parser)
@@ -108,6 +116,7 @@ def _run(options: argparse.Namespace) -> int:
         results_at(path, allow_broken=options.allow_broken) for path in options.files
     ]
     report = _report(reports, options)
+    pushed = [_push(report, options.push)] if options.push else []
     warnings = [
         *warn_of_copies(reports, _names(options)),
         *warn_of_repeated_questions(reports, _names(options)),
@@ -136,7 +145,7 @@ def _run(options: argparse.Namespace) -> int:
         for answering in answerings_of(report.results, summary):
             remarks += str(answering).splitlines()
         lines += explain_lines(glance, summary, report.run, remarks)
-    show_screen(lines)
+    show_screen([*lines, *pushed])
     if error_of_job_summary is not None:
         raise error_of_job_summary
     return exit_code
@@ -191,3 +200,31 @@ def _report(reports: Sequence[Report], options: argparse.Namespace) -> Report:
     if name:
         report.run = report.run.model_copy(update={"name": name})
     return report
+
+
+def _push(report: Report, target: str) -> str:
+    """Send the results of traced samples to an observability tool; say what was sent.
+
+    Example: 100 rows with two results each, 3 of the rows without a sample: "194
+    results of 97 rows: mlflow; not sent, because …: 3".
+
+    Raises:
+        InputError: If there are no results of samples.
+    """
+    rows_sent = [
+        row for row in report.results if row.sample is not None and row.results
+    ]
+    if not rows_sent:
+        raise InputError(
+            "the report holds no results of samples, so nothing was sent; evaluate"
+            " samples first"
+        )
+    report.write_to(target)  # it skips rows without a sample or results by itself
+    n_results = sum(len(row.results) for row in rows_sent)
+    sentence = f"{n_results} results of {len(rows_sent)} rows: {target}"
+    n_left_out = len(report.results) - len(rows_sent)
+    if n_left_out:
+        sentence += (
+            f"; not sent, because they hold no sample or no results: {n_left_out}"
+        )
+    return sentence

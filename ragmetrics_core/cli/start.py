@@ -1,4 +1,4 @@
-"""What a newcomer runs first: ``ragmetrics init``, ``demo``, ``metrics``, ``trust``."""
+"""What a newcomer runs first: ``ragmetrics init``, ``demo``, ``trust``."""
 
 import argparse
 import os
@@ -19,7 +19,6 @@ from ragmetrics_core.cli.screen import explain_lines, show_screen
 from ragmetrics_core.data import PROJECT_FILE, InputError, read_project_file, write_text
 from ragmetrics_core.data.trust import TRUST_VARIABLE, digest_of, trust
 from ragmetrics_core.demo.own_docs import demo
-from ragmetrics_core.metrics.registry import METRICS, NAMED_METRICS
 from ragmetrics_core.reporting.screen import screen_lines
 
 
@@ -36,7 +35,6 @@ def add_to(commands: Any) -> None:
     )
     flag(parser, "--no-files", "write nothing into .ragmetrics/runs")
     add_explain(parser)
-    command(commands, "metrics", _metrics)
     parser = command(commands, "trust", _trust)
     add(
         parser,
@@ -121,19 +119,4 @@ def _demo(options: argparse.Namespace) -> int:
     if options.explain:
         lines += explain_lines(glance, summary, report.run)
     show_screen(lines)
-    return 0
-
-
-def _metrics(_: argparse.Namespace) -> int:
-    """Print of each shipped metric what it says and what it needs."""
-    for name, kind in NAMED_METRICS.items():
-        metric = kind()
-        needs = ", ".join(" or ".join(group) for group in metric.needs)
-        when = "by default" if name in METRICS else "if --metrics names it"
-        print(f"{name} ({when})\n  {(kind.__doc__ or '').splitlines()[0]}")
-        print(f"  needs: {needs}\n  signature: {metric.signature}\n")
-    print(
-        "Calls of a run: --dry-run. Settings: --set adherence.polls=3; formulas:"
-        " docs/metrics.md."
-    )
     return 0

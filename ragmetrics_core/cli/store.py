@@ -1,4 +1,4 @@
-"""``ragmetrics store`` and ``batch``: what is stored, and making it less; batches that are on their way."""
+"""``ragmetrics store``: what is stored, and making it less; batches that are on their way."""
 
 import argparse
 import sqlite3
@@ -18,23 +18,31 @@ from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.reply_store import REPLIES, SqliteStore, default_path
 from ragmetrics_core.scale.batches import ParkingStore
 
+_BATCH_ACTIONS = ("batches", "collect", "cancel")
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _REPLIES_BY_MODEL = """SELECT model, count(*), sum(unusable), min(created), max(created) FROM replies
 GROUP BY model ORDER BY model"""
 
 
 def add_to(commands: Any) -> None:
-    """Add both commands to the parser."""
-    text = "Replies of models are kept so that nothing is paid twice."
-    parser = command(commands, "store", _show_or_remove, description=text)
-    help_text = "show entries, size and age (the default); prune old replies; clear all"
+    """Add the command to the parser."""
+    text = (
+        "Replies of models are kept so that nothing is paid twice. Batches of evaluate"
+        " --batch, which a provider answers within a day, wait there as well."
+    )
+    parser = command(commands, "store", _run, description=text)
+    help_text = (
+        "show entries, size and age (the default); prune old replies; clear all;"
+        " batches: say how far they are; collect the answers of those that have ended;"
+        " cancel those that have not"
+    )
     add(
         parser,
         "action",
         help_text,
         default="show",
         nargs="?",
-        choices=("show", "prune", "clear"),
+        choices=("show", "prune", "clear", *_BATCH_ACTIONS),
     )
     add_store(parser)
     add(
@@ -43,21 +51,23 @@ def add_to(commands: Any) -> None:
         "for prune: hours, days or weeks, e.g. 12h, 30d or 8w",
         unit="AGE",
     )
-    parser = command(commands, "batch", _batch)
-    help_text = (
-        "say how far they are (the default); keep the answers of those that have ended;"
-        " end those that have not"
-    )
-    add(
-        parser,
-        "action",
-        help_text,
-        default="status",
-        nargs="?",
-        choices=("status", "collect", "cancel"),
-    )
-    add_store(parser)
-    add_endpoint(parser)
+    add_endpoint(parser.add_argument_group("batches", "where they were sent"))
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Do what the action says, on stored replies or on batches; return exit code 0.
+
+    Raises:
+        SettingError: If ``prune`` comes without an age, or an age without ``prune``.
+    """
+    if (options.action == "prune") != (options.older_than is not None):
+        raise SettingError(
+            "prune needs --older-than, e.g. ragmetrics store prune --older-than 30d;"
+            " nothing else does"
+        )
+    if options.action in _BATCH_ACTIONS:
+        return _batches(options)
+    return _show_or_remove(options)
 
 
 def _show_or_remove(options: argparse.Namespace) -> int:
@@ -70,19 +80,12 @@ def _show_or_remove(options: argparse.Namespace) -> int:
         The exit code, 0.
 
     Raises:
-        SettingError: If ``prune`` comes without an age, or an age without ``prune``.
+        SettingError: If the age is written in another form.
         InputError: If the store cannot be used.
     """
-    is_pruning = options.action == "prune"
-    has_age = options.older_than is not None
-    if is_pruning != has_age:
-        raise SettingError(
-            "prune needs --older-than, e.g. ragmetrics store prune --older-than 30d;"
-            " nothing else does"
-        )
     path = options.store or default_path()
     # replies from before this time are removed; from before infinity means all
-    before = _time_before(options.older_than) if is_pruning else inf
+    before = inf if options.older_than is None else _time_before(options.older_than)
     if not path.exists():
         show(f"{path}: no replies are stored yet")
         return 0
@@ -106,7 +109,7 @@ def _size_of_store(path: Path) -> int:
     return sum(file.stat().st_size for file in files if file.exists())
 
 
-def _batch(options: argparse.Namespace) -> int:
+def _batches(options: argparse.Namespace) -> int:
     """Say of each batch of a store whether it is done; collect or cancel them if asked.
 
     A batch is many requests that a provider answers together, within a day. Example: a

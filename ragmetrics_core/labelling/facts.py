@@ -198,7 +198,7 @@ def read_facts(path: str | Path) -> FactsFile:
         raise InputError(f"{path}: {error}") from None
     if not isinstance(data, dict) or data.pop(MAGIC, None) != FORMAT:
         raise InputError(
-            f"{path} is no file of facts; make one with: ragmetrics facts extract"
+            f"{path} is no file of facts; make one with: ragmetrics dataset facts"
         )
     facts_file = validate_data(FactsFile, data, str(path))
     # ``frozen`` is the digest that was stored, ``digest`` that of the facts read

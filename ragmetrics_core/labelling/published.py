@@ -377,7 +377,7 @@ def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
 def _labels_of_row(row: Row) -> Any:
     """Return the labels of a row, by question.
 
-    Rows that ``ragmetrics label draw`` wrote have one label, that of their metric.
+    Rows that ``ragmetrics agreement draw`` wrote have one label, that of their metric.
     """
     if row.get("metric") == "context_adherence" and row.get("label") is not None:
         return {"adherent": row["label"]}

@@ -321,7 +321,7 @@ def _rows_of_json(path: Path) -> Any:
     """Return the rows in a ``.json`` file; anything but a list is none.
 
     It holds a list of rows, an object around such a list, one sample, or facts that
-    ``ragmetrics facts`` extracted.
+    ``ragmetrics dataset facts`` extracted.
     """
     data = _value_of_file(path)
     if not isinstance(data, Mapping):

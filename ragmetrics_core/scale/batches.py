@@ -134,7 +134,7 @@ class ParkingStore(SqliteStore):
         return (
             f"{self._waiting.n_requests:,} requests wait for batches"
             f" ({n_batches}), which are answered within a day; evaluate"
-            " again with the same store when 'ragmetrics batch status' says that they"
+            " again with the same store when 'ragmetrics store batches' says that they"
             " have ended"
         )
 
