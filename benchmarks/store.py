@@ -25,7 +25,7 @@ from throughput import LATENCY, ours
 from ragmetrics_core import OpenAICompatibleModel
 from ragmetrics_core.models import own_file
 from ragmetrics_core.models.chat import Capabilities, Choice, Origin
-from ragmetrics_core.models.reply_store import REPLIES, SqliteStore
+from ragmetrics_core.models.reply_store import SqliteStore
 
 _CAN = Capabilities(
     n=True, logprobs=False, json_schema=True, temperature=True, reasoning=False
@@ -40,7 +40,7 @@ _REPLY = Choice(
 
 def bare(path: Path, replies: int) -> float:
     """Seconds per reply of a loop that commits one at a time."""
-    connection = own_file.connect(path, REPLIES)
+    connection = own_file.connect(path)
     started = time.perf_counter()
     for number in range(replies):
         connection.execute("BEGIN IMMEDIATE")
@@ -89,8 +89,8 @@ def commits(path: Path, replies: int, in_flight: int) -> int:
         nonlocal begun
         begun += statement.startswith("BEGIN")
 
-    def counting(path: Path, kind: own_file.Kind) -> sqlite3.Connection:
-        connection = connect(path, kind)
+    def counting(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
         connection.set_trace_callback(saw)
         return connection
 

@@ -14,7 +14,7 @@ from loopback import LoopbackServer
 from ragmetrics_core import evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import ForeignFile
-from ragmetrics_core.models.reply_store import FolderStore, SqliteStore
+from ragmetrics_core.models.reply_store import SqliteStore
 
 STORE = "replies.sqlite"
 WRONG = {
@@ -99,18 +99,3 @@ def test_a_store_that_git_tracks_never_counts(
     assert "is tracked by git" in capsys.readouterr().err
     with pytest.raises(ForeignFile, match="git rm --cached"):
         SqliteStore(STORE)
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-@pytest.mark.usefixtures("asked")
-def test_a_store_that_is_not_tracked_counts_beside_one_that_is(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    subprocess.run(["git", "init", "-q"], check=True)
-    SqliteStore(STORE)
-    Path("shared").mkdir()
-    shutil.copy(STORE, "shared/other.sqlite")
-    subprocess.run(["git", "add", "-f", "shared"], check=True)
-    assert FolderStore("shared/").get("00" * 32) is None
-    assert "other.sqlite is passed over" in caplog.text
-    assert "tracked by git" in caplog.text

@@ -15,7 +15,8 @@ from ragmetrics_core import evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import ForeignFile
 from ragmetrics_core.models.chat import Choice
-from ragmetrics_core.models.reply_store import REPLIES, SqliteStore, resolve_store
+from ragmetrics_core.models.own_file import APPLICATION_ID, TABLE, VERSION
+from ragmetrics_core.models.reply_store import SqliteStore, resolve_store
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 ROW = b'{"question": "q", "contexts": ["c"], "answer": "c"}\n'
@@ -32,8 +33,8 @@ def of_version(path: Path, version: int) -> None:
     """A store as another version of ours made it."""
     made_of(
         path,
-        REPLIES.table,
-        f"PRAGMA application_id={REPLIES.application_id}",
+        TABLE,
+        f"PRAGMA application_id={APPLICATION_ID}",
         f"PRAGMA user_version={version}",
     )
 
@@ -52,10 +53,10 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
         "PRAGMA user_version=2",
     ),
     "our table without our number": lambda path: made_of(
-        path, REPLIES.table, f"PRAGMA user_version={REPLIES.version}"
+        path, TABLE, f"PRAGMA user_version={VERSION}"
     ),
     "our table with another program's number": lambda path: made_of(
-        path, REPLIES.table, "PRAGMA application_id=7"
+        path, TABLE, "PRAGMA application_id=7"
     ),
     "no more than another program's number": lambda path: made_of(
         path, "PRAGMA application_id=7"
@@ -66,8 +67,8 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
     "what remains of a SQLite file": lambda path: path.write_bytes(
         b"SQLite format 3\0" + b"\0" * 84
     ),
-    "a store of a newer version": lambda path: of_version(path, REPLIES.version + 1),
-    "a store of an older version": lambda path: of_version(path, REPLIES.version - 1),
+    "a store of a newer version": lambda path: of_version(path, VERSION + 1),
+    "a store of an older version": lambda path: of_version(path, VERSION - 1),
     "a journal without its file": (
         lambda path: Path(f"{path}-wal").write_bytes(b"the last notes")
     ),
@@ -222,7 +223,7 @@ def test_a_foreign_file_that_comes_later_is_left_alone(
 def test_a_new_store_says_whose_it_is_before_anything_is_in_it(path: Path) -> None:
     store = SqliteStore(path)
     assert store.get(KEY) is None
-    assert path.read_bytes()[68:72] == REPLIES.application_id.to_bytes(4, "big")
+    assert path.read_bytes()[68:72] == APPLICATION_ID.to_bytes(4, "big")
     store.close()
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from loopback import Fault, LoopbackServer
@@ -24,7 +24,6 @@ from ragmetrics_core.models.chat import (
     ChatRequest,
     Choice,
     Message,
-    Origin,
 )
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.limits import Budget, Limits
@@ -564,30 +563,6 @@ def test_a_model_without_a_key_keeps_its_replies_for_the_process_only() -> None:
 
     assert asyncio.run(work()) == [1, 0]
     assert len(store) == 0
-
-
-def test_replies_known_as_unusable_are_not_asked_again() -> None:
-    class Noting(MemoryStore):
-        """Knows the keys of what it was given."""
-
-        keys: ClassVar[list[str]] = []
-
-        def put(self, choices: Mapping[str, Choice]) -> None:
-            self.keys.extend(choices)
-            super().put(choices)
-
-    store, toy = Noting(), Toy()
-    run = Session(toy).during(store=store, concurrency=1)
-
-    async def work() -> Answers[int]:
-        await run.ask(asked(), read)
-        (key,) = store.keys
-        store.put({key: Choice("no", origin=Origin(unusable=True))})
-        return await run.ask(asked(), read)
-
-    answers = asyncio.run(work())
-    assert outcomes(answers) == ["MalformedReply"]
-    assert len(toy.asked) == 1
 
 
 # Slots, and the first call.

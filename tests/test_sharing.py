@@ -13,7 +13,6 @@ from loopback import Fault, LoopbackServer
 from ragmetrics_core import ContextUtilization, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import AuthenticationFailed
-from ragmetrics_core.models.reply_store import SqliteStore
 
 ROWS = [
     {"question": f"q {number}", "contexts": ["a", "b"], "answer": "a"}
@@ -87,33 +86,6 @@ def test_runs_at_the_same_time_share_slots_and_calls(serve: Serve) -> None:
         thread.join()
     assert server.most_in_flight <= 5
     assert len(server.requests) < 4 * 60
-
-
-def test_what_two_runs_could_not_use_is_known_until_fresh(
-    serve: Serve, tmp_path: Path
-) -> None:
-    server = serve(reply=lambda _: "what?")
-    path, counts = tmp_path / "replies.sqlite", []
-    for store in (
-        SqliteStore(path),
-        SqliteStore(path),
-        SqliteStore(path),
-        SqliteStore(path, fresh=True),
-    ):
-        before = len(server.requests)
-        report = evaluate(
-            ROWS[:1],
-            [ContextUtilization()],
-            judge="openai/odd",
-            store=store,
-            progress=False,
-        )
-        assert (
-            report.results[0].results["context_utilization"].error.type
-            == "MalformedReply"
-        )  # type: ignore[union-attr]
-        counts.append(len(server.requests) - before)
-    assert counts == [4, 4, 0, 4]  # two chunks, each asked and repaired
 
 
 def test_a_cap_on_money_needs_a_price(

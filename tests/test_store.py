@@ -109,7 +109,7 @@ def test_a_reply_comes_back_as_it_was(opened: Callable[[], SqliteStore]) -> None
     assert store.get(OTHER) is None
 
 
-def test_a_rejected_reply_is_asked_again(opened: Callable[[], SqliteStore]) -> None:
+def test_a_rejected_reply_is_not_kept(opened: Callable[[], SqliteStore]) -> None:
     store = opened()
     store.put({KEY: FULL})
     store.reject(KEY)
@@ -172,8 +172,8 @@ def test_what_waits_while_a_commit_goes_on_is_committed_together(
             started.set()
             go_on.wait(20)
 
-    def traced(path: Path, kind: own_file.Kind) -> sqlite3.Connection:
-        connection = connect(path, kind)
+    def traced(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
         connection.set_trace_callback(saw)
         return connection
 
@@ -271,105 +271,7 @@ def test_a_fresh_run_asks_everything_anew_and_keeps_the_new_replies(
     )
 
 
-# Replies that could not be used
-
-
-def run_with(path: Path, reply: str, *, fresh: bool = False) -> str:
-    """What a run finds under the key: "asked" if nothing, in which case it gets this reply and cannot use it."""
-    store = SqliteStore(path, fresh=fresh)
-    found = store.get(KEY)
-    if found is None:
-        # an empty reply is asked again under its key in the same run
-        for _ in range(2):
-            store.put({KEY: Choice(reply)})
-            store.reject(KEY)
-            store.reject(KEY)
-            assert store.get(KEY) is None
-    store.close()
-    return "asked" if found is None else f"{found.text}, {found.origin.unusable}"
-
-
-def test_a_reply_that_two_runs_could_not_use_is_known_until_a_fresh_run(
-    path: Path,
-) -> None:
-    found = [run_with(path, reply) for reply in ("one", "two", "three", "four")]
-    assert found == ["asked", "asked", "two, True", "two, True"]
-    assert run_with(path, "five", fresh=True) == "asked"
-    assert run_with(path, "six") == "five, True"
-    store = SqliteStore(path, fresh=True)
-    store.put({KEY: Choice("good")})
-    store.close()
-    assert run_with(path, "seven") == "good, False"
-
-
-def test_a_new_run_of_the_same_store_begins_with_flush(
-    opened: Callable[[], SqliteStore],
-) -> None:
-    store, found = opened(), []
-    for _ in range(3):
-        found.append(store.get(KEY))
-        if found[-1] is None:
-            store.put({KEY: Choice("what?")})
-            store.reject(KEY)
-        store.flush()
-    assert found == [None, None, Choice("what?", origin=Origin(unusable=True))]
-
-
-class Malformed(ChatModel):
-    """A model whose replies are never of any use, and never the same."""
-
-    name = cache_key = "toy"
-    calls = 0
-
-    def capabilities(self) -> Capabilities:
-        return Capabilities()
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        self.calls += 1
-        return ChatReply((Choice(f"what? {self.calls}"),))
-
-
-def test_the_third_run_tells_a_failure_without_a_call(path: Path) -> None:
-    samples = [{"question": "q", "contexts": ["c"], "answer": "a"}]
-    model = Malformed()
-
-    def run(*, fresh: bool = False) -> tuple[int, str]:
-        before = model.calls
-        report = evaluate(
-            samples,
-            [ContextUtilization()],
-            judge=LLMJudge(model),
-            store=SqliteStore(path, fresh=fresh),
-        )
-        result = report.results[0].results["context_utilization"]
-        assert result.status == "failed"
-        return model.calls - before, result.error.type
-
-    assert [run() for _ in range(4)] == [(2, "MalformedReply")] * 2 + [
-        (0, "MalformedReply")
-    ] * 2
-    assert run(fresh=True) == (2, "MalformedReply")
-
-
 # What it survives
-
-
-def test_a_damaged_file_is_moved_aside(
-    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    first = opened()
-    first.put({OTHER: FULL})
-    first.close()
-    # the header says whose it is
-    content = path.read_bytes()[:100] + b"no database" * 999
-    path.write_bytes(content)
-    store = opened()
-    store.put({KEY: FULL})
-    store.flush()
-    assert opened().get(KEY) == FULL
-    (aside,) = path.parent.glob("replies.sqlite.damaged-*")
-    assert aside.read_bytes() == content
-    assert len(warnings(caplog)) == 1
 
 
 def test_damage_found_later_does_not_end_the_run(
@@ -388,8 +290,6 @@ def test_damage_found_later_does_not_end_the_run(
     store.flush()
     assert store.get(KEY) == FULL
     assert warnings(caplog)
-    assert opened().get(OTHER) is None  # a new file
-    assert list(path.parent.glob("replies.sqlite.damaged-*"))
 
 
 def test_a_full_disk_costs_a_warning(
@@ -399,8 +299,8 @@ def test_a_full_disk_costs_a_warning(
 ) -> None:
     connect = own_file.connect
 
-    def small(path: Path, kind: own_file.Kind) -> sqlite3.Connection:
-        connection = connect(path, kind)
+    def small(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
         # SQLITE_FULL, as from a full disk
         connection.execute("PRAGMA max_page_count=12")
         return connection
@@ -443,10 +343,10 @@ def test_whatever_ends_the_writer_nobody_waits_for_it(
 ) -> None:
     connect, caller = own_file.connect, threading.get_ident()
 
-    def failing(path: Path, kind: own_file.Kind) -> sqlite3.Connection:
+    def failing(path: Path) -> sqlite3.Connection:
         if threading.get_ident() != caller:
             raise error
-        return connect(path, kind)
+        return connect(path)
 
     monkeypatch.setattr(own_file, "connect", failing)
 
@@ -611,11 +511,10 @@ def test_the_command_shows_prunes_and_clears(
     assert "no replies" in capsys.readouterr().out
     store = opened()
     store.put({KEY: FULL, OTHER: FULL})
-    store.reject(OTHER)
     store.flush()
     assert main(["store", "show", *name]) == 0
     shown = capsys.readouterr().out
-    assert f"gpt: 1 replies, 1 unusable ones, of {time.strftime('%Y-%m-%d')}" in shown
+    assert f"gpt: 2 replies of {time.strftime('%Y-%m-%d')}" in shown
     store.close()
     assert main(["store", "prune", "--older-than", "1d", *name]) == 0
     assert "0 replies removed" in capsys.readouterr().out

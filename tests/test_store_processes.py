@@ -155,8 +155,8 @@ print(sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM replies").fetch
 committing, forked = threading.Event(), threading.Event()
 connect = own_file.connect
 
-def slow(path, kind):
-    connection = connect(path, kind)
+def slow(path):
+    connection = connect(path)
     def saw(statement):
         if statement.startswith("COMMIT"):
             committing.set()

@@ -15,12 +15,12 @@ from ragmetrics_core.engine.loop import run
 from ragmetrics_core.models import own_file
 from ragmetrics_core.models.addresses import endpoint_of_arguments
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.models.reply_store import REPLIES, SqliteStore, default_path
+from ragmetrics_core.models.reply_store import SqliteStore, default_path
 from ragmetrics_core.scale.batches import ParkingStore
 
 _BATCH_ACTIONS = ("batches", "collect", "cancel")
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
-_REPLIES_BY_MODEL = """SELECT model, count(*), sum(unusable), min(created), max(created) FROM replies
+_REPLIES_BY_MODEL = """SELECT model, count(*), min(created), max(created) FROM replies
 GROUP BY model ORDER BY model"""
 
 
@@ -90,7 +90,7 @@ def _show_or_remove(options: argparse.Namespace) -> int:
         show(f"{path}: no replies are stored yet")
         return 0
     try:
-        with closing(own_file.connect(path, REPLIES)) as connection:
+        with closing(own_file.connect(path)) as connection:
             if options.action == "show":
                 heading = f"{path}: {_size_of_store(path) / 1e6:.1f} MB"
                 show(heading, *_lines_on_models(connection))
@@ -172,19 +172,14 @@ def _services(options: argparse.Namespace) -> list[OpenAICompatibleModel]:
 
 def _lines_on_models(connection: sqlite3.Connection) -> Iterator[str]:
     """Return lines on the replies of each model."""
-    for model, replies, unusable, oldest, newest in connection.execute(
-        _REPLIES_BY_MODEL
-    ):
+    for model, replies, oldest, newest in connection.execute(_REPLIES_BY_MODEL):
         days = " to ".join(
             dict.fromkeys(
                 time.strftime("%Y-%m-%d", time.localtime(time_written))
                 for time_written in (oldest, newest)
             )
         )
-        yield (
-            f"{model or 'unnamed model'}: {replies - unusable} replies, {unusable}"
-            f" unusable ones, of {days}"
-        )
+        yield f"{model or 'unnamed model'}: {replies} replies of {days}"
 
 
 def _remove(connection: sqlite3.Connection, before: float) -> int:

@@ -85,9 +85,8 @@ def evaluate(
             ``RAGMETRICS_JUDGE``, then the embedded judge.
         concurrency: Most model calls in flight.
         store: Where replies are kept, so that nothing is paid twice and a killed run
-            goes on where it ended. It is the path of a file, or (``"replies/"``) of a
-            folder for several processes; a store; True for a file in the user's cache
-            folder; or False for memory. By default it is what ``RAGMETRICS_STORE``
+            goes on where it ended. It is the path of a file, a store, True for a file in
+            the user's cache folder, or False for memory. By default it is what ``RAGMETRICS_STORE``
             names, else memory.
         limits: Caps on calls, money and time, and calls and tokens per minute. A cap
             that is reached ends the run with everything done until then; what it cut

@@ -89,13 +89,10 @@ class Origin:
     Attributes:
         model: The model as the endpoint named it; "" if it did not.
         together: How many replies the call gave.
-        unusable: Whether two runs could not use the replies to this request. This is
-            the last of these replies; see ``ReplyStore``.
     """
 
     model: str = ""
     together: int = 1
-    unusable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,15 +23,6 @@ ReadAll = Callable[[Sequence[Outcome]], Awaitable[list[T | errors.JudgeError]]]
 _LONGER = 4
 
 
-def may_be_repaired(outcome: Outcome) -> bool:
-    """Whether to ask again for a reply that cannot be used."""
-    if not isinstance(outcome, Choice):
-        return False  # the call itself failed
-    # Two runs have already asked for it again, without success.
-    is_given_up = outcome.origin.unusable
-    return not is_given_up
-
-
 async def read_all_here(
     outcomes: Sequence[Outcome], read: Callable[[Choice], T]
 ) -> list[T | errors.JudgeError]:

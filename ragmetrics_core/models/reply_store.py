@@ -10,18 +10,15 @@ calls that were in flight.
 """
 
 import json
-import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, Protocol, get_args, runtime_checkable
-from uuid import uuid4
 
 from ragmetrics_core.data import ForeignFile, SettingError, sendable_text
 from ragmetrics_core.data.trust import is_tracked_by_git
-from ragmetrics_core.models import own_file
 from ragmetrics_core.models.chat import (
     ChatModel,
     ChatReply,
@@ -31,10 +28,7 @@ from ragmetrics_core.models.chat import (
     Origin,
     TokenAlternatives,
 )
-from ragmetrics_core.models.own_file import Kind, OwnFile
-
-logger = logging.getLogger("ragmetrics_core")
-
+from ragmetrics_core.models.own_file import OwnFile
 
 _MOST_IN_MEMORY = 10_000
 
@@ -47,15 +41,8 @@ class ReplyStore(Protocol):
     are called on the judges' event loop and return at once. None of them raises where
     space or permission is missing.
 
-    **Unusable replies.** A caller that cannot use a reply calls ``reject``. For the
-    rest of the run ``get`` returns None under its key, so that the caller may ask
-    again.
-
-    A store that outlives the run counts the runs that rejected a reply under a key. A
-    run is what lies between two calls of ``flush``. After one such run the next one
-    asks again. After two ``get`` returns the last rejected reply, with
-    ``choice.origin.unusable`` set: reading it says once more why it cannot be used. It
-    is neither asked again nor repaired, until a fresh run asks everything anew.
+    A reply that cannot be used is not kept: the caller ``reject``s it, and the next run
+    asks again.
     """
 
     def get(self, key: str) -> Choice | None:
@@ -65,7 +52,7 @@ class ReplyStore(Protocol):
         """Keep the replies that one call gave, by key, all or none."""
 
     def reject(self, key: str) -> None:
-        """Mark a kept reply as unusable."""
+        """Forget a reply that turned out unusable."""
 
     def reply_from_batch(
         self, model: ChatModel, keys: Sequence[str], request: ChatRequest
@@ -100,8 +87,7 @@ class ReplyStore(Protocol):
 class MemoryStore(ReplyStore):
     """A store in memory that holds at most ten thousand replies.
 
-    Beyond that it forgets the replies that were used least recently. It also forgets
-    unusable replies.
+    Beyond that it forgets the replies that were used least recently.
     """
 
     def __init__(self) -> None:
@@ -131,30 +117,11 @@ class MemoryStore(ReplyStore):
         self._choices.pop(key, None)
 
 
-REPLIES = Kind(
-    holds="replies",
-    application_id=0x52614D65,  # "RaMe"
-    version=4,
-    table=(
-        "CREATE TABLE replies (key BLOB PRIMARY KEY, choice TEXT NOT NULL, created REAL"
-        " NOT NULL, model TEXT NOT NULL, unusable INTEGER NOT NULL DEFAULT 0,"
-        " rejections INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID"
-    ),
-    made=(
-        "replies are kept in %s, so that none is paid twice; 'ragmetrics store' shows"
-        " them"
-    ),
-    without="new replies are kept in memory only",
+_GET = "SELECT choice, model FROM replies WHERE key = ? AND created >= ?"
+_PUT = (
+    "INSERT OR REPLACE INTO replies (key, choice, created, model) VALUES (?, ?, ?, ?)"
 )
-_GET = "SELECT choice, model, unusable, rejections FROM replies WHERE key = ?"
-_PUT = """INSERT INTO replies (key, choice, created, model) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
-choice = excluded.choice, created = excluded.created, model = excluded.model, unusable = 0"""
-_REJECT = "UPDATE replies SET unusable = 1, rejections = rejections + ? WHERE key = ?"
-_SHARED_REPLIES = REPLIES._replace(journal="DELETE")
-# After so many seconds a folder is looked through again for files of other processes.
-_LISTING_SECONDS = 2.0
-# A reply that so many runs could not use is not asked for again.
-_RUNS_UNTIL_UNUSABLE = 2
+_REJECT = "DELETE FROM replies WHERE key = ?"
 
 
 class SqliteStore(OwnFile, ReplyStore):
@@ -172,7 +139,6 @@ class SqliteStore(OwnFile, ReplyStore):
             anew, and its new reply replaces the old one. To go on with a fresh run that
             was interrupted, leave ``fresh`` out: with it everything is asked and paid
             again.
-        kind: The kind of file, for stores that other processes share.
 
     Raises:
         ForeignFile: If there is a file that is not ours, or that git tracks: whoever
@@ -183,39 +149,32 @@ class SqliteStore(OwnFile, ReplyStore):
         SqliteStore('replies.sqlite')
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, fresh: bool = False, kind: Kind = REPLIES
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, fresh: bool = False) -> None:
         _refuse_tracked(Path(path))
         self.fresh = fresh
-        # Keys of the replies that were put since a fresh store was made: only these are
-        # read. Not used without ``fresh``.
-        self._keys_put_since_fresh: set[str] = set()
-        super().__init__(path, kind)
+        # Replies of this time and later are read, in seconds since 1970.
+        self._read_from = time.time() if fresh else 0.0
+        super().__init__(path)
 
     def begin(self) -> None:
         """Start anew: when the store is made, and in a forked process."""
         super().begin()
         # Replies that are not committed yet, or cannot be.
         self._memory = MemoryStore()
-        # keys under which this run has rejected a reply
-        self._keys_ever_rejected: set[str] = set()
-        # the keys among them without a new reply since
-        self._keys_rejected_now: set[str] = set()
+        # Keys of the replies that were forgotten since, and may still be in the file.
+        self._rejected: set[str] = set()
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self.path)!r})"
 
     def get(self, key: str) -> Choice | None:
         """Return the reply kept under a key; None if it is to be asked for."""
-        if key in self._keys_rejected_now:
-            return None
-        if self.fresh and key not in self._keys_put_since_fresh:
+        if key in self._rejected:
             return None
         choice = self._memory.get(key)
         if choice is not None:
             return choice
-        row = self.read(_GET, (bytes.fromhex(key),))
+        row = self.read(_GET, (bytes.fromhex(key), self._read_from))
         return None if row is None else _choice_of_row(*row)
 
     def put(self, choices: Mapping[str, Choice]) -> None:
@@ -236,135 +195,14 @@ class SqliteStore(OwnFile, ReplyStore):
             for key, choice in choices.items()
         ]
         self._memory.put(choices)
-        # A new reply replaces one that this run rejected.
-        self._keys_rejected_now.difference_update(choices)
-        # With ``fresh``, only replies that this run has kept are given again.
-        if self.fresh:
-            self._keys_put_since_fresh.update(choices)
+        self._rejected.difference_update(choices)
         self.write(methodcaller("executemany", _PUT, rows))
 
     def reject(self, key: str) -> None:
-        """Mark a reply as unusable.
-
-        The file counts the runs that reject replies under the key. A run counts once,
-        however often it rejects.
-        """
-        is_first_in_run = key not in self._keys_ever_rejected
-        self._keys_ever_rejected.add(key)
-        self._keys_rejected_now.add(key)
+        """Forget a reply that turned out unusable."""
+        self._rejected.add(key)
         self._memory.reject(key)
-        values = (is_first_in_run, bytes.fromhex(key))
-        self.write(methodcaller("execute", _REJECT, values))
-
-    def flush(self) -> None:
-        """Wait until everything put so far is committed, and end the run."""
-        super().flush()
-        self._keys_ever_rejected.clear()
-        self._keys_rejected_now.clear()
-
-
-class FolderStore(ReplyStore):
-    """A folder of stores for processes on several machines.
-
-    Each process writes a file of its own, and reads the files of the others. Later
-    processes find the replies of a process that was killed. A reply that turns out
-    unusable is marked in every file that holds it.
-
-    All processes must see the folder, and its file system must have locks.
-
-    Args:
-        folder: The folder; it is made if need be.
-
-    Examples:
-        >>> FolderStore("replies/")
-        FolderStore('replies')
-    """
-
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._folder = Path(folder).expanduser()
-        # The number of a process, and its store. A forked process finds the number of
-        # its parent here.
-        self._store_of_process: tuple[int, SqliteStore] | None = None
-        self._stores_of_other_processes: dict[Path, SqliteStore] = {}
-        self._foreign_files: set[Path] = set()
-        # When the folder was last looked through, by ``time.monotonic``.
-        self._listed_at = 0.0
-
-    def __repr__(self) -> str:
-        return f"FolderStore({str(self._folder)!r})"
-
-    def get(self, key: str) -> Choice | None:
-        """Return the reply that any process keeps under a key; None if there is none."""
-        for store in self._stores():
-            choice = store.get(key)
-            if choice is not None:
-                return choice
-        return None
-
-    def put(self, choices: Mapping[str, Choice]) -> None:
-        """Keep the replies of one call in the file of this process."""
-        self._own_store().put(choices)
-
-    def reject(self, key: str) -> None:
-        """Mark a reply as unusable wherever it is kept."""
-        holding = [store for store in self._stores() if store.get(key) is not None]
-        for store in holding:
-            store.reject(key)
-
-    async def settled(self) -> None:
-        """Wait until everything put so far is committed."""
-        await self._own_store().settled()
-
-    def flush(self) -> None:
-        """Wait as ``settled`` does, and end the run."""
-        for store in self._stores():
-            store.flush()
-
-    def _own_store(self) -> SqliteStore:
-        """Return the store of this process; a forked process gets another."""
-        process = os.getpid()
-        if self._store_of_process is not None:
-            known_process, store = self._store_of_process
-            if known_process == process:
-                return store
-        path = self._folder / f"{uuid4().hex}.sqlite"
-        store = SqliteStore(path, kind=_SHARED_REPLIES)
-        self._store_of_process = (process, store)
-        # In a forked process, the parent's file now belongs to another process: the
-        # folder is to be looked through at once.
-        self._listed_at = -_LISTING_SECONDS
-        return store
-
-    def _stores(self) -> list[SqliteStore]:
-        """Return the store of this process, then those of other processes in the folder.
-
-        The folder is looked through for new files at most every two seconds. Example:
-        with two other processes at work in ``replies/``, three stores.
-        """
-        own_store = self._own_store()
-        now = time.monotonic()
-        if now - self._listed_at >= _LISTING_SECONDS:
-            for path in self._folder.glob("*.sqlite"):
-                if path == own_store.path or path in self._stores_of_other_processes:
-                    continue
-                if self._is_reply_store(path):  # not a database of somebody else
-                    store = SqliteStore(path, kind=_SHARED_REPLIES)
-                    self._stores_of_other_processes[path] = store
-            self._listed_at = now
-        return [own_store, *self._stores_of_other_processes.values()]
-
-    def _is_reply_store(self, path: Path) -> bool:
-        """Whether a file in the folder holds stored replies; warn once if it does not."""
-        if path in self._foreign_files:
-            return False
-        try:
-            own_file.check(path, _SHARED_REPLIES)
-            _refuse_tracked(path)
-        except (ForeignFile, OSError) as error:
-            logger.warning("%s is passed over: %s", path, error)
-            self._foreign_files.add(path)
-            return False
-        return True
+        self.write(methodcaller("execute", _REJECT, (bytes.fromhex(key),)))
 
 
 def _refuse_tracked(path: Path) -> None:
@@ -387,32 +225,18 @@ def _text_of(choice: Choice) -> str:
     )
 
 
-def _choice_of_row(
-    text: bytes, model: bytes, unusable: int, rejections: int
-) -> Choice | None:
-    """Return the reply in a row of the table; None if it is to be asked for again.
-
-    - Usable reply: the reply.
-    - Unusable reply, first time for its request (``rejections`` 1): None. The request
-      is sent once more.
-    - Unusable reply, second time for its request: the reply, marked as unusable. It is
-      paid for no third time.
-    - No reply in the row, e.g. on a damaged page of the file: None.
+def _choice_of_row(text: bytes, model: bytes) -> Choice | None:
+    """Return the reply in a row of the table; None for a row that was damaged.
 
     Args:
         text: JSON of the reply's text, of why it ended, of how many replies came
             together, and of its tokens.
         model: Name of the model that wrote it.
-        unusable: 1 if a run could not use this reply.
-        rejections: How many times a run could not use a reply to this request, this
-            reply or an earlier one under the same key.
     """
-    if unusable and rejections < _RUNS_UNTIL_UNUSABLE:
-        return None
     try:
         content, finish, n_together, token_rows = json.loads(text)
         tokens = tuple(_token_of(*token_row) for token_row in token_rows)
-        origin = Origin(model.decode(), int(n_together), unusable=bool(unusable))
+        origin = Origin(model.decode(), int(n_together))
         choice = Choice(content, finish, tokens, origin)
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
@@ -429,9 +253,8 @@ def _token_of(token: object, logprob: Any, alternatives: Any) -> TokenAlternativ
 StoreLike = ReplyStore | str | os.PathLike[str] | bool | None
 """A store, or a setting that names a store; ``resolve_store`` finds the store.
 
-A path stands for a file; with a slash at its end, for a folder that several processes
-share. True is the file in the user's cache folder, False is memory, None is the
-default.
+A path stands for a file. True is the file in the user's cache folder, False is memory,
+None is the default.
 """
 
 
@@ -456,15 +279,13 @@ def _own_path() -> Path:
 def resolve_store(store: StoreLike) -> ReplyStore:
     """Find the store to use.
 
-    Example: "replies.sqlite" opens that file, and "replies/" makes files in that
-    folder.
+    Example: "replies.sqlite" opens that file.
 
     Args:
         store: One of:
 
             - a store, which is used as it is;
             - the path of a file, which is opened at its first use;
-            - the path of a folder, with a slash at its end (``"replies/"``);
             - True for the file that ``RAGMETRICS_STORE`` names, else the one in the
               user's cache folder;
             - False for memory, for this run alone;
@@ -482,8 +303,7 @@ def resolve_store(store: StoreLike) -> ReplyStore:
     if store is None or store is False:
         return MemoryStore()
     if isinstance(store, (str, os.PathLike)) and store:
-        is_folder = os.fspath(store).endswith(("/", os.sep))
-        return FolderStore(store) if is_folder else SqliteStore(store)
+        return SqliteStore(store)
     raise SettingError(
         f"store is a {type(store).__name__}; give a path, a ReplyStore, True or False"
     )

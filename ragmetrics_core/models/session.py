@@ -43,7 +43,6 @@ from ragmetrics_core.models.reply_reading import (
     Outcome,
     ReadAll,
     explain_error,
-    may_be_repaired,
     read_all_here,
     read_all_in_thread,
     request_for_repair,
@@ -357,7 +356,8 @@ class Session:
         # by the index of a reply: the coroutine that asks for it again
         repair_by_index = {}
         for index, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
-            if isinstance(result, errors.UnusableReply) and may_be_repaired(outcome):
+            is_reply = isinstance(outcome, Choice)  # else the call itself failed
+            if is_reply and isinstance(result, errors.UnusableReply):
                 repair_by_index[index] = self._repair_reply(
                     request, keys[index], outcome, result, read_all
                 )
@@ -404,7 +404,7 @@ class Session:
         new_reply, usage = await self._ask_once_more(request, key, problem)
         (result,) = await read_all([new_reply])
         if isinstance(result, errors.UnusableReply):
-            self._reply_store.reject(key)  # tells the store that it cannot be used
+            self._reply_store.reject(key)
         elif isinstance(new_reply, Choice):
             self._reply_store.put({key: new_reply})
         # Else the call failed, e.g. at a limit. A later run may repair the reply.

@@ -38,8 +38,7 @@ class Scorer:
         metrics: Metrics or their names; None for the four of ragmetrics.
         judge: A judge, a chat model or a model's name, as in ``evaluate``; it must
             pickle.
-        store: Where replies are kept, as in ``evaluate``; ``"folder/"`` for several
-            processes.
+        store: Where replies are kept, as in ``evaluate``.
         limits: What each process may spend, or what the binding of an engine makes of
             it for the whole job.
         concurrency: Most model calls of one process in flight.

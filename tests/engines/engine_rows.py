@@ -186,7 +186,7 @@ def assert_nothing_is_lost(
 ) -> None:
     """What an engine scores, a worker of which is killed, is whole, and no call is paid twice but those in flight."""
     scorer = Scorer(
-        "utilization", model(server), store=f"{folder}/replies/", concurrency=4
+        "utilization", model(server), store=f"{folder}/replies.sqlite", concurrency=4
     )
     killed = killed_soon(server, 30, command, last)
     rows = scored(table_of(120), scorer)
