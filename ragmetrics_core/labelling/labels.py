@@ -692,7 +692,7 @@ def _refuse_other_than_a_draw(
     if probability is None:
         raise InputError(
             "a calibrated mean needs labels drawn at random: draw them with `ragmetrics"
-            " label draw`, or say that they are a random sample (assume_random=True,"
+            " agreement draw`, or say that they are a random sample (assume_random=True,"
             " --assume-random)"
         )
     n_expected = probability * n_scored
