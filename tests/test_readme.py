@@ -99,7 +99,7 @@ RUNS = [text.removeprefix("uv run ") for page in PAGES for text in commands(page
     "text", [text for text in RUNS if text.startswith("ragmetrics ")]
 )
 def test_commands_parse(text: str) -> None:
-    words = shlex.split(text)[1:]
+    words = command.command_first(shlex.split(text)[1:])
     options = command.command_parser(words[0]).parse_args(words)
     assert callable(options.run)
 
