@@ -54,7 +54,7 @@ Faults = Callable[[int], Fault | None]
 Body = dict[str, Any]
 _TYPED: dict[str, tuple[type[ServedDecisionModel], str]] = {
     "decisions": (OpenAIDecisionModel, "ContentRefused"),
-    "systemone": (SystemOneModel, "MalformedReply"),  # it has no word for a refusal
+    "systemone": (SystemOneModel, "UnusableReply"),  # it has no word for a refusal
 }
 _REFUSED_EVERY = 25  # samples, of which the service declines to judge one
 _TURNS = 3

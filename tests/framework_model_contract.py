@@ -59,12 +59,15 @@ TOLD: dict[str, tuple[Callable[[], Exception], type[errors.JudgeError]]] = {
         for status, kind in BY_STATUS.items()
         if status != 200
     },
-    "timeout": (partial(TimeoutError, TEXT), errors.JudgeTimeout),
-    "connect timeout": (partial(httpx.ConnectTimeout, TEXT), errors.JudgeTimeout),
-    "read timeout": (partial(httpx.ReadTimeout, TEXT), errors.JudgeTimeout),
-    "pool timeout": (partial(httpx.PoolTimeout, TEXT), errors.JudgeTimeout),
-    "refused": (partial(httpx.ConnectError, TEXT), errors.ConnectionFailed),
-    "reset": (partial(ConnectionResetError, TEXT), errors.ConnectionFailed),
+    "timeout": (partial(TimeoutError, TEXT), errors.TransientJudgeError),
+    "connect timeout": (
+        partial(httpx.ConnectTimeout, TEXT),
+        errors.TransientJudgeError,
+    ),
+    "read timeout": (partial(httpx.ReadTimeout, TEXT), errors.TransientJudgeError),
+    "pool timeout": (partial(httpx.PoolTimeout, TEXT), errors.TransientJudgeError),
+    "refused": (partial(httpx.ConnectError, TEXT), errors.TransientJudgeError),
+    "reset": (partial(ConnectionResetError, TEXT), errors.TransientJudgeError),
 }
 PASSING = [
     told
@@ -174,7 +177,7 @@ class FrameworkModelContract:
                 *[lambda raised=raised: raised(make())] * ATTEMPTS
             )
             # by anybody: no question will be answered
-            never_reached = kind is errors.ConnectionFailed
+            never_reached = told in ("connect timeout", "refused")
             assert type(error) is (
                 errors.JudgeUnavailable if never_reached else kind
             ), raised

@@ -650,7 +650,7 @@ def test_answers_to_one_request_that_contradict_each_other_are_a_failure(
         )
     found = [row.results["context_adherence"] for row in report.results]
     assert [one.status for one in found] == ["scored"] * 3 + ["failed"] + ["scored"] * 2
-    assert found[3].error.type == "ConflictingVerdicts"
+    assert found[3].error.type == "UnusableReply"
     assert sorted(service.executed.values()) == [1] * 5 + [2]  # the next run asks again
     assert {row.results["context_adherence"].status for row in again.results} == {
         "scored"

@@ -27,7 +27,7 @@ from ragmetrics_core import (
 from ragmetrics_core.cli.main import main as command
 from ragmetrics_core.data import (
     Asked,
-    JudgeServerError,
+    TransientJudgeError,
     Weight,
 )
 from ragmetrics_core.data.citations import Citation
@@ -1493,7 +1493,7 @@ def test_a_judge_that_is_silenced_is_swayed(tmp_path: Path) -> None:
     def silenced(question: Adherent) -> Any:
         text = " ".join(question["contexts"])
         if "SYSTEM NOTICE" in text or "not" in question["answer"]:
-            raise JudgeServerError("refused")
+            raise TransientJudgeError("refused")
         return poll("abstains" if "Checked." in text else "yes")
 
     judge = ScriptedJudge({Adherent: silenced})
@@ -1514,7 +1514,7 @@ def test_asking_again_without_a_verdict_is_not_the_same(tmp_path: Path) -> None:
     def tired(question: Adherent) -> Any:
         asked.append(question["answer"])
         if len(asked) > 8:
-            raise JudgeServerError("tired")
+            raise TransientJudgeError("tired")
         return poll("yes")
 
     judge = ScriptedJudge({Adherent: tired})

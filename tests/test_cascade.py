@@ -31,10 +31,10 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import (
     Asked,
     ErrorInfo,
-    JudgeServerError,
     JudgeUnavailable,
     Question,
     QuestionNotSupported,
+    TransientJudgeError,
     Weight,
 )
 from ragmetrics_core.data.errors import AuthenticationFailed, SettingError
@@ -118,7 +118,7 @@ def test_a_probability_of_one_half_is_on_the_side_of_no(
     "cheap",
     [
         QuestionNotSupported("no"),
-        JudgeServerError("down"),
+        TransientJudgeError("down"),
         polls("no"),  # without a probability
         sure(0.9, 0.5),  # one of its verdicts is unsure
         # it says no, and yes is probable
@@ -152,12 +152,12 @@ def test_where_the_strong_judge_fails_so_does_the_question() -> None:
     result = score(
         CascadeJudge(
             scripted(sure(0.6), "cheap"),
-            scripted(JudgeServerError("down"), "strong"),
+            scripted(TransientJudgeError("down"), "strong"),
             band=BAND,
         )
     )
     assert isinstance(result, Failed)
-    assert result.error == ErrorInfo(type="JudgeServerError", message="down")
+    assert result.error == ErrorInfo(type="TransientJudgeError", message="down")
 
 
 def test_a_cascade_of_cascades() -> None:

@@ -64,7 +64,9 @@ def adherent(question, reply):
         for one in reply["says"]
         if one is not None
     ]
-    failures = (errors.JudgeTimeout("no reply"),) * (len(reply["says"]) - len(said))
+    failures = (errors.TransientJudgeError("no reply"),) * (
+        len(reply["says"]) - len(said)
+    )
     p = said[0].get("probability") if said else None
     return polls(
         [

@@ -447,9 +447,9 @@ def test_a_document_that_gives_nothing_is_replaced_by_the_next_one() -> None:
         "doc3",
         "doc4",
     }
-    assert made.header.left_out in ({}, {"MalformedReply": 1})
+    assert made.header.left_out in ({}, {"UnusableReply": 1})
     with pytest.raises(
-        InputError, match=r"gave nothing that could be used \(5 MalformedReply\)"
+        InputError, match=r"gave nothing that could be used \(5 UnusableReply\)"
     ):
         build_continuous(corpus(), ONE, Maker(judge(lambda body: "no JSON")))
 

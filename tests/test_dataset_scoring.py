@@ -17,7 +17,7 @@ from ragmetrics_core import (
     ScriptedJudge,
 )
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.errors import EmptyReply
+from ragmetrics_core.data.errors import UnusableReply
 from ragmetrics_core.labelling import (
     ContinuousSettings,
     DiscreteSettings,
@@ -111,7 +111,7 @@ def test_a_judge_that_says_yes_to_everything(
 def test_points_without_a_score_are_counted(
     continuous: ContinuousSet, discrete: DiscreteSet
 ) -> None:
-    failing = ScriptedJudge({ExtractFacts: EmptyReply("nothing")})
+    failing = ScriptedJudge({ExtractFacts: UnusableReply("nothing")})
     for given, points in ((continuous, 360), (discrete, 12)):
         found = score_set(given, None, RetrievalAccuracy(), failing, draws=5)
         assert (found.points, found.missing) == (0, points)

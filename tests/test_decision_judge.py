@@ -448,11 +448,11 @@ def fixed(chance: Any) -> Callable[[Any, Body], Any]:
     ("answer", "kind"),
     [
         (None, "ContentRefused"),
-        (float("nan"), "MalformedReply"),
-        (1.2, "MalformedReply"),
-        (-0.1, "MalformedReply"),
-        ("yes", "MalformedReply"),
-        (True, "MalformedReply"),
+        (float("nan"), "UnusableReply"),
+        (1.2, "UnusableReply"),
+        (-0.1, "UnusableReply"),
+        ("yes", "UnusableReply"),
+        (True, "UnusableReply"),
     ],
 )
 def test_an_answer_that_is_no_probability_fails_typed(answer: Any, kind: str) -> None:
@@ -473,7 +473,7 @@ def test_an_answer_that_system_one_leaves_out_fails_typed() -> None:
             .results[0]
             .results["context_recall"]
         )
-    assert result.error.type == "MalformedReply"
+    assert result.error.type == "UnusableReply"
 
 
 @pytest.mark.parametrize(
@@ -488,7 +488,7 @@ def test_probabilities_that_do_not_sum_to_one_fail_typed(
             .results[0]
             .results["context_recall"]
         )
-    assert result.error.type == "MalformedReply"
+    assert result.error.type == "UnusableReply"
 
 
 @given(
@@ -531,7 +531,7 @@ def test_an_answer_to_another_question_is_none(change: Callable[[Body], Any]) ->
             .results[0]
             .results["retrieval_accuracy"]
         )
-    assert result.error.type == "MalformedReply"
+    assert result.error.type == "UnusableReply"
 
 
 def test_two_answers_to_one_question_are_none() -> None:
@@ -543,7 +543,7 @@ def test_two_answers_to_one_question_are_none() -> None:
     with Doubling() as server:
         report = judged(judge_at(server), [RetrievalAccuracy()])
     result = report.results[0].results["retrieval_accuracy"]
-    assert result.error.type == "MalformedReply"
+    assert result.error.type == "UnusableReply"
 
 
 @pytest.mark.parametrize(
@@ -571,7 +571,7 @@ def test_a_name_that_stands_twice_in_an_object_has_no_value(
             .results[0]
             .results["retrieval_accuracy"]
         )
-    assert result.error.type == "MalformedReply"
+    assert result.error.type == "UnusableReply"
 
 
 def test_methods_speak_of_typed_questions_and_of_no_vote() -> None:
@@ -615,7 +615,7 @@ def test_a_body_in_another_form_fails_at_once(server: DecisionServer) -> None:
     result = (
         judged(judge_at(server), [ContextRecall()]).results[0].results["context_recall"]
     )
-    assert result.error.type == "MalformedReply"
+    assert result.error.type == "UnusableReply"
     assert len(server.requests) == 1
 
 
@@ -765,7 +765,7 @@ def test_under_faults_every_outcome_is_the_right_one_or_typed(form: str) -> None
     with DecisionServer(answer, faults=mixed_faults) as server:
         report = judged(judge_at(server, form), METRICS[:2], rows)
         assert report.usage.calls == len(server.requests) > len(rows)
-    refused = "ContentRefused" if form == "decisions" else "MalformedReply"
+    refused = "ContentRefused" if form == "decisions" else "UnusableReply"
     for row in report.results:
         assert row.results["context_utilization"].value == 1.0
         adherence = row.results["context_adherence"]

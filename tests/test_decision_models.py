@@ -105,7 +105,7 @@ def test_a_number_that_is_none_fails_at_once(form: str, number: Any) -> None:
 
     with Wrong(lambda *_: 0.9) as server:
         error = error_of(FORMS[form](server.base_url))
-        assert isinstance(error, errors.MalformedReply)
+        assert isinstance(error, errors.UnusableReply)
         assert len(server.requests) == 1
 
 
@@ -129,7 +129,7 @@ def test_a_number_among_those_of_options_that_is_none_fails_at_once(
 
     with Wrong(lambda *_: [0.5, 0.5]) as server:
         error = error_of(FORMS[form](server.base_url), typed)
-        assert isinstance(error, errors.MalformedReply)
+        assert isinstance(error, errors.UnusableReply)
         assert len(server.requests) == 1
 
 
@@ -137,7 +137,7 @@ def test_a_number_among_those_of_options_that_is_none_fails_at_once(
 def test_answers_that_are_none_fail_at_once(form: str, answers: Any) -> None:
     with DecisionServer(lambda *_: 0.9, extra={"answers": answers}) as server:
         error = error_of(FORMS[form](server.base_url))
-        assert isinstance(error, errors.MalformedReply)
+        assert isinstance(error, errors.UnusableReply)
         assert len(server.requests) == 1
 
 
@@ -151,7 +151,7 @@ def test_a_body_that_cannot_be_read_was_a_reply_all_the_same(
     judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
     reply = run(judge.answer(tone())).reply
     assert isinstance(reply, NotAnswered)
-    assert isinstance(reply.error, errors.JudgeServerError)
+    assert isinstance(reply.error, errors.TransientJudgeError)
     assert "could not be reached" not in str(reply.error)
     assert "HTTP 500" not in str(reply.error)
 
@@ -179,7 +179,9 @@ def test_a_server_without_a_decision_model_ends_the_run_after_one_request(
     server.faults = lambda _: Fault(501, body='{"error": {"message": "no"}}')
     rows = [{"contexts": ["A."], "answer": f"{n}.", "question": "?"} for n in range(9)]
     judge = DecisionJudge(FORMS[form](server.base_url))
-    with pytest.raises(errors.ModelNotFound, match="start that server with a decision"):
+    with pytest.raises(
+        errors.JudgeUnavailable, match="start that server with a decision"
+    ):
         evaluate(rows, [ContextUtilization()], judge=judge, store=False, progress=False)
     assert len(server.requests) == 1
 
@@ -384,7 +386,7 @@ def test_what_litellm_cannot_read_fails_at_once_and_is_no_outage(
 ) -> None:
     server.extra = {"answers": {"q1": {"type": "noul", "noul": None}}}
     error = litellm_error(server)
-    assert isinstance(error, errors.MalformedReply)
+    assert isinstance(error, errors.UnusableReply)
     assert "HTTP 500" not in str(error)
     assert len(server.requests) == 1
 
@@ -395,6 +397,6 @@ def test_a_server_without_a_decision_model_is_told_through_litellm_too(
 ) -> None:
     server.faults = lambda _: Fault(501)
     error = litellm_error(server)
-    assert isinstance(error, errors.ModelNotFound)
+    assert isinstance(error, errors.JudgeUnavailable)
     assert str(error).startswith(f"{OF_LITELLM} answers no typed questions (HTTP 501)")
     assert len(server.requests) == 1

@@ -33,9 +33,9 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
-    ConnectionFailed,
     JudgeUnavailable,
     SettingError,
+    TransientJudgeError,
 )
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.engine.rows_in_flight import AHEAD
@@ -451,7 +451,9 @@ def test_an_endpoint_that_cannot_be_reached_ends_the_run():
 
         async def complete(self, request):
             self.calls += 1
-            raise ConnectionFailed("nobody listens at http://127.0.0.1:1")
+            error = TransientJudgeError("nobody listens at http://127.0.0.1:1")
+            error.is_sent = False
+            raise error
 
     model = Away()
     with pytest.raises(JudgeUnavailable, match="nobody listens"):
@@ -462,7 +464,7 @@ def test_an_endpoint_that_cannot_be_reached_ends_the_run():
 def test_a_connection_lost_on_the_way_fails_only_what_it_concerns():
     def reply(question):
         return (
-            ConnectionFailed("lost")
+            TransientJudgeError("lost")
             if question["answer"] == "Author 7."
             else polls((poll("yes", "fine"),))
         )

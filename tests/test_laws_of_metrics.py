@@ -305,7 +305,7 @@ JSON = st.recursive(
     ),
     max_leaves=6,
 )
-ERRORS = st.builds(ErrorInfo, type=st.just("EmptyReply"), message=st.text())
+ERRORS = st.builds(ErrorInfo, type=st.just("UnusableReply"), message=st.text())
 CODES = st.sampled_from(["missing", "abstained", "other"])
 RESULTS = st.one_of(
     st.builds(Scored, metric=st.just("m"), reason=st.text(), value=st.floats(0, 1)),

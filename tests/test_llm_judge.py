@@ -22,17 +22,14 @@ from ragmetrics_core import (
 from ragmetrics_core.data.asking import Instructions, LabelProbability, Part, Question
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
-    ConflictingVerdicts,
     ContentRefused,
     ContextWindowExceeded,
-    CutOffReply,
-    EmptyReply,
     JudgeError,
-    JudgeServerError,
-    MalformedReply,
     QuestionNotSupported,
     SettingError,
     TooFewPolls,
+    TransientJudgeError,
+    UnusableReply,
 )
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight
 from ragmetrics_core.judging.judge import Judge
@@ -485,14 +482,14 @@ def test_an_unusable_poll_is_repaired_on_its_own() -> None:
     model = Toy(YES, "hm", NO, "hm", YES, YES, "still no")
     polls, usage = polls_of(model)
     assert [poll.verdict for poll in polls.replies] == ["yes", "yes", "no", "yes"]
-    assert [type(failure) for failure in polls.failures] == [MalformedReply]
+    assert [type(failure) for failure in polls.failures] == [UnusableReply]
     assert (usage.calls, usage.repairs) == (3, 2)
 
 
 def test_polls_that_all_fail_are_no_answer() -> None:
-    result = answer(Toy(JudgeServerError("x")), adherent())
+    result = answer(Toy(TransientJudgeError("x")), adherent())
     assert isinstance(result.reply, NotAnswered)
-    assert isinstance(result.reply.error, JudgeServerError)
+    assert isinstance(result.reply.error, TransientJudgeError)
     assert result.usage.calls == 1
 
 
@@ -538,16 +535,16 @@ def test_polls_are_together_where_one_request_gave_several(
 @pytest.mark.parametrize(
     ("replies", "kind", "raw"),
     [
-        (("what?", "why?"), MalformedReply, "why?"),
+        (("what?", "why?"), UnusableReply, "why?"),
         (
             ('{"useful": 1} {"useful": 0}',) * 2,
-            ConflictingVerdicts,
+            UnusableReply,
             '{"useful": 1} {"useful": 0}',
         ),
-        ((Choice('{"useful', "length"),) * 2, CutOffReply, '{"useful'),
-        (("", "  "), EmptyReply, "  "),
+        ((Choice('{"useful', "length"),) * 2, UnusableReply, '{"useful'),
+        (("", "  "), UnusableReply, "  "),
         ((Choice("I cannot", "refused"),), ContentRefused, "I cannot"),
-        (("what?", JudgeServerError("x")), JudgeServerError, None),
+        (("what?", TransientJudgeError("x")), TransientJudgeError, None),
     ],
 )
 def test_unusable_replies_are_typed_failures(
@@ -578,7 +575,7 @@ def test_a_reply_at_the_limit_names_it_the_option_and_the_price(
     judged = asyncio.run(LLMJudge(model, max_tokens=100).answer(useful()))
     message = str(judged.reply.error)
     assert "the reply ended at the token limit" in message
-    assert "The limit is 100 tokens; 400, where a reply is asked for again" in message
+    assert "the limit is 100 tokens; 400, where a reply is asked for again" in message
     assert "LLMJudge(model, max_tokens=1600)" in message
     assert max(request.max_tokens or 0 for request in model.asked) < 1600
     assert words.replace("toy", model.name) in message
@@ -720,10 +717,10 @@ def test_a_repair_belongs_to_its_own_poll_though_an_earlier_one_failed() -> None
             MemoryStore(),
             Capabilities(n=False, logprobs=False, json_schema=True, temperature=True),
         )
-        model = Toy(JudgeServerError("x"), "hm", YES, NO, capabilities=single)
+        model = Toy(TransientJudgeError("x"), "hm", YES, NO, capabilities=single)
         first = (await session(model, store).answer(adherent(polls=3))).reply
         assert sorted(poll.verdict for poll in first.replies) == ["no", "yes"]
-        assert [type(failure) for failure in first.failures] == [JudgeServerError]
+        assert [type(failure) for failure in first.failures] == [TransientJudgeError]
         model = Toy('{"claims": 0, "unsupported": []}', capabilities=single)
         again = await session(model, store).answer(adherent(polls=3))
         assert [poll.verdict for poll in again.reply.replies] == [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lanes import examples
 
 from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
-from ragmetrics_core.data.errors import JudgeServerError, LimitReached
+from ragmetrics_core.data.errors import LimitReached, TransientJudgeError
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.models.chat import (
     Capabilities,
@@ -88,7 +88,7 @@ class Shop(ChatModel):
             await asyncio.sleep(0)
         self.open.remove(price or 0.0)
         if price is None:
-            raise JudgeServerError("down")
+            raise TransientJudgeError("down")
         self.spent += price
         self.dearest = max(self.dearest or 0.0, price)
         return ChatReply(
@@ -118,7 +118,7 @@ def bought(
         answers = await asyncio.wait_for(asyncio.gather(*asked), 60)
         assert {type(outcome) for answer in answers for outcome in answer.outcomes} <= {
             str,
-            JudgeServerError,
+            TransientJudgeError,
             LimitReached,
         }
         return budget
@@ -263,22 +263,7 @@ def test_a_model_whose_name_holds_a_secret_is_not_named(
     assert reply.usage.models == ((name,) if is_named else ())
 
 
-@pytest.mark.parametrize(
-    ("fault", "cannot_be_read"),
-    [
-        (Fault(status=500), False),
-        (Fault(class_names=frozenset({"JSONDecodeError"})), True),
-    ],
-)
-def test_an_error_of_a_server_is_told_from_a_reply_that_cannot_be_read(
-    fault: Fault, cannot_be_read: bool
-) -> None:
-    message = str(judge_error(JudgeServerError, fault, "m"))
-    assert ("cannot be read" in message) == cannot_be_read
-    assert ("HTTP 500" in message) != cannot_be_read
-
-
 @pytest.mark.parametrize("status", [[1], {}, "500", None, True, 1.5])
 def test_a_status_of_any_type_is_a_typed_fault(status: object) -> None:
     fault = Fault.from_reply(status, "{}", None)  # type: ignore[arg-type]
-    assert isinstance(judge_error(JudgeServerError, fault, "m"), JudgeServerError)
+    assert isinstance(judge_error(fault, "m"), TransientJudgeError)

@@ -25,10 +25,10 @@ from ragmetrics_core.data import (
     Bit,
     Instructions,
     LabelProbability,
-    MalformedReply,
     NotAnswered,
     Part,
     SettingError,
+    UnusableReply,
     Usage,
     Weight,
 )
@@ -337,9 +337,9 @@ def test_a_bad_reply_names_the_judge_and_what_it_must_return(
 def test_a_metric_that_does_not_look_for_an_answer_fails_for_the_judges_reason() -> (
     None
 ):
-    reply = NotAnswered(MalformedReply("no verdict in it"))
+    reply = NotAnswered(UnusableReply("no verdict in it"))
     failed = politeness().score(answer="Sit, please.", judge=Saying(reply))
-    assert (failed.error.type, failed.reason) == ("MalformedReply", "no verdict in it")
+    assert (failed.error.type, failed.reason) == ("UnusableReply", "no verdict in it")
 
 
 def test_a_bare_verdict_counts_where_a_probability_is_wanted() -> None:
@@ -401,7 +401,7 @@ def test_a_bad_reply_of_a_decision_model_names_the_model_and_the_form(
     judge = DecisionJudge(Replying(text))
     own = politeness(typed_form=typed_form(with_weights=True))
     failed = own.score(answer="Sit, please.", judge=judge)
-    assert failed.error.type == "MalformedReply"
+    assert failed.error.type == "UnusableReply"
     assert "mine" in failed.reason
     assert "a JSON list of 1 number" in failed.reason
 

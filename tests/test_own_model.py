@@ -239,19 +239,22 @@ ASKED = RequestInfo(ADDRESS, "POST", CIMultiDictProxy(CIMultiDict()), ADDRESS)
         (ChatReply((GOOD,), Usage(prompt_tokens=None)), "JudgeError"),  # type: ignore[arg-type]
         (ChatReply((GOOD,), Usage(cost="0.1")), "JudgeError"),  # type: ignore[arg-type]
         (ChatReply((GOOD,), Usage(cost=float("nan"))), "JudgeError"),
-        (ChatReply(()), "EmptyReply"),
+        (ChatReply(()), "UnusableReply"),
         (KeyError(TEXT), "JudgeError"),
         (RuntimeError(TEXT), "JudgeError"),
         (StopIteration(TEXT), "JudgeError"),
         (SystemExit(TEXT), "JudgeError"),
         (NotImplementedError(TEXT), "RequestRejected"),
-        (TimeoutError(TEXT), "JudgeTimeout"),
-        (httpx.ReadTimeout(TEXT), "JudgeTimeout"),
+        (TimeoutError(TEXT), "TransientJudgeError"),
+        (httpx.ReadTimeout(TEXT), "TransientJudgeError"),
         (responded(400), "RequestRejected"),
         (responded(429), "RateLimited"),
-        (responded(500), "JudgeServerError"),
+        (responded(500), "TransientJudgeError"),
         (HTTPError("http://127.0.0.1:9", 429, TEXT, Message(), None), "RateLimited"),
-        (ClientResponseError(ASKED, (), status=503, message=TEXT), "JudgeServerError"),
+        (
+            ClientResponseError(ASKED, (), status=503, message=TEXT),
+            "TransientJudgeError",
+        ),
     ],
 )
 def test_what_goes_wrong_in_a_model_is_typed_and_names_it(
@@ -263,7 +266,7 @@ def test_what_goes_wrong_in_a_model_is_typed_and_names_it(
         kind
     }
     assert len([result for result in results if result.status == "failed"]) == 5
-    assert kind == "EmptyReply" or "my-gateway" in results[0].reason
+    assert kind == "UnusableReply" or "my-gateway" in results[0].reason
     assert TEXT not in results[0].model_dump_json()
 
 
@@ -296,7 +299,7 @@ def test_what_a_library_raises_is_placed_in_the_models_own_file() -> None:
     number = next(n for n, line in enumerate(lines, 1) if "json.loads(f" in line)
     assert result.reason.endswith(
         f"its client raised JSONDecodeError in complete ({__file__}:{number});"
-        " raise JudgeServerError there if asking again may help"
+        " raise TransientJudgeError there if asking again may help"
     )
 
 

@@ -87,7 +87,7 @@ def test_a_redirect_is_refused_and_the_other_host_gets_nothing(
     )
     server = loopback_server(faults=lambda _: Fault(status, {"Location": location}))
     error = raised(MODELS[name](server.base_url))
-    assert type(error) is errors.EndpointMoved
+    assert type(error) is errors.JudgeUnavailable
     assert f"localhost:{urlsplit(other.base_url).port}," in str(error)
     assert KEY not in str(error)
     assert len(server.requests) == 1
@@ -125,12 +125,12 @@ def test_litellm_follows_redirects_in_calls_of_others_and_never_in_ours(
         RUNNER.run(call_of_others())
         assert len(server.requests) == reached
         error = raised(litellm_of(name)(moving.base_url))
-        assert type(error) is errors.EndpointMoved
+        assert type(error) is errors.JudgeUnavailable
         assert len(server.requests) == reached
         RUNNER.run(litellm.close_litellm_async_clients())
         litellm.in_memory_llm_clients_cache.flush_cache()
         error = raised(litellm_of(name)(moving.base_url))
-        assert type(error) is errors.EndpointMoved
+        assert type(error) is errors.JudgeUnavailable
         assert len(server.requests) == reached
     assert (httpx.AsyncClient.send, httpx.Client.send) == unchanged
     assert not any(httpx.AsyncClient().event_hooks.values())
@@ -263,7 +263,7 @@ def test_an_endless_reply_is_not_read(
 ) -> None:
     server = loopback_server(faults=lambda _: Fault(200, body=" " * (17 * 2**20)))
     error = raised(MODELS[name](server.base_url))
-    assert type(error) is errors.MalformedReply
+    assert type(error) is errors.UnusableReply
     assert "16 MB" in str(error)
 
 

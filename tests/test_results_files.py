@@ -16,7 +16,9 @@ import pytest
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data import InputError
+from ragmetrics_core.data import InputError, errors
+from ragmetrics_core.data.errors import LEFT
+from ragmetrics_core.data.results import ErrorInfo
 
 GATE = ["--fail-under", "adherence=0.5"]
 MODES: list[list[str]] = [[], ["--strict"]]
@@ -263,3 +265,9 @@ with open("sink.jsonl", "a") as file:
     report = Report.from_jsonl("sink.jsonl")
     assert len(report.results) == 2
     assert "1 line of sink.jsonl is broken (line 2)" in report.run.stopped
+
+
+def test_an_error_of_an_earlier_version_is_read_as_the_nearest_one() -> None:
+    for earlier, nearest in LEFT.items():
+        assert ErrorInfo(type=earlier, message="m").type == nearest
+        assert issubclass(getattr(errors, nearest), errors.JudgeError)

@@ -42,13 +42,13 @@ def read(choice: Choice) -> int:
     if choice.finish == "refused":
         raise errors.ContentRefused("refused", raw=choice.text)
     if not choice.text:
-        raise errors.EmptyReply("empty")
+        raise errors.UnusableReply("empty")
     if choice.finish == "length":
-        raise errors.CutOffReply("cut off", raw=choice.text)
+        raise errors.UnusableReply("cut off", raw=choice.text)
     try:
         return int(json.loads(choice.text)["good"])
     except (ValueError, KeyError):
-        raise errors.MalformedReply("no number", raw=choice.text) from None
+        raise errors.UnusableReply("no number", raw=choice.text) from None
 
 
 def session_of(server: LoopbackServer, **settings: Any) -> Session:
@@ -203,7 +203,7 @@ def test_an_unusable_reply_is_repaired_once_and_kept_repaired(
 def test_what_stays_unusable_is_no_score(loopback_server: Serve) -> None:
     server, store = loopback_server(lambda _: "no JSON"), MemoryStore()
     (answer,) = ask_all(session_of(server), asked(), store=store)
-    assert outcomes(answer) == ["MalformedReply"]
+    assert outcomes(answer) == ["UnusableReply"]
     assert (len(server.requests), answer.usage.calls, answer.usage.repairs) == (2, 2, 1)
     assert len(store) == 0
 
@@ -217,7 +217,7 @@ REFUSAL = {
 @pytest.mark.parametrize(
     ("replies", "outcome"),
     [
-        (("no JSON", "{"), "MalformedReply"),
+        (("no JSON", "{"), "UnusableReply"),
         (("no JSON", REFUSAL), "ContentRefused"),
         (("a", GOOD), 1),
     ],
@@ -422,7 +422,7 @@ def of_toy(
 
 
 def test_passing_faults_are_retried_with_growing_waits() -> None:
-    toy = Toy(*(errors.JudgeServerError("x"),) * 4)
+    toy = Toy(*(errors.TransientJudgeError("x"),) * 4)
     answers = of_toy(toy, attempts=5)
     assert outcomes(answers) == [1]
     assert (answers.usage.calls, answers.usage.faults) == (5, 4)
@@ -456,8 +456,8 @@ def test_to_come_back_at_once_is_no_reason_not_to_back_off() -> None:
 
 
 def test_the_last_fault_is_a_value() -> None:
-    answers = of_toy(Toy(*(errors.JudgeTimeout("x"),) * 9), polls=2, attempts=3)
-    assert outcomes(answers) == ["JudgeTimeout"] * 2
+    answers = of_toy(Toy(*(errors.TransientJudgeError("x"),) * 9), polls=2, attempts=3)
+    assert outcomes(answers) == ["TransientJudgeError"] * 2
     assert (answers.usage.calls, answers.usage.faults) == (3, 2)
 
 
@@ -468,7 +468,7 @@ def test_a_reply_without_any_text_is_a_failure_that_says_so() -> None:
             return ChatReply(())
 
     (outcome,) = of_toy(Silent()).outcomes
-    assert isinstance(outcome, errors.EmptyReply)
+    assert isinstance(outcome, errors.UnusableReply)
     assert "fewer replies than asked for" in str(outcome)
 
 
@@ -481,9 +481,11 @@ def test_lasting_errors_are_not_retried() -> None:
 
 
 def test_a_call_times_out_but_queueing_does_not_count() -> None:
-    assert outcomes(of_toy(Toy(wait=60), timeout=0.01, attempts=1)) == ["JudgeTimeout"]
+    assert outcomes(of_toy(Toy(wait=60), timeout=0.01, attempts=1)) == [
+        "TransientJudgeError"
+    ]
     assert outcomes(of_toy(Toy(TimeoutError()), timeout=None, attempts=1)) == [
-        "JudgeTimeout"
+        "TransientJudgeError"
     ]
     # all together longer than the timeout, each on its own far shorter
     quick = Toy(wait=0.03)

@@ -23,7 +23,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data import adherence_worth, judge_in_words
-from ragmetrics_core.data.errors import MalformedReply
+from ragmetrics_core.data.errors import UnusableReply
 from ragmetrics_core.engine import progress
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.metrics.context_recall import RateRecall
@@ -68,11 +68,11 @@ def test_undefined_and_failed_results_say_why() -> None:
         == "context_recall undefined: no reference"
     )
     failing = ScriptedJudge(
-        {RateRecall: MalformedReply("no JSON in the reply", raw="secret")}
+        {RateRecall: UnusableReply("no JSON in the reply", raw="secret")}
     )
     shown = repr(ContextRecall().score(SAMPLE, judge=failing))
     assert shown.startswith(
-        "context_recall failed (MalformedReply): no JSON in the reply"
+        "context_recall failed (UnusableReply): no JSON in the reply"
     )
     assert "secret" not in shown
 

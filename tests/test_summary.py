@@ -85,12 +85,12 @@ def test_outcomes_are_counted_by_kind() -> None:
         undefined("abstained"),
         undefined(),
         failed(),
-        failed("EmptyReply"),
+        failed("UnusableReply"),
     )
     numbers = summarise(results, ["m"])["m"]
     assert numbers.count == 1
     assert numbers.undefined == {"missing": 2, "abstained": 1}
-    assert numbers.failed == {"EmptyReply": 1, "RateLimited": 1}
+    assert numbers.failed == {"UnusableReply": 1, "RateLimited": 1}
 
 
 def test_worst_and_best_are_the_interval_if_all_scores_are_known() -> None:
@@ -209,8 +209,8 @@ def test_abstentions_are_a_sign() -> None:
 
 def test_failures_over_one_in_twenty_are_a_sign() -> None:
     assert "failed" not in signs_of(*[scored(1)] * 19, failed())
-    assert "many failed: 10% (1 EmptyReply, 1 RateLimited)" in signs_of(
-        *[scored(1)] * 18, failed(), failed("EmptyReply")
+    assert "many failed: 10% (1 RateLimited, 1 UnusableReply)" in signs_of(
+        *[scored(1)] * 18, failed(), failed("UnusableReply")
     )
 
 
@@ -263,7 +263,7 @@ def test_order_does_not_matter() -> None:
         undefined(),
         scored(0.7),
         failed(),
-        failed("EmptyReply"),
+        failed("UnusableReply"),
         scored(0.3),
     )
     assert summarise(results, ["m"]) == summarise(results[::-1], ["m"])

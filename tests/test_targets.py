@@ -40,7 +40,7 @@ OUTCOMES = [
     Failed(
         metric="mine",
         reason="too slow",
-        error=ErrorInfo(type="JudgeTimeout", message="no reply in 60 s"),
+        error=ErrorInfo(type="TransientJudgeError", message="no reply in 60 s"),
         judge="m",
     ),
 ]
@@ -168,7 +168,7 @@ def test_an_event_for_each_outcome_in_the_context_of_the_judged_span(
         {
             name: "mine",
             why: "too slow",
-            "error.type": "JudgeTimeout",
+            "error.type": "TransientJudgeError",
             "outcome": "failed",
         },
     ]
@@ -208,7 +208,7 @@ def test_a_span_of_an_evaluator_for_each_outcome_with_one_link_and_the_same_ids_
     assert [(one.status.code, one.status.message) for one in first] == [
         (1, ""),
         (1, ""),
-        (2, "JudgeTimeout"),
+        (2, "TransientJudgeError"),
     ]
 
 
@@ -250,7 +250,7 @@ def test_assessments_of_mlflow_and_a_second_push_changes_nothing(
         )
     kept = receiver.assessments
     assert [one["trace_id"] for one in kept] == ["tr-" + TRACE] * 3
-    error = {"error_code": "JudgeTimeout", "error_message": "no reply in 60 s"}
+    error = {"error_code": "TransientJudgeError", "error_message": "no reply in 60 s"}
     told = [
         (one["assessment_name"], one["rationale"], one["feedback"], one["source"])
         for one in kept

@@ -11,7 +11,7 @@ from dataset_toys import Model
 from plausible import plausible_reply
 
 from ragmetrics_core import Judge, LexicalJudge, LLMJudge
-from ragmetrics_core.data.errors import MalformedReply, QuestionNotSupported
+from ragmetrics_core.data.errors import QuestionNotSupported, UnusableReply
 from ragmetrics_core.data.replies import Asked, NotAnswered
 from ragmetrics_core.engine.counting_judge import count_work
 from ragmetrics_core.judging.reading import read
@@ -74,7 +74,7 @@ def test_the_reply() -> None:
     ],
 )
 def test_replies_that_are_refused(reply: dict[str, Any], said: str) -> None:
-    with pytest.raises(MalformedReply, match=said):
+    with pytest.raises(UnusableReply, match=said):
         read(Choice(json.dumps(reply)), question("one", "two"))
 
 

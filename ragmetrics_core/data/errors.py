@@ -15,24 +15,13 @@ RagMetricsError
 └── JudgeError                    a question was not answered
     ├── JudgeUnavailable          no question will be answered: the run ends
     │   ├── AuthenticationFailed
-    │   ├── ModelNotFound
-    │   ├── EndpointMoved         redirects are not followed
-    │   ├── QuotaExhausted
     │   └── LimitReached          a cap of the run: it ends with what is done
-    ├── TransientJudgeError       the same request may succeed later
-    │   ├── RateLimited
-    │   ├── JudgeTimeout
-    │   ├── ConnectionFailed
-    │   │   └── Unreachable       no connection could be made
-    │   └── JudgeServerError
+    ├── TransientJudgeError       no reply now; the same request may succeed later
+    │   └── RateLimited
     ├── RequestRejected           this request will never succeed
     │   └── ContextWindowExceeded
     ├── UnusableReply             there is a reply, but no verdict in it
-    │   ├── ContentRefused
-    │   ├── EmptyReply
-    │   ├── CutOffReply
-    │   ├── MalformedReply
-    │   └── ConflictingVerdicts
+    │   └── ContentRefused
     ├── TooFewPolls
     ├── BatchFailed               a batch was not made, refused or cancelled
     ├── JudgeCrashed              the code of a judge of your own raised
@@ -44,7 +33,6 @@ texts of samples; the raw reply of a judge is on ``UnusableReply.raw``.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Self
 
 
 class RagMetricsError(Exception):
@@ -117,6 +105,9 @@ class JudgeError(RagMetricsError):
 class JudgeUnavailable(JudgeError):
     """No question will be answered by this judge as it is configured.
 
+    The model is not known, the endpoint has moved, the quota is used up, or one of the
+    errors below.
+
     ``single`` is True if it has answered others, so that only this one was refused, as
     far as is known.
     """
@@ -128,21 +119,6 @@ class AuthenticationFailed(JudgeUnavailable):
     """The endpoint refused the key."""
 
 
-class ModelNotFound(JudgeUnavailable):
-    """The endpoint does not know the model, or nothing provides it."""
-
-
-class EndpointMoved(JudgeUnavailable):
-    """The endpoint answers with a redirect, which is not followed.
-
-    The address that the redirect names would get keys and texts.
-    """
-
-
-class QuotaExhausted(JudgeUnavailable):
-    """The account's quota or budget is used up."""
-
-
 class LimitReached(JudgeUnavailable):
     """A cap of the run was reached: calls, money or time."""
 
@@ -150,9 +126,13 @@ class LimitReached(JudgeUnavailable):
 class TransientJudgeError(JudgeError):
     """The same request may succeed later.
 
-    ``retry_after`` holds the seconds that the endpoint asked to wait; None if it did
-    not say.
+    No reply came in time, the connection broke, or the endpoint failed (HTTP 5xx) or
+    sent a body that is no reply. ``retry_after`` holds the seconds that the endpoint
+    asked to wait; None if it did not say. ``is_sent`` is False if no connection could
+    be made, so that nothing was sent.
     """
+
+    is_sent: bool = True
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -163,63 +143,18 @@ class RateLimited(TransientJudgeError):
     """The endpoint asked to slow down (HTTP 429)."""
 
 
-class JudgeTimeout(TransientJudgeError):
-    """No reply came in time."""
-
-
-class ConnectionFailed(TransientJudgeError):
-    """The endpoint could not be reached, or the connection broke."""
-
-
-class Unreachable(ConnectionFailed):
-    """No connection to the endpoint could be made: nothing was sent."""
-
-
-class JudgeServerError(TransientJudgeError):
-    """The endpoint failed (HTTP 5xx) or sent a body that is no reply."""
-
-
 class RequestRejected(JudgeError):
     """The endpoint rejected this request (HTTP 4xx); repeating it would not help."""
 
 
 class ContextWindowExceeded(RequestRejected):
-    """The request is longer than the model's context window.
-
-    ``where`` names the model, ``tokens`` and ``window`` count those of both; None if
-    the endpoint did not say.
-    """
-
-    where: str = ""
-    tokens: int | None = None
-    window: int | None = None
-
-    @classmethod
-    def from_counts(
-        cls, where: str, tokens: int | None, window: int | None, about: str = ""
-    ) -> Self:
-        """Make the error of a request that is too long; it says what is known.
-
-        Args:
-            where: The model whose window it is.
-            tokens: Tokens of the request; None if nobody counted them.
-            window: Tokens that the window holds; None if unknown.
-            about: What stands before a count that is an estimate, e.g. ``about``.
-        """
-        length = "" if tokens is None else f" has {about}{tokens} tokens and"
-        limit = "" if window is None else f" of {window} tokens"
-        error = cls(
-            f"the request{length} is longer than the context window{limit} of {where}:"
-            " use shorter contexts"
-        )
-        error.where = where
-        error.tokens = tokens
-        error.window = window
-        return error
+    """The request is longer than the model's context window."""
 
 
 class UnusableReply(JudgeError):
     """There is a reply, but no verdict can be read from it.
+
+    It is empty, cut off, of another form than was asked for, or contradicts itself.
 
     ``raw`` is the reply as received. The message does not contain it.
     """
@@ -231,22 +166,6 @@ class UnusableReply(JudgeError):
 
 class ContentRefused(UnusableReply):
     """The model or a content filter refused to answer."""
-
-
-class EmptyReply(UnusableReply):
-    """The reply is empty."""
-
-
-class CutOffReply(UnusableReply):
-    """The reply ended at the token limit, before the verdict was complete."""
-
-
-class MalformedReply(UnusableReply):
-    """The reply does not have the form that was asked for."""
-
-
-class ConflictingVerdicts(UnusableReply):
-    """The reply holds several verdicts that contradict each other."""
 
 
 class TooFewPolls(JudgeError):
@@ -270,6 +189,22 @@ class JudgeCrashed(JudgeError):
 
 class QuestionNotSupported(JudgeError):
     """This judge cannot answer questions of this type."""
+
+
+LEFT = {
+    "ConflictingVerdicts": "UnusableReply",
+    "ConnectionFailed": "TransientJudgeError",
+    "CutOffReply": "UnusableReply",
+    "EmptyReply": "UnusableReply",
+    "EndpointMoved": "JudgeUnavailable",
+    "JudgeServerError": "TransientJudgeError",
+    "JudgeTimeout": "TransientJudgeError",
+    "MalformedReply": "UnusableReply",
+    "ModelNotFound": "JudgeUnavailable",
+    "QuotaExhausted": "JudgeUnavailable",
+    "Unreachable": "TransientJudgeError",
+}
+"""Names of classes in files of earlier versions, with the nearest class that there is."""
 
 
 @contextmanager

@@ -6,11 +6,11 @@ A result is scored, undefined with its reason, or failed with its error.
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, model_validator
+from pydantic import Discriminator, Field, field_validator, model_validator
 
 from ragmetrics_core.data.display import element, judge_in_words
 from ragmetrics_core.data.embedded_judge import EMBEDDED
-from ragmetrics_core.data.errors import RagMetricsError
+from ragmetrics_core.data.errors import LEFT, RagMetricsError
 from ragmetrics_core.data.frozen import Frozen, Share, Text
 from ragmetrics_core.data.metric_evidence import AnyEvidence
 from ragmetrics_core.data.replies import Usage
@@ -131,6 +131,12 @@ class ErrorInfo(Frozen):
     raw: Text = Field(
         default="", repr=False, description="The judge's raw reply, if there was one."
     )
+
+    @field_validator("type")
+    @classmethod
+    def _present_name(cls, name: str) -> str:
+        """Take the nearest class for one that a file of an earlier version names."""
+        return LEFT.get(name, name)
 
     @classmethod
     def of(cls, error: RagMetricsError) -> Self:

@@ -15,11 +15,11 @@ from ragmetrics_core.data import (
     Answer,
     Asked,
     JudgeError,
-    MalformedReply,
     NotAnswered,
     QuestionNotSupported,
     R,
     SettingError,
+    UnusableReply,
     Usage,
     Weight,
     verdicts_of,
@@ -183,7 +183,7 @@ def problem_of_reply(reply: object, question: Question[Any]) -> str:
             return ""
         name_of_class = type(reply.error).__name__
         return (
-            "NotAnswered holds an error, e.g. NotAnswered(MalformedReply('no verdict'))"
+            "NotAnswered holds an error, e.g. NotAnswered(UnusableReply('no verdict'))"
             f" of ragmetrics_core.data.errors; got {name_of_class}"
         )
     if not isinstance(reply, Asked):
@@ -306,7 +306,7 @@ class ScriptedJudge(Judge):
         except JudgeError as error:
             return error
         except ValidationError as error:
-            return MalformedReply(
+            return UnusableReply(
                 f"the script's reply has not the form of {question.Reply.__name__}",
                 raw=str(error),
             )

@@ -18,11 +18,8 @@ from pydantic import BaseModel, ValidationError
 
 from ragmetrics_core.data import Question, R, form_of_verdict, list_field
 from ragmetrics_core.data.errors import (
-    ConflictingVerdicts,
     ContentRefused,
-    CutOffReply,
-    EmptyReply,
-    MalformedReply,
+    UnusableReply,
 )
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.chat import Choice
@@ -73,12 +70,10 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
 
     Raises:
         ContentRefused: If the model or a content filter refused to answer.
-        EmptyReply: If there is no text.
-        CutOffReply: If the reply ended at the token limit before it was complete.
-        MalformedReply: If it holds no such object, one that is not well-formed, or one
-            whose fields cannot be read.
-        ConflictingVerdicts: If it holds two objects, or two values of one key, that
-            contradict each other.
+        UnusableReply: If there is no text; if it ended at the token limit before it was
+            complete; if it holds no such object, one that is not well-formed, or one
+            whose fields cannot be read; or if it holds two objects, or two values of
+            one key, that contradict each other.
     """
     _refuse_without_text(choice)
     names = _names_that_tell_a_reply(question.Reply)
@@ -99,7 +94,7 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
     values = [_validate(choice, found.fields, question) for found in replies]
     last_value = values[-1]
     if any(_verdict_in(value) != _verdict_in(last_value) for value in values):
-        raise ConflictingVerdicts(
+        raise UnusableReply(
             "it holds several verdicts that contradict each other", raw=choice.text
         )
     return ReadReply(last_value, choice, replies[-1].start, replies[-1].end)
@@ -115,20 +110,20 @@ def _refuse_without_text(choice: Choice) -> None:
     if text.strip():
         return
     if choice.finish == "length":
-        raise CutOffReply(
+        raise UnusableReply(
             "the reply ended at the token limit, before it began", raw=text
         )
-    raise EmptyReply("it is empty", raw=text)
+    raise UnusableReply("it is empty", raw=text)
 
 
 def _fail(choice: Choice, problem: str) -> NoReturn:
     """Raise the error of a reply with this problem, or of one that was cut off."""
     if choice.finish == "length":
-        raise CutOffReply(
+        raise UnusableReply(
             "the reply ended at the token limit, before the verdict was complete",
             raw=choice.text,
         )
-    raise MalformedReply(problem, raw=choice.text)
+    raise UnusableReply(problem, raw=choice.text)
 
 
 @lru_cache(maxsize=64)
@@ -155,8 +150,8 @@ def _objects_in(choice: Choice, names: Mapping[str, None]) -> list[_FoundObject]
     """Return the outermost JSON objects of a reply, behind the model's thinking.
 
     Raises:
-        MalformedReply: If an object with one of the names is not well-formed.
-        ConflictingVerdicts: If a key stands twice, with different values.
+        UnusableReply: If an object with one of the names is not well-formed, or a key
+            stands twice, with different values.
     """
     text = choice.text
     start = 0
@@ -168,7 +163,7 @@ def _objects_in(choice: Choice, names: Mapping[str, None]) -> list[_FoundObject]
     try:
         found = list(_scan(choice, start, names))
     except _TwoValues as conflict:
-        raise ConflictingVerdicts(
+        raise UnusableReply(
             f"it holds two values of {conflict} that differ", raw=text
         ) from None
     end_of_thinking = _end_of_thinking(text, found)
@@ -267,7 +262,7 @@ def _may_be_quotation(text: str, found: _FoundObject) -> bool:
 def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> R:
     """Read an object as the reply to a question.
 
-    Raises ``MalformedReply``, which names the field that is wrong.
+    Raises ``UnusableReply``, which names the field that is wrong.
     """
     try:
         return question.read(_with_names_of_fields(fields, question.Reply))
@@ -277,7 +272,7 @@ def _validate(choice: Choice, fields: dict[str, Any], question: Question[R]) -> 
         )
     place = ".".join(map(str, problems[0]["loc"])) or "reply"
     message = problems[0]["msg"].removeprefix("Value error, ")
-    raise MalformedReply(f"the field {place!r}: {message}", raw=choice.text)
+    raise UnusableReply(f"the field {place!r}: {message}", raw=choice.text)
 
 
 def _with_names_of_fields(

@@ -15,11 +15,11 @@ from ragmetrics_core.data import (
     Context,
     JudgedChunk,
     JudgedChunks,
-    MalformedReply,
     Sample,
     Scored,
     Share,
     SilentData,
+    UnusableReply,
 )
 from ragmetrics_core.data.asking import (
     Batch,
@@ -586,7 +586,7 @@ class ContextUtilization(Metric):
     def _fail_without_probabilities(self) -> Outcome:
         """Fail, because the judge gave verdicts without their probabilities."""
         return self.failed(
-            MalformedReply(
+            UnusableReply(
                 "the judge gave no probabilities; use relevance='binary' with this"
                 " judge"
             )

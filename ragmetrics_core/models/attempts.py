@@ -130,7 +130,6 @@ class Attempts:
                     n_counted_failures,
                     seconds_tried=time.monotonic() - sent_at[0],
                     most_attempts=self.most_attempts,
-                    has_answered=self.endpoint.n_answers > 0,
                 )
                 if wait is None:
                     return _reply_of_failures(request, self._final_error(error))
@@ -142,8 +141,10 @@ class Attempts:
         If the endpoint never answered and cannot be reached, this begins an outage, so
         that other requests need not find out again.
         """
-        never_answered = self.endpoint.n_answers == 0
-        if isinstance(error, errors.ConnectionFailed) and never_answered:
+        is_unreachable = (
+            isinstance(error, errors.TransientJudgeError) and not error.is_sent
+        )
+        if is_unreachable and self.endpoint.n_answers == 0:
             unavailable = errors.JudgeUnavailable(str(error))
             self.endpoint.begin_outage(unavailable)
             return unavailable
@@ -197,15 +198,13 @@ class Attempts:
                 tell_outcome_at_the_end(self.budget, ticket)
                 # The endpoint gives no ticket: it counts nothing in advance.
                 tell_outcome_at_the_end(self.endpoint, None)
-                outcome = await self._call(request, n_tokens, sent_at)
+                outcome = await self._call(request, sent_at)
             except errors.JudgeError as error:
                 outcome = error
                 raise
         return outcome
 
-    async def _call(
-        self, request: ChatRequest, n_tokens: float, sent_at: list[float]
-    ) -> ChatReply:
+    async def _call(self, request: ChatRequest, sent_at: list[float]) -> ChatReply:
         """Send one call, and count it at once, before it is answered.
 
         Example: a first call notes ``Usage(calls=1)``; its repetition after an error
@@ -213,7 +212,6 @@ class Attempts:
 
         Args:
             request: The request.
-            n_tokens: About how many tokens it has, for the message of an error.
             sent_at: When earlier calls for the request were sent; this call is added.
 
         Raises:
@@ -229,13 +227,9 @@ class Attempts:
                     self.model.name, self._complete, request
                 )
         except TimeoutError:
-            raise errors.JudgeTimeout(
+            raise errors.TransientJudgeError(
                 f"{self.model.name} sent no reply within {self.timeout:g} s"
             ) from None
-        except errors.ContextWindowExceeded as error:
-            # An error that names the window of 8,192 tokens, but not the length of the
-            # request, gets our estimate of the length.
-            raise _with_estimated_length(error, n_tokens) from None
         except errors.JudgeError as error:
             # Whatever status it came with, it says nothing of the key or the model.
             if refused_feature(error, request) is None:
@@ -251,22 +245,6 @@ class Attempts:
         return check_reply(self.model, await self.model.complete(request))
 
 
-def _with_estimated_length(
-    error: errors.ContextWindowExceeded, n_tokens: float
-) -> errors.ContextWindowExceeded:
-    """Return the error of a request that is too long, completed if it can be.
-
-    Where it says how long a request may be, and only the length of this one is missing,
-    our estimate is added.
-    """
-    says_window = bool(error.where)  # the model's name, if the error tells lengths
-    if says_window and error.tokens is None:
-        return error.from_counts(
-            error.where, int(n_tokens), error.window, about="about "
-        )
-    return error
-
-
 def _reply_of_failures(request: ChatRequest, error: errors.JudgeError) -> ChatReply:
     """Return a reply without choices, with the error as the failure of each."""
     return ChatReply((), failures=(error,) * request.n)
@@ -278,7 +256,6 @@ def seconds_until_next_attempt(
     *,
     seconds_tried: float,
     most_attempts: int = 8,
-    has_answered: bool = True,
 ) -> float | None:
     """Return how many seconds to wait before a failed request is sent again.
 
@@ -291,7 +268,6 @@ def seconds_until_next_attempt(
         n_failures: How many attempts failed so far.
         seconds_tried: Seconds since the first attempt was sent.
         most_attempts: The number of attempts after which there is no further one.
-        has_answered: Whether the endpoint ever answered a call.
 
     Returns:
         The seconds; None for no further attempt: the error will not pass, all attempts
@@ -308,22 +284,17 @@ def seconds_until_next_attempt(
         # Not all requests shall come at the very moment that the endpoint names.
         spread = min(wait, _FIRST_LONGEST_WAIT)
         wait = max(wait, error.retry_after + spread)
-    if seconds_tried + wait > _repeating_seconds(error, has_answered):
+    if seconds_tried + wait > _repeating_seconds(error):
         return None
     return wait
 
 
-def _repeating_seconds(error: errors.JudgeError, has_answered: bool) -> float:
+def _repeating_seconds(error: errors.TransientJudgeError) -> float:
     """Return for how many seconds after its first call a request may be sent again.
 
-    They are few for an endpoint that is probably not there: nothing listens at its
-    address, or it never answered and the connection failed.
+    They are few where nothing listens at the address.
     """
-    if isinstance(error, errors.Unreachable):  # nothing listens at the address
-        return CONNECTING_SECONDS
-    if isinstance(error, errors.ConnectionFailed) and not has_answered:
-        return CONNECTING_SECONDS
-    return _REPEATING_SECONDS
+    return _REPEATING_SECONDS if error.is_sent else CONNECTING_SECONDS
 
 
 async def call_authors_code(

@@ -57,15 +57,6 @@ from ragmetrics_core.models.urls import endpoint_address
 if TYPE_CHECKING:
     import aiohttp
 
-# aiohttp's exceptions and ours, most specific first: the first class that fits decides.
-EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
-    ("ConnectionTimeoutError", errors.Unreachable),
-    ("ClientConnectorError", errors.Unreachable),
-    ("ServerTimeoutError", errors.JudgeTimeout),
-    ("InvalidURL", errors.ModelNotFound),
-    ("ClientResponseError", errors.JudgeServerError),
-    ("ClientError", errors.ConnectionFailed),
-)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _FIRST_STATUS_OF_ERRORS = 300
 _IDLE_SECONDS = 15.0
@@ -252,7 +243,7 @@ class OpenAICompatibleModel(ChatModel):
             prices: US dollars per token sent and received; None if unknown.
 
         Raises:
-            JudgeServerError: If the body is no chat reply.
+            TransientJudgeError: If the body is no chat reply.
         """
         return chat_reply(self.name, body, prices, key=self._key())
 
@@ -264,8 +255,8 @@ class OpenAICompatibleModel(ChatModel):
         """Send one request, and return the reply.
 
         Raises:
-            JudgeError: If the endpoint cannot be reached (``EXCEPTIONS`` lists its
-                class), or replies with an error; then status and code decide.
+            JudgeError: If the endpoint cannot be reached, or replies with an error;
+                then status and code decide.
         """
         length = sum(len(message.content) for message in request.messages)
         body = await compute_beside_loop(
@@ -317,13 +308,13 @@ class OpenAICompatibleModel(ChatModel):
         return f"{url}{separator}{self._query}"
 
     async def _read_json(self, content: bytes) -> Any:
-        """Read a reply as JSON; ``JudgeServerError`` if it is none."""
+        """Read a reply as JSON; ``TransientJudgeError`` if it is none."""
         try:
             return await compute_beside_loop(
                 partial(self._parsed, content), size=len(content)
             )
         except (ValueError, RecursionError):
-            raise errors.JudgeServerError(
+            raise errors.TransientJudgeError(
                 f"{self.name} sent a body that is no JSON; check the endpoint"
             ) from None
 
@@ -334,7 +325,7 @@ class OpenAICompatibleModel(ChatModel):
         seconds_to_wait = seconds_of_retry_after(headers.get("Retry-After"))
         text = content.decode(errors="replace")
         fault = Fault.from_reply(status, text, seconds_to_wait)
-        return self._error(errors.JudgeServerError, fault)
+        return self._error(fault)
 
     def _parsed(self, content: bytes) -> Any:
         """Parse a body as JSON; ValueError or RecursionError if it is none."""
@@ -410,11 +401,10 @@ class OpenAICompatibleModel(ChatModel):
         Only its class is used: its message may hold an address with a key.
         """
         if type(raised) is TimeoutError:
-            return errors.JudgeTimeout(
+            return errors.TransientJudgeError(
                 f"{self.name} sent no reply within {most_seconds:g} s"
             )
-        fault = Fault(codes=(type(raised).__name__,))
-        return self._error(_kind_of(raised), fault)
+        return self._error(Fault.of(raised))
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the next call opens new ones."""
@@ -450,7 +440,7 @@ class OpenAICompatibleModel(ChatModel):
             )
         has_credentials = bool(key or self._user_and_password)
         if not has_credentials and self.base_url in WANTING_A_KEY:
-            raise self._error(errors.AuthenticationFailed, Fault())
+            raise self._error(Fault(401))
         if key:
             return {"Authorization": f"Bearer {key}"}
         if self._user_and_password:
@@ -458,15 +448,14 @@ class OpenAICompatibleModel(ChatModel):
             return {"Authorization": f"Basic {encoded}"}
         return {}
 
-    def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
-        """Return the error for a fault, with advice; of ``kind`` if the fault tells none."""
+    def _error(self, fault: Fault) -> errors.JudgeError:
+        """Return the error for a fault, with advice."""
         return judge_error(
-            kind,
             fault,
             self.name,
-            self.base_url,
-            self._advice_on_the_key(),
-            self._advice_on_the_name(),
+            endpoint=self.base_url,
+            advice_on_key=self._advice_on_the_key(),
+            advice_on_model=self._advice_on_the_name(),
         )
 
     def _advice_on_the_key(self) -> str:
@@ -526,16 +515,6 @@ def _file_of_a_batch(lines: list[bytes]) -> "aiohttp.FormData":
     form = aiohttp.FormData({"purpose": "batch"})
     form.add_field("file", BytesIO(b"".join(lines)), filename="requests.jsonl")
     return form
-
-
-def _kind_of(raised: BaseException) -> type[errors.JudgeError]:
-    """Return the class of judge error for an exception of the client."""
-    import aiohttp
-
-    for name, kind in EXCEPTIONS:
-        if isinstance(raised, getattr(aiohttp, name)):
-            return kind
-    return errors.ConnectionFailed
 
 
 def _session() -> "aiohttp.ClientSession":

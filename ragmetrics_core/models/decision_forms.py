@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import Any
 
 from ragmetrics_core.data import Chances, ContentRefused, TypedQuestion, Usage
-from ragmetrics_core.data.errors import ContextWindowExceeded, MalformedReply
+from ragmetrics_core.data.errors import ContextWindowExceeded, UnusableReply
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.number_values import is_number
 from ragmetrics_core.models.chat import Choice
@@ -177,7 +177,7 @@ def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
         body: The body of the reply, as parsed from JSON.
 
     Raises:
-        MalformedReply: If it holds no list of answers, or two answers of one name.
+        UnusableReply: If it holds no list of answers, or two answers of one name.
     """
     answers = body.get("answers") if isinstance(body, dict) else None
     if not isinstance(answers, list):
@@ -198,7 +198,7 @@ def systemone_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]
     """Read the answers of a reply in System One's form, one for each question.
 
     Raises:
-        MalformedReply: If it holds no answers by name.
+        UnusableReply: If it holds no answers by name.
     """
     answers = body.get("answers") if isinstance(body, dict) else None
     if not isinstance(answers, dict):
@@ -206,9 +206,9 @@ def systemone_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]
     return _choices(request, body, answers, _systemone_numbers)
 
 
-def no_answers(model: str, form: str) -> MalformedReply:
+def no_answers(model: str, form: str) -> UnusableReply:
     """Return the error for a reply without answers in the form of its endpoint."""
-    return MalformedReply(
+    return UnusableReply(
         f"{model} sent a body without the answers of /v1/{form}: check that the endpoint"
         " speaks that form"
     )
@@ -375,7 +375,7 @@ def chances_of(typed: TypedQuestion, choice: Choice, model: str) -> Chances:
     Raises:
         ContentRefused: If the model declined to answer this question.
         ContextWindowExceeded: If the service read only a part of the texts.
-        MalformedReply: If the answer is missing or of another type, a number is no
+        UnusableReply: If the answer is missing or of another type, a number is no
             probability, or the options' do not sum to one.
     """
     _check_answered(typed, choice)
@@ -383,13 +383,13 @@ def chances_of(typed: TypedQuestion, choice: Choice, model: str) -> Chances:
     numbers = _numbers_of(choice)
     if len(numbers) != n_wanted:
         number_or_numbers = "number" if n_wanted == 1 else "numbers"
-        raise MalformedReply(
+        raise UnusableReply(
             f"the answer of {model} to a {typed.kind} is missing or has another form;"
             f" it is a JSON list of {n_wanted} {number_or_numbers} from 0 to 1",
             raw=choice.text,
         )
     if not all(_is_probability(number) for number in numbers):
-        raise MalformedReply(
+        raise UnusableReply(
             f"the answer of {model} to a {typed.kind} holds a number that is no"
             " probability",
             raw=choice.text,
@@ -397,7 +397,7 @@ def chances_of(typed: TypedQuestion, choice: Choice, model: str) -> Chances:
     # Services round each probability, so that their sum may differ from one.
     most_deviation = _LEAST_SLACK + _ROUNDED_TO / 2 * n_wanted
     if typed.options and abs(sum(numbers) - 1) > most_deviation:
-        raise MalformedReply(
+        raise UnusableReply(
             f"the probabilities of a {typed.kind} by {model} sum to"
             f" {sum(numbers):.3f}, not to 1",
             raw=choice.text,
@@ -418,7 +418,7 @@ def _check_answered(typed: TypedQuestion, choice: Choice) -> None:
             "the model reads only a part of the texts: use shorter contexts"
         )
     if choice.finish == "other" and choice.text.startswith(LABELS_UNLIKELY):
-        raise MalformedReply(
+        raise UnusableReply(
             f"{choice.text}, so that the model would hardly answer a {typed.kind} with"
             " any of them: take one that was trained to"
         )

@@ -245,7 +245,7 @@ class ServedDecisionModel(DecisionModel):
 
     @abstractmethod
     def _choices(self, request: str, body: Any) -> tuple[Choice, ...]:
-        """Read the answers from a reply's body; ``MalformedReply`` if it holds none."""
+        """Read the answers from a reply's body; ``UnusableReply`` if it holds none."""
 
 
 class OpenAIDecisionModel(ServedDecisionModel):
@@ -322,10 +322,10 @@ class _DecisionClient(OpenAICompatibleModel):
     def _parsed(self, content: bytes) -> Any:
         return json.loads(content, object_pairs_hook=object_of_single_names)
 
-    def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
+    def _error(self, fault: Fault) -> errors.JudgeError:
         if fault.status == _NOT_IMPLEMENTED:
             return _no_decision_model(f"{self.name} at {self.address}")
-        return super()._error(kind, fault)
+        return super()._error(fault)
 
 
 class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
@@ -409,7 +409,7 @@ class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
             models=[answered.get("model")],
             secret_to_leave_out=self._key(),
         )
-        return self._add_price(reply, response)
+        return add_price(reply, self._prices)
 
     def _translate_error(self, error: Exception) -> errors.JudgeError:
         fault = Fault.of(error)
@@ -486,9 +486,9 @@ def no_model(form: str) -> errors.SettingError:
     )
 
 
-def _no_decision_model(where: str) -> errors.ModelNotFound:
+def _no_decision_model(where: str) -> errors.JudgeUnavailable:
     """Return the error of a server whose model answers no typed questions."""
-    return errors.ModelNotFound(
+    return errors.JudgeUnavailable(
         f"{where} answers no typed questions (HTTP 501): start that server with a"
         " decision model"
     )

@@ -121,8 +121,10 @@ class EndpointState:
         elif outcome is not None and not self._is_in_outage():
             # During an outage no call is sent: this one was sent before it began, and
             # says nothing new.
-            is_answer = not isinstance(outcome, errors.ConnectionFailed)
-            self._is_reached = is_answer or self.n_answers > 0
+            is_unsent = (
+                isinstance(outcome, errors.TransientJudgeError) and not outcome.is_sent
+            )
+            self._is_reached = not is_unsent or self.n_answers > 0
             self._outage = None
 
     def _note_refusal(self, refusal: errors.JudgeUnavailable) -> None:

@@ -14,7 +14,6 @@ import importlib.util
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.data import errors
@@ -43,6 +42,7 @@ from ragmetrics_core.models.openai_form import (
     add_price,
     choice_of,
     facts_of_listed_model,
+    prices_in_litellm,
     reply_of,
     request_body,
 )
@@ -51,26 +51,6 @@ from ragmetrics_core.models.urls import endpoint_address
 if TYPE_CHECKING:
     from ragmetrics_core.models.litellm_clients import LiteLLMCall
 
-# The judge errors that LiteLLM's exceptions stand for, where neither status nor words
-# say more. A class that is not listed counts as its base.
-EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
-    "BudgetExceededError": errors.QuotaExhausted,
-    "ContentPolicyViolationError": errors.ContentRefused,
-    "ContextWindowExceededError": errors.ContextWindowExceeded,
-    "LiteLLMUnknownProvider": errors.ModelNotFound,
-}
-# Providers that serve any model: LiteLLM's tables cannot say what such a model can do.
-_CANNOT_SAY = frozenset(
-    {
-        "azure",
-        "hosted_vllm",
-        "litellm_proxy",
-        "lm_studio",
-        "ollama",
-        "ollama_chat",
-        "vllm",
-    }
-)
 _NO_KEY = "none-was-named"  # clients want one; the header that holds it is not sent
 
 
@@ -145,8 +125,7 @@ class LiteLLMModel(ChatModel):
             provider's own address gets the key in the provider's usual variable, and
             ``api_base`` gets none.
         timeout: Seconds for one call.
-        capabilities: What the endpoint can do, if you know better than LiteLLM's
-            tables.
+        capabilities: What the endpoint can do; by default each feature is tried once.
         prices: US dollars per prompt token and per reply token, if you know better.
         extra: Further arguments of ``litellm.acompletion``, e.g. ``{"seed": 1}``.
 
@@ -193,20 +172,11 @@ class LiteLLMModel(ChatModel):
         # it.
         self._shown_address = self._given_address.shown if self._given_address else ""
         check_prices(model, prices)
-        # Our list names OpenAI's models without the prefix.
-        listed_model = facts_of_listed_model(model.removeprefix("openai/"))
-        if prices is None and listed_model is not None:
-            prices = listed_model.prices
-        self._prices = prices
+        self._prices = prices or _known_prices(model, api_base)
         self._extra = dict(extra or {})
-        self._provider = model.partition("/")[0]
-        self._capabilities = capabilities
+        self._capabilities = capabilities or Capabilities()
         # The classes of exceptions that LiteLLM raises; empty until it is imported.
         self._exceptions_of_litellm: tuple[type[Exception], ...] = ()
-
-    @property
-    def _is_litellm_imported(self) -> bool:
-        return bool(self._exceptions_of_litellm)
 
     def __repr__(self) -> str:
         base = (
@@ -252,23 +222,14 @@ class LiteLLMModel(ChatModel):
         return ""
 
     def capabilities(self) -> Capabilities:
-        """Return what the model can do: as given, else by LiteLLM's tables.
-
-        Unknown before ``prepare``.
-        """
-        return self._capabilities or Capabilities()
+        """Return what was stated; other features are tried once."""
+        return self._capabilities
 
     async def prepare(self) -> None:
-        """Import LiteLLM in a thread, and look the model up in its tables.
-
-        Only the first call does anything.
-        """
-        if self._is_litellm_imported:
+        """Import LiteLLM in a thread. Only the first call does anything."""
+        if self._exceptions_of_litellm:
             return
         litellm = await asyncio.to_thread(_litellm)
-        self._provider = _provider(litellm, self.model, self.api_base) or self._provider
-        if self._capabilities is None:
-            self._capabilities = _table_capabilities(litellm, self.model, self.api_base)
         self._exceptions_of_litellm = tuple(
             exported
             for exported in vars(litellm.exceptions).values()
@@ -278,33 +239,21 @@ class LiteLLMModel(ChatModel):
     def prices(self) -> tuple[float, float] | None:
         """Return US dollars per prompt token and per reply token; None if unknown.
 
-        They are as given, else from our dated file, else from LiteLLM's table. That
-        table can be read once LiteLLM is imported, and holds for the providers' own
-        addresses. Example: (2.5e-06, 1e-05) for 2.50 dollars a million tokens sent, 10
-        dollars a million received.
+        They are as given, else from our dated file, else from LiteLLM's table, which
+        holds for the providers' own addresses. Example: (2.5e-06, 1e-05) for 2.50
+        dollars a million tokens sent, 10 dollars a million received.
         """
-        if self._prices is not None:  # given, or from our dated file
-            return self._prices
-        if self.api_base is not None or not self._is_litellm_imported:
-            return None
-        table = _litellm().model_cost
-        name_without_provider = self.model.partition("/")[2]
-        entry = table.get(self.model) or table.get(name_without_provider) or {}
-        price_sent = entry.get("input_cost_per_token")
-        price_received = entry.get("output_cost_per_token")
-        if price_sent is None or price_received is None:
-            return None
-        return float(price_sent), float(price_received)
+        return self._prices
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request through LiteLLM, and return the reply.
 
-        Example: a ``JudgeTimeout`` says "gpt sent no reply within 60 s".
+        Example: a ``TransientJudgeError`` says "gpt sent no reply within 60 s".
 
         Raises:
-            JudgeError: As ``EXCEPTIONS`` lists for what LiteLLM raises; if no reply
-                comes in time; or if our hooks in LiteLLM's clients refused to send the
-                request or to read its reply.
+            JudgeError: By what LiteLLM raises; if no reply comes in time; or if our
+                hooks in LiteLLM's clients refused to send the request or to read its
+                reply.
         """
         await self.prepare()
         # Imported only here, since it imports httpx, which comes with LiteLLM.
@@ -318,7 +267,7 @@ class LiteLLMModel(ChatModel):
             async with asyncio.timeout(self._timeout):
                 response = await self._call_litellm(litellm, request)
         except TimeoutError:
-            failure: errors.JudgeError = errors.JudgeTimeout(
+            failure: errors.JudgeError = errors.TransientJudgeError(
                 f"{self.name} sent no reply within {self._timeout:g} s"
             )
         except self._exceptions_of_litellm as error:
@@ -368,13 +317,6 @@ class LiteLLMModel(ChatModel):
             models=[response.model],
             secret_to_leave_out=self._key(),
         )
-        return self._add_price(reply, response)
-
-    def _add_price(self, reply: ChatReply, response: Any) -> ChatReply:
-        """Return the reply with its cost: by our prices, else as LiteLLM says."""
-        cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
-        if self._prices is None and isinstance(cost, (int, float)):
-            return replace(reply, usage=replace(reply.usage, cost=float(cost)))
         return add_price(reply, self._prices)
 
     def _how_to_call(self) -> dict[str, Any]:
@@ -390,15 +332,13 @@ class LiteLLMModel(ChatModel):
         }
 
     def _translate_error(self, error: Exception) -> errors.JudgeError:
-        """Return the judge error for an exception of LiteLLM.
-
-        An exception whose class is not in ``EXCEPTIONS`` counts as its next base.
-        """
-        listed_classes = [EXCEPTIONS.get(base.__name__) for base in type(error).__mro__]
-        stated_class = next(filter(None, listed_classes), errors.JudgeServerError)
+        """Return the judge error for an exception of LiteLLM."""
         fault = Fault.of(error)
         return judge_error(
-            stated_class, fault, self.name, self.api_base, self._advice(fault)
+            fault,
+            self.name,
+            endpoint=self.api_base,
+            advice_on_key=self._advice(fault),
         )
 
     def _advice(self, fault: Fault) -> str:
@@ -426,61 +366,26 @@ def _is_exception_of_litellm(exported: object) -> bool:
     return exported.__module__ == "litellm.exceptions"
 
 
+def _known_prices(model: str, api_base: str | None) -> tuple[float, float] | None:
+    """Return the prices in our dated file, else in LiteLLM's table; None if unknown."""
+    # Our list names OpenAI's models without the prefix.
+    listed_model = facts_of_listed_model(model.removeprefix("openai/"))
+    if listed_model is not None:
+        return listed_model.prices
+    return prices_in_litellm(model) if api_base is None else None
+
+
 def knows_provider(model: str, api_base: str | None) -> bool:
     """Whether LiteLLM is installed and knows who provides a model of this name."""
     try:
-        return _provider(_litellm(), model, api_base) is not None
+        litellm = _litellm()
     except ImportError:
         return False
-
-
-def _provider(litellm: Any, model: str, api_base: str | None) -> str | None:
-    """Return the provider of a model as LiteLLM calls it; None if it knows none."""
     try:
-        return str(litellm.get_llm_provider(model, api_base=api_base)[1])
+        litellm.get_llm_provider(model, api_base=api_base)
     except litellm.exceptions.BadRequestError:
-        return None
-
-
-def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capabilities:
-    """Return what LiteLLM's tables say a model can do.
-
-    Nothing is known of an endpoint of the user's own, of a provider that serves any
-    model (such as "ollama"), and of a model that is not listed. All features are then
-    None, which means that each is tried once.
-
-    Args:
-        litellm: The module.
-        model: LiteLLM's name of the model.
-        api_base: Address of an endpoint of the user's own; None for the provider's.
-    """
-    try:
-        bare_name, provider, _, _ = litellm.get_llm_provider(model, api_base=api_base)
-    except litellm.exceptions.BadRequestError:
-        return Capabilities()
-    spellings = {model, bare_name, f"{provider}/{bare_name}"}
-    is_listed = not spellings.isdisjoint(litellm.model_cost)
-    if api_base is not None or provider in _CANNOT_SAY or not is_listed:
-        return Capabilities()
-    parameters = litellm.get_supported_openai_params(
-        model=bare_name, custom_llm_provider=provider
-    )
-    parameters = parameters or ()
-    reasons = bool(
-        litellm.supports_reasoning(model=bare_name, custom_llm_provider=provider)
-    )
-    takes_schema = bool(
-        litellm.supports_response_schema(model=bare_name, custom_llm_provider=provider)
-    )
-    # OpenAI's models that reason refuse a temperature that the tables list.
-    refuses_temperature = reasons and provider == "openai"
-    return Capabilities(
-        n="n" in parameters,
-        logprobs="top_logprobs" in parameters,
-        json_schema=takes_schema,
-        temperature="temperature" in parameters and not refuses_temperature,
-        reasoning=reasons,
-    )
+        return False
+    return True
 
 
 def _choice(choice: Any) -> Choice:

@@ -120,7 +120,8 @@ def prices_in_litellm(name: str) -> tuple[float, float] | None:
     table = Path(spec.origin).with_name(_LITELLM_TABLE)
     if not table.exists():
         return None
-    entry = json.loads(table.read_text("utf-8")).get(name, {})
+    entries = json.loads(table.read_text("utf-8"))
+    entry = entries.get(name) or entries.get(name.partition("/")[2]) or {}
     price_sent = entry.get("input_cost_per_token")
     price_received = entry.get("output_cost_per_token")
     if price_sent is None or price_received is None:
@@ -208,11 +209,11 @@ def chat_reply(
             contain the key, that name is left out.
 
     Raises:
-        JudgeServerError: If the body is no chat reply.
+        TransientJudgeError: If the body is no chat reply.
     """
     listed_choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed_choices, list) or not listed_choices:
-        raise errors.JudgeServerError(
+        raise errors.TransientJudgeError(
             f"{model} sent a body without any reply; check the endpoint"
         )
     choices = [_choice(model, choice) for choice in listed_choices]
@@ -273,11 +274,13 @@ def reply_of(
         secret_to_leave_out: The API key that was sent; "" for none.
 
     Raises:
-        JudgeServerError: If there is no choice.
+        TransientJudgeError: If there is no choice.
     """
     all_choices = tuple(choices)
     if not all_choices:
-        raise errors.JudgeServerError(f"{model} returned no reply; check its endpoint")
+        raise errors.TransientJudgeError(
+            f"{model} returned no reply; check its endpoint"
+        )
     counts = usage if isinstance(usage, Mapping) else {}
     usable_names = {
         name
@@ -324,10 +327,10 @@ def _names_a_model(name: str, key: str) -> bool:
 
 
 def _choice(model: str, choice: Any) -> Choice:
-    """Read one choice of a body; ``JudgeServerError`` if it holds no message."""
+    """Read one choice of a body; ``TransientJudgeError`` if it holds no message."""
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
-        raise errors.JudgeServerError(
+        raise errors.TransientJudgeError(
             f"{model} sent a choice without a message; check the endpoint"
         )
     return choice_of(

@@ -63,7 +63,10 @@ def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeErro
 
 
 def explain_error(
-    result: T | errors.JudgeError, model: ChatModel, request: ChatRequest
+    result: T | errors.JudgeError,
+    outcome: Outcome,
+    model: ChatModel,
+    request: ChatRequest,
 ) -> T | errors.JudgeError:
     """Return a result; an error then names the model, and says what to do.
 
@@ -72,30 +75,30 @@ def explain_error(
 
     Args:
         result: What was read of a reply, or an error.
+        outcome: The reply, or why there is none: such an error says already what to do.
         model: The model that replied.
         request: The request that was sent.
     """
-    if isinstance(result, errors.CutOffReply) and request.max_tokens is not None:
-        return errors.CutOffReply(
-            f"{result}. {_advice_on_limit(model, request.max_tokens)}", raw=result.raw
-        )
-    if not isinstance(result, errors.UnusableReply):
+    if not isinstance(result, errors.UnusableReply) or result is outcome:
         return result
-    advice = _ADVICE.get(
-        type(result),
-        "read it in the results (raw reply), and take a model that keeps to a form",
-    )
+    if is_cut_off(outcome) and request.max_tokens is not None:
+        advice = _advice_on_limit(model, request.max_tokens)
+    elif isinstance(result, errors.ContentRefused):
+        advice = "read the row's texts, and judge it with another model or leave it out"
+    elif not result.raw.strip():
+        advice = "another model may answer"
+    else:
+        advice = (
+            "read it in the results (raw reply), and take a model that keeps to a form"
+        )
     return type(result)(
         f"the reply of {model.name} cannot be used: {result}; {advice}", raw=result.raw
     )
 
 
-_ADVICE: dict[type[errors.UnusableReply], str] = {
-    errors.EmptyReply: "another model may answer",
-    errors.ContentRefused: "read the row's texts, and judge it with another model or"
-    " leave it out",
-}
-"""What to do about a reply that holds no verdict at all."""
+def is_cut_off(outcome: Outcome) -> bool:
+    """Whether a reply ended at the token limit."""
+    return isinstance(outcome, Choice) and outcome.finish == "length"
 
 
 def _advice_on_limit(model: ChatModel, limit: int) -> str:
@@ -112,8 +115,8 @@ def _advice_on_limit(model: ChatModel, limit: int) -> str:
     limit_tried = limit * _LONGER
     limit_advised = limit_tried * _LONGER
     advice = (
-        f"The limit is {limit:,} tokens; {limit_tried:,}, where a reply is asked for"
-        f" again, were not enough either. Raise it by LLMJudge(model,"
+        f"the limit is {limit:,} tokens; {limit_tried:,}, where a reply is asked for"
+        f" again, were not enough either; raise it by LLMJudge(model,"
         f" max_tokens={limit_advised})"
     )
     prices = model.prices()
@@ -129,7 +132,7 @@ def _advice_on_limit(model: ChatModel, limit: int) -> str:
 
 
 def request_for_repair(
-    request: ChatRequest, problem: errors.UnusableReply
+    request: ChatRequest, reply: Outcome, problem: errors.UnusableReply
 ) -> ChatRequest:
     """Return the request that asks again after an unusable reply.
 
@@ -146,6 +149,6 @@ def request_for_repair(
         conversation.append(Message("assistant", problem.raw))
     conversation.append(Message("user", complaint))
     limit = request.max_tokens
-    if isinstance(problem, errors.CutOffReply) and limit is not None:
+    if is_cut_off(reply) and limit is not None:
         limit *= _LONGER
     return replace(request, messages=tuple(conversation), max_tokens=limit)

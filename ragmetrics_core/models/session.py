@@ -278,9 +278,8 @@ class Session:
         results, cost_of_repairs = await self._read_and_repair(
             request, keys, outcomes, read_all
         )
-        # An error that the model itself raised says already what to do.
         explained = [
-            result if result is outcome else explain_error(result, self.model, request)
+            explain_error(result, outcome, self.model, request)
             for outcome, result in zip(outcomes, results, strict=True)
         ]
         return Answers(tuple(explained), usage + cost_of_repairs)
@@ -401,7 +400,7 @@ class Session:
             # The model declines to answer, and would decline again.
             self._reply_store.reject(key)
             return problem, Usage()
-        new_reply, usage = await self._ask_once_more(request, key, problem)
+        new_reply, usage = await self._ask_once_more(request, key, reply, problem)
         (result,) = await read_all([new_reply])
         if isinstance(result, errors.UnusableReply):
             self._reply_store.reject(key)
@@ -414,6 +413,7 @@ class Session:
         self,
         request: ChatRequest,
         key: str,
+        reply: Outcome,
         problem: errors.UnusableReply,
     ) -> tuple[Outcome, Usage]:
         """Send a request again, with the problem of the last reply; return the new reply.
@@ -424,12 +424,13 @@ class Session:
         Args:
             request: The request that brought the reply.
             key: The key of the reply. The key of the repair is made of it.
+            reply: The last reply.
             problem: Why the last reply cannot be used.
 
         Returns:
             The reply or why there is none; and what it cost, as repairs.
         """
-        repair_request = request_for_repair(request, problem)
+        repair_request = request_for_repair(request, reply, problem)
         (outcome,), cost = await self._replies(
             _request_maker(repair_request),
             [f"{key}|repair"],
@@ -787,7 +788,7 @@ def _reasons_of_missing(
         missing: The keys of the missing replies.
         reply: What all calls have brought.
     """
-    too_few = errors.EmptyReply("the endpoint returned fewer replies than asked for")
+    too_few = errors.UnusableReply("the endpoint returned fewer replies than asked for")
     failures = iter(reply.failures)
     return {key: next(failures, too_few) for key in missing}
 

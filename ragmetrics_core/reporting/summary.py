@@ -698,8 +698,8 @@ class MetricTally:
 
         A score counts in the mean. An undefined result is only counted. A row that
         failed or was not judged has an unknown score: intervals may count it as 0 or as
-        1. Example: a ``Failed`` by a ``JudgeTimeout`` adds 1 to
-        ``n_failed_by_type["JudgeTimeout"]``.
+        1. Example: a ``Failed`` by a ``TransientJudgeError`` adds 1 to
+        ``n_failed_by_type["TransientJudgeError"]``.
 
         Args:
             result: The result; None if the sample was not judged.

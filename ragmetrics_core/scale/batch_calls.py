@@ -135,7 +135,7 @@ async def ask_service(
         return reply
     if isinstance(reply, dict):
         return _object_with_known_types(reply)
-    raise errors.JudgeServerError(
+    raise errors.TransientJudgeError(
         f"{model.name} sent no object; check that its endpoint takes batches"
     )
 
@@ -161,7 +161,9 @@ async def _call_until_it_succeeds(
     for n_failed in count(1):
         try:
             return await model.call(method, path, data)
-        except errors.ModelNotFound:
+        except errors.AuthenticationFailed:
+            raise
+        except errors.JudgeUnavailable:
             unknown = path.partition("?")[0]
             raise errors.BatchFailed(
                 f"{model.base_url} knows no {unknown}: it takes no batches, or they"
@@ -200,7 +202,7 @@ def _seconds_until_batch_is_tried(
 
 def _surely_made_nothing(error: errors.TransientJudgeError) -> bool:
     """Whether a service did nothing; after a time-out, a batch may have been made."""
-    return isinstance(error, (errors.RateLimited, errors.Unreachable))
+    return isinstance(error, errors.RateLimited) or not error.is_sent
 
 
 def _quote_for_path(batch_id: str) -> str:

@@ -682,8 +682,9 @@ def _may_have_made_batch(error: errors.JudgeError) -> bool:
     A time-out leaves that open. A service that could not be reached, or refused the
     call, made none.
     """
-    was_refused = isinstance(error, (errors.Unreachable, errors.RateLimited))
-    return isinstance(error, errors.TransientJudgeError) and not was_refused
+    if not isinstance(error, errors.TransientJudgeError):
+        return False
+    return error.is_sent and not isinstance(error, errors.RateLimited)
 
 
 def _n_completed(state: Mapping[str, Any]) -> int:
@@ -773,10 +774,10 @@ def _error_of_result(model: OpenAICompatibleModel, result: bytes) -> errors.Judg
             ``CONTRADICTORY``, which our file holds in place of answers that differ.
     """
     if result.decode() == CONTRADICTORY:
-        return errors.ConflictingVerdicts(
+        return errors.UnusableReply(
             f"{model.name} gave several answers to one request, which contradict each"
             " other: the next run asks again"
         )
     status, body = json.loads(result)
     fault = Fault.from_reply(status, json.dumps(body))
-    return judge_error(errors.JudgeServerError, fault, model.name, model.base_url)
+    return judge_error(fault, model.name, endpoint=model.base_url)

@@ -654,7 +654,7 @@ def _add_reasons(
     """Count why rows have no score, and keep the first reason of each kind.
 
     Example: 3 rows undefined with the code "no_answer", and 1 that failed by a
-    "JudgeTimeout": these counts, and the reason of the first row of either kind.
+    "TransientJudgeError": these counts, and the reason of the first row of either kind.
 
     Args:
         tally: The counts, which are changed.

@@ -42,8 +42,8 @@ from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     JudgeError,
     JudgeUnavailable,
-    MalformedReply,
     SettingError,
+    UnusableReply,
 )
 from ragmetrics_core.data.metric_evidence import Evidence
 from ragmetrics_core.data.replies import Answer, R
@@ -272,9 +272,9 @@ def test_results_fit_the_frameworks_report() -> None:
 
 
 def test_failures_raise_or_are_nan(caplog: pytest.LogCaptureFixture) -> None:
-    judge = ScriptedJudge({Adherent: MalformedReply("no verdict", raw="secret reply")})
+    judge = ScriptedJudge({Adherent: UnusableReply("no verdict", raw="secret reply")})
     with pytest.raises(
-        JudgeError, match="context_adherence of answer 0: MalformedReply"
+        JudgeError, match="context_adherence of answer 0: UnusableReply"
     ):
         evaluator(["context_adherence"], judge=judge).run(answers=[answer()])
     found = evaluator(["context_adherence"], judge=judge, raise_on_failure=False).run(

@@ -127,16 +127,16 @@ def test_what_an_endpoint_lacks_is_replaced(
     ("fault", "expected"),
     [
         (Fault(status=401, code="invalid_api_key"), errors.AuthenticationFailed),
-        (Fault(status=404, code="model_not_found"), errors.ModelNotFound),
+        (Fault(status=404, code="model_not_found"), errors.JudgeUnavailable),
         (Fault(status=429, headers={"Retry-After": "3"}), errors.RateLimited),
-        (Fault(status=500), errors.JudgeServerError),
+        (Fault(status=500), errors.TransientJudgeError),
         (
             Fault(status=400, code="context_length_exceeded"),
             errors.ContextWindowExceeded,
         ),
         (Fault(status=400, code="content_filter"), errors.ContentRefused),
         (Fault(status=400, code="other"), errors.RequestRejected),
-        (Fault(reset=True), errors.ConnectionFailed),
+        (Fault(reset=True), errors.TransientJudgeError),
     ],
 )
 def test_errors_are_mapped(
@@ -163,8 +163,8 @@ class Raising:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (TimeoutError("t"), errors.JudgeTimeout),
-        (ConnectionResetError("c"), errors.ConnectionFailed),
+        (TimeoutError("t"), errors.TransientJudgeError),
+        (ConnectionResetError("c"), errors.TransientJudgeError),
         (
             TypeError("got an unexpected keyword argument 'temperature'"),
             errors.RequestRejected,
@@ -241,7 +241,7 @@ def test_a_generator_with_nothing_but_run() -> None:
 
 @pytest.mark.parametrize("output", [{}, {"replies": []}, {"replies": ["text"]}, []])
 def test_no_reply_is_an_error(output: Any) -> None:
-    with pytest.raises(errors.JudgeServerError):
+    with pytest.raises(errors.TransientJudgeError):
         complete(HaystackModel(Plain(output)))
 
 

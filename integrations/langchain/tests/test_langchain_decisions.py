@@ -213,7 +213,7 @@ def test_what_is_no_response_is_malformed() -> None:
             progress=False,
         )
     result = report.results[0].results["context_recall"]
-    assert result.error.type == "MalformedReply"
+    assert result.error.type == "UnusableReply"
 
 
 def test_other_runnables_are_chat_models_as_before() -> None:

@@ -17,7 +17,7 @@ from langsmith.schemas import Example, Run
 from said import rating
 
 from ragmetrics_core import ContextRecall, ScriptedJudge
-from ragmetrics_core.data.errors import JudgeServerError
+from ragmetrics_core.data.errors import TransientJudgeError
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.citation_quality import CitationQuality
 from ragmetrics_core.metrics.context_recall import RateRecall
@@ -102,7 +102,7 @@ def test_undefined_and_failed_have_no_score_and_say_why() -> None:
         or "no reference" in undefined.comment
     )
     assert "reference_from=" in undefined.comment
-    broken = ScriptedJudge({RateRecall: JudgeServerError("the endpoint failed")})
+    broken = ScriptedJudge({RateRecall: TransientJudgeError("the endpoint failed")})
     failed = as_run_evaluator(ContextRecall(), broken).evaluate_run(
         run, example({"answer": "Paris"})
     )

@@ -30,10 +30,9 @@ from pydantic import Field
 from ragmetrics_core.capture import is_judge_work
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
-    ConnectionFailed,
     JudgeError,
-    JudgeTimeout,
     RateLimited,
+    TransientJudgeError,
 )
 from ragmetrics_core.models.chat import Capabilities, ChatReply, ChatRequest, Message
 
@@ -291,8 +290,8 @@ class Status(Exception):
     [
         (Status(401), AuthenticationFailed),
         (Status(429), RateLimited),
-        (TimeoutError(), JudgeTimeout),
-        (ConnectionResetError(), ConnectionFailed),
+        (TimeoutError(), TransientJudgeError),
+        (ConnectionResetError(), TransientJudgeError),
         (ZeroDivisionError("an endpoint's words"), JudgeError),
     ],
 )
