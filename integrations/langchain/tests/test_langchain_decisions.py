@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain_core.runnables import (
-    ConfigurableField,
     Runnable,
-    RunnableBranch,
     RunnableLambda,
-    RunnableParallel,
 )
 from langchain_ragmetrics.model import LangChainDecisionModel, LangChainModel, as_judge
 
@@ -89,80 +85,6 @@ def test_what_is_bound_to_a_decision_model_changes_nothing() -> None:
         bound = model.with_config(tags=["mine"])
         assert isinstance(as_judge(bound), LangChainDecisionModel)
         assert judged(as_judge(bound)) == judged(as_judge(model))
-
-
-def alternatives(model: Any, other: Any) -> Any:
-    return model.configurable_alternatives(ConfigurableField(id="which"), other=other)
-
-
-AROUND: dict[str, Callable[[Any, Any], Any]] = {
-    "fallbacks": lambda model, other: model.with_fallbacks([other]),
-    "alternatives": alternatives,
-    "configured": lambda model, other: alternatives(model, other).with_config(
-        configurable={"which": "other"}
-    ),
-    "fields": lambda model, _: model.configurable_fields(
-        model=ConfigurableField(id="model")
-    ),
-    "retry of fallbacks": lambda model, other: model.with_fallbacks([other]).with_retry(
-        stop_after_attempt=2
-    ),
-}
-
-
-@pytest.mark.parametrize("around", AROUND)
-def test_what_chooses_among_decision_models_is_one(around: str) -> None:
-    with DecisionServer() as server:
-        model, other = decision_model(server), decision_model(server)
-        taken = as_judge(AROUND[around](model, other))
-        assert isinstance(taken, LangChainDecisionModel)
-        assert taken.name == "tiny"
-        assert judged(taken) == judged(as_judge(model))
-
-
-def test_a_fallback_answers_where_the_first_fails() -> None:
-    with DecisionServer() as server, DecisionServer() as broken:
-        broken.completion = raises  # type: ignore[method-assign]  # it fails at once
-        model = decision_model(broken).with_fallbacks([decision_model(server)])
-        assert judged(as_judge(model)) == judged(as_judge(decision_model(server)))
-
-
-def raises(_: Any) -> Any:
-    raise ConnectionError
-
-
-CHAT: Runnable[Any, Any] = RunnableLambda(lambda _: "yes")
-MIXED: dict[str, Callable[[Any], Any]] = {
-    "last of a chain": lambda model: CHAT | model,
-    "first of a chain": lambda model: model | CHAT,
-    "chat as fallback": lambda model: model.with_fallbacks([CHAT]),
-    "chat as alternative": lambda model: alternatives(model, CHAT),
-    "decision as fallback": lambda model: CHAT.with_fallbacks([model]),
-    "chain as fallback": lambda model: model.with_fallbacks([CHAT | model]),
-    "beside another": lambda model: RunnableParallel(one=model, two=CHAT),
-    "branch": lambda model: RunnableBranch((lambda _: True, CHAT), model),
-    "bound chain": lambda model: (CHAT | model).with_config(tags=["mine"]),
-}
-
-
-@pytest.mark.parametrize("around", MIXED)
-def test_a_chain_with_a_decision_model_is_refused_with_what_to_do(around: str) -> None:
-    with DecisionServer() as server:
-        model = decision_model(server)
-        with pytest.raises(SettingError, match="give the decision model itself"):
-            as_judge(MIXED[around](model))
-        assert not server.requests
-
-
-def test_chains_of_chat_models_stay_what_they_are() -> None:
-    for chain in (
-        CHAT | CHAT,
-        CHAT.with_fallbacks([CHAT]),
-        RunnableParallel(one=CHAT),
-        RunnableBranch((lambda _: True, CHAT), CHAT),
-        CHAT | RunnableParallel(one=CHAT) | CHAT,
-    ):
-        assert isinstance(as_judge(chain), LangChainModel)
 
 
 @pytest.mark.parametrize("told_by", ["response", "answer"])

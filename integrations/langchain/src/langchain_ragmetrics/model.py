@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumpd
@@ -17,14 +17,9 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import (
     Runnable,
     RunnableBinding,
-    RunnableBranch,
     RunnableConfig,
-    RunnableParallel,
-    RunnableSequence,
-    RunnableWithFallbacks,
 )
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.configurable import DynamicRunnable
 from langsmith import tracing_context
 from pydantic import BaseModel, TypeAdapter
 
@@ -388,86 +383,12 @@ def _input_of_decision_model(state_and_questions: str) -> dict[str, Any]:
 
 
 def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
-    """What the core takes for a judge; a runnable of LangChain is wrapped.
-
-    Raises:
-        SettingError: For a chain with a decision model in it, and for
-            ``OpenAIDecisions``, which takes requests of a form of its own.
-    """
+    """What the core takes for a judge; a runnable of LangChain is wrapped."""
     if not isinstance(judge, Runnable):
         return judge
-    nature = _nature(judge)
-    if nature == "openai":
-        raise errors.SettingError(
-            "OpenAIDecisions takes requests of OpenAI's own form: give its model by name"
-            " instead, judge='decisions/MODEL'"
-        )
-    if nature == "mixed":
-        raise errors.SettingError(
-            "the judge is a chain with a decision model in it, which takes typed"
-            " questions and gives probabilities, while the others take messages: give"
-            " the decision model itself. Retries, settings, alternatives and fallbacks"
-            " that are decision models, too, may stand around it"
-        )
-    if nature == "decision":
+    if _is_decision_model(_unbound(judge)):
         return LangChainDecisionModel(judge)
     return LangChainModel(judge)
-
-
-Nature = Literal["chat", "decision", "openai", "mixed"]
-"""What a runnable takes and gives.
-
-- ``chat``: messages, and a message or text;
-- ``decision``: typed questions, and probabilities;
-- ``openai``: requests of OpenAI's own form;
-- ``mixed``: typed questions in one part and messages in another.
-"""
-
-
-def _nature(model: Runnable[Any, Any]) -> Nature:
-    """Tell what a runnable takes and gives, as far as its parts tell.
-
-    Examples: "chat" for ``ChatOpenAI``, "decision" for a decision model, "mixed" for a
-    chat model with a decision model as its fallback.
-    """
-    model = _unbound(model)
-    if _is_decision_model(model):
-        return "decision"
-    if "OpenAIDecisions" in {kind.__name__ for kind in type(model).__mro__}:
-        return "openai"
-    natures = {_nature(part) for part in _alternatives(model)}
-    if len(natures) == 1:
-        return natures.pop()
-    # what takes the input of a chain, and what gives its output
-    natures |= {_nature(part) for part in _ends(model)}
-    return "mixed" if natures - {"chat"} else "chat"
-
-
-def _alternatives(model: Runnable[Any, Any]) -> list[Runnable[Any, Any]]:
-    """The runnables of which one is called in place of this one; most have none.
-
-    Example: ``model.with_fallbacks([other])`` gives [model, other].
-    """
-    if isinstance(model, RunnableWithFallbacks):
-        return [model.runnable, *model.fallbacks]
-    if not isinstance(model, DynamicRunnable):
-        return []
-    others: Mapping[str, Any] = getattr(model, "alternatives", {})
-    return [
-        model.default,
-        *(other for other in others.values() if isinstance(other, Runnable)),
-    ]
-
-
-def _ends(model: Runnable[Any, Any]) -> list[Runnable[Any, Any]]:
-    """The parts of a chain that take its input or give its output."""
-    if isinstance(model, RunnableSequence):
-        return [model.first, model.last]
-    if isinstance(model, RunnableParallel):
-        return list(model.steps__.values())
-    if isinstance(model, RunnableBranch):
-        return [model.default, *(branch for _, branch in model.branches)]
-    return []
 
 
 def _unbound(model: Runnable[Any, Any]) -> Any:
@@ -484,11 +405,9 @@ def _is_decision_model(model: object) -> bool:
 
 
 def _name_of_decision_model(model: Runnable[Any, Any]) -> str:
-    """The name of a decision model, or of the first of several."""
-    first = _unbound(model)
-    while alternatives := _alternatives(first):
-        first = _unbound(alternatives[0])
-    return str(getattr(first, "model", "")) or str(first.get_name())
+    """The name of a decision model, whatever is bound to it."""
+    decision_model = _unbound(model)
+    return str(getattr(decision_model, "model", "")) or str(decision_model.get_name())
 
 
 def _serialised(model: Runnable[Any, Any]) -> object:
