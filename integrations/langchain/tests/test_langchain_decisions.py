@@ -20,7 +20,6 @@ from ragmetrics_core import (
     Sample,
     evaluate,
 )
-from ragmetrics_core.data import SettingError
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.models.decision_model import SystemOneModel
 from ragmetrics_core.testing.decision_loopback import DecisionServer
@@ -141,11 +140,3 @@ def test_what_is_no_response_is_malformed() -> None:
 def test_other_runnables_are_chat_models_as_before() -> None:
     runnable: Runnable[Any, Any] = RunnableLambda(lambda _: "yes")
     assert isinstance(as_judge(runnable), LangChainModel)
-
-
-def test_openais_own_class_is_refused_with_what_to_give_instead() -> None:
-    class OpenAIDecisions(RunnableLambda[Any, Any]):
-        """Named as that of langchain-openai, which takes a form of its own."""
-
-    with pytest.raises(SettingError, match="decisions/MODEL"):
-        as_judge(OpenAIDecisions(lambda _: None))

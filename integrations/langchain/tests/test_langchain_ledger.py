@@ -696,7 +696,6 @@ def a_person_rejects_a_call() -> None:
 
 @shape(
     [
-        Call("tool", ("It is Paris, no need to search.",), 1, "look_up", "capital"),
         looked(LYON, query="Rhône", step=2),
     ]
 )
@@ -933,6 +932,15 @@ SINCE_1_1 = {
 
 # Their calls begin in threads of the framework, in any order.
 BEGUN_TOGETHER = {"branches_of_a_graph"}
+
+
+def test_a_persons_reply_in_a_tools_place_is_no_call_and_hedges_the_sample() -> None:
+    if version("langchain").startswith("1.0."):
+        pytest.skip("LangChain 1.0 does not record it")
+    (sample,) = played("a_person_replies_instead_of_a_tool")
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert "provider" in sample.capture.doubts
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -488,7 +488,7 @@ def conversational_retrieval() -> None:
     made.invoke({"question": "And its capital?", "chat_history": history})
 
 
-@shape(Turn(), Turn(question="Again?", history=[QUESTION, ANSWER]))
+@shape(Turn(), Turn(question="Again?", doubts=["history_unread"]))
 def message_history() -> None:
     kept = InMemoryChatMessageHistory()
     prompt = ChatPromptTemplate.from_messages(

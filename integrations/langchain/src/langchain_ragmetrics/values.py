@@ -1,6 +1,5 @@
 """LangChain's values: snapshots of what steps hold, and the plain values that the rules read."""
 
-import ast
 import copy
 import dataclasses
 import json
@@ -9,7 +8,7 @@ from numbers import Real
 from typing import Any, TypeGuard
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
@@ -456,80 +455,6 @@ def artifacts_of(output: object) -> Iterator[object]:
             yield from artifacts_of(part)
     else:
         yield output
-
-
-def documents_handed_in(message: object) -> Iterator[capture.Document]:
-    """Yield the texts that the user's message holds as documents, each in its own block."""
-    if not isinstance(message, HumanMessage) or isinstance(message.content, str):
-        return
-    for block in message.content:
-        kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind in capture.KINDS_OF_EVIDENCE:
-            text = text_of(block).strip()
-            if text:
-                yield capture.Document(text)
-
-
-def evidence_blocks(content: object) -> Iterator[tuple[str, str]]:
-    """Yield type and text of each block of a message's content that hands in evidence.
-
-    A provider counts these blocks in its citations. The text of a file is empty.
-    """
-    for block in content if isinstance(content, list) else ():
-        kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind == "tool_result":
-            yield from evidence_blocks(block.get("content"))
-        elif kind in capture.KINDS_OF_EVIDENCE:
-            yield kind, text_of(block).strip()
-
-
-def documents_in_content(output: object) -> Iterator[capture.Document]:
-    """Yield the documents that the content of a tool's message consists of.
-
-    They are blocks of search results, as Anthropic takes them, or a list of documents,
-    which LangChain writes into the message as Python shows it. Example: the block
-    ``{"type": "search_result", "title": "Rome", "content": […]}`` is one document.
-    """
-    if not isinstance(output, ToolMessage):
-        return
-    if isinstance(output.content, str):
-        yield from _documents_written_out(output.content)
-        return
-    for block in output.content:
-        if isinstance(block, Mapping) and block.get("type") == "search_result":
-            names = {key: block[key] for key in ("source", "title") if key in block}
-            yield capture.Document(text_of(block).strip(), metadata=names)
-
-
-def _documents_written_out(text: str) -> Iterator[capture.Document]:
-    """Yield the documents of a text such as "[Document(metadata={}, page_content='…')]".
-
-    Nothing is yielded if any part of the text cannot be read.
-    """
-    if not text.startswith("[Document("):
-        return
-    try:
-        listed = ast.parse(text, mode="eval").body
-        calls = listed.elts if isinstance(listed, ast.List) else []
-        fields_of_each = [_arguments_written_out(call) for call in calls]
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return
-    for fields in fields_of_each:
-        document = _document(fields)
-        if document is not None:
-            yield document
-
-
-def _arguments_written_out(call: ast.expr) -> dict[str, Any]:
-    """The named arguments of a document as Python shows it.
-
-    Raises:
-        ValueError: If it is no document, or an argument is no plain value.
-    """
-    is_document = isinstance(call, ast.Call) and ast.unparse(call.func) == "Document"
-    if not isinstance(call, ast.Call) or not is_document:
-        raise ValueError("no document")
-    return {str(named.arg): ast.literal_eval(named.value) for named in call.keywords}
 
 
 def _holds_messages_only(output: object) -> TypeGuard[Sequence[object]]:

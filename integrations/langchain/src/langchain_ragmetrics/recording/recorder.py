@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables.config import ensure_config
 
@@ -17,24 +17,16 @@ from langchain_ragmetrics.recording.run import STORE_SEARCH, Run
 from langchain_ragmetrics.recording.stores import documents_of
 from langchain_ragmetrics.recording.tree import (
     CALL,
-    EVIDENCE_BLOCKS,
     FALLBACKS,
-    HANDED_IN,
     HANDOFF,
-    LOAD_HISTORY,
     OBSERVED,
     PROVIDER,
-    SESSION,
     TASK_OR_THREAD,
     TOOLS,
     UNREAD,
-    VARIABLES,
-    variables_of_template,
 )
 from langchain_ragmetrics.values import (
     copied,
-    documents_handed_in,
-    evidence_blocks,
     is_command,
     messages_shown,
     offered_tools,
@@ -106,10 +98,6 @@ class Recorder(BaseCallbackHandler):
             details.get("run_type") or "chain", serialized, run_id, details
         ):
             run.inputs = _named("input", copied(inputs, messages=run_id in self._roots))
-            if run.name == LOAD_HISTORY:
-                run.extra[SESSION] = _session()
-            if run.run_type == "prompt":
-                run.extra[VARIABLES] = variables_of_template(serialized)
 
     @guard_hook
     def on_chain_end(
@@ -157,10 +145,9 @@ class Recorder(BaseCallbackHandler):
             run.extra[TOOLS] = offered_tools(details.get("invocation_params"))
             # what the model saw and no recorded text holds, such as a PDF
             run.extra[UNREAD] = unread_request(
-                _parameters_sent(serialized, all_messages, details),
+                _parameters_sent(serialized, details),
                 [message.content for message in all_messages if _is_sent(message)],
             )
-            _keep_documents_in_messages(run, all_messages)
 
     @guard_hook
     def on_llm_start(
@@ -395,74 +382,24 @@ def _name_of_run(serialized: dict[str, Any], details: dict[str, Any]) -> str:
     return str(name)
 
 
-def _keep_documents_in_messages(run: Run, messages: Sequence[BaseMessage]) -> None:
-    """Keep the blocks of messages that are documents, beside the texts of the messages.
-
-    Example: ``{"type": "search_result", "content": "Rome is old"}`` in the user's message
-    is a document, and the first of the blocks that a provider counts when it cites. In a
-    tool's message it is only such a block: the tool's call has the document.
-    """
-    documents = chain.from_iterable(map(documents_handed_in, messages))
-    run.extra[HANDED_IN] = list(documents)
-    run.extra[EVIDENCE_BLOCKS] = []
-    for message in messages:
-        run.extra[EVIDENCE_BLOCKS] += evidence_blocks(message.content)
-
-
 def _parameters_sent(
-    serialized: Mapping[str, Any] | None,
-    messages: Sequence[BaseMessage],
-    details: Mapping[str, Any],
-) -> object:
-    """The parameters of a request, with the earlier response that it goes on from.
+    serialized: Mapping[str, Any] | None, details: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The parameters of a request, with the setting that goes on from an earlier response.
 
-    A ``ChatOpenAI`` with ``use_previous_response_id`` names the last response among its
-    messages, and sends only the messages behind it. Example: an answer with the id
-    "resp_7" before the last question adds ``{"previous_response_id": "resp_7"}``.
+    A ``ChatOpenAI`` with ``use_previous_response_id`` sends a part of its messages, and
+    the provider adds what it kept.
     """
-    parameters = details.get("invocation_params")
     settings = (serialized or {}).get("kwargs")
-    if not isinstance(settings, Mapping) or not isinstance(parameters, Mapping):
-        return parameters
-    if not settings.get("use_previous_response_id"):
-        return parameters
-    # What the earlier response goes on from is shown to the model again, and stands in
-    # none of these messages. A response behind the last question, such as a call of a
-    # tool, goes on from messages of this run, which are recorded.
-    for message in reversed(_messages_before_last_question(messages)):
-        response_id = message.response_metadata.get("id")
-        if isinstance(message, AIMessage) and str(response_id).startswith("resp_"):
-            return {**parameters, "previous_response_id": response_id}
+    parameters = dict(details.get("invocation_params") or {})
+    if isinstance(settings, Mapping) and settings.get("use_previous_response_id"):
+        parameters["previous_response_id"] = "the last response"
     return parameters
-
-
-def _messages_before_last_question(
-    messages: Sequence[BaseMessage],
-) -> Sequence[BaseMessage]:
-    """The messages before the user's last one; all if the user said nothing."""
-    for index in reversed(range(len(messages))):
-        if isinstance(messages[index], HumanMessage):
-            return messages[:index]
-    return messages
 
 
 def _is_sent(message: BaseMessage) -> bool:
     """Whether the application sends a message: it is no reply of a model."""
     return not isinstance(message, AIMessage)
-
-
-def _session() -> str | None:
-    """The session whose messages are loaded, by what the call says in ``configurable``.
-
-    It is the ``session_id``, else all names there, joined; None if there are none.
-    """
-    name_by_key = {}
-    for key, value in ensure_config().get("configurable", {}).items():
-        if isinstance(value, (str, int)):
-            name_by_key[key] = str(value)
-    if "session_id" in name_by_key:
-        return name_by_key["session_id"]
-    return "/".join(name_by_key[key] for key in sorted(name_by_key)) or None
 
 
 def _named(name: str, value: Any) -> dict[str, Any]:

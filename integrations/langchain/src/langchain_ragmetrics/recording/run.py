@@ -1,6 +1,6 @@
 """The runs that LangChain reports, and those inside each, where each piece of work stands once. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -84,43 +84,26 @@ def children(run: AnyRun) -> list[AnyRun]:
             runs_last_first.append(child)
         later_attempts.add(attempt)
     without_failed_attempts = runs_last_first[::-1]
-    return _without_repeated_searches(without_failed_attempts)
+    return _without_reported_searches(without_failed_attempts)
 
 
-def _without_repeated_searches(runs: list[AnyRun]) -> list[AnyRun]:
-    """Leave out what was recorded twice: as a search of a store, and by a report.
+def _without_reported_searches(runs: list[AnyRun]) -> list[AnyRun]:
+    """Leave out the searches of a store whose documents the application reports itself.
 
     Example: an application calls ``store.similarity_search("Who?")``, and reports the
-    two documents by ``add_documents()``: the search stays, with its query.
+    two documents by ``add_documents()``: the report stays.
     """
-    searches = [run for run in runs if (run.extra or {}).get(STORE_SEARCH)]
-    left_out: list[AnyRun] = []
-    for report in runs:
-        if report.name != ADD_DOCUMENTS:
-            continue
-        if _says_nothing_new(report, searches):
-            left_out.append(report)
-        else:
-            left_out += [search for search in searches if _names_all_of(report, search)]
-    return [run for run in runs if run not in left_out]
-
-
-def _says_nothing_new(report: AnyRun, searches: Sequence[AnyRun]) -> bool:
-    """Whether a report names no query, and only documents and scores of searches."""
-    documents_found: list[Document] = []
-    for search in searches:
-        documents_found += _documents_of_search(search)
-    are_all_found = all(
-        document in documents_found for document in _documents_of_search(report)
-    )
-    return bool(searches) and are_all_found and not report.inputs.get("query")
-
-
-def _names_all_of(report: AnyRun, search: AnyRun) -> bool:
-    """Whether a report names all documents of a search, by their texts."""
-    reported_texts = {document.text for document in _documents_of_search(report)}
-    texts = {document.text for document in _documents_of_search(search)}
-    return texts <= reported_texts
+    reported_texts: set[str] = set()
+    for run in runs:
+        if run.name == ADD_DOCUMENTS:
+            reported_texts |= {document.text for document in _documents_of_search(run)}
+    others = []
+    for run in runs:
+        texts = {document.text for document in _documents_of_search(run)}
+        is_by_hand = bool((run.extra or {}).get(STORE_SEARCH))
+        if not (is_by_hand and reported_texts and texts <= reported_texts):
+            others.append(run)
+    return others
 
 
 def _documents_of_search(search: AnyRun) -> list[Document]:

@@ -1,17 +1,15 @@
 """From LangChain's runs to the core's tree of calls; pure, nothing is changed."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import AIMessage, ToolMessage
-from langsmith import schemas
+from langchain_core.messages import ToolMessage
 
 from langchain_ragmetrics.recording.run import AnyRun, children, walk
 from langchain_ragmetrics.values import (
     artifacts_of,
     compact,
-    documents_in_content,
     is_command,
     message_of,
     messages_shown,
@@ -37,21 +35,17 @@ OBSERVED = "ragmetrics-observed"
 TASK_OR_THREAD = "ragmetrics_task_or_thread"
 CALL = "ragmetrics_call"
 HANDOFF = "ragmetrics_handoff"
-# of the step in which ``RunnableWithMessageHistory`` loads its messages: the session
-SESSION = "ragmetrics_session"
-LOAD_HISTORY = "load_history"
 # of what a model said: what its provider found meanwhile
 PROVIDER = "ragmetrics_provider"
 # of a call of a model: the names of the tools that it may call
 TOOLS = "ragmetrics_tools"
-# of a call of a model: the documents that stand in its messages as blocks
-HANDED_IN = "ragmetrics_handed_in"
-EVIDENCE_BLOCKS = "ragmetrics_evidence_blocks"
 # of a call of a model: what it was shown and no recorded text holds
 UNREAD = "ragmetrics_unread"
-# of a template of a prompt: the names that it fills in
-VARIABLES = "ragmetrics_variables"
 _OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
+_ANSWERED_BY_A_PERSON = (
+    "a person answered a call of a tool, and no tool ran: what the person wrote is not"
+    " among the evidence"
+)
 _ABANDONED = "the stream was abandoned before its end"
 
 
@@ -202,8 +196,7 @@ def _add_thread(tree: Tree, run: AnyRun) -> None:
     """Write into a tree the conversation of its run, by which later runs belong to it.
 
     Example: the graph "bot" with the thread "t1" is interrupted to ask a person: it is
-    paused, and a later run with the key "bot/t1" goes on with it. A run without a
-    thread may have a session of ``RunnableWithMessageHistory``.
+    paused, and a later run with the key "bot/t1" goes on with it.
     """
     metadata = metadata_of(run)
     thread = metadata.get("thread_id")
@@ -213,22 +206,6 @@ def _add_thread(tree: Tree, run: AnyRun) -> None:
         # A stream that was left early may still be paused. So LangChain's own error is
         # asked, and not ``tree.error``, which also says "left early".
         tree.is_paused = run.error is None and _waits_for_a_person(tree.root.walk())
-    elif "thread_id" not in metadata:
-        _add_session(tree, run)
-
-
-def _add_session(tree: Tree, run: AnyRun) -> None:
-    """Write into a tree the session whose messages ``RunnableWithMessageHistory`` loaded.
-
-    A session without earlier messages begins here.
-    """
-    loading = _loading_step(run)
-    session = None if loading is None else (loading.extra or {}).get(SESSION)
-    if session is None:
-        return
-    tree.conversation_id = session
-    if not tree.history:
-        tree.turn_number = 1
 
 
 def _given_in_metadata(run: AnyRun) -> Mapping[str, Any]:
@@ -273,7 +250,7 @@ def _earlier_conversation(
     """Find the earlier turns of the conversation in the first place that has some.
 
     The places: the inputs, such as {"chat_history": […]}; the messages of a graph's
-    state; the messages that ``RunnableWithMessageHistory`` loaded.
+    state.
 
     Args:
         run: The run.
@@ -287,14 +264,7 @@ def _earlier_conversation(
     in_inputs = capture.find_conversation(inputs, question)
     if in_inputs.turns or in_inputs.texts:
         return in_inputs
-    in_state = _conversation_in_state(output, question)
-    if in_state.turns:
-        return in_state
-    loaded_turns = capture.spoken(_loaded_messages(run))
-    ends_with_question = bool(loaded_turns) and loaded_turns[-1].content == question
-    if ends_with_question:  # the question of now is no earlier turn
-        loaded_turns = loaded_turns[:-1]
-    return capture.EarlierConversation(loaded_turns)
+    return _conversation_in_state(output, question)
 
 
 def _conversation_in_prompts(
@@ -323,22 +293,6 @@ def _conversation_in_state(
     return capture.find_conversation(
         output, question, only_before_question=is_question_known
     )
-
-
-def _loaded_messages(run: AnyRun) -> tuple[Message, ...]:
-    """The messages that ``RunnableWithMessageHistory`` loaded first."""
-    loading = _loading_step(run)
-    if loading is None:
-        return ()
-    return capture.conversation(plain((loading.outputs or {}).get("output"))) or ()
-
-
-def _loading_step(run: AnyRun) -> AnyRun | None:
-    """The first step in which ``RunnableWithMessageHistory`` loaded messages."""
-    for inner in walk(run):
-        if inner.run_type == "chain" and inner.name == LOAD_HISTORY:
-            return inner
-    return None
 
 
 def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
@@ -547,37 +501,7 @@ def _fill_retriever(node: Node, run: AnyRun) -> None:
     node.query = query if isinstance(query, str) and query.strip() else None
     if run.error or run.outputs is None:
         return
-    documents = tuple(documents_in(plain(run.outputs.get("documents"))))
-    if any(document.score is None for document in documents):
-        documents = _with_observed_scores(documents, run)
-    node.documents = documents
-
-
-def _with_observed_scores(
-    documents: tuple[Document, ...], run: AnyRun
-) -> tuple[Document, ...]:
-    """Give a retriever's documents the scores that an observed store inside reported.
-
-    Example: a retriever returns "Rome is old" without a score, and the store inside it
-    reported the same text and id with .8: it gets .8. A score that is there stays.
-
-    Args:
-        documents: The documents that the retriever returned.
-        run: The retriever's run; inside it stand the searches of the store.
-    """
-    scores: dict[tuple[str | None, str], float | None] = {}  # by id and text
-    for inner in walk(run):
-        if inner is run or OBSERVED not in (inner.tags or ()):
-            continue
-        for document in documents_in(plain((inner.outputs or {}).get("documents"))):
-            scores[document.id, document.text] = document.score
-    scored_documents = []
-    for document in documents:
-        score = document.score
-        if score is None:
-            score = scores.get((document.id, document.text))
-        scored_documents.append(replace(document, score=score))
-    return tuple(scored_documents)
+    node.documents = tuple(documents_in(plain(run.outputs.get("documents"))))
 
 
 def _query(arguments: Mapping[str, Any]) -> str:
@@ -642,7 +566,7 @@ def _text_of_tool(output: object) -> str | None:
 
 
 def _documents_of_tool(output: object) -> tuple[Document, ...] | None:
-    """The documents that a tool returned beside its text, or that its text is made of.
+    """The documents that a tool returned beside its text.
 
     Example: a tool that searches returned a text and, as its artifact, two documents.
     () for an empty list of documents; None if there is no list.
@@ -651,8 +575,6 @@ def _documents_of_tool(output: object) -> tuple[Document, ...] | None:
     documents = tuple(
         document for artifact in artifacts for document in documents_in(artifact)
     )
-    if not documents:
-        documents = tuple(documents_in_content(output))
     gave_an_empty_list = any(artifact in ((), []) for artifact in artifacts)
     return documents if documents or gave_an_empty_list else None
 
@@ -679,9 +601,6 @@ def _add_notes_on_request(node: Node, notes: Mapping[str, Any]) -> None:
         notes: The notes, by names such as ``TOOLS``. A run of LangSmith has none.
     """
     node.offered_tools = tuple(notes.get(TOOLS) or ())
-    # documents that the application put into its messages as blocks
-    node.documents_in_request = tuple(notes.get(HANDED_IN) or ())
-    node.request_blocks = tuple(notes.get(EVIDENCE_BLOCKS) or ())
     # what the model saw and no recorded text holds, such as a PDF
     unread = notes.get(UNREAD)
     if isinstance(unread, capture.UnreadRequest):
@@ -735,90 +654,20 @@ def _prompt(run: AnyRun) -> tuple[Message, ...]:
 
 def _fill_step(node: Node, run: AnyRun) -> None:
     """Write into a call what its step did: its documents, and what a person answered in it."""
-    if run.name.startswith("HumanInTheLoop"):
-        node.children += _calls_answered_by_a_person(node, run)
+    if run.name.startswith("HumanInTheLoop") and _has_answered_calls(run):
+        node.remarks = (_ANSWERED_BY_A_PERSON,)
     taken = plain(run.inputs)
     node.documents_among_inputs = tuple(documents_in(taken))
     capture.note_documents_of_step(node, taken, plain(run.outputs or {}))
 
 
-def _fill_prompt(node: Node, run: AnyRun) -> None:
-    """Write into a call which documents a template of a prompt fills in as they are.
-
-    Example: "{context} Question: {question}" was given documents as ``context`` and as
-    ``sources``: those in ``context``.
-    """
-    variables: Sequence[str] | None = (run.extra or {}).get(VARIABLES)
-    if variables is None and isinstance(run, schemas.RunBase):
-        variables = variables_of_template(run.serialized)
-    names = list(variables or ())
-    if len(names) == 1:
-        names.append("input")  # its only value may come without its name: ``[A, B]``
-    filled_in = [run.inputs[name] for name in names if name in run.inputs]
-    node.documents_among_inputs = tuple(documents_in(plain(filled_in)))
-
-
-def variables_of_template(
-    serialized: Mapping[str, Any] | None,
-) -> tuple[str, ...] | None:
-    """The names that a template of a prompt fills in; None if LangChain does not say.
-
-    Example: "{context} Question: {question}" fills in context and question, whatever
-    else it is given.
-
-    Args:
-        serialized: LangChain's description of the template.
-    """
-    settings = (serialized or {}).get("kwargs")
-    if not isinstance(settings, Mapping):
-        return None
-    required = settings.get("input_variables") or ()
-    optional = settings.get("optional_variables") or ()
-    return (*required, *optional)
-
-
-def _calls_answered_by_a_person(node: Node, run: AnyRun) -> list[Node]:
-    """Make a tool's node for each tool call that a person answered instead of the tool.
-
-    Example: the model asked for ``ask_boss(text="Buy?")``, and the person wrote "Yes":
-    a call of the tool with the text "Yes", although no tool ran.
-
-    Args:
-        node: The node of the middleware that asks the person, before any tool runs.
-        run: The middleware's run. It returns the model's message with the tool calls,
-            and a tool's message for each that the person answered or rejected.
-    """
+def _has_answered_calls(run: AnyRun) -> bool:
+    """Whether a person answered calls of tools instead of the tools, before any ran."""
     messages = (run.outputs or {}).get("messages") or ()
-    arguments_by_id = _tool_arguments_by_id(messages)
-    tool_nodes: list[Node] = []
-    for message in messages:
-        if not isinstance(message, ToolMessage):
-            continue
-        is_rejected = message.status != "success"
-        # No tool has run yet. So the middleware itself has answered these calls.
-        is_asked_for_here = message.tool_call_id in arguments_by_id
-        if is_asked_for_here and not is_rejected:
-            tool_node = Node(
-                "tool",
-                message.name or "",
-                began=node.began,
-                ended=node.ended or node.began,
-                text=str(message.text),
-                tool_call_id=message.tool_call_id,
-                query=_query(arguments_by_id[message.tool_call_id]),
-            )
-            tool_nodes.append(tool_node)
-    return tool_nodes
-
-
-def _tool_arguments_by_id(messages: Iterable[object]) -> dict[str | None, Any]:
-    """The arguments of the tool calls in messages of a model, by the ids of the calls."""
-    arguments_by_id = {}
-    for message in messages:
-        if isinstance(message, AIMessage):
-            for tool_call in message.tool_calls:
-                arguments_by_id[tool_call["id"]] = tool_call["args"]
-    return arguments_by_id
+    return any(
+        isinstance(message, ToolMessage) and message.status == "success"
+        for message in messages
+    )
 
 
 _FILL: Mapping[str, Callable[[Node, AnyRun], None]] = {
@@ -827,5 +676,5 @@ _FILL: Mapping[str, Callable[[Node, AnyRun], None]] = {
     "llm": _fill_model,
     "chat_model": _fill_model,
     "chain": _fill_step,
-    "prompt": _fill_prompt,
+    "prompt": _fill_step,
 }
