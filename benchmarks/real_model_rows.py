@@ -138,6 +138,7 @@ def main() -> None:
     options = parser.parse_args()
     judge = LLMJudge(Local(), max_tokens=options.tokens, timeout=None)
     started = time.monotonic()
+    n_rows = n_readable = 0
     for family, metric, part in PLAN:
         count = max(1, part * options.rows // 30)
         samples = drawn(options.data, family, count, options.longest)
@@ -147,6 +148,8 @@ def main() -> None:
             result = row.results[metric.name]
             error = getattr(result, "error", None)
             kinds[f"failed: {error.type}" if error else result.status] += 1
+            n_readable += error is None
+        n_rows += count
         shown = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
         print(
             f"{metric.name}: {count} rows: {shown}; {report.usage.calls} calls,"
@@ -157,6 +160,7 @@ def main() -> None:
             error = getattr(row.results[metric.name], "error", None)
             if error:
                 print(f"    {error.type}: {error.message[:160]}", flush=True)
+    print(f"rows whose replies could be read: {n_readable} of {n_rows}")
 
 
 if __name__ == "__main__":

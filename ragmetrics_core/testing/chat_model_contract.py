@@ -22,6 +22,7 @@ from ragmetrics_core.data import (
     Asked,
     Instructions,
     LabelProbability,
+    NotAnswered,
     Part,
     Question,
     errors,
@@ -143,6 +144,16 @@ def _assert_not_misleading(
     misleading = (errors.TransientJudgeError, errors.RequestRejected)
     assert type(error) is error_class or not isinstance(error, misleading), (
         f"a broken reply was taken for {type(error).__name__}"
+    )
+
+
+def _question(number: int) -> Question[Any]:
+    """Ask for the probability of a label, about a text of its own."""
+    return Question(
+        parts={"context": Part("Context", f"c{number}")},
+        instructions=Instructions('Reply {"covered": 1}.\n---\n{context}'),
+        Reply=Covered,
+        wanted_probability=LabelProbability("covered"),
     )
 
 
@@ -541,7 +552,34 @@ class ChatModelContract:
             "give one ChatReply for each request that was sent"
         )
 
-    @pytest.mark.parametrize("status", [403, 501])
+    @pytest.mark.parametrize("status", [401, 403])
+    def test_a_wrong_key_ends_a_judge_before_its_second_call(
+        self, status: int, loopback_server: Servers
+    ) -> None:
+        """No question can be answered, so that no further one is asked.
+
+        Args:
+            status: The status with which the server refuses the key.
+            loopback_server: Makes servers.
+        """
+        server = loopback_server(
+            faults=lambda _: Fault(status, code="invalid_api_key"), logprobs="reject"
+        )
+
+        async def ask(model: ChatModel) -> list[Any]:
+            judge = LLMJudge(model)
+            asked = [judge.answer(_question(number)) for number in range(3)]
+            return [answer.reply for answer in await asyncio.gather(*asked)]
+
+        replies = self.using(ask, server.base_url)
+        assert all(
+            isinstance(reply, NotAnswered)
+            and isinstance(reply.error, errors.AuthenticationFailed)
+            for reply in replies
+        ), f"raise judge_error for HTTP {status}; the questions ended with {replies}"
+        assert len(server.requests) == 1, "a refused key is refused to all questions"
+
+    @pytest.mark.parametrize("status", [400, 403, 404, 422, 501])
     @pytest.mark.parametrize("feature", ["n", "json_schema", "logprobs", "temperature"])
     def test_a_refused_feature_is_left_out_whatever_the_status(
         self, feature: str, status: int, loopback_server: Servers
@@ -557,19 +595,9 @@ class ChatModelContract:
         server = loopback_server(
             reply=lambda _: '{"covered": 1}', status=status, **refusals
         )
-        template = Instructions('Reply {"covered": 1}.\n---\n{context}')
-
-        def question(number: int) -> Question[Any]:
-            return Question(
-                parts={"context": Part("Context", f"c{number}")},
-                instructions=template,
-                Reply=Covered,
-                wanted_probability=LabelProbability("covered"),
-            )
-
         async def ask(model: ChatModel) -> list[Any]:
             judge = LLMJudge(model)
-            return [(await judge.answer(question(n))).reply for n in range(3)]
+            return [(await judge.answer(_question(n))).reply for n in range(3)]
 
         replies = self.using(ask, server.base_url)
         assert all(isinstance(reply, Asked) for reply in replies), (
