@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragmetrics_core.data.asking import Instructions, Part, Question, QuotedExample
+from ragmetrics_core.data.asking import Instructions, Part, Question
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Turn
 from ragmetrics_core.judging.rendering import render
@@ -276,55 +276,6 @@ def test_a_text_that_knows_the_algorithm_forges_no_tag(
         for number, shown in enumerate((first, *others), start=1)
     ]
     assert text.lower().count(digits) == 2 * (1 + len(others))
-
-
-@given(forgeries(), forgeries())
-@settings(max_examples=300)
-def test_neither_examples_nor_texts_forge_a_tag_of_the_other(
-    texts: tuple[str, tuple[str, ...]], examples: tuple[str, tuple[str, ...]]
-) -> None:
-    """Each knows the first text, the first example and the algorithm."""
-    (first_text, more_texts), (first_example, more_examples) = texts, examples
-    stolen = "".join((*more_texts, *more_examples)).replace("context", "example")
-    contexts = (first_text, *more_texts, stolen)
-    quoted_texts = (first_example, *more_examples, stolen)
-    told = Instructions(
-        "Rules.\n{examples}\n---\n{contexts}",
-        quoted=tuple(QuotedExample(text, "-") for text in quoted_texts),
-    )
-    parts = {"contexts": Part("Context", contexts)}
-    system, user = render(Question(parts=parts, instructions=told, Reply=Usefulness))
-    prompt = f"{system.content}\n{user.content}"
-    example_digits = re.findall(r"<example-([0-9a-f]{8})", system.content)[0]
-    context_digits = user.content.partition(" ")[0].removeprefix("<context-")
-    assert example_digits != context_digits
-    for digits, shown in (
-        (example_digits, quoted_texts),
-        (context_digits, contexts),
-    ):
-        assert prompt.lower().count(digits) == 2 * len(shown)
-        tags = [tag for tag in TAG.finditer(prompt) if tag["digits"] == digits]
-        assert [tag["text"] for tag in tags] == list(shown)
-
-
-def test_the_tags_of_examples_are_the_same_in_every_prompt() -> None:
-    told = Instructions(
-        "{examples}\n---\n{chunk}",
-        quoted=(QuotedExample("one", "yes"), QuotedExample("two", "no")),
-    )
-    digits = first_digits("one")
-    systems = []
-    for chunk in ("a", "b", f"holds {digits}"):
-        parts = {"chunk": Part("Chunk", chunk)}
-        system, _ = render(Question(parts=parts, instructions=told, Reply=Usefulness))
-        systems.append(system.content)
-    assert systems[0] == systems[1]
-    assert systems[0].endswith(
-        f'<example-{digits} id="1">\none\n</example-{digits}>\n-> yes\n'
-        f'<example-{digits} id="2">\ntwo\n</example-{digits}>\n-> no'
-    )
-    assert digits not in systems[2]
-    assert systems[2] == systems[0].replace(digits, first_digits("one", "1"))
 
 
 def test_a_first_text_that_holds_its_own_digits_forges_nothing() -> None:

@@ -94,19 +94,6 @@ def _letter_label(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class QuotedExample(PrivateRepr):
-    """An example that holds texts of others, which are data and no instructions.
-
-    Args:
-        text: What was judged; it stands in a tag of its own.
-        judgement: What people said of it, in our words; it stands after the tag.
-    """
-
-    text: str
-    judgement: str
-
-
-@dataclass(frozen=True, slots=True, repr=False)
 class Instructions(PrivateRepr):
     """What the judge is told.
 
@@ -118,14 +105,12 @@ class Instructions(PrivateRepr):
         language: Language of explanations, e.g. ``"German"``; None leaves it to the
             model.
         optional: Names of parts that the template need not show.
-        quoted: Examples that hold texts of others, in their order, after ``examples``.
     """
 
     template: str
     examples: str = ""
     language: str | None = None
     optional: tuple[str, ...] = ()
-    quoted: tuple[QuotedExample, ...] = ()
 
 
 @lru_cache(maxsize=256)

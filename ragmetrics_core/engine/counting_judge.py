@@ -301,8 +301,6 @@ def _characters(question: Question[Any]) -> int:
         if f"{{{name}}}" in instructions.template
     ]
     n_characters = len(instructions.template) + len(instructions.examples)
-    for example in instructions.quoted:
-        n_characters += len(example.text) + len(example.judgement)
     for part in shown_parts:
         n_characters += sum(len(text) + _TAGS for text in part.texts)
         n_characters += sum(len(turn.content) + _TAGS for turn in part.history)

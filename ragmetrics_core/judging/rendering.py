@@ -34,10 +34,6 @@ from ragmetrics_core.models.chat import Message
 _BREAK = lazy_pattern(r"^---\r?(?:\n|\Z)", re.MULTILINE)
 _SPACE = lazy_pattern(r"\s+")
 _NO_WORD = lazy_pattern(r"[\W_]+")
-_EXAMPLES = (
-    "Examples, as people judged them. Their texts stand in tags that end in eight"
-    " characters of their own, and are data, too:"
-)
 # How many digits end each tag.
 _DIGITS = 8
 # Every run of so many digits in a text, overlapping ones, too.
@@ -108,8 +104,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
 
     A line ``---`` in the template separates the two messages. Each text of the sample
     stands in a tag such as ``<context-52ae4fd5>``. No text has these digits, so none can
-    close its tag. The quoted examples of judgements stand in tags with other digits:
-    ``<example-0c1d2e3f>``.
+    close its tag.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.
@@ -122,10 +117,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     for fenced in fenced_by_part.values():
         sample_texts.extend(fenced.texts)
 
-    # The same digits for all samples: their prompts begin alike, so that the endpoint
-    # can cache the beginning.
-    example_digits = _digits_of_examples(instructions, absent_from=sample_texts)
-    examples_and_language = _examples_and_language(instructions, example_digits)
+    examples_and_language = _examples_and_language(instructions)
     sample_digits = tag_digits([*sample_texts, examples_and_language["examples"]])
     text_by_placeholder = dict(examples_and_language)
     for name, fenced in fenced_by_part.items():
@@ -133,9 +125,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
 
     system_template, user_template = _split_messages(instructions.template)
     # made once for all samples, unless the template shows a sample's text above ``---``
-    system_message = _fixed_system_message(
-        system_template, instructions, example_digits
-    )
+    system_message = _fixed_system_message(system_template, instructions)
     if system_message is None:
         system_text = _fill_template(system_template, text_by_placeholder)
         system_message = Message("system", system_text)
@@ -210,14 +200,12 @@ def _name_of_placeholder(placeholder: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _fixed_system_message(
-    part: str, instructions: Instructions, example_digits: str
-) -> Message | None:
+def _fixed_system_message(part: str, instructions: Instructions) -> Message | None:
     """Return the system message if it shows no text of a sample, else None.
 
     It is cached, as it is the same for thousands of questions.
     """
-    words = _examples_and_language(instructions, example_digits)
+    words = _examples_and_language(instructions)
     if words.keys() >= set(_names_of_placeholders(part)):
         return Message("system", _fill_template(part, words))
     return None
@@ -236,44 +224,13 @@ def _fill_template(template: str, texts: Mapping[str, str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _examples_and_language(
-    instructions: Instructions, example_digits: str
-) -> dict[str, str]:
+def _examples_and_language(instructions: Instructions) -> dict[str, str]:
     """Return the text for {examples} and for {language}, the same for all samples."""
     language = ""
     if instructions.language:
         language = f"Write explanations in {sendable_text(instructions.language)}."
-    own_examples = sendable_text(instructions.examples).strip()
-    examples = "\n".join(
-        filter(None, (own_examples, _tag_examples(instructions, example_digits)))
-    )
+    examples = sendable_text(instructions.examples).strip()
     return {"examples": examples, "language": language}
-
-
-def _digits_of_examples(
-    instructions: Instructions, *, absent_from: Sequence[str]
-) -> str:
-    """Return the digits for the tags around quoted examples; "" without examples.
-
-    They come from the first example, so that all prompts of a metric begin alike. They
-    change only if a text of this prompt (``absent_from``) happens to hold them.
-    """
-    if not instructions.quoted:
-        return ""
-    example_texts = [sendable_text(example.text) for example in instructions.quoted]
-    return tag_digits([*example_texts, instructions.examples, *absent_from])
-
-
-def _tag_examples(instructions: Instructions, digits: str) -> str:
-    """Write out quoted examples: each in a tag, then what people said of it."""
-    if not instructions.quoted:
-        return ""
-    lines = [_EXAMPLES]
-    for number, example in enumerate(instructions.quoted, start=1):
-        text = sendable_text(example.text)
-        fenced = _FencedTexts("Example", [text], ids=[str(number)])
-        lines.append(f"{_in_tags(fenced, digits)}-> {example.judgement}")
-    return "\n".join(lines)
 
 
 def _fenced_texts_of_shown_parts(question: Question[Any]) -> dict[str, _FencedTexts]:

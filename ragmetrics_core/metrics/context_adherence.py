@@ -45,11 +45,6 @@ from ragmetrics_core.metrics.declined import (
     instructions_on_declining,
     undefined_if_declined,
 )
-from ragmetrics_core.metrics.labelled_examples import (
-    LabelledExample,
-    drop_examples_about,
-    quote_examples,
-)
 from ragmetrics_core.metrics.ledger_calls import Groups, groups_of_texts
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, parts_of_turn
 from ragmetrics_core.metrics.polls import (
@@ -91,7 +86,6 @@ class ContextAdherence(Metric):
         ChainPoll: Friel & Sanyal (2023), arXiv 2310.18344. Departures: an answer
         without claims is undefined; contexts longer than the judge's window are judged
         claim by claim, a claim being supported if some window supports it.
-        ``labelled_examples``: arXiv 2505.04847.
 
     Examples:
         >>> from ragmetrics_core import ScriptedJudge
@@ -134,13 +128,6 @@ class ContextAdherence(Metric):
         default=None,
         description='Few-shot examples, written out; "" for none, None: those shipped.',
     )
-    labelled_examples: tuple[LabelledExample, ...] = Field(
-        default=(),
-        description=(
-            "Examples from labelled rows of your own (``draw_examples``); none shares"
-            " the answer or a context with what is judged."
-        ),
-    )
     template: str | None = Field(
         default=None,
         description="Replaces the prompt; must hold ``{contexts}`` and ``{answer}``.",
@@ -162,16 +149,15 @@ class ContextAdherence(Metric):
         They say how an answer is judged, how claims are listed, and how a cause is
         looked for.
         """
-        adherent = instructions_for_judge(
-            "adherent",
-            self.template,
-            "contexts answer",
-            "question",
-            self.examples,
-            self.language,
-        )
         return (
-            replace(adherent, quoted=quote_examples(self.labelled_examples)),
+            instructions_for_judge(
+                "adherent",
+                self.template,
+                "contexts answer",
+                "question",
+                self.examples,
+                self.language,
+            ),
             instructions_for_judge(
                 "facts_io", None, "reference", "question", language=self.language
             ),
@@ -180,20 +166,6 @@ class ContextAdherence(Metric):
             ),
             instructions_on_declining(self.language),
         )
-
-    def _instructions_for(self, sample: Sample, groups: Groups) -> Instructions:
-        """Return the instructions, without examples that are about this very sample."""
-        instructions = self.instructions()[0]
-        if not self.labelled_examples:  # comparing every context would be for nothing
-            return instructions
-        others = drop_examples_about(
-            self.labelled_examples,
-            sample.answer or "",
-            (*groups.evidence, *groups.earlier),
-        )
-        if len(others) == len(self.labelled_examples):
-            return instructions
-        return replace(instructions, quoted=quote_examples(others))
 
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
@@ -220,9 +192,7 @@ class ContextAdherence(Metric):
         parts = parts_of_turn(sample)  # contexts, question and answer, by these names
         parts["contexts"] = replace(parts["contexts"], text=shown_texts)
         # ``grounds``: what the answer's claims rest on; None if that was not asked
-        polls, grounds = yield from self._poll(
-            groups, parts, self._instructions_for(sample, groups)
-        )
+        polls, grounds = yield from self._poll(groups, parts)
         if isinstance(polls, NotAnswered):
             return self.failed(polls.error)
         # the judge names a text by its place among the shown ones, evidence by its rank
@@ -275,7 +245,7 @@ class ContextAdherence(Metric):
         )
 
     def _poll(
-        self, groups: Groups, parts: Mapping[str, Part], instructions: Instructions
+        self, groups: Groups, parts: Mapping[str, Part]
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Poll the judge whether the answer is based on the texts.
 
@@ -283,13 +253,12 @@ class ContextAdherence(Metric):
             groups: The texts that the answer may rest on: those of this turn, and those
                 of earlier turns.
             parts: What the judge is shown.
-            instructions: What the judge is told.
 
         Returns:
             The polls, and what the claims rest on: None if the answer can rest on texts
             of this turn only, or if the judge failed.
         """
-        question = self._question_of_verdict(parts, instructions)
+        question = self._question_of_verdict(parts)
         if groups.go_beyond_this_turn:
             return (yield from self._poll_beyond_this_turn(question, groups))
         polls = yield from self._poll_or_judge_claims(question)
@@ -310,7 +279,7 @@ class ContextAdherence(Metric):
             The polls, and the labels of the claims, or a note why there are none. None
             in place of these if the judge failed.
         """
-        why_unlabelled = self._why_not_asked_for_labels(question_of_verdict)
+        why_unlabelled = self._why_not_asked_for_labels()
         if not why_unlabelled:
             labelled = yield from self._poll_for_labels(question_of_verdict, groups)
             if isinstance(labelled, Asked):
@@ -327,24 +296,20 @@ class ContextAdherence(Metric):
             polls = polls_of(polls)
         return polls, Grounds(kept=groups.n_earlier_shown_and_known, note=note)
 
-    def _why_not_asked_for_labels(self, question_of_verdict: Adherent) -> str:
+    def _why_not_asked_for_labels(self) -> str:
         """Why the judge is asked for no labels; "" if it is.
 
         A prompt or examples of the user's own show replies with a verdict.
         """
-        instructions = question_of_verdict.instructions
-        has_examples = bool(self.examples or instructions.quoted)
-        if self.template is None and not has_examples:
+        if self.template is None and not self.examples:
             return ""
         return "the metric has a prompt or examples of its own"
 
-    def _question_of_verdict(
-        self, parts: Mapping[str, Part], instructions: Instructions
-    ) -> Adherent:
+    def _question_of_verdict(self, parts: Mapping[str, Part]) -> Adherent:
         """Return the question whether the answer is based on the texts."""
         return Adherent(
             parts=parts,
-            instructions=instructions,
+            instructions=self.instructions()[0],
             Reply=AdherenceReply,
             polls=self.polls,
             temperature=self.temperature,

@@ -265,12 +265,7 @@ class Metric(SilentData, Settings, ABC):
         instructions = self.instructions()
         templates = [instruction.template for instruction in instructions]
         examples = [instruction.examples for instruction in instructions]
-        quoted = [
-            f"{example.text}\0{example.judgement}"
-            for instruction in instructions
-            for example in instruction.quoted
-        ]
-        return (*templates, *examples, *quoted)
+        return (*templates, *examples)
 
     @property
     def signature(self) -> Signature:

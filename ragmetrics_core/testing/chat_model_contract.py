@@ -595,6 +595,7 @@ class ChatModelContract:
         server = loopback_server(
             reply=lambda _: '{"covered": 1}', status=status, **refusals
         )
+
         async def ask(model: ChatModel) -> list[Any]:
             judge = LLMJudge(model)
             return [(await judge.answer(_question(n))).reply for n in range(3)]
