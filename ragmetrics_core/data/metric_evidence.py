@@ -354,14 +354,6 @@ class FactMatrix(Evidence):
     cells: tuple[tuple[Cell, ...], ...] = Field(
         description="One row per fact, one column per context."
     )
-    cells_inside: tuple[tuple[Cell, ...], ...] | None = Field(
-        default=None,
-        description=(
-            "One row per fact: for a fact that no context covers, a cell for each"
-            " passage that was found inside a retriever and that it dropped or cut."
-            " They do not count in the value. None where none was asked about."
-        ),
-    )
     contexts_value: Share | None = Field(
         default=None,
         description="Value over the contexts shown, where more was judged.",

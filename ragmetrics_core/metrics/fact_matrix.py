@@ -378,10 +378,6 @@ EMPTY = Cell.model_construct(
     probability=0.0, mode="verdict", reason="The context is empty."
 )
 """The cell of an empty context, about which no judge is asked."""
-NOT_NOTED = Cell.model_construct(
-    probability=None, mode="verdict", reason="The text was not noted."
-)
-"""The cell of a passage whose text is not known, about which no judge is asked."""
 
 
 def grid_of_cells(

@@ -30,7 +30,6 @@ from ragmetrics_core.data.asking import (
     question_part,
 )
 from ragmetrics_core.data.blank import is_blank
-from ragmetrics_core.data.sample import CutPassage, DroppedPassage
 from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.ledger_calls import curve_by_call
 from ragmetrics_core.metrics.metric import Metric, Plan, error_of_unanswered
@@ -222,12 +221,6 @@ class RetrievalAccuracy(Metric):
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
         evidence = _with_gain_of_each_search(sample, evidence)
-        # Did the retriever itself drop or cut the missed facts? The answer is evidence
-        # only: the value below does not depend on it.
-        dropped_or_cut_cells = yield from self._cells_of_dropped_or_cut(
-            sample, evidence
-        )
-        evidence = evidence.model_copy(update={"cells_inside": dropped_or_cut_cells})
         value = _value_over_all_contexts(evidence)
         return self.scored(value, self._reason(evidence), evidence)
 
@@ -294,39 +287,6 @@ class RetrievalAccuracy(Metric):
                 own_template=self.template is not None,
             )
         return questions
-
-    def _cells_of_dropped_or_cut(
-        self, sample: Sample, evidence: matrix.AccuracyEvidence
-    ) -> Generator[Batch, Replies, tuple[tuple[Cell, ...], ...] | None]:
-        """Ask which missed facts stand in what a retriever dropped or cut.
-
-        The answers tell where a fact was lost; the metric's value does not depend on
-        them. Example: of two facts one is covered, and a compressing retriever dropped
-        three passages: three questions about the other fact.
-
-        Returns:
-            For each fact the judge's verdict (a cell) on each of these passages; none
-            for a fact that a context covers. None in place of all where no text of such
-            a passage is known, or no fact is missed.
-        """
-        if sample.capture is None:
-            return None
-        passages = sample.capture.passages_dropped_or_cut
-        texts = _distinct_texts_of_passages(passages)
-        missed_facts = _texts_of_missed_facts(evidence)
-        if not texts or not missed_facts:
-            return None
-        _, replies = yield from self._ask_of_texts(sample, texts, missed_facts)
-        # the verdict of each text on each missed fact
-        grid = matrix.grid_of_cells(replies, texts, missed_facts)
-        cells_by_fact: list[tuple[Cell, ...]] = []
-        for fact in evidence.facts:
-            cells: list[Cell] = []
-            if fact.text in missed_facts:
-                # a passage without a text has a cell, too, which says so
-                cells = [_cell_of_passage(each.text, fact, grid) for each in passages]
-            cells_by_fact.append(tuple(cells))
-        return tuple(cells_by_fact)
 
     def _control_texts(self, texts: Sequence[str]) -> list[str]:
         """Return one context of another question, or [] if none is wanted or there.
@@ -492,20 +452,6 @@ def _distinct_texts_of_contexts(contexts: Iterable[Context]) -> list[str]:
     )
 
 
-def _distinct_texts_of_passages(
-    passages: Iterable[DroppedPassage | CutPassage],
-) -> list[str]:
-    """Return the texts of passages, each once; those that are noted and not blank."""
-    noted_texts = [passage.text for passage in passages if passage.text is not None]
-    return list(dict.fromkeys(text for text in noted_texts if not is_blank(text)))
-
-
-def _texts_of_missed_facts(evidence: matrix.AccuracyEvidence) -> list[str]:
-    """Return the texts of the facts that no context covers."""
-    facts_with_cells = zip(evidence.facts, evidence.cells, strict=True)
-    return [fact.text for fact, cells in facts_with_cells if not _is_covered(cells)]
-
-
 def _distinct_texts_of_facts(fact_lists: Iterable[Sequence[Fact]]) -> list[str]:
     """Return the texts of all facts, each once."""
     all_facts = chain.from_iterable(fact_lists)
@@ -529,15 +475,6 @@ def _cells_of_fact(
         matrix.EMPTY if context.blank else grid[context.text, fact.text]
         for context in contexts
     )
-
-
-def _cell_of_passage(text: str | None, fact: Fact, grid: matrix.Grid) -> Cell:
-    """Return the cell of a fact and a passage; ``text`` is None if it was not noted."""
-    if text is None:
-        return matrix.NOT_NOTED
-    if is_blank(text):
-        return matrix.EMPTY
-    return grid[text, fact.text]
 
 
 def _is_lexical(rows: Iterable[Sequence[Cell]]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ragmetrics_core.data import Cell, CutPassage, Sample
+from ragmetrics_core.data import CutPassage, Sample
 from ragmetrics_core.reporting.recorded_passages import (
     Loss,
     Passage,
@@ -118,26 +118,22 @@ class PassageDroppedOrCut(NamedTuple):
     cut_passage: CutPassage | None
 
 
-def passages_dropped_or_cut(
-    fact: str, cells: Sequence[Cell], sample: Sample
-) -> list[PassageDroppedOrCut]:
+def passages_dropped_or_cut(fact: str, sample: Sample) -> list[PassageDroppedOrCut]:
     """Say of each passage that a retriever dropped or cut whether it holds a fact.
 
     Example: a search inside a reranking retriever found three passages, and it handed on
-    one. The other two are listed. The judge's verdicts tell which hold the fact. Where
-    the judge was not asked, a passage that states it word by word holds it.
+    one. The other two are listed. One that states the fact word by word holds it.
 
     Args:
         fact: The fact in words.
-        cells: The judge's verdict on each of the passages; () if it was not asked.
         sample: The sample.
     """
     notes = sample.capture
     if notes is None:
         return []
     passages: list[PassageDroppedOrCut] = []
-    for index, passage in enumerate(notes.passages_dropped_or_cut):
-        holds_fact = _holds(passage.text, fact, cells[index] if cells else None)
+    for passage in notes.passages_dropped_or_cut:
+        holds_fact = _holds(passage.text, fact)
         if isinstance(passage, CutPassage):
             passages.append(PassageDroppedOrCut(passage.cut_by, holds_fact, passage))
         else:
@@ -154,10 +150,8 @@ def passages_dropped_or_cut(
     return passages
 
 
-def _holds(text: str | None, fact: str, cell: Cell | None) -> bool | None:
-    """Whether a passage holds a fact, by the verdict or by its words; None if unknown."""
-    if cell is not None and cell.probability is not None:
-        return cell.covered
+def _holds(text: str | None, fact: str) -> bool | None:
+    """Tell whether a passage holds a fact by its words; None if unknown."""
     if text is not None and states_word_by_word(text, fact):
         return True
     return None

@@ -48,7 +48,6 @@ _LATER = (
     "dropped_inside",
     "passages_dropped_inside",
     "passages_cut_inside",
-    "cells_inside",
     "citations_unknown",
     "unread_texts",
 )

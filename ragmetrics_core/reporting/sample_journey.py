@@ -330,12 +330,8 @@ def _facts(
 
 def _asked_facts(matrix: FactMatrix, sample: Sample) -> Iterator[_AskedFact]:
     """Yield each fact with what is known of the texts that hold it."""
-    no_cells: tuple[Cell, ...] = ()
-    # for each fact, the verdicts on the passages that retrievers dropped or cut
-    cells_of_dropped_or_cut = matrix.cells_inside or (no_cells,) * len(matrix.facts)
-    rows = zip(matrix.facts, matrix.cells, cells_of_dropped_or_cut, strict=True)
-    for fact, text_cells, passage_cells in rows:
-        dropped_or_cut = passages_dropped_or_cut(fact.text, passage_cells, sample)
+    for fact, text_cells in zip(matrix.facts, matrix.cells, strict=True):
+        dropped_or_cut = passages_dropped_or_cut(fact.text, sample)
         yield _AskedFact(fact.text, text_cells, dropped_or_cut)
 
 

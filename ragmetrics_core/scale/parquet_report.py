@@ -79,11 +79,8 @@ _COUNTED_FIELDS: dict[str, tuple[str, ...]] = {
 }
 # what a summary counts of each metric
 _COUNTED_FIELDS |= {"type": ("error", "type"), "useful": ("evidence", "useful")}
-_FIELDS_LEFT_OUT = (
-    "kind",
-    "ledger",
-    "cells_inside",
-)  # of evidence; a ledger is another thing in each shape, and few have cells inside
+# of evidence; a ledger is another thing in each shape
+_FIELDS_LEFT_OUT = ("kind", "ledger")
 
 
 def columns_of_results(
