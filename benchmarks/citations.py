@@ -24,8 +24,7 @@ from goals import Rows, at_least, at_most
 from labelled import Row, rows_by_source
 
 from ragmetrics_core import CitationQuality, Sample, ScriptedJudge
-from ragmetrics_core.data.citations import cites_in_unread_form
-from ragmetrics_core.data.marks import marks_in
+from ragmetrics_core.data.marks import cites_otherwise, marks_in
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.metrics.citation_quality import CitationEvidence
 from ragmetrics_core.metrics.citation_support import (
@@ -127,8 +126,7 @@ def citing_answer(row: Row, chance: Random, *, is_planted: bool) -> CitingAnswer
     answer = "\n".join(lines)
     # pages of the web have marks of their own, such as "the end.3": nobody knows what
     # such an answer cites, so that it has no score
-    numbering = {str(place + 1): (place,) for place in range(len(texts))}
-    if cites_in_unread_form(answer, numbering):
+    if cites_otherwise(answer):
         return None
     sample = Sample(question=row["question"], contexts=texts, answer=answer)
     wrong = None if wrong_place is None else chosen[wrong_place][0]

@@ -22,8 +22,8 @@ from ragmetrics_core.capture.plain_values import (
     texts_in,
 )
 from ragmetrics_core.capture.tree import Document, Message, Node, Path, Tree
-from ragmetrics_core.data.answer_parts import without_reasoning
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.data.marks import without_reasoning
 
 # How much a reply looks like a final answer.
 FREE_TEXT = 3  # a sentence or more

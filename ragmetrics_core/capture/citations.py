@@ -23,9 +23,9 @@ from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Citation, Context
-from ragmetrics_core.data.citations import citations_of_marks
+from ragmetrics_core.data.citations import read_citations
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.marks import marks_in, may_cite
+from ragmetrics_core.data.marks import cites_otherwise, marks_in, may_cite
 from ragmetrics_core.data.sentences import split_sentences
 
 NOTHING_CITES = (
@@ -49,8 +49,6 @@ _BEFORE_LABEL = " \t\r\"'>*#-"
 _CITING_FIELD = lazy_pattern(
     r"citation|cited|source|reference|document|context|chunk|passage", re.IGNORECASE
 )
-# a line of the answer that begins with a number: what its numbers mean
-_OWN_LIST = lazy_pattern(r"^\W{0,4}\[\^?\d{1,3}\]", re.MULTILINE)
 _PLAIN_NUMBER = lazy_pattern(r"\d{1,3}")
 
 
@@ -103,17 +101,14 @@ def cited_by(
     if not marks:
         return _of_numbers(text, numbers or (), numbering)
     labels = {label for mark in marks for label in mark.labels}
-    is_plain = all(map(_is_plain, labels)) and not _OWN_LIST.search(text)
-    if not is_plain or _cites_otherwise(text):
+    if cites_otherwise(text):
         return CitationsFound(None, OTHER_NOTATION)
     if lists and set(numbers or ()) != labels:
         return CitationsFound(None, SEVERAL_CONTEXTS)
     if not labels.isdisjoint(_labels_of_earlier_turns(turn, found_answer)):
         return CitationsFound(None, SEVERAL_CONTEXTS)
-    citations = citations_of_marks(text, numbering)
-    return (
-        CitationsFound(citations) if citations else CitationsFound(None, OTHER_NOTATION)
-    )
+    citations = read_citations(text, numbering).citations
+    return CitationsFound(citations, "" if citations else OTHER_NOTATION)
 
 
 def _labels_of_earlier_turns(turn: Turn, found_answer: FoundAnswer) -> set[str]:
@@ -137,15 +132,6 @@ def _labels_of_earlier_turns(turn: Turn, found_answer: FoundAnswer) -> set[str]:
                 *(_labels_of_lines(results, each) for each in _LABELS)
             )
     return labels
-
-
-def _cites_otherwise(answer: str) -> bool:
-    """Whether an answer cites beside its marks, such as by a link."""
-    beside = answer
-    for mark in marks_in(answer):
-        blank = " " * (mark.end - mark.start)
-        beside = beside[: mark.start] + blank + beside[mark.end :]
-    return may_cite(beside)
 
 
 def _is_plain(label: str) -> bool:

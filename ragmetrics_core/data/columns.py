@@ -22,7 +22,7 @@ from ragmetrics_core.data.cells import (
     is_filled,
     looks_like_list,
 )
-from ragmetrics_core.data.citations import is_citations
+from ragmetrics_core.data.citations import is_citations, numbering_in
 from ragmetrics_core.data.errors import (
     AmbiguousColumns,
     NoSuchColumn,
@@ -32,7 +32,6 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.data.messages import said_messages
 from ragmetrics_core.data.nearest import did_you_mean, names_in_words, plain_name
 from ragmetrics_core.data.number_values import plain_data
-from ragmetrics_core.data.numberings import is_numbering, without_missing_labels
 
 # Per field of the sample, the column names in use, the most specific first. Compared
 # without case, spaces, hyphens and underscores. A name with a dot is a column's name,
@@ -463,8 +462,8 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
 
 def _citations_in_column(value: Any, column: str) -> FoundValue | None:
     """Return the citations or the numbering in a column; None for e.g. web addresses."""
-    citations = without_missing_labels(data_in(value))
-    is_known = is_citations(citations) or is_numbering(citations)
+    citations = data_in(value)
+    is_known = is_citations(citations) or numbering_in(citations) is not None
     return FoundValue(citations, column) if is_known else None
 
 

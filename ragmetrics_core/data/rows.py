@@ -13,7 +13,14 @@ from pydantic import ValidationError
 from ragmetrics_core.data import cells
 from ragmetrics_core.data.blank import is_present
 from ragmetrics_core.data.cells import data_in, is_filled, number_as_text
-from ragmetrics_core.data.citations import is_citations, read_citations
+from ragmetrics_core.data.citations import (
+    NumberingRead,
+    is_citations,
+    numbering_in,
+    numbering_of_column,
+    numbering_of_texts,
+    read_citations,
+)
 from ragmetrics_core.data.column_arguments import Columns
 from ragmetrics_core.data.columns import (
     SEVERAL_ANSWERS,
@@ -27,13 +34,6 @@ from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.marks import may_cite
 from ragmetrics_core.data.nearest import did_you_mean, plain_name
 from ragmetrics_core.data.number_values import plain_data
-from ragmetrics_core.data.numberings import (
-    NumberingRead,
-    is_numbering,
-    numbering_of_column,
-    numbering_shown,
-    without_missing_labels,
-)
 from ragmetrics_core.data.sample import CaptureNotes, Sample
 
 _NO_ERROR = ("false", "none", "null", "nan", "0")
@@ -311,14 +311,10 @@ def _with_reason(sample: Sample, why_unknown: str) -> Sample:
 def _numbering(sample: Sample, cell: Mapping[str, Any] | None) -> NumberingRead:
     """Read which context each number means.
 
-    That is read from the column ``citations``, else from the texts of the contexts or
-    from their metadata.
+    That is read from the column ``citations``, else from the texts of the contexts.
     """
     if cell is None:
-        return numbering_shown(
-            [context.text for context in sample.known_contexts],
-            [context.metadata for context in sample.known_contexts],
-        )
+        return numbering_of_texts([context.text for context in sample.known_contexts])
     if sample.contexts is None:
         return NumberingRead(why_unknown="no contexts were recorded")
     return numbering_of_column(cell, [context.id for context in sample.known_contexts])
@@ -375,9 +371,12 @@ def _citations_or_numbering(value: Any) -> Any:
 
     Raises ``RowError`` for anything else.
     """
-    data = without_missing_labels(data_in(value))
-    if is_citations(data) or is_numbering(data):
+    data = data_in(value)
+    if is_citations(data):
         return data
+    numbering = numbering_in(data)
+    if numbering is not None:
+        return numbering
     raise RowError(
         "citations: needs {number: id of the context}, or a list of objects with start,"
         f" end and contexts; found {type(data).__name__}"

@@ -33,13 +33,15 @@ from ragmetrics_core.data.citations import (
     Citation,
     CitationsRead,
     CitedStatement,
+    Numbering,
+    NumberingRead,
     Place,
     cited_statements,
+    numbering_of_texts,
     read_citations,
 )
-from ragmetrics_core.data.marks import Numbering, marks_in, may_cite
+from ragmetrics_core.data.marks import marks_in, may_cite
 from ragmetrics_core.data.metric_evidence import SOURCE_BY_MODE, ProbabilityFrom
-from ragmetrics_core.data.numberings import NumberingRead, numbering_shown
 from ragmetrics_core.data.replies import Mode
 from ragmetrics_core.metrics.citation_support import (
     BLANK,
@@ -448,9 +450,7 @@ class CitationQuality(Metric):
         """Judge all sentences side by side, and compute the outcome.
 
         Example: "It is old [1]. It fell." One plan asks whether context 1 supports the
-        first sentence, another whether the second makes a claim. The outcome is
-        undefined if a sentence makes a claim without a known citation, and possibly
-        cites in a form that is not read, such as "(2)".
+        first sentence, another whether the second makes a claim.
         """
         citations = self._citations_of(sample).citations or ()
         answer = _Answer(sample, cited_statements(sample.answer, citations))
@@ -466,15 +466,6 @@ class CitationQuality(Metric):
             if isinstance(outcome, NotAnswered):
                 return self.failed(outcome.error)
             judged.update(outcome)
-        # a mark in an unread form may be the citation that such a sentence lacks
-        for index in sorted(judged):
-            possibly_cites = answer.statements[index].may_cite
-            if judged[index].fault == "uncited" and possibly_cites:
-                return self.undefined(
-                    f"sentence {index + 1} makes a claim, and may cite in a form that is"
-                    " not read",
-                    "other",
-                )
         return self._outcome([judged[index] for index in sorted(judged)])
 
     def _judge_uncited(
@@ -629,16 +620,13 @@ def _why_capture_cannot_tell(sample: Sample) -> str:
 
 
 def _numbering_in_contexts(sample: Sample) -> NumberingRead:
-    """Read the numbers of the contexts from their texts or metadata.
+    """Read the numbers of the contexts from their texts.
 
     Nothing is read for a captured run: the capture has looked there, and in the prompt.
     """
     if _is_of_captured_run(sample):
         return NumberingRead()
-    return numbering_shown(
-        [context.text for context in sample.known_contexts],
-        [context.metadata for context in sample.known_contexts],
-    )
+    return numbering_of_texts([context.text for context in sample.known_contexts])
 
 
 def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:

@@ -15,7 +15,6 @@ from ragmetrics_core.data import (
     SampleResult,
     Undefined,
 )
-from ragmetrics_core.data.citations import UNREAD_FORM, may_name_more
 from ragmetrics_core.reporting import fact_fates
 from ragmetrics_core.reporting.fact_fates import (
     Fate,
@@ -245,9 +244,6 @@ def _ranks_cited(sample: Sample, why_unknown: dict[str, str]) -> set[int] | None
     """
     if sample.citations is None:
         why_unknown["cited"] = sample.citations_unknown
-        return None
-    if may_name_more(sample.answer, sample.citations):
-        why_unknown["cited"] = UNREAD_FORM
         return None
     ranks: set[int] = set()
     for citation in sample.citations:

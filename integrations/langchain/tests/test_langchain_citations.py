@@ -338,7 +338,7 @@ ROWS: dict[str, tuple[Run, Expected]] = {
     "letters": (chain("[S{n}] {text}", "It was opened [S3]."), OTHER_NOTATION),
     "names of files": (
         chain("[{source}] {text}", "Of iron [Source: bridges.pdf]."),
-        NO_NUMBERING,
+        OTHER_NOTATION,
     ),
     "footnotes": (chain(NUMBERS, "It was opened in 1874³."), OTHER_NOTATION),
     "prose": (chain(NUMBERS, "As source 3 says, in 1874."), OTHER_NOTATION),

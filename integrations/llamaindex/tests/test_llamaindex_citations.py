@@ -482,12 +482,12 @@ APPS: dict[str, App] = {
         by_hand("[{n}] {text}", RENUMBERED), OTHER_NOTATION
     ),
     # other notations
-    "ids of nodes": App(ids_of_nodes, NO_NUMBERING),
-    "an agent and ids": App(agent_with_ids, NO_NUMBERING),
+    "ids of nodes": App(ids_of_nodes, OTHER_NOTATION),
+    "an agent and ids": App(agent_with_ids, OTHER_NOTATION),
     "references behind the answer": App(references_behind, OTHER_NOTATION),
     "names of files": App(
         by_hand("[Source: {file}]\n{text}", "In 1874 [Source: opening.pdf]."),
-        NO_NUMBERING,
+        OTHER_NOTATION,
     ),
     "a thought that is cut off": App(
         cut_off("I know it now.\n<answer>In 1874.</answer>"), NOTHING
