@@ -480,7 +480,9 @@ def _are_pairs(elements: Sequence[Any]) -> bool:
 
 def _are_roles_and_texts(elements: Sequence[Any]) -> bool:
     """Tell whether all elements are messages as LangChain's: ``("human", "Hello")``."""
-    return _are_pairs(elements) and all(element[0] in ROLES for element in elements)
+    return _are_pairs(elements) and all(
+        isinstance(role, str) and role in ROLES for role, _ in elements
+    )
 
 
 def _read_turn(index: int, message: Any) -> Any:
