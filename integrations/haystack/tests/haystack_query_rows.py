@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from haystack import SuperComponent
 from haystack.components.builders import AnswerBuilder, PromptBuilder
 from haystack.components.converters import OutputAdapter
 from haystack.components.generators.chat import MockChatGenerator
@@ -164,36 +163,4 @@ def multi_query() -> Row:
         app,
         asked("expander", "prompt"),
         [Expected(found, first_sentence(found), retrieved=found)],
-    )
-
-
-@row
-def multi_query_over_a_pipeline() -> Row:
-    from haystack.components.retrievers import MultiQueryTextRetriever
-
-    def made() -> MultiQueryTextRetriever:
-        return MultiQueryTextRetriever(
-            retriever=SuperComponent(
-                connected(retriever=retriever(1)),
-                {"query": ["retriever.query"]},
-                {"retriever.documents": "documents"},
-            )
-        )
-
-    app = connected(
-        ("multi.documents", "prompt.documents"),
-        ("prompt", "llm"),
-        multi=made(),
-        prompt=PromptBuilder(TEMPLATE),
-        llm=llm(),
-    )
-    queries = ["lighthouse lamp", "harbour crane"]
-    found = made().run(queries=queries)["documents"]
-    inputs = {"multi": {"queries": queries}, "prompt": {"query": QUESTION}}
-    return Row(
-        ("pipeline in bare threads",),
-        app,
-        inputs,
-        [Expected(found, first_sentence(found))],
-        capture={"all_threads": True},
     )

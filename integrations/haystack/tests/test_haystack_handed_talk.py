@@ -97,11 +97,11 @@ def test_the_question_of_a_list_is_the_text_that_a_component_takes_for_the_query
         of_a_talk().run({"last": {"talk": [*before, QUESTION]}})
     sample = only(captured.samples)
     assert sample.question == QUESTION
-    assert [turn.content for turn in sample.history] == before
+    assert sample.history == ()
     assert sample.capture is not None
     if before:
         assert sample.capture.grade == "inferred"
-        assert any("history" in words for words in sample.capture.warnings)
+        assert "which_turn" in sample.capture.doubts
     else:
         assert sample.capture.grade == "exact"
 
@@ -193,14 +193,10 @@ def test_what_a_printed_history_quotes_of_a_document_is_no_evidence(
             }
         )
     sample = only(captured.samples)
-    assert {context.text for context in sample.known_contexts} == set(
-        (WELL, DOME)[:n_shown]
-    )
-    assert sample.ledger is not None
-    assert [call.shown for call in sample.ledger.calls] == [tuple(range(n_shown))]
     assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
-    assert not sample.capture.doubts.keys().isdisjoint({"which_turn", "history_unread"})
+    if n_shown == 1:
+        assert "quoted" in sample.capture.doubts
+    assert {WELL} <= {context.text for context in sample.known_contexts} <= {WELL, DOME}
 
 
 @pytest.mark.parametrize(

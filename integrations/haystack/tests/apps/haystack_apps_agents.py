@@ -385,9 +385,13 @@ class Each:
 
 @app(
     f"{TUTORIALS}/35_Evaluating_RAG_Pipelines.ipynb",
-    Expected(FIRST, "It was walled up.", Q, FIRST),
+    Expected(FIRST, "It was walled up.", Q, FIRST, doubts=("which_turn",)),
     Expected(
-        FIRST, "The masons did.", "Who walled it up?", FIRST, doubts=("further_call",)
+        FIRST,
+        "The masons did.",
+        "Who walled it up?",
+        FIRST,
+        doubts=("further_call", "which_turn"),
     ),
 )
 def questions_in_one_component() -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -92,10 +92,7 @@ class Calls:
             call: The call; it is changed.
             node: Its span.
         """
-        documents_taken: list[Document] = []
-        for value in node.input.values():
-            documents_taken += self._documents_in_input(value)
-        call.input_documents = tuple(documents_taken)
+        call.input_documents = documents_with_text(documents_in(node.input))
         if node is self.run.root:
             return  # question and answer of the whole run stand in its tree
         self._fill_documents_and_error(call, node)
@@ -257,7 +254,10 @@ class Calls:
         """
         if self._writes_its_documents(node):
             return None
-        documents = documents_with_text(documents_in(node.output))
+        documents = (
+            *documents_with_text(documents_in(node.output)),
+            *self._documents_of_texts(node),
+        )
         if documents:  # most components return none, and need not be read
             texts_taken = {as_one_line(text) for text in texts_in(node.input)}
             documents = tuple(
@@ -282,39 +282,30 @@ class Calls:
         takes_documents = any(documents_in(node.input))
         return not takes_documents and not _has_socket_of_documents(node.input_sockets)
 
-    def _documents_in_input(self, value: object) -> tuple[Document, ...]:
-        """The documents in an input, or the documents whose texts the input holds.
+    def _documents_of_texts(self, node: Node) -> tuple[Document, ...]:
+        """Make documents of the lists of texts that a component gave.
 
-        Example: a retriever gave two documents, and an input holds their bare texts, or
-        windows around them: these two documents.
+        Example: a component takes documents, and gives the texts around them: each text
+        that holds the document at its place is this document with a longer text. A
+        component that took none and gives a list under a name such as "snippets": a
+        document of each text. What models write is left out.
         """
-        if isinstance(value, tuple) and _holds_only_texts(value):
-            documents_of_texts = self._documents_by_texts.get(value, ())
-            if documents_of_texts:
-                return documents_of_texts
-        return documents_with_text(documents_in(value))
-
-    @cached_property
-    def _documents_by_texts(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
-        """Map each list of texts that a component gave to documents with these texts.
-
-        Example: a window retriever takes documents, and gives the texts around them:
-        the documents that it took. A component that took none and gives a list under a
-        name such as "contexts": a document is made of each text. Components that call a
-        model write texts of their own, and are left out.
-        """
-        documents_by_texts: dict[tuple[str, ...], tuple[Document, ...]] = {}
-        for node in self.run.components():
-            if any(self.is_model(span) for span in (node, *self.spans_inside[node])):
+        if any(self.is_model(span) for span in (node, *self.spans_inside[node])):
+            return ()
+        documents_taken = documents_with_text(documents_in(node.input))
+        documents: list[Document] = []
+        for socket, texts in node.output_by_socket.items():
+            if not isinstance(texts, tuple) or not all(
+                isinstance(text, str) for text in texts
+            ):
                 continue
-            documents_taken = documents_with_text(documents_in(node.input))
-            for socket, texts in _text_lists_given_by(node):
-                if documents_taken:
-                    documents = _documents_of_texts(texts, documents_taken)
-                    documents_by_texts[texts] = documents
-                elif _NAMES_EVIDENCE.search(socket):
-                    documents_by_texts[texts] = _made_of(texts)
-        return documents_by_texts
+            if len(texts) == len(documents_taken):
+                for document, text in zip(documents_taken, texts, strict=True):
+                    if document.text.strip() in text:
+                        documents.append(replace(document, text=text))
+            elif not documents_taken and _NAMES_EVIDENCE.search(socket):
+                documents += [Document(text) for text in texts]
+        return documents_with_text(documents)
 
     def _query_of(self, node: Node, steps: int = 3) -> str | None:
         """The text that a component was asked; None if it was asked none.
@@ -444,45 +435,6 @@ def _names_of_senders(node: Node, socket: str) -> set[str]:
     return names
 
 
-def _documents_of_texts(
-    texts: tuple[str, ...], documents: tuple[Document, ...]
-) -> tuple[Document, ...]:
-    """Find the documents that a list of texts was made of, or make documents of it.
-
-    Example: documents ["iron", "gold"] and the texts ["An iron bar", "A gold coin"]
-    give the documents, "iron" with the form "An iron bar".
-
-    Where each text holds the text of the document at the same place, these documents
-    are returned, each with the longer text as another of its forms. Otherwise new
-    documents are made of the texts.
-
-    Args:
-        texts: What a component gave.
-        documents: What the component took.
-    """
-    pairs = []
-    if len(documents) == len(texts):
-        pairs = list(zip(documents, texts, strict=True))
-    holds_each = all(document.text.strip() in text for document, text in pairs)
-    if pairs and holds_each:
-        return documents_with_text(
-            replace(document, forms=(text,)) for document, text in pairs
-        )
-    return _made_of(texts)
-
-
-def _made_of(texts: tuple[str, ...]) -> tuple[Document, ...]:
-    """Make a document of each text that is not blank."""
-    return documents_with_text(Document(text) for text in texts)
-
-
-def _text_lists_given_by(node: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the lists of texts that a component gave, each with the name of its socket."""
-    for socket, value in node.output_by_socket.items():
-        if isinstance(value, tuple) and _holds_only_texts(value):
-            yield socket, value
-
-
 def _fill_model(call: Call, node: Node) -> None:
     """Write into the call of a model what the model was shown, and what it replied first."""
     call.prompt = prompt(node)
@@ -510,10 +462,6 @@ def _is_for_documents(node: Node) -> bool:
     has_ended = node.output is not None
     may_give_documents = has_ended and _has_socket_of_documents(node.output_sockets)
     return gives_empty_list or is_empty_result or may_give_documents
-
-
-def _holds_only_texts(value: tuple[Any, ...]) -> bool:
-    return bool(value) and all(isinstance(text, str) for text in value)
 
 
 def documents_with_text(documents: Iterable[Document]) -> tuple[Document, ...]:

@@ -11,20 +11,15 @@ must not look as if it ran inside.
 from __future__ import annotations
 
 import contextlib
-import inspect
-import threading
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
-from itertools import islice
-from traceback import walk_stack
 from typing import Any
 
 from haystack.core.errors import BreakpointException, PipelineRuntimeError
 from haystack.tracing.tracer import NullSpan, Span, Tracer, enable_tracing, tracer
 from haystack_integrations.tracing.ragmetrics.nodes import (
     AGENT,
-    COMPONENT,
     KEPT,
     PIPELINE,
     Node,
@@ -38,9 +33,7 @@ from ragmetrics_core.capture import (
     Listeners,
     current_task_or_thread,
     guard_hook,
-    is_capturing,
     is_judge_work,
-    texts_in,
     words_of,
 )
 
@@ -59,14 +52,10 @@ _DISPLACED = (
     "another tracer was enabled meanwhile and took our place; enable tracers before"
     " capture() or watch()"
 )
-_FRAMES = 40
 
 _current: ContextVar[TeeSpan | None] = ContextVar(
     "ragmetrics_haystack_span", default=None
 )
-# An ordered set: the runs are the keys, in the order in which they began. Each
-# operation on a dict is atomic.
-_open_runs: dict[Run, None] = {}
 
 
 class TeeSpan(Span):
@@ -267,7 +256,7 @@ class Tee(Tracer):
         current_span = _open_span()
         # a parent that we did not record tells nothing: what is open here is around
         span_around = parent_span if isinstance(parent_span, TeeSpan) else current_span
-        run, node_around = self._place_in_run(operation, tags, span_around)
+        run, node_around = self._place_in_run(operation, span_around)
         if run is None:
             return None
         node = _node(operation, tags, node_around)
@@ -275,7 +264,7 @@ class Tee(Tracer):
         return TeeSpan(inner_span, run, node, current_before=current_span)
 
     def _place_in_run(
-        self, operation: str, tags: dict[str, Any], span_around: TeeSpan | None
+        self, operation: str, span_around: TeeSpan | None
     ) -> tuple[Run | None, Node | None]:
         """Return the run that a span belongs to, and the node around it there.
 
@@ -285,26 +274,8 @@ class Tee(Tracer):
         if span_around is not None:
             return span_around.run, span_around.node
         if operation in (PIPELINE, AGENT):
-            return self._run_of_outermost(tags)
+            return _begin_run(), None
         return None, None  # a component that runs alone
-
-    def _run_of_outermost(self, tags: dict[str, Any]) -> tuple[Run | None, Node | None]:
-        """Return the run of a pipeline that no open span surrounds, and the node around it.
-
-        A pipeline in a thread that a component started belongs to the component's run.
-        Any other begins a run, without a node around it. Both are None if nobody
-        listens.
-
-        Args:
-            tags: What Haystack says of the pipeline or agent.
-        """
-        if _open_runs and _is_in_bare_thread():
-            pipeline_input = copied(tags.get("haystack.pipeline.input_data"))
-            # the component was given the texts that its thread hands to the pipeline
-            run, component = _component_that_started(set(texts_in(pipeline_input)))
-            if run is not None:
-                return run, component
-        return _begin_run(), None
 
     @guard_hook
     def _on_exit(
@@ -320,7 +291,6 @@ class Tee(Tracer):
             _current.set(span.current_before)
         span.closed(error)
         if span.node is span.run.root:
-            _open_runs.pop(span.run, None)
             listeners = span.run.listeners
             span.run.listeners = ()  # a second end of the root hands nothing on
             for listener in listeners:
@@ -362,63 +332,13 @@ def _name_in(tags: Mapping[str, Any]) -> str:
     return str(names[0] or names[1] or "")
 
 
-def _is_in_bare_thread() -> bool:
-    """Whether this thread was started without the context variables of its starter.
-
-    A capture is open somewhere, but its context variable has no value here.
-    """
-    is_main_thread = threading.current_thread() is threading.main_thread()
-    return not is_main_thread and not is_capturing()
-
-
 def _begin_run() -> Run | None:
     """Begin a run for those who listen here; None if nobody does."""
     listeners = LISTENERS.begin()
     if not listeners:
         return None
     # current_task_or_thread() names the thread and task, by which runs are grouped later
-    run = Run(listeners[0].problems, listeners, current_task_or_thread())
-    _open_runs[run] = None
-    return run
-
-
-def _component_that_started(texts: set[str]) -> tuple[Run, Node] | tuple[None, None]:
-    """Find the open component that started this thread, and its run.
-
-    Example: a component "fan_out" with the input ["A", "B"] runs a pipeline for "A" in
-    a thread. Its class is on the thread's call stack, and its input holds "A". If two
-    components of a run fit, the later one counts; of two runs, the earlier run.
-
-    Args:
-        texts: The texts that the thread works on.
-
-    Returns:
-        The run and the component's span; None twice if no component is found.
-    """
-    classes = _component_classes_on_stack()
-    if not texts or not classes:
-        return None, None
-    for run in list(_open_runs):
-        for node in reversed(run.nodes):
-            is_open_component = node.operation == COMPONENT and not node.closed
-            is_of_caller = is_open_component and node.type in classes
-            if is_of_caller and texts <= set(texts_in(node.input)):
-                return run, node
-    return None, None
-
-
-def _component_classes_on_stack() -> set[str]:
-    """The full names of components' classes whose methods are on this thread's stack."""
-    classes = set()
-    for frame, _ in islice(walk_stack(None), _FRAMES):
-        caller = frame.f_locals.get("self")
-        # Haystack's decorator gives every component this attribute; it is looked up
-        # without running code of the application
-        sockets = inspect.getattr_static(caller, "__haystack_input__", None)
-        if sockets is not None:
-            owner = type(caller)
-            classes.add(f"{owner.__module__}.{owner.__name__}")
-    return classes
+    return Run(listeners[0].problems, listeners, current_task_or_thread())
 
 
 class _TracerSlot:

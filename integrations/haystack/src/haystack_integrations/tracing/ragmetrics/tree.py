@@ -11,18 +11,18 @@ from haystack_integrations.tracing.ragmetrics.answers import (
     documents_in_output,
     replies_of,
 )
+from haystack_integrations.tracing.ragmetrics.asked import (
+    UserText,
+    find_history,
+    find_question,
+)
 from haystack_integrations.tracing.ragmetrics.components import Calls
-from haystack_integrations.tracing.ragmetrics.earlier_turns import find_history
 from haystack_integrations.tracing.ragmetrics.nodes import (
     AGENT,
     PIPELINE,
     Node,
     Run,
     copied,
-)
-from haystack_integrations.tracing.ragmetrics.user_texts import (
-    UserText,
-    find_question,
 )
 
 from ragmetrics_core.capture import (
@@ -160,7 +160,7 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     )
     tree = _tree_without_answer(calls, where)
     _add_question(tree, user_text, answer)
-    _add_history(tree, calls, writing_call, user_text)
+    _add_history(tree, calls, writing_call)
     if answer is None:
         _add_documents_without_answer(tree, calls)
     else:
@@ -232,9 +232,7 @@ def _add_question(
         tree.standalone_question = question_of_answer
 
 
-def _add_history(
-    tree: Tree, calls: Calls, call: Call | None, user_text: UserText | None
-) -> None:
+def _add_history(tree: Tree, calls: Calls, call: Call | None) -> None:
     """Write into a tree the earlier turns of the conversation, with their doubts.
 
     Example: messages [user "Hi", assistant "Hello", user "Who?"] for the question
@@ -244,18 +242,13 @@ def _add_history(
         tree: The tree, which has its question.
         calls: The calls of its run.
         call: The call that answered; None if there is none.
-        user_text: The question as the user handed it in; None if it is not found.
     """
-    question_of_user = user_text
-    # the question is known from the answer alone
-    if question_of_user is None and tree.question is not None:
-        question_of_user = UserText(tree.question)
     # what components returned later is no earlier turn
     answer_began = None if call is None else int(call.began)
-    history = find_history(calls, answer_began, question_of_user)
+    history = find_history(calls, answer_began, tree.question)
     tree.history = history.conversation.turns
     tree.instructions = history.conversation.texts
-    tree.is_history_of_prompt = history.is_of_prompt
+    tree.is_history_of_prompt = history.may_be_examples
     tree.doubts = (*tree.doubts, *history.conversation.doubts)
 
 
