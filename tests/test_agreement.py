@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from statistics import fmean
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from ragmetrics_core.data.errors import MissingDependency
 from ragmetrics_core.statistics.calibration import (
     calibration_error,
     curve,
@@ -245,14 +243,6 @@ def test_the_curve_has_equal_mass_and_keeps_ties_together() -> None:
         70,
         30,
     ]
-
-
-def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.raises(
-        MissingDependency, match=r'needs numpy: pip install "ragmetrics-core\[stats\]"'
-    ):
-        slope_and_intercept(tuple(calibrated(20, 1.0)))
 
 
 def rows_of(source: str, *given: tuple[float, bool]) -> list[list[Labelled]]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core.data.errors import InputError, MissingDependency
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.statistics.means import (
     Interval,
     mean,
@@ -79,31 +77,6 @@ def test_two_valued_scores_get_wilson() -> None:
     assert interval.method == "Wilson"
 
 
-def test_bca_on_request() -> None:
-    values = [((index * 37 % 300 + 1) / 301) ** 0.25 for index in range(300)]
-    # scipy.stats.bootstrap(method="BCa", n_resamples=200000), scipy 1.17.1
-    interval = interval_of(values, bootstrap=True)
-    assert (interval.low, interval.high) == pytest.approx((0.78172, 0.81830), abs=0.001)
-    assert interval.method == "BCa bootstrap, 9,999 resamples"
-    assert interval_of(values[::-1], bootstrap=True) == interval
-    # one too few
-    assert interval_of(values[1:], bootstrap=True).method.startswith("t with")
-
-
-def test_without_scipy_only_the_bootstrap_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    values = [index / 300 for index in range(300)]
-    expected = mean_interval(values)
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    assert mean_interval(values) == expected
-    with pytest.raises(
-        MissingDependency, match=r'needs scipy: pip install "ragmetrics-core\[stats\]"'
-    ):
-        mean_interval([*values, 0.5], bootstrap=True)
-
-
 @pytest.mark.parametrize(
     ("values", "keys", "method"),
     [
@@ -118,9 +91,6 @@ def test_choice_of_method(values: list[float], keys: list[int], method: str) -> 
     interval = mean_interval(values, keys)
     assert interval is not None
     assert interval.method.startswith(method)
-    # too few for the bootstrap
-    few = mean_interval(values[:40], keys[:40], bootstrap=True)
-    assert few == mean_interval(values[:40], keys[:40])
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 0.5, 0.999, 1.0])

@@ -578,7 +578,7 @@ def test_a_stopped_run_shows_the_bounds_and_nothing_else(tmp_path: Path) -> None
         until="decided",
         gates=["good=0.7"],
     )
-    summary = report.summary(bootstrap=True)
+    summary = report.summary()
     assert (summary["good"].interval, summary["good"].worst) == (
         report.decisions[0].interval,
     ) * 2

@@ -232,7 +232,6 @@ class Report:
         thresholds: RiskThresholds | None = None,
         *,
         cluster: GroupBy = "auto",
-        bootstrap: bool = False,
         slices: Iterable[str] = (),
     ) -> Summary:
         """The run in numbers, with the signs of high risk.
@@ -242,15 +241,13 @@ class Report:
             cluster: Which samples belong together: a name or dotted path in a sample's
                 metadata, a callable that gets the sample, or None; ``"auto"``: the
                 conversation, else the source document, where known.
-            bootstrap: Intervals from the BCa bootstrap, from 300 scores on that stand
-                alone (extra ``stats``).
             slices: Keys of the metadata. The rows with each value of such a key are
                 summed up by themselves as well.
         """
         tally = Tally(self.metrics, cluster=cluster, slices=slices)
         for row in self.results:
             tally.add(row)
-        return tally.summary(thresholds, run=self.run, bootstrap=bootstrap)
+        return tally.summary(thresholds, run=self.run)
 
     def journey(self) -> Journey:
         """Where passages and facts were lost on the way into the answers.

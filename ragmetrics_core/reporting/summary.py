@@ -542,7 +542,6 @@ class Tally:
         thresholds: RiskThresholds | None = None,
         *,
         run: RunFacts | None = None,
-        bootstrap: bool = False,
     ) -> Summary:
         """Sum up everything counted so far, as ``Report.summary`` does.
 
@@ -553,7 +552,6 @@ class Tally:
             thresholds: When a number counts as a sign of high risk; None for the
                 defaults.
             run: Facts of the run: who judged, and why it ended early.
-            bootstrap: Whether intervals are those of the bootstrap.
 
         Raises:
             SettingError: If no sample has the key of the slices or the clusters.
@@ -563,7 +561,7 @@ class Tally:
         limits = thresholds or RiskThresholds()
         metric_summaries = []
         for name, metric_tally in self.metrics.items():
-            numbers = metric_tally.summary(name, limits, bootstrap)
+            numbers = metric_tally.summary(name, limits)
             # A run that stopped once its gates were decided has bounds in place of
             # intervals.
             if run.decisions:
@@ -580,17 +578,17 @@ class Tally:
             judges=run.judges,
             decisions=run.decisions,
             caption=_caption(run),
-            slices=self._summaries_of_slices(limits, run, bootstrap),
+            slices=self._summaries_of_slices(limits, run),
         )
 
     def _summaries_of_slices(
-        self, limits: RiskThresholds, run: RunFacts, bootstrap: bool
+        self, limits: RiskThresholds, run: RunFacts
     ) -> dict[str, dict[str, Summary]]:
         """Sum up each slice, by key and by value of the key."""
         summaries_by_key: dict[str, dict[str, Summary]] = {}
         for key, slices in self._slices_by_key.items():
             summaries_by_key[key] = {
-                slice_name: tally.summary(limits, run=run, bootstrap=bootstrap)
+                slice_name: tally.summary(limits, run=run)
                 for slice_name, tally in slices.tally_by_name.items()
             }
         return summaries_by_key
@@ -736,9 +734,7 @@ class MetricTally:
             self.n_samples_with_usefulness += 1
         self.has_useful_chunk.append(bool(n_useful_chunks))
 
-    def summary(
-        self, name: str, limits: RiskThresholds, bootstrap: bool
-    ) -> MetricSummary:
+    def summary(self, name: str, limits: RiskThresholds) -> MetricSummary:
         """Sum up what was counted of the metric.
 
         Example: scores .5 and 1.0 and one failure: count 2, mean .75, unknown 1.
@@ -747,7 +743,6 @@ class MetricTally:
             name: Name of the metric.
             limits: When a number counts as a sign of high risk. A turn of a
                 conversation that scores less than ``limits.mean`` is a low one.
-            bootstrap: Whether the interval is made by the bootstrap.
         """
         scores = self.scores
         return MetricSummary(
@@ -760,9 +755,7 @@ class MetricTally:
             sd=sd(scores),
             min=min(scores, default=None),
             max=max(scores, default=None),
-            interval=mean_interval(
-                scores, self.clusters_of_scored, bootstrap=bootstrap
-            ),
+            interval=mean_interval(scores, self.clusters_of_scored),
             unknown=len(self.clusters_of_unknown),  # it has an entry for each such row
             worst=self._interval_if_unknown_scored(0.0),
             best=self._interval_if_unknown_scored(1.0),

@@ -744,7 +744,6 @@ class ParquetReport(Report):
         thresholds: RiskThresholds | None = None,
         *,
         cluster: GroupBy = "auto",
-        bootstrap: bool = False,
         slices: Iterable[str] = (),
     ) -> Summary:
         """The run in numbers, as of every report.
@@ -753,12 +752,10 @@ class ParquetReport(Report):
         """
         needs_whole_rows = bool(slices) or cluster not in ("auto", None)
         if needs_whole_rows or self.results.may_hold_ledgers:
-            return super().summary(
-                thresholds, cluster=cluster, bootstrap=bootstrap, slices=slices
-            )
+            return super().summary(thresholds, cluster=cluster, slices=slices)
         tally = Tally(self.metrics, cluster=cluster)
         self.results.add_to(tally, clustered=cluster == "auto")
-        return tally.summary(thresholds, run=self.run, bootstrap=bootstrap)
+        return tally.summary(thresholds, run=self.run)
 
     def scores(self, metric: str) -> list[float | None]:
         """Scores of one metric, aligned with ``results``."""

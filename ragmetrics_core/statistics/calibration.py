@@ -1,13 +1,12 @@
 """Whether scores are probabilities: calibration slope, curve and error."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import sqrt
+from math import log, sqrt, tanh
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ragmetrics_core.data.extras import import_extra
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.statistics.means import mean_interval, share_clusters
 
@@ -63,57 +62,72 @@ def slope_and_intercept(
         Slope and intercept; None if all labels are equal, scores do not vary, or a
         score separates the labels (nearly), so that they determine no slope.
 
-    Raises:
-        MissingDependency: If numpy is not installed.
-
     Source:
         Cox (1958), Biometrika 45(3/4).
     """
     if _are_separated(pairs):
         return None
-    # Newton's method stands here: scipy's solver takes a second to import.
-    numpy = import_extra("numpy", "stats", "the slope of a calibration")
-    scores, labels = numpy.asarray(pairs, dtype=float).T
-    clipped = scores.clip(_CLIP, 1 - _CLIP)  # 0 and 1 have infinite log-odds
-    log_odds = numpy.log(clipped / (1 - clipped))
-    if log_odds.min() == log_odds.max():
+    counts: dict[float, _Counts] = {}
+    for score, label in pairs:
+        clipped = min(max(score, _CLIP), 1 - _CLIP)  # 0 and 1 have infinite log-odds
+        log_odds = log(clipped / (1 - clipped))
+        n_rows, n_positive = counts.get(log_odds, _Counts(0, 0))
+        counts[log_odds] = _Counts(n_rows + 1, n_positive + bool(label))
+    if len(counts) == 1:
         return None
-    design = numpy.column_stack([log_odds, numpy.ones(len(log_odds))])
-    return _logistic_weights(numpy, design, labels)
+    return _logistic_weights(counts)
 
 
-def _logistic_weights(
-    numpy: Any, design: Any, labels: Any
-) -> tuple[float, float] | None:
+class _Counts(NamedTuple):
+    """How many rows have a score, and how many of these a positive label."""
+
+    n_rows: int
+    n_positive: int
+
+
+def _logistic_weights(counts: Mapping[float, _Counts]) -> tuple[float, float] | None:
     """Fit a logistic regression of two weights by Newton's method.
 
     Example: slope 1 and intercept 0 say that the scores are right as they are.
 
     Args:
-        numpy: The module, which is imported only when it is needed.
-        design: A row for each label: the log-odds of its score, and 1.
-        labels: The labels, 1.0 or 0.0.
+        counts: For the log-odds of each score, the labels of its rows.
 
     Returns:
         Slope and intercept; None if the labels do not determine them.
     """
-    weights = numpy.zeros(2)
+    slope = 0.0
+    intercept = 0.0
     for _ in range(_MAX_STEPS):
-        log_odds = design @ weights
-        probabilities = (1 + numpy.tanh(log_odds / 2)) / 2
-        variances = probabilities * (1 - probabilities)
+        gradient_of_slope = 0.0
+        gradient_of_intercept = 0.0
         # minus the second derivatives (Hessian) of the log-likelihood
-        curvature = (design.T * variances) @ design
-        is_solvable = numpy.linalg.cond(curvature) < 1 / _TOLERANCE
-        if not is_solvable:
+        by_slope = 0.0
+        by_both = 0.0
+        by_intercept = 0.0
+        for x, (n_rows, n_positive) in counts.items():
+            probability = (1 + tanh((slope * x + intercept) / 2)) / 2
+            residual = n_positive - n_rows * probability
+            gradient_of_slope += x * residual
+            gradient_of_intercept += residual
+            weight = n_rows * probability * (1 - probability)
+            by_slope += weight * x * x
+            by_both += weight * x
+            by_intercept += weight
+        determinant = by_slope * by_intercept - by_both**2
+        # nearly the smallest eigenvalue over the largest
+        if determinant <= _TOLERANCE * (by_slope + by_intercept) ** 2:
             return None
-        gradient = design.T @ (labels - probabilities)
-        step = numpy.linalg.solve(curvature, gradient)
-        weights += step
-        has_converged = abs(step).max() < _TOLERANCE
-        if has_converged:
-            slope, intercept = weights
-            return float(slope), float(intercept)
+        step_of_slope = (
+            by_intercept * gradient_of_slope - by_both * gradient_of_intercept
+        ) / determinant
+        step_of_intercept = (
+            by_slope * gradient_of_intercept - by_both * gradient_of_slope
+        ) / determinant
+        slope += step_of_slope
+        intercept += step_of_intercept
+        if max(abs(step_of_slope), abs(step_of_intercept)) < _TOLERANCE:
+            return slope, intercept
     return None
 
 

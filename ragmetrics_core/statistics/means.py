@@ -15,16 +15,11 @@ from math import atan2, cos, exp, fsum, lgamma, pi, sin, sqrt
 from statistics import NormalDist
 
 from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.extras import import_extra
 from ragmetrics_core.data.intervals import wilson
 
 FEWEST_CLUSTERS = 20
 """Under so many clusters an interval is a rough guide, and the report says so."""
 
-FEWEST_FOR_BOOTSTRAP = 300
-"""With fewer scores the bootstrap covers less than it states."""
-
-_RESAMPLES = 9999
 # Scores that are Python's objects at the same time; millions would take gigabytes.
 _BLOCK = 200_000
 # Repeats are counted in so many parts of the numbers, one after the other.
@@ -95,8 +90,6 @@ def sd(values: Sequence[float]) -> float | None:
 def mean_interval(
     values: Sequence[float],
     cluster_numbers: Sequence[int] = (),
-    *,
-    bootstrap: bool = False,
 ) -> Interval | None:
     """Compute the 95 % interval of the mean score of this judge on samples like these.
 
@@ -107,19 +100,16 @@ def mean_interval(
         values: Scores in [0, 1], in any order.
         cluster_numbers: Number of each score's cluster (scores that are not
             independent), negative for a score that stands alone; empty if all do.
-        bootstrap: Use the BCa bootstrap instead of t if there are at least 300 scores
-            and none share a cluster; needs the extra ``stats``.
 
     Returns:
         The interval with its method named; None without scores.
 
     Raises:
         InputError: If a score is not in [0, 1].
-        MissingDependency: If the bootstrap is asked for and scipy is not installed.
 
     Source:
-        Wilson (1927), JASA 22(158); Efron (1987), JASA 82(397); adding scores at each
-        end after Agresti & Coull (1998), The American Statistician 52(2). Simulated in
+        Wilson (1927), JASA 22(158); adding scores at each end after Agresti & Coull
+        (1998), The American Statistician 52(2). Simulated in
         ``benchmarks/simulated_statistics.py``.
 
     Examples:
@@ -138,32 +128,7 @@ def mean_interval(
     if all(value in (0, 1) for value in values):
         low, high = wilson(fsum(values), len(values))
         return Interval(low, high, "Wilson")
-    if bootstrap and _can_be_resampled(values):
-        return _bca(tuple(sorted(values)))
     return padded_t_interval(values, (), ends=(0.0, 1.0), added=2)
-
-
-def _can_be_resampled(values: Sequence[float]) -> bool:
-    """Whether the bootstrap covers what it states, and its resamples can differ."""
-    are_enough = len(values) >= FEWEST_FOR_BOOTSTRAP
-    return are_enough and min(values) < max(values)
-
-
-@lru_cache(maxsize=64)
-def _bca(values: tuple[float, ...]) -> Interval:
-    stats = import_extra("scipy.stats", "stats", "a bootstrap")
-    numpy = import_extra("numpy", "stats", "a bootstrap")
-    bounds = stats.bootstrap(
-        (numpy.asarray(values),),
-        numpy.mean,
-        confidence_level=0.95,
-        n_resamples=_RESAMPLES,
-        method="BCa",
-        batch=100,
-        rng=numpy.random.default_rng(0),
-    ).confidence_interval
-    method = f"BCa bootstrap, {_RESAMPLES:,} resamples"
-    return Interval(float(bounds.low), float(bounds.high), method)
 
 
 def share_clusters(cluster_numbers: Sequence[int]) -> bool:
