@@ -42,19 +42,15 @@ from ragmetrics_core.capture.plain_values import texts_in as texts_in
 from ragmetrics_core.capture.prompt_turns import (
     messages_up_to_question as messages_up_to_question,
 )
-from ragmetrics_core.capture.provider_citations import (
-    KINDS_OF_EVIDENCE as KINDS_OF_EVIDENCE,
-)
-from ragmetrics_core.capture.provider_evidence import (
+from ragmetrics_core.capture.providers import UNREAD_SEARCH as UNREAD_SEARCH
+from ragmetrics_core.capture.providers import ProviderEvidence as ProviderEvidence
+from ragmetrics_core.capture.providers import (
     add_provider_evidence as add_provider_evidence,
 )
-from ragmetrics_core.capture.provider_replies import (
-    ProviderEvidence as ProviderEvidence,
+from ragmetrics_core.capture.providers import (
+    chunk_tells_of_search as chunk_tells_of_search,
 )
-from ragmetrics_core.capture.provider_replies import (
-    evidence_in_reply as evidence_in_reply,
-)
-from ragmetrics_core.capture.provider_streams import StreamedReply as StreamedReply
+from ragmetrics_core.capture.providers import evidence_in_reply as evidence_in_reply
 from ragmetrics_core.capture.searches import (
     name_empty_searches as name_empty_searches,
 )

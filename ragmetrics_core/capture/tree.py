@@ -223,8 +223,6 @@ class Node:
         prompt: What a model was shown, results of tools included.
         documents_in_request: Texts that a model was handed as documents, each in a
             block of its own.
-        request_blocks: Type and text of each block of evidence in the request, as
-            providers count them; the text is empty where it is not known.
         evidence_not_recorded: Why evidence that the model was shown was not recorded,
             in words: it stands in a file, or the provider keeps it. The sample is
             incomplete then.
@@ -246,8 +244,6 @@ class Node:
             text was not recorded; () for a source without a name.
         may_have_searched: Of a model: whether its provider may have searched without
             telling what it found.
-        lets_provider_cite: Of a model: whether the request lets its provider cite the
-            documents that it hands in.
         remarks: What is uncertain about it, in words. With a remark nothing is exact.
     """
 
@@ -266,7 +262,6 @@ class Node:
     result: Any = field(default=None, repr=False)
     prompt: tuple[Message, ...] = field(default=(), repr=False)
     documents_in_request: tuple[Document, ...] = field(default=(), repr=False)
-    request_blocks: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     evidence_not_recorded: tuple[str, ...] = ()
     reply: Message | None = field(default=None, repr=False)
     model: str | None = None
@@ -279,7 +274,6 @@ class Node:
     by_provider: bool = False
     sources_without_text: tuple[tuple[str, ...], ...] = ()
     may_have_searched: bool = False
-    lets_provider_cite: bool = False
     remarks: tuple[str, ...] = ()
 
     def walk(self) -> Iterator[Node]:

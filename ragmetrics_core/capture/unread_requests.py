@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from ragmetrics_core.capture.provider_payloads import (
-    DEEPEST,
-    Fields,
-    inner_object,
-    is_list,
-)
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-# Parameters that name what a provider keeps: earlier turns, or texts that it inserts.
+# parameters that name what a provider keeps: earlier turns, or texts that it inserts
 _NAMES_OF_KEPT = (
     "previous_response_id",
     "conversation",
@@ -31,47 +26,25 @@ _SEARCHED_BY_PROVIDER = "data_sources"  # of Azure OpenAI: it searches them each
 _STORED_PROMPT = "prompt"  # OpenAI's; elsewhere a parameter of this name is a text
 # of OpenAI's client: parameters that it does not know
 _FURTHER_PARAMETERS = "extra_body"
-# Gemini's tool that reads pages. Its clients spell it so as the name of a field.
+# Gemini's tool that reads pages, in its two spellings
 _PAGE_READERS = ("url_context", "urlContext")
-# Kinds of blocks, by the types that providers and frameworks give them. Some have no
-# type, and name their kind as a field: {"image": {…}}.
-_FILES = frozenset(
-    ("file", "input_file", "document", "document_url", "media", "container_upload")
-)
-_IMAGES = frozenset(("image", "image_url", "input_image"))
-_SOUNDS = frozenset(("audio", "input_audio", "audio_url", "video", "video_url"))
-# Blocks of any medium: a MIME type beside them tells which, as "image/png" does.
-_OF_ANY_MEDIUM = frozenset(
-    ("file", "blob", "uri", "binary", "inline_data", "file_data")
-)
-_FIELDS_OF_MEDIUM = (
-    "modality",
-    "mime_type",
-    "mimeType",
-    "media_type",
-)
-# What tells an untyped block: Amazon Bedrock, Gemini, Haystack.
-_KIND_BY_FIELD = {
-    **{name: name for name in ("image", "document", "file", "audio", "video")},
-    "inline_data": "inline_data",
-    "inlineData": "inline_data",
-    "file_data": "file_data",
-    "fileData": "file_data",
-    "base64_image": "image",
-    "base64_data": "binary",
+# what a block shows that is no text, by its type or, without a type, by its one field
+_MEDIUM_BY_KIND = {
+    **dict.fromkeys(("image", "image_url", "input_image", "base64_image"), "image"),
+    **dict.fromkeys(("audio", "input_audio", "audio_url"), "sound"),
+    **dict.fromkeys(("video", "video_url"), "sound"),
+    **dict.fromkeys(("file", "input_file", "file_data", "fileData"), "file"),
+    **dict.fromkeys(("document", "document_url", "container_upload"), "file"),
+    **dict.fromkeys(("inline_data", "inlineData", "base64_data"), "file"),
+    **dict.fromkeys(("media", "blob", "uri", "binary"), "file"),
 }
-_FIELDS_OF_BASE64 = ("base64_image", "base64_data")  # Haystack's own objects
-# Blocks that hold further blocks, and the field in which these stand.
-_FIELD_OF_INNER_BLOCKS = {
-    "tool_result": "content",
-    "tool_call_response": "response",
-    "citable": "content",
-}
-_FIELDS_OF_UNTYPED_RESULTS = ("toolResult", "tool_call_result")
-# OpenInference wraps each block: {"message_content": {"type": …}}
-_WRAPPER = "message_content"
+# a field that tells the medium of a file, such as "image/png"
+_FIELDS_OF_MEDIUM = ("modality", "mime_type", "mimeType", "media_type")
 _READ_AS_TEXT = ("text", "content")  # types of sources of Anthropic's documents
 _MEDIA_OF_LANGFUSE = lazy_pattern(r"@@@langfuseMedia:type=([^|@]*)\|")
+_DEEPEST = 6
+
+Fields = Mapping[Any, Any]
 
 _KEPT_BY_PROVIDER = (
     "the request names what the model's provider keeps ({}), and nobody recorded what the"
@@ -105,13 +78,11 @@ class UnreadRequest:
         remarks: The same of images and sounds, which may be a part of the question.
         lets_provider_search: Whether it lets the provider search or read pages before
             the model answers, as by Gemini's ``url_context``.
-        lets_provider_cite: Whether it lets the provider cite documents that it hands in.
     """
 
     evidence: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     lets_provider_search: bool = False
-    lets_provider_cite: bool = False
 
     def add_to(self, call: Node) -> None:
         """Note on the call of a model what it was shown and nobody recorded."""
@@ -119,8 +90,6 @@ class UnreadRequest:
         call.remarks += self.remarks
         if self.lets_provider_search:
             call.may_have_searched = True
-        if self.lets_provider_cite:
-            call.lets_provider_cite = True
 
 
 def unread_request(parameters: object, contents: object) -> UnreadRequest:
@@ -136,32 +105,16 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
             holds none.
         contents: The contents of its messages: texts, or lists of blocks.
     """
-    # parameters such as "previous_response_id", each once
     names_of_kept_texts = dict.fromkeys(_names_of_kept(parameters))
-    kinds_of_blocks = set(_kinds_of_blocks(contents))
+    media = set(_media_in(contents))
     lets_read_pages = _lets_read_pages(parameters)
     evidence = [_KEPT_BY_PROVIDER.format(name) for name in names_of_kept_texts]
-    if not kinds_of_blocks.isdisjoint(_FILES):
-        evidence.append(_FILES_SHOWN)
-    if lets_read_pages:
-        evidence.append(_PAGES_READ)
-    # Azure OpenAI searches what the parameter "data_sources" names, each time
-    lets_search = _SEARCHED_BY_PROVIDER in names_of_kept_texts
-    return UnreadRequest(
-        tuple(evidence),
-        remarks=tuple(_remarks_on_media(kinds_of_blocks)),
-        lets_provider_search=lets_search or lets_read_pages,
-        # {"type": "search_result", "citations": {"enabled": true}, …} of Anthropic
-        lets_provider_cite=_lets_cite(contents),
-    )
-
-
-def _remarks_on_media(kinds_of_blocks: set[str]) -> Iterator[str]:
-    """Yield what to say of images and sounds among the blocks of a request."""
-    if not kinds_of_blocks.isdisjoint(_IMAGES):
-        yield _IMAGES_SHOWN
-    if not kinds_of_blocks.isdisjoint(_SOUNDS):
-        yield _SOUNDS_SHOWN
+    evidence += [_FILES_SHOWN] if "file" in media else []
+    evidence += [_PAGES_READ] if lets_read_pages else []
+    remarks = [_IMAGES_SHOWN] if "image" in media else []
+    remarks += [_SOUNDS_SHOWN] if "sound" in media else []
+    lets_search = lets_read_pages or _SEARCHED_BY_PROVIDER in names_of_kept_texts
+    return UnreadRequest(tuple(evidence), tuple(remarks), lets_search)
 
 
 def parameters_in_reply(fields: object) -> dict[str, object]:
@@ -204,137 +157,74 @@ def _lets_read_pages(parameters: object) -> bool:
     if not isinstance(parameters, Mapping):
         return False
     tools = parameters.get("tools")
-    if not is_list(tools):
-        return False
-    mappings = [tool for tool in tools if isinstance(tool, Mapping)]
-    return any(
-        tool.get(name) is not None for tool in mappings for name in _PAGE_READERS
-    )
+    for tool in tools if isinstance(tools, (list, tuple)) else ():
+        names = _PAGE_READERS if isinstance(tool, Mapping) else ()
+        if any(tool.get(name) is not None for name in names):
+            return True
+    return False
 
 
-def _lets_cite(content: object, depth: int = DEEPEST) -> bool:
-    """Whether a block of a message may be cited, by the word of the request.
-
-    Anthropic and Bedrock write ``{"type": "search_result", "citations": {"enabled":
-    true}, …}``. ``depth`` is how many lists may stand inside each other.
-    """
-    if is_list(content) and depth:
-        return any(_lets_cite(block, depth - 1) for block in content)
-    if not isinstance(content, Mapping):
-        return False
-    inner_blocks = _inner_blocks(content)
-    if inner_blocks is not None and depth:
-        return _lets_cite(inner_blocks, depth - 1)
-    document = inner_object(content, "document") or content
-    return inner_object(document, "citations").get("enabled") is True
-
-
-def _kinds_of_blocks(content: object, depth: int = DEEPEST) -> Iterator[str]:
-    """Yield the kind of each block of a message.
+def _media_in(content: object, depth: int = _DEEPEST) -> Iterator[str]:
+    """Yield what the blocks of a message show beside texts: "file", "image" or "sound".
 
     Example: ``[{"type": "text", "text": "Hi"}, {"type": "input_file", …}]`` yields
-    "text" and "input_file". A tool's result yields the kinds of the blocks inside it. A
-    bare text yields nothing, but for the marks that Langfuse writes in place of files:
-    "@@@langfuseMedia:type=image/png|…" yields "image".
+    "file", and so does such a block inside a tool's result. Langfuse writes a mark in
+    the place of a file: "@@@langfuseMedia:type=image/png|…" yields "image".
 
     Args:
         content: A text, a block, or a list of blocks.
-        depth: How many lists may stand inside each other.
+        depth: How many lists and objects may stand inside each other.
     """
     if isinstance(content, str):
-        for medium in _MEDIA_OF_LANGFUSE.findall(content):
-            yield _kind_by_medium(medium)
-    elif is_list(content) and depth:
-        for block in content:
-            yield from _kinds_of_blocks(block, depth - 1)
-    elif isinstance(content, Mapping):
-        inner_blocks = _inner_blocks(content)
-        if inner_blocks is not None:
-            yield from _kinds_of_blocks(inner_blocks, depth)
-        elif not _holds_text(content):  # the text of a document is recorded
-            yield _kind_of(content)
+        yield from map(_medium_of, _MEDIA_OF_LANGFUSE.findall(content))
+    elif isinstance(content, (list, tuple)) and depth:
+        for element in content:
+            yield from _media_in(element, depth - 1)
+    elif isinstance(content, Mapping) and depth:
+        medium = _medium_of_block(content)
+        if medium is not None:
+            yield medium
+        elif not _holds_text(content):
+            for inner in content.values():
+                yield from _media_in(inner, depth - 1)
 
 
-def _inner_blocks(block: Fields) -> object:
-    """Return what stands inside a block that holds others, such as a tool's result.
-
-    None for any other block.
-    """
-    if _WRAPPER in block:
-        return block[_WRAPPER]
-    for name in _FIELDS_OF_UNTYPED_RESULTS:
-        result = block.get(name)
-        if isinstance(result, Mapping):
-            return result.get("content", result.get("result"))
-    field_name = _FIELD_OF_INNER_BLOCKS.get(_type_of(block))
-    return None if field_name is None else block.get(field_name)
-
-
-def _type_of(block: Fields) -> str:
-    """Return the type that a block names, with underscores; "" if it names none.
-
-    LlamaIndex calls it ``block_type``. Pydantic AI writes "image-url".
-    """
-    name = block.get("type", block.get("block_type"))
-    return name.replace("-", "_") if isinstance(name, str) else ""
-
-
-def _kind_of(block: Fields) -> str:
-    """Return the kind of a block, such as "text" or "image"; "" if nothing tells it.
-
-    Example: ``{"type": "blob", "mime_type": "image/png"}`` is an "image". A block of
-    the type "blob" or "file" may hold any medium, and its MIME type tells which.
-    Without a MIME type it is a "file".
-    """
-    typed_block = _with_type(block)
-    kind = _type_of(typed_block)
-    if kind not in _OF_ANY_MEDIUM:
-        return kind
+def _medium_of_block(block: Fields) -> str | None:
+    """Return the medium that a block shows; None for a text, or what holds other blocks."""
+    kind = block.get("type", block.get("block_type"))
+    fields = block
+    if not isinstance(kind, str):  # {"inline_data": {"mime_type": "image/png"}}
+        kind = next((name for name in block if name in _MEDIUM_BY_KIND), "")
+        value = block.get(kind)
+        is_block = isinstance(value, Mapping) or kind.startswith("base64")
+        if not is_block:
+            return None
+        fields = value if isinstance(value, Mapping) else block
+    kind = kind.replace("-", "_")
+    if kind not in _MEDIUM_BY_KIND or _holds_text(fields):
+        return None
     for name in _FIELDS_OF_MEDIUM:
-        medium = typed_block.get(name)
-        if isinstance(medium, str):
-            return _kind_by_medium(medium)
-    return "file"
+        if isinstance(fields.get(name), str):
+            return _medium_of(fields[name])
+    return _MEDIUM_BY_KIND[kind]
 
 
-def _with_type(block: Fields) -> Fields:
-    """Return a block with a field "type", which some providers leave out.
-
-    Gemini writes ``{"inline_data": {"mime_type": "image/png"}}``: this becomes
-    ``{"type": "inline_data", "mime_type": "image/png"}``. Haystack's ``{"base64_image":
-    "iVBO…"}`` gets the type "image". Any other block stays as it is.
-    """
-    if _type_of(block):
-        return block
-    for name, kind in _KIND_BY_FIELD.items():
-        value = block.get(name)
-        if isinstance(value, Mapping):
-            return {**value, "type": kind}
-        if isinstance(value, str) and name in _FIELDS_OF_BASE64:
-            return {**block, "type": kind}
-    return block
-
-
-def _kind_by_medium(medium: str) -> str:
-    """Return the kind of a block whose medium is known: "image", "audio" or "file".
-
-    Example: "image/png" and "image" are media of an image, "application/pdf" is the
-    medium of a file.
-    """
-    name, _, _ = medium.lower().partition("/")
-    if name == "image":
+def _medium_of(name: str) -> str:
+    """Return the medium of a MIME type or its first part: "image/png" is an image."""
+    first, _, _ = name.lower().partition("/")
+    if first == "image":
         return "image"
-    return "audio" if name in ("audio", "video") else "file"
+    return "sound" if first in ("audio", "video") else "file"
 
 
-def _holds_text(block: Fields) -> bool:
-    """Whether a block is a document with its text, as Anthropic or Bedrock take it.
-
-    Bedrock's ``{"document": {"source": {"text": "It fell."}}}`` is one; with "bytes" in
-    place of "text" it is a file.
-    """
-    document = inner_object(block, "document") or block
-    source = inner_object(document, "source")
+def _holds_text(document: Fields) -> bool:
+    """Whether a block is a document with its text, as Anthropic or Bedrock take it."""
+    inner = document.get("document")
+    source = (inner if isinstance(inner, Mapping) else document).get("source")
+    if not isinstance(source, Mapping):
+        return False
     if "type" in source:
         return source["type"] in _READ_AS_TEXT
-    return isinstance(source.get("text"), str) or is_list(source.get("content"))
+    return isinstance(source.get("text"), str) or isinstance(
+        source.get("content"), list
+    )

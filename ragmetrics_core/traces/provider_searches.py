@@ -20,8 +20,7 @@ from ragmetrics_core.capture import (
     evidence_in_reply,
 )
 from ragmetrics_core.capture.normalized_text import normalize_text
-from ragmetrics_core.capture.provider_calls import ProviderCall
-from ragmetrics_core.capture.provider_replies import may_tell_evidence
+from ragmetrics_core.capture.providers import ProviderSearch, may_tell_evidence
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import text_of_content, unwrap_message
@@ -65,7 +64,11 @@ _UNREADABLE = (
     " a form that is not read"
 )
 _UNREADABLE_SEARCH = ProviderEvidence(
-    (ProviderCall("provider's search", sources_without_text=((),), remedy=_UNREADABLE),)
+    (
+        ProviderSearch(
+            "provider's search", sources_without_text=((),), remedy=_UNREADABLE
+        ),
+    )
 )
 # By what the node of a span is told: its name, when it began and when it ended.
 _SpanKey = tuple[str, float, float | None]

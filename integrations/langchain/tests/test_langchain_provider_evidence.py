@@ -169,31 +169,20 @@ SHAPES: dict[str, Shape] = {
         [WEB_SEARCH, URL_CITED], [], "incomplete", "web_search", own_tool=False
     ),
     "OpenAI: cited addresses alone": Shape(
-        [URL_CITED], [ROOMS], "incomplete", "without their texts", [OWN]
+        [URL_CITED], [ROOMS], "incomplete", "hand it in as text", [OWN]
     ),
     "OpenAI: a remote tool's text": Shape(
-        [MCP, said()],
-        [ROOMS],
-        "inferred",
-        "search_archive",
-        [OWN, ("tool", "search_archive")],
-    ),
-    "OpenAI: a remote tool that is named": Shape(
-        [MCP, said()],
-        [ROOMS, FACT],
-        "inferred",
-        calls=[OWN, ("retrieval", "search_archive")],
-        context_tools=frozenset({"search_archive"}),
+        [MCP, said()], [ROOMS], "incomplete", "in a form that is not read", [OWN]
     ),
     "OpenAI: a calculation": Shape(
-        [CODE, said()], [ROOMS], "exact", calls=[OWN, ("tool", "code_interpreter")]
+        [CODE, said()], [ROOMS], "incomplete", "in a form that is not read", [OWN]
     ),
     "Anthropic: the web, with cited words": Shape(
         [ASKS_THE_WEB, tool_result([WEB_RESULT]), said(citations=[WEB_CITED])],
-        [ROOMS, FACT],
+        [ROOMS],
         "incomplete",
         "encrypted",
-        [OWN, WEB],
+        [OWN],
     ),
     "Anthropic: no search was left": Shape(
         [
@@ -246,10 +235,10 @@ SHAPES: dict[str, Shape] = {
                 ]
             )
         ],
-        [ROOMS, FACT],
+        [ROOMS],
         "incomplete",
-        "PDF",
-        [OWN, ("retrieval", "cited sources")],
+        "hand it in as text",
+        [OWN],
     ),
     "Gemini: addresses of the web": Shape(
         ANSWER,
@@ -296,17 +285,17 @@ SHAPES: dict[str, Shape] = {
     ),
     "Perplexity: snippets": Shape(
         ANSWER,
-        [ROOMS, FACT],
+        [ROOMS],
         "incomplete",
-        "snippets",
-        [OWN, WEB],
+        "in a form that is not read",
+        [OWN],
         beside={"search_results": [{"url": ADDRESS, "title": "t", "snippet": FACT}]},
     ),
     "Anthropic: a PDF that was fetched": Shape(
         [tool_result(FETCHED_PDF, "web_fetch"), said()],
         [ROOMS],
         "incomplete",
-        "PDF",
+        "without their texts",
         [OWN],
     ),
     "Cohere: documents and citations, first interface": Shape(

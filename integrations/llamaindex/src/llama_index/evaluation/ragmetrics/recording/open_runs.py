@@ -14,7 +14,6 @@ from ragmetrics_core.capture import (
     Listener,
     Message,
     Node,
-    StreamedReply,
     words_of,
 )
 
@@ -108,7 +107,8 @@ class SpanRecord:
             usually one event.
         node: The innermost recorded call. It is missing in runs that have too many
             calls.
-        chunks_of_reply: Of a model's call: the chunks of its reply, if it streams.
+        has_search_in_stream: Of a model's call: whether a chunk of its reply tells that
+            its provider searched.
     """
 
     calls_of_runs: tuple[CallOfRun, ...] = ()
@@ -116,7 +116,7 @@ class SpanRecord:
     kinds_around_and_own: frozenset[Kind] = frozenset()
     events_of_step: tuple[object, ...] = ()
     node: Node | None = None
-    chunks_of_reply: StreamedReply | None = None
+    has_search_in_stream: bool = False
 
     @property
     def open_runs(self) -> tuple[OpenRun, ...]:
@@ -314,8 +314,7 @@ def record_inside_call(outer: SpanRecord, node: Node | None) -> SpanRecord:
         outer: The record of the span around it.
         node: The recorded call that the span reports again; None if it reports none.
     """
-    # the span around it is told the same chunks of a streamed reply
-    return replace(outer, kind=None, node=node or outer.node, chunks_of_reply=None)
+    return replace(outer, kind=None, node=node or outer.node)
 
 
 def add_call(node: Node, open_run: OpenRun, parent: Node) -> CallOfRun:

@@ -16,9 +16,7 @@ from ragmetrics_core.capture import ProviderEvidence, evidence_in_reply
 _DEPTH = 10  # levels of containers: as deep as evidence lies
 
 
-def provider_evidence_of(
-    response: object, fields_of_all_chunks: Mapping[str, Any]
-) -> ProviderEvidence:
+def provider_evidence_of(response: object) -> ProviderEvidence:
     """Read what a model's provider searched and found while the model answered.
 
     Example: OpenAI searched the web and cites two pages: they are the evidence. It is
@@ -26,27 +24,25 @@ def provider_evidence_of(
 
     Args:
         response: The response; of a stream only the last chunk.
-        fields_of_all_chunks: The fields that all chunks of a stream give together, such
-            as {"output": […]}; they replace those of the last chunk. {} without a stream.
     """
     match response:
         case CompletionResponse():
             text = response.text
             data = [
-                *_data_of_raw(response.raw, fields_of_all_chunks),
+                *_data_of_raw(response.raw),
                 plain_data(response.additional_kwargs),
             ]
         case ChatResponse():
             text = response.message.content or ""
             data = [
-                *_data_of_raw(response.raw, fields_of_all_chunks),
+                *_data_of_raw(response.raw),
                 *_data_of_message(response.message),
                 plain_data(response.additional_kwargs),
             ]
         case AgentOutput():
             text = response.response.content or ""
             data = [
-                *_data_of_raw(response.raw, fields_of_all_chunks),
+                *_data_of_raw(response.raw),
                 *_data_of_message(response.response),
             ]
         case _:
@@ -54,11 +50,11 @@ def provider_evidence_of(
     return evidence_in_reply({"content": text}, *data)
 
 
-def _data_of_raw(raw: object, fields_of_all_chunks: Mapping[str, Any]) -> list[Any]:
+def _data_of_raw(raw: object) -> list[Any]:
     """The provider's response as plain data: integrations put it in one of two places."""
     data = plain_data(raw)
     fields = data if isinstance(data, dict) else {}
-    return [fields.get("response"), {**fields, **fields_of_all_chunks}]
+    return [fields.get("response"), fields]
 
 
 def _data_of_message(message: ChatMessage) -> list[Any]:

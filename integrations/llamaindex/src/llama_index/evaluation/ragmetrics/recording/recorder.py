@@ -13,6 +13,7 @@ from collections.abc import (
     Generator,
     Mapping,
 )
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -392,7 +393,6 @@ class Recorder:
             kinds_around_and_own=outer.kinds_around_and_own | {kind},
             events_of_step=events_of_step,
             node=node,
-            chunks_of_reply=capture.StreamedReply() if kind == "model" else None,
         )
 
     def _make_call(self, kind: Kind, span: BeginningSpan, outer: SpanRecord) -> Node:
@@ -628,10 +628,12 @@ class Recorder:
     def on_model_chunk(
         self, id_: str | None, chunk: ChatResponse | CompletionResponse
     ) -> None:
-        """Keep what a chunk of a model's streamed reply tells of its provider's searches."""
-        chunks = self._records.get(id_ or "", NOT_RECORDED).chunks_of_reply
-        if chunks is not None:
-            chunks.add(chunk.raw)
+        """Keep whether a chunk of a model's streamed reply tells of its provider's search."""
+        record = self._records.get(id_ or "")
+        if id_ is None or record is None or record.has_search_in_stream:
+            return
+        if capture.chunk_tells_of_search(chunk.raw):
+            self._records[id_] = replace(record, has_search_in_stream=True)
 
     @guard_hook
     def on_model_reply(self, id_: str | None, reply: object) -> None:
@@ -651,9 +653,9 @@ class Recorder:
             return
         if call.ended is None:
             return  # without a stream: what the call returns is read at its end
-        # of a stream the event does not tell what the provider searched: its chunks do
+        # of a stream the event does not tell that the provider searched: its chunks do
         note_reply = partial(
-            snapshot.note_reply, chunks_of_reply=record.chunks_of_reply
+            snapshot.note_reply, has_search_in_stream=record.has_search_in_stream
         )
         self._copy_guarded(note_reply, call, reply)
         call.ended = tick()

@@ -63,10 +63,10 @@ from pydantic import BaseModel
 from ragmetrics_core import Turn
 from ragmetrics_core.capture import (
     ANSWER_KEYS,
+    UNREAD_SEARCH,
     Document,
     Message,
     Node,
-    StreamedReply,
     ToolCall,
     add_provider_evidence,
     answer_text,
@@ -139,8 +139,6 @@ def _copy_request(node: Node, arguments: Mapping[str, Any], llm: BaseLLM) -> Non
     """
     prompt = _prompt_among(arguments)
     node.prompt = prompt_of(arguments)
-    # the texts whose numbers a provider's citations name
-    node.request_blocks = tuple(_evidence_blocks(prompt))
     # a PDF or an image: the model was shown it, and its text is not known here
     parameters = _parameters_sent(arguments, llm)
     unread_parts = unread_request(parameters, list(_blocks_sent(prompt)))
@@ -427,21 +425,6 @@ def _blocks_sent(prompt: object) -> Iterator[dict[str, str]]:
                     yield {"type": inner.block_type}
 
 
-def _evidence_blocks(prompt: object) -> Iterator[tuple[str, str]]:
-    """Yield type and text of each block of a prompt that a provider counts in citations.
-
-    A block that may be cited is sent to Anthropic as a search result. The text of a file
-    is empty.
-    """
-    for message in prompt if isinstance(prompt, (list, tuple)) else ():
-        for block in message.blocks if isinstance(message, ChatMessage) else ():
-            if block.block_type == "document":
-                yield "document", ""
-            elif block.block_type == "citable":  # older releases have no class for it
-                texts = [getattr(part, "text", None) or "" for part in block.content]
-                yield "search_result", "\n".join(texts)
-
-
 def _messages(value: object) -> tuple[Message, ...]:
     messages: list[Message] = []
     for element in value if isinstance(value, (list, tuple)) else ():
@@ -537,7 +520,7 @@ def note_reply(
     response: object,
     llm: object = None,
     *,
-    chunks_of_reply: StreamedReply | None = None,
+    has_search_in_stream: bool = False,
 ) -> None:
     """Write into the call of a model what it said, and what its provider found.
 
@@ -546,27 +529,16 @@ def note_reply(
         response: What the model or the step of an agent returned; of a stream the last
             chunk.
         llm: The LLM, which can read tool calls in the provider's own format.
-        chunks_of_reply: The chunks of the reply; None if it was not streamed.
+        has_search_in_stream: Whether a chunk of the reply tells that the provider
+            searched. Chunks are not read further.
     """
     node.reply = reply_of(response, llm)
     if node.reply is not None:
-        fields_of_all_chunks = _fields_of_all_chunks(chunks_of_reply, node.reply)
-        add_provider_evidence(
-            node, provider_evidence_of(response, fields_of_all_chunks)
-        )
-
-
-def _fields_of_all_chunks(
-    streamed: StreamedReply | None, reply: Message
-) -> dict[str, Any]:
-    """What the chunks of a reply tell beside the last one; empty if it was not streamed."""
-    if streamed is None:
-        return {}
-    arguments = [call.arguments for call in reply.tool_calls]
-    # calls that only the LLM can read: how many there are is not known
-    are_known = _CALL_OF_PROVIDER not in reply.tool_calls
-    told: dict[str, Any] = plain_data(streamed.reply(arguments if are_known else None))
-    return told
+        evidence = provider_evidence_of(response)
+        is_of_own_tool = bool(node.reply.tool_calls)
+        if has_search_in_stream and not evidence.calls and not is_of_own_tool:
+            evidence = replace(evidence, calls=(UNREAD_SEARCH,))
+        add_provider_evidence(node, evidence)
 
 
 def reply_of(response: object, llm: object = None) -> Message | None:
