@@ -16,7 +16,6 @@ from ragmetrics_core.capture import unread_request
 from ragmetrics_core.reporting.journey import Journey
 from ragmetrics_core.traces import samples_from_spans
 from ragmetrics_core.traces.unread_prompts import (
-    documents_handed_in,
     unread_request_of,
 )
 
@@ -200,15 +199,11 @@ HANDED_IN: list[Block] = [
 
 @pytest.mark.parametrize("document", HANDED_IN, ids=str)
 @pytest.mark.parametrize("writes", DIALECTS)
-def test_a_fact_in_a_document_that_was_handed_in_was_shown(
+def test_a_document_in_a_block_of_its_own_leaves_facts_unknown(
     writes: Writes, document: Block
 ) -> None:
-    sample = sample_of(writes([{"type": "document", **document}], {}))
-    assert sample.capture is not None
-    assert sample.capture.grade == "exact", sample.capture.warnings
-    assert sample.ledger is not None
-    assert [call.kind for call in sample.ledger.calls] == ["retrieval", "given"]
-    assert journey_of_run(sample).mend is None
+    block = {"type": "document", **document}
+    assert_unknown(writes([block], {}), "inferred", "hands documents in")
 
 
 def parts(*contents: Block) -> Attributes:
@@ -336,18 +331,6 @@ def test_what_the_reply_leaves_out_was_named_all_the_same() -> None:
     assert_unknown(model, "incomplete", KEPT_WORDS)
 
 
-@pytest.mark.parametrize("role", ["system", "tool", "assistant"])
-def test_only_the_user_hands_documents_in(role: str) -> None:
-    source = {"type": "text", "data": f"{FACT} It rained."}
-    message = {"role": role, "content": [{"type": "document", "source": source}]}
-    recorded = {"messages": [message, {"role": "user", "content": PROMPT}]}
-    attributes = {"mlflow.spanInputs": json.dumps(recorded)}
-    assert documents_handed_in(attributes) == ()
-    recorded["messages"][0]["role"] = "user"
-    attributes = {"mlflow.spanInputs": json.dumps(recorded)}
-    assert len(documents_handed_in(attributes)) == 1
-
-
 @pytest.mark.parametrize(
     "recorded",
     [
@@ -472,9 +455,7 @@ values = st.recursive(
 @given(st.dictionaries(names, values | values.map(json.dumps), max_size=5))
 def test_any_attributes_can_be_read(attributes: Told) -> None:
     unread = unread_request_of(attributes)
-    documents = documents_handed_in(attributes)
     assert all(isinstance(words, str) for words in (*unread.evidence, *unread.remarks))
-    assert all(document.text for document in documents)
 
 
 def llamaindex_chat(**recorded: Any) -> Sample:

@@ -358,7 +358,6 @@ def has_replied(node: Node) -> bool:
 def _lists_of(node: Node) -> Iterator[DocumentList]:
     """Yield what a call took at its begin, and what it returned at its end."""
     taken = node.input_documents or node.documents_among_inputs
-    taken = taken or node.documents_in_request
     if taken:
         yield DocumentList(node.began, node, is_returned=False, documents=taken)
     if node.documents is not None and node.ended is not None:

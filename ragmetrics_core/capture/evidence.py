@@ -442,8 +442,6 @@ def _messages_of(calls: Iterable[Node]) -> list[str]:
         for message in call.prompt:
             if message.role != "assistant" and message.text.strip():
                 messages[message.text] = None
-        for document in call.documents_in_request:
-            messages[document.text] = None
     return list(messages)
 
 

@@ -221,8 +221,6 @@ class Node:
             tuples of these. It tells how the text divides into passages; None if the
             text is all that it returned.
         prompt: What a model was shown, results of tools included.
-        documents_in_request: Texts that a model was handed as documents, each in a
-            block of its own.
         evidence_not_recorded: Why evidence that the model was shown was not recorded,
             in words: it stands in a file, or the provider keeps it. The sample is
             incomplete then.
@@ -261,7 +259,6 @@ class Node:
     text: str | None = field(default=None, repr=False)
     result: Any = field(default=None, repr=False)
     prompt: tuple[Message, ...] = field(default=(), repr=False)
-    documents_in_request: tuple[Document, ...] = field(default=(), repr=False)
     evidence_not_recorded: tuple[str, ...] = ()
     reply: Message | None = field(default=None, repr=False)
     model: str | None = None

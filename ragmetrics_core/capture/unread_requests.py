@@ -38,6 +38,7 @@ _MEDIUM_BY_KIND = {
     **dict.fromkeys(("inline_data", "inlineData", "base64_data"), "file"),
     **dict.fromkeys(("media", "blob", "uri", "binary"), "file"),
 }
+_KINDS_OF_DOCUMENTS = ("text_plain", "search_result")
 # a field that tells the medium of a file, such as "image/png"
 _FIELDS_OF_MEDIUM = ("modality", "mime_type", "mimeType", "media_type")
 _READ_AS_TEXT = ("text", "content")  # types of sources of Anthropic's documents
@@ -58,6 +59,10 @@ _PAGES_READ = (
     "the request lets Gemini read pages by its tool url_context, and nobody recorded"
     " their texts; let a tool of the application read them, which returns its texts"
 )
+_DOCUMENTS_SHOWN = (
+    "the request hands documents in, in blocks of their own, and they are not read as"
+    " evidence; name the contexts by contexts_from, or send the texts in a message"
+)
 _IMAGES_SHOWN = (
     "the model was shown an image, and nobody recorded what stands in it; send the text"
     " of a page in a message"
@@ -75,7 +80,8 @@ class UnreadRequest:
     Attributes:
         evidence: Why evidence was not recorded, in words, with the remedy: files, and
             what the provider keeps.
-        remarks: The same of images and sounds, which may be a part of the question.
+        remarks: The same of documents in blocks of their own, and of images and sounds,
+            which may be a part of the question.
         lets_provider_search: Whether it lets the provider search or read pages before
             the model answers, as by Gemini's ``url_context``.
     """
@@ -111,7 +117,8 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
     evidence = [_KEPT_BY_PROVIDER.format(name) for name in names_of_kept_texts]
     evidence += [_FILES_SHOWN] if "file" in media else []
     evidence += [_PAGES_READ] if lets_read_pages else []
-    remarks = [_IMAGES_SHOWN] if "image" in media else []
+    remarks = [_DOCUMENTS_SHOWN] if "document" in media else []
+    remarks += [_IMAGES_SHOWN] if "image" in media else []
     remarks += [_SOUNDS_SHOWN] if "sound" in media else []
     lets_search = lets_read_pages or _SEARCHED_BY_PROVIDER in names_of_kept_texts
     return UnreadRequest(tuple(evidence), tuple(remarks), lets_search)
@@ -165,7 +172,7 @@ def _lets_read_pages(parameters: object) -> bool:
 
 
 def _media_in(content: object, depth: int = _DEEPEST) -> Iterator[str]:
-    """Yield what the blocks of a message show beside texts: "file", "image" or "sound".
+    """Yield what the blocks of a message show: "document", "file", "image" or "sound".
 
     Example: ``[{"type": "text", "text": "Hi"}, {"type": "input_file", …}]`` yields
     "file", and so does such a block inside a tool's result. Langfuse writes a mark in
@@ -184,7 +191,7 @@ def _media_in(content: object, depth: int = _DEEPEST) -> Iterator[str]:
         medium = _medium_of_block(content)
         if medium is not None:
             yield medium
-        elif not _holds_text(content):
+        else:
             for inner in content.values():
                 yield from _media_in(inner, depth - 1)
 
@@ -201,7 +208,9 @@ def _medium_of_block(block: Fields) -> str | None:
             return None
         fields = value if isinstance(value, Mapping) else block
     kind = kind.replace("-", "_")
-    if kind not in _MEDIUM_BY_KIND or _holds_text(fields):
+    if kind in _KINDS_OF_DOCUMENTS or (kind in _MEDIUM_BY_KIND and _holds_text(fields)):
+        return "document"
+    if kind not in _MEDIUM_BY_KIND:
         return None
     for name in _FIELDS_OF_MEDIUM:
         if isinstance(fields.get(name), str):

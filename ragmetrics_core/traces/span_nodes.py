@@ -23,7 +23,6 @@ from ragmetrics_core.traces.found_texts import (
 )
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.unread_prompts import (
-    documents_handed_in,
     unread_request_of,
 )
 from ragmetrics_core.traces.values import ToolMessage, messages_in, replies_in
@@ -142,7 +141,6 @@ def _add_what_request_held_beside_texts(
     Of files, images and what the provider keeps, which no recorded text holds, the node
     gets the sentences that say so.
     """
-    node.documents_in_request = documents_handed_in(attributes)
     unread_request_of(attributes).add_to(node)
 
 

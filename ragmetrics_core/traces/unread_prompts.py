@@ -12,13 +12,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ragmetrics_core.capture import (
-    Document,
     UnreadRequest,
     parameters_in_reply,
     unread_request,
 )
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.messages import text_of_content, unwrap_message
+from ragmetrics_core.data.messages import unwrap_message
 from ragmetrics_core.traces.dialects import attribute_names, dialects_of, value_of
 from ragmetrics_core.traces.values import decode, fields_of_repr
 
@@ -43,7 +42,6 @@ _PART_OF_OPENINFERENCE = lazy_pattern(
 _NAMES_OF_BLOCKS = frozenset(
     ("type", "inline_data", "inlineData", "file_data", "fileData")
 )
-_HANDED_IN = ("document", "search_result", "text-plain")  # types of blocks with a text
 _NOT_WRITTEN = (
     "the model was sent something besides texts, such as an image, that the"
     " instrumentation could not record; send the text of it in a message"
@@ -66,24 +64,6 @@ class _Sent(NamedTuple):
 
     role: str
     content: object
-
-
-def documents_handed_in(attributes: Mapping[str, Any]) -> tuple[Document, ...]:
-    """Return the texts that the user's messages hold as documents, in blocks of their own.
-
-    Example: ``{"type": "document", "source": {"type": "text", "data": "Page one"}}``.
-
-    Args:
-        attributes: The attributes of the model's span, in any dialect.
-    """
-    texts: dict[str, None] = {}  # each once: a span may hold a request twice
-    for sent in _everything_sent(attributes):
-        if sent.role != "user" or not isinstance(sent.content, (list, tuple)):
-            continue
-        for block in sent.content:
-            if isinstance(block, Mapping) and block.get("type") in _HANDED_IN:
-                texts[text_of_content(block).strip()] = None
-    return tuple(Document(text) for text in texts if text)
 
 
 def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
