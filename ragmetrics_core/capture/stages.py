@@ -34,6 +34,10 @@ _NO_OVERRIDES = Overrides()
 _SAYS_NOTHING = lazy_pattern(
     r"\W*(?:ok|okay|done|success|null|none)?\W*|[-+−]?\d[\d.,]*\s?%?", re.IGNORECASE
 )
+_HANDED_IN = (
+    "a request hands documents in, in blocks of their own, that no call brought; they are"
+    " not read as evidence: name the contexts by contexts_from"
+)
 
 
 def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]:
@@ -188,6 +192,20 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
             yield Doubt("not_recorded", words)
         for words in node.remarks:
             yield Doubt("provider", words)
+        if not all(_is_brought(text, calls) for text in node.texts_handed_in):
+            yield Doubt("provider", _HANDED_IN)
+
+
+def _is_brought(text: str, calls: Calls) -> bool:
+    """Whether a call brought a text that a request hands in as a document."""
+    letters = letters_of(text)
+    for node in calls.nodes:
+        texts = [document.text for document in node.documents or ()]
+        texts += [document.text for document in node.input_documents]
+        texts.append(node.text or "")
+        if any(letters in letters_of(each) for each in texts):
+            return True
+    return False
 
 
 def _doubt_of_tools(

@@ -221,6 +221,8 @@ class Node:
             tuples of these. It tells how the text divides into passages; None if the
             text is all that it returned.
         prompt: What a model was shown, results of tools included.
+        texts_handed_in: Texts that stand in a model's request as documents, in blocks of
+            their own.
         evidence_not_recorded: Why evidence that the model was shown was not recorded,
             in words: it stands in a file, or the provider keeps it. The sample is
             incomplete then.
@@ -259,6 +261,7 @@ class Node:
     text: str | None = field(default=None, repr=False)
     result: Any = field(default=None, repr=False)
     prompt: tuple[Message, ...] = field(default=(), repr=False)
+    texts_handed_in: tuple[str, ...] = field(default=(), repr=False)
     evidence_not_recorded: tuple[str, ...] = ()
     reply: Message | None = field(default=None, repr=False)
     model: str | None = None

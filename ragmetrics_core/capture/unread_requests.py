@@ -12,6 +12,7 @@ from typing import Any
 
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.data.messages import text_of_content
 
 # parameters that name what a provider keeps: earlier turns, or texts that it inserts
 _NAMES_OF_KEPT = (
@@ -59,10 +60,6 @@ _PAGES_READ = (
     "the request lets Gemini read pages by its tool url_context, and nobody recorded"
     " their texts; let a tool of the application read them, which returns its texts"
 )
-_DOCUMENTS_SHOWN = (
-    "the request hands documents in, in blocks of their own, and they are not read as"
-    " evidence; name the contexts by contexts_from, or send the texts in a message"
-)
 _IMAGES_SHOWN = (
     "the model was shown an image, and nobody recorded what stands in it; send the text"
     " of a page in a message"
@@ -80,20 +77,22 @@ class UnreadRequest:
     Attributes:
         evidence: Why evidence was not recorded, in words, with the remedy: files, and
             what the provider keeps.
-        remarks: The same of documents in blocks of their own, and of images and sounds,
-            which may be a part of the question.
+        remarks: The same of images and sounds, which may be a part of the question.
+        documents: The texts of documents in blocks of their own.
         lets_provider_search: Whether it lets the provider search or read pages before
             the model answers, as by Gemini's ``url_context``.
     """
 
     evidence: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
     lets_provider_search: bool = False
 
     def add_to(self, call: Node) -> None:
         """Note on the call of a model what it was shown and nobody recorded."""
         call.evidence_not_recorded += self.evidence
         call.remarks += self.remarks
+        call.texts_handed_in += self.documents
         if self.lets_provider_search:
             call.may_have_searched = True
 
@@ -112,16 +111,19 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
         contents: The contents of its messages: texts, or lists of blocks.
     """
     names_of_kept_texts = dict.fromkeys(_names_of_kept(parameters))
-    media = set(_media_in(contents))
+    shown = list(_media_in(contents))
+    media = {medium for medium, _ in shown}
+    documents = [text for medium, text in shown if medium == "document" and text]
     lets_read_pages = _lets_read_pages(parameters)
     evidence = [_KEPT_BY_PROVIDER.format(name) for name in names_of_kept_texts]
     evidence += [_FILES_SHOWN] if "file" in media else []
     evidence += [_PAGES_READ] if lets_read_pages else []
-    remarks = [_DOCUMENTS_SHOWN] if "document" in media else []
-    remarks += [_IMAGES_SHOWN] if "image" in media else []
+    remarks = [_IMAGES_SHOWN] if "image" in media else []
     remarks += [_SOUNDS_SHOWN] if "sound" in media else []
     lets_search = lets_read_pages or _SEARCHED_BY_PROVIDER in names_of_kept_texts
-    return UnreadRequest(tuple(evidence), tuple(remarks), lets_search)
+    return UnreadRequest(
+        tuple(evidence), tuple(remarks), tuple(dict.fromkeys(documents)), lets_search
+    )
 
 
 def parameters_in_reply(fields: object) -> dict[str, object]:
@@ -171,8 +173,10 @@ def _lets_read_pages(parameters: object) -> bool:
     return False
 
 
-def _media_in(content: object, depth: int = _DEEPEST) -> Iterator[str]:
+def _media_in(content: object, depth: int = _DEEPEST) -> Iterator[tuple[str, str]]:
     """Yield what the blocks of a message show: "document", "file", "image" or "sound".
+
+    Beside it stands the text of a document, else "".
 
     Example: ``[{"type": "text", "text": "Hi"}, {"type": "input_file", …}]`` yields
     "file", and so does such a block inside a tool's result. Langfuse writes a mark in
@@ -183,14 +187,16 @@ def _media_in(content: object, depth: int = _DEEPEST) -> Iterator[str]:
         depth: How many lists and objects may stand inside each other.
     """
     if isinstance(content, str):
-        yield from map(_medium_of, _MEDIA_OF_LANGFUSE.findall(content))
+        for name in _MEDIA_OF_LANGFUSE.findall(content):
+            yield _medium_of(name), ""
     elif isinstance(content, (list, tuple)) and depth:
         for element in content:
             yield from _media_in(element, depth - 1)
     elif isinstance(content, Mapping) and depth:
         medium = _medium_of_block(content)
         if medium is not None:
-            yield medium
+            is_document = medium == "document"
+            yield medium, text_of_content([content]).strip() if is_document else ""
         else:
             for inner in content.values():
                 yield from _media_in(inner, depth - 1)
