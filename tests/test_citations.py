@@ -337,13 +337,6 @@ def test_a_named_column_must_hold_citations() -> None:
         Sample.from_row(row, citations="cited")
 
 
-def test_spans_are_of_one_answer() -> None:
-    cited = [CITED[0].model_dump()]
-    row = {"answers": ["No [2].", "Yes."], "contexts": ["a", "b"], "citations": cited}
-    report = evaluate([row], judge="lexical", metrics=["context_adherence"])
-    assert "the row holds several" in report.results[0].problem
-
-
 OUTSIDE: list[tuple[dict[str, Any], str]] = [
     ({"start": 0, "end": 9}, "ends at 9"),
     ({"start": 0, "end": 1, "mark": (3, 9)}, "ends at 9"),

@@ -343,15 +343,6 @@ def test_bad_rows_are_reported_and_the_rest_goes_on():
     assert (summary.rows, summary.judged, summary.bad_rows) == (4, 2, 2)
 
 
-def test_one_row_with_several_answers_gives_one_sample_each():
-    row = {"id": "x", "question": "q", "reference": "r", "answers": ["one", "two"]}
-    report = evaluate([row], "context_recall", judge="lexical", progress=False)
-    assert [(r.sample.id, r.sample.answer) for r in report.results] == [
-        ("x#0", "one"),
-        ("x#1", "two"),
-    ]
-
-
 class Unavailable(Judge):
     """Refuses every key, from the question with the given number on."""
 
@@ -731,28 +722,6 @@ def test_progress_counts_every_sample():
         progress=lambda p: seen.append((p.done, p.calls, p.total)),
     )
     assert seen == [(n, 3 * n, 5) for n in range(1, 6)]
-
-
-def test_progress_never_counts_more_than_there_are():
-    """A row may hold several samples."""
-    rows = [
-        {
-            "id": "x",
-            "question": "q",
-            "reference": "r",
-            "answers": ["one", "two", "three"],
-        },
-        {"question": "q"},
-    ]
-    told = []
-    report = evaluate(
-        rows,
-        "context_recall",
-        judge="lexical",
-        progress=lambda it: told.append((it.done, it.total)),
-    )
-    assert told[-1] == (len(report.results), len(report.results)) == (4, 4)
-    assert all(done <= total for done, total in told)
 
 
 def test_data_frames_and_datasets_are_rows():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +19,6 @@ from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.frozen import is_blank
-from ragmetrics_core.data.rows import samples_from_row
 from ragmetrics_core.data.sample import CaptureNotes
 
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."
@@ -693,22 +693,14 @@ def test_the_ideal_context_of_deepeval_is_never_what_was_retrieved(
     assert text.text == "ideal"
 
 
-def test_several_answers_make_several_samples() -> None:
-    first, second = samples_from_row(
-        {"id": "7", "question": Q, "answers": ["a", "b"]}, {}
-    )
-    assert (first.id, first.answer, second.id, second.answer) == (
-        "7#0",
-        "a",
-        "7#1",
-        "b",
-    )
-    assert [one.id for one in samples_from_row({"answers": '["a", "b"]'}, {})] == [
-        None,
-        None,
-    ]
-    with pytest.raises(RowError, match="2 answers"):
-        Sample.from_row({"answers": ["a", "b"]})
+@pytest.mark.parametrize("answers", [["a", "b"], '["a", "b"]', ["a", "b", "c"]])
+def test_several_answers_make_a_bad_row_that_says_what_to_do(answers: Any) -> None:
+    with pytest.raises(RowError, match="write a row for each"):
+        Sample.from_row({"question": Q, "answers": answers})
+
+
+def test_one_answer_of_a_list_is_the_answer() -> None:
+    assert Sample.from_row({"answers": ["a"]}).answer == "a"
     assert Sample.from_row({"answers": []}).answer is None
 
 
@@ -813,7 +805,6 @@ def test_what_no_field_uses_goes_to_metadata() -> None:
 
 BAD: list[tuple[Any, str]] = [
     ({"answer": True}, r"^answer: needs a text, found bool$"),
-    ({"response": [3]}, r"^answer \(column 'response'\): needs a text, found list$"),
     ({"question": {"foo": "SECRET"}}, r"^question: needs a text, found dict$"),
     (
         {"user_input": [{"content": "SECRET"}]},
@@ -889,15 +880,10 @@ json_like = st.recursive(
 
 
 @given(st.dictionaries(names, json_like, max_size=6))
-def test_any_row_is_samples_or_a_row_error(row: dict[str, Any]) -> None:
+def test_any_row_is_a_sample_or_a_row_error(row: dict[str, Any]) -> None:
     before = repr(row)
-    try:
-        samples = samples_from_row(row, {})
-    except RowError:
-        pass
-    else:
-        assert samples
-        assert all(isinstance(sample, Sample) for sample in samples)
+    with suppress(RowError):
+        assert isinstance(Sample.from_row(row), Sample)
     assert repr(row) == before
 
 
@@ -917,7 +903,7 @@ def test_no_text_under_a_canonical_name_is_lost(
     given_texts: dict[str, str], others: dict[str, Any]
 ) -> None:
     try:
-        (sample,) = samples_from_row({**others, **given_texts}, {})
+        sample = Sample.from_row({**others, **given_texts})
     except RowError:  # something else in the row is wrong
         return
     for field in ("question", "answer"):

@@ -22,7 +22,6 @@ from ragmetrics_core.data.results import (
     Scored,
     Undefined,
 )
-from ragmetrics_core.data.rows import samples_from_row
 from ragmetrics_core.data.sample import CaptureNotes, EvidenceCall, Ledger, Sample
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.reporting.pairing import group_of, numbering
@@ -443,67 +442,6 @@ def test_a_conversation_is_found_in_the_objects_of_a_row(
     # also after a results file
     again = Sample.model_validate_json(sample.model_dump_json())
     assert group_of(again, "auto") == key
-
-
-ANSWERS_OF_ROWS = {
-    "with ids": {"id": "r{}"},
-    "without ids": {},
-    "as JSON in a cell": {"as_json": True},
-}
-
-
-@pytest.mark.parametrize("form", ANSWERS_OF_ROWS)
-def test_the_answers_of_one_row_are_one_cluster(form: str, tmp_path: Path) -> None:
-    """They share question and contexts, so they tell less than as many rows."""
-    endings = (".", "!", " at night.", " in May.", " at night in May.")
-    rows = []
-    for n in range(12):
-        answers = [f"Anna {n} lit the lamp {n}{ending}" for ending in endings]
-        row: dict[str, Any] = {
-            "question": f"Who lit lamp {n}?",
-            "contexts": [f"Anna {n} lit the lamp {n} at night." if n % 4 else "Rain."],
-            "answers": answers,
-        }
-        if "id" in ANSWERS_OF_ROWS[form]:
-            row["id"] = f"r{n}"
-        if "as_json" in ANSWERS_OF_ROWS[form]:
-            row["answers"] = json.dumps(answers)
-        rows.append(row)
-    report = evaluate(rows, "adherence", judge="lexical", progress=False)
-    interval = report.summary()["adherence"].interval
-    assert interval is not None
-    assert interval.clusters == 12
-    assert interval == report.summary(cluster="question")["adherence"].interval
-    path = tmp_path / "results.jsonl"
-    report.to_jsonl(path)
-    assert Report.from_jsonl(path).summary()["adherence"].interval == interval
-    # a conversation that is named holds more than a row
-    talks = [row | {"session_id": n // 2} for n, row in enumerate(rows)]
-    wider = evaluate(talks, "adherence", judge="lexical", progress=False)
-    wide = wider.summary()["adherence"].interval
-    assert wide is not None
-    assert wide.clusters == 6
-    # who asks for it gets samples that stand alone
-    alone = report.summary(cluster=None)["adherence"].interval
-    assert alone is not None
-    assert alone.clusters is None
-
-
-def test_rows_that_hold_nothing_but_answers_are_clusters_of_their_own() -> None:
-    rows = [
-        {"answers": [f"{name} lit it.", f"{name} did."]} for name in ("Anna", "Bob")
-    ]
-    keys = [
-        [group_of(sample, "auto") for sample in samples_from_row(row, {})]
-        for row in rows
-    ]
-    assert [len(set(keys_of_row)) for keys_of_row in keys] == [1, 1]
-    assert keys[0] != keys[1]
-
-
-def test_a_row_with_one_answer_is_no_cluster() -> None:
-    one_answer = Sample.from_row({"id": "7#0", "question": "q", "answers": ["a"]})
-    assert (one_answer.row_key, group_of(one_answer, "auto")) == (None, None)
 
 
 def test_of_two_spellings_of_a_cluster_the_one_that_is_filled_counts() -> None:

@@ -121,7 +121,7 @@ from ragmetrics_core.data.results import Scored as Scored
 from ragmetrics_core.data.results import Signature as Signature
 from ragmetrics_core.data.results import Undefined as Undefined
 from ragmetrics_core.data.rows import columns_by_field as columns_by_field
-from ragmetrics_core.data.rows import samples_from_row as samples_from_row
+from ragmetrics_core.data.rows import sample_from_row as sample_from_row
 from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
 from ragmetrics_core.data.sample import Context as Context
 from ragmetrics_core.data.sample import Contexts as Contexts

@@ -83,7 +83,8 @@ _INNER_NAMES = {
 _SPEAKERS = {"question": "user", "answer": "assistant", "reference": "assistant"}
 _MOST_COLUMNS_SHOWN = 50  # in a message
 _DEEPEST = 4  # objects in objects, or in JSON that stands in them as a text
-SEVERAL_ANSWERS = ("answers", "responses", "predictedanswers", "replies")
+# In these a text may hold a list; an object holds the expected answers, as in SQuAD.
+_PLURALS_OF_ANSWER = ("answers", "responses", "predictedanswers", "replies")
 # Columns of our own results, and a key that their objects have.
 _KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade"}
 # Fields that two columns may claim. A question has one rank of names: what stands
@@ -491,9 +492,8 @@ def _text_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     # model may answer in JSON.
     data = value if name == field else data_in(value)
     is_object = isinstance(data, Mapping)
-    if field == "answer" and name in SEVERAL_ANSWERS:
-        # an object in "answers", as SQuAD has it, holds the expected answers
-        return None if is_object else FoundValue(value, column)
+    if field == "answer" and name in _PLURALS_OF_ANSWER:
+        return None if is_object else FoundValue(data, column)
     text_inside = _text_in(data, field)
     if text_inside is not None:
         return FoundValue(text_inside.value, column)

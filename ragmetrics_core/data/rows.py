@@ -4,8 +4,7 @@ The field's usual column names are found, so none needs to be configured.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,7 +22,6 @@ from ragmetrics_core.data.citations import (
 )
 from ragmetrics_core.data.column_arguments import Columns
 from ragmetrics_core.data.columns import (
-    SEVERAL_ANSWERS,
     USUAL_NAMES,
     FoundValue,
     Row,
@@ -32,7 +30,7 @@ from ragmetrics_core.data.columns import (
 from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.marks import may_cite
-from ragmetrics_core.data.nearest import did_you_mean, plain_name
+from ragmetrics_core.data.nearest import did_you_mean
 from ragmetrics_core.data.number_values import plain_data
 from ragmetrics_core.data.sample import CaptureNotes, Sample
 
@@ -55,50 +53,23 @@ _Found = Mapping[str, FoundValue]
 _NO_VALUE = FoundValue(None, "")
 
 
-def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
-    """Return the samples of a row: one, or one per answer.
-
-    ``{"id": "r7", "answer": ["Blue.", "Red."]}`` has two, "r7#0" and "r7#1", with one
-    ``row_key``.
+def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
+    """Return the sample of a row.
 
     Args:
         row: The row.
         columns: For a field, the column that the caller named for it, if any.
 
     Raises:
-        RowError: If the row is no object, or cannot be read as samples.
+        RowError: If the row is no object, holds several answers, or cannot be read as a
+            sample.
     """
     if not isinstance(row, Mapping):
         raise RowError(
             f"a row must be an object with named fields, got {type(row).__name__}"
         )
     row = _unwrap_haystack_object(row)
-    found_by_field = find_fields(row, columns)
-    answers = _answers(found_by_field.get("answer", _NO_VALUE))
-    if not answers:
-        return [_sample(row, found_by_field, replaced={})]
-    if len(answers) == 1:
-        return [_sample(row, found_by_field, replaced={"answer": answers[0]})]
-    citations = data_in(found_by_field.get("citations", _NO_VALUE).value)
-    if isinstance(citations, (list, tuple)):
-        raise RowError("citations: spans of one answer, and the row holds several")
-    row_id = found_by_field.get("id", _NO_VALUE).value
-    samples: list[Sample] = []
-    for number, answer in enumerate(answers):
-        sample_id = f"{row_id}#{number}" if is_present(row_id) else None
-        replaced = {"answer": answer, "id": sample_id}
-        samples.append(_sample(row, found_by_field, replaced=replaced))
-    row_key = _digest(samples)
-    return [sample.model_copy(update={"row_key": row_key}) for sample in samples]
-
-
-def _digest(samples: Sequence[Sample]) -> str:
-    """Return a short text that only rows of the same ids and texts share."""
-    contents = []
-    for sample in samples:
-        contexts = [context.text for context in sample.known_contexts]
-        contents.append([sample.id, sample.question, contexts, sample.answer])
-    return blake2b(json.dumps(contents).encode(), digest_size=8).hexdigest()
+    return _sample(row, find_fields(row, columns))
 
 
 def _unwrap_haystack_object(row: Row) -> Row:
@@ -149,25 +120,22 @@ def columns_by_field(
     return column_by_field
 
 
-def _answers(found_value: FoundValue) -> list[Any]:
-    """Return the answers in a list; [] if the value found for the answer is no list.
+def _answer(value: Any) -> Any:
+    """Return the answer of a row, also where it is the only one of a list.
 
-    An answer may itself be JSON. So a text is read as a list only in a column that is
-    named for several answers. An empty list gives [None].
+    Raises ``RowError`` for several answers.
     """
-    is_named_for_several = plain_name(found_value.column) in SEVERAL_ANSWERS
-    data = (
-        data_in(found_value.value)
-        if is_named_for_several
-        else plain_data(found_value.value)
-    )
-    is_list_of_texts = isinstance(data, (list, tuple)) and all(
-        isinstance(element, str) for element in data
-    )
-    return (list(data) or [None]) if is_list_of_texts else []
+    if isinstance(value, (list, tuple)) and len(value) > 1:
+        raise RowError(
+            f"answer: {len(value)} answers in one row; write a row for each, with one"
+            " conversation_id where they share their contexts"
+        )
+    if isinstance(value, (list, tuple)):
+        value = value[0] if value else None
+    return number_as_text(value)
 
 
-def _sample(row: Row, found_by_field: _Found, replaced: Mapping[str, Any]) -> Sample:
+def _sample(row: Row, found_by_field: _Found) -> Sample:
     """Build the sample of a row from the values that were found for its fields.
 
     The cell ``citations`` is a list of citations, or a numbering such as
@@ -177,13 +145,11 @@ def _sample(row: Row, found_by_field: _Found, replaced: Mapping[str, Any]) -> Sa
     Args:
         row: The row.
         found_by_field: The value that was found for each field.
-        replaced: Values that replace those of the row, by field: for the first of
-            several answers ``{"answer": "Blue.", "id": "row-7#1"}``.
 
     Raises:
         RowError: If a value has a wrong type.
     """
-    values = _values_by_field(found_by_field, replaced)
+    values = _values_by_field(found_by_field)
     numbering_cell = None
     if isinstance(values.get("citations"), Mapping):
         numbering_cell = values.pop("citations")
@@ -212,27 +178,17 @@ def _has_unreadable_citations(row: Row, found_by_field: _Found) -> bool:
     return any(is_present(row.get(name)) for name in USUAL_NAMES["citations"])
 
 
-def _values_by_field(
-    found_by_field: _Found, replaced: Mapping[str, Any]
-) -> dict[str, Any]:
+def _values_by_field(found_by_field: _Found) -> dict[str, Any]:
     """Read the cells of a row into the values that a sample takes.
 
     Example: the cell '["a", "b"]' of the field "contexts" becomes two contexts.
     Fields with an empty cell are left out.
-
-    Args:
-        found_by_field: The value that the row holds for each field.
-        replaced: Values that replace those of the row, by field.
     """
-    cell_by_field = {
-        field: found_value.value for field, found_value in found_by_field.items()
-    }
-    cell_by_field.update(replaced)
     value_by_field: dict[str, Any] = {}
-    for field, cell in cell_by_field.items():
-        if is_filled(cell, field):
+    for field, found_value in found_by_field.items():
+        if is_filled(found_value.value, field):
             read_cell = _READERS.get(field, plain_data)
-            value_by_field[field] = read_cell(plain_data(cell))
+            value_by_field[field] = read_cell(plain_data(found_value.value))
     return value_by_field
 
 
@@ -392,7 +348,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "expected_contexts": lambda value: cells.read_contexts(value, "expected_contexts"),
     "history": cells.read_turns,
     "reference": _texts,
-    "answer": number_as_text,
+    "answer": _answer,
     "id": lambda value: str(number_as_text(value)),
     "error": _problem,
     "metadata": cells.read_metadata,

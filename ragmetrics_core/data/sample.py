@@ -21,7 +21,6 @@ from ragmetrics_core.data.column_arguments import Fields
 from ragmetrics_core.data.display import table
 from ragmetrics_core.data.documents import fields_of_document
 from ragmetrics_core.data.earlier_turns import before_this_turn
-from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Share, Text, none_if_blank
 
 
@@ -496,12 +495,6 @@ class Sample(Frozen):
             "What the answer cites; None: not known, or nobody looked; (): nothing."
         ),
     )
-    row_key: str | None = Field(
-        default=None,
-        description=(
-            "What the samples of one row with several answers share; None for others."
-        ),
-    )
 
     @field_validator("history")
     @classmethod
@@ -638,12 +631,6 @@ class Sample(Frozen):
             >>> Sample.from_row({"query": "Who?", "retrieved_contexts": ["a"], "response": "b"}).question
             'Who?'
         """
-        from ragmetrics_core.data.rows import samples_from_row  # rows knows Sample
+        from ragmetrics_core.data.rows import sample_from_row  # rows knows Sample
 
-        samples = samples_from_row(row, dict(columns))
-        if len(samples) > 1:
-            raise RowError(
-                f"the row holds {len(samples)} answers; evaluate() makes one sample of"
-                " each"
-            )
-        return samples[0]
+        return sample_from_row(row, dict(columns))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ragmetrics_core.data import RowError, Sample, SampleResult, samples_from_row
+from ragmetrics_core.data import RowError, Sample, SampleResult, sample_from_row
 from ragmetrics_core.data.cells import is_filled
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.nearest import names_in_words, plain_name
@@ -81,7 +81,7 @@ class ColumnsRead:
         self.columns: dict[str, None] = {}
 
     def read_samples(self, row: Any) -> Iterator[Sample | RowError]:
-        """Yield the samples of one row, or the error that says why there is none.
+        """Yield the sample of one row, or the error that says why there is none.
 
         Args:
             row: A row of a table; a sample or an error, which is yielded as it is; or a
@@ -93,12 +93,12 @@ class ColumnsRead:
             yield row
             return
         try:
-            samples = samples_from_row(row, self._columns)
+            sample = sample_from_row(row, self._columns)
         except RowError as error:
             yield error
             return
-        self.note_columns(row, samples[0])
-        yield from samples
+        self.note_columns(row, sample)
+        yield sample
 
     def note_columns(self, row: Mapping[str, Any], sample: Sample) -> None:
         """Note what the row's columns say about the names of columns.
@@ -110,7 +110,7 @@ class ColumnsRead:
 
         Args:
             row: The row.
-            sample: The first sample made of it.
+            sample: The sample made of it.
         """
         columns = frozenset(name for name in row if isinstance(name, str))
         if len(self.columns) <= _MOST_NAMES:

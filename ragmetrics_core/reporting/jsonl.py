@@ -39,7 +39,6 @@ _MAGIC = "ragmetrics_report"
 # came under the same number, so they are written only where there is one
 _LATER = (
     "ledger",
-    "row_key",
     "threshold",
     "expected_ids",
     "expected_contexts",

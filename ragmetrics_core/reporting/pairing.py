@@ -38,7 +38,6 @@ sample, ``"auto"``, or None for samples that are independent.
 """
 
 _LEDGER = "ledger.conversation"
-_ROW = "row"
 _NAMES_OF_DOCUMENTS = {
     "documentid": "document_id",
     "sourcedocument": "source_document",
@@ -130,8 +129,7 @@ def _value_in_metadata(metadata: Mapping[str, object], name: str) -> object:
 def _automatic_group(sample: Sample) -> str | None:
     """Return the group of a sample by what usually groups samples, as "name=key".
 
-    It is the conversation, else the source document, else the row of a table with
-    several answers; None if the sample has none of these.
+    It is the conversation, else the source document; None if the sample has neither.
     """
     named_conversation = conversation_in(sample.metadata)
     if named_conversation is not None:
@@ -139,10 +137,7 @@ def _automatic_group(sample: Sample) -> str | None:
     conversation_key = _key(_conversation_in_ledger(sample))
     if conversation_key is not None:
         return f"{_LEDGER}={conversation_key}"
-    document_group = _document_group(sample.metadata)
-    if document_group is not None:
-        return document_group
-    return None if sample.row_key is None else f"{_ROW}={sample.row_key}"
+    return _document_group(sample.metadata)
 
 
 def _document_group(metadata: Mapping[str, object]) -> str | None:
