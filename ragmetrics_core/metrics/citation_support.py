@@ -13,7 +13,6 @@ from ragmetrics_core.data import (
     Asked,
     Batch,
     Bit,
-    Chances,
     Comment,
     Instructions,
     LabelProbability,
@@ -23,9 +22,6 @@ from ragmetrics_core.data import (
     Replies,
     SilentData,
     State,
-    TypedForm,
-    TypedQuestion,
-    Weight,
     Windows,
     ask,
 )
@@ -38,6 +34,8 @@ from ragmetrics_core.metrics.typed_states import (
     number_texts,
     opening,
     order_of_digest,
+    predicate_of_each,
+    reply_on_each,
 )
 
 _NOT_ENOUGH = (
@@ -106,56 +104,6 @@ def _state(question: Supports | SupportsAlone) -> State:
     return {**state, "statement": question["statement"]}
 
 
-def _typed_question_on_group(question: Supports) -> list[TypedQuestion]:
-    """Return whether all passages together support the statement, as one predicate."""
-    del question  # the same for all
-    return [
-        TypedQuestion(
-            "predicate",
-            "`passages` together say or imply all that `statement` claims;"
-            f" {_NOT_ENOUGH}.",
-        )
-    ]
-
-
-def _reply_on_group(
-    question: Supports, answers: Sequence[Chances]
-) -> Asked[SupportReply]:
-    """Make the reply of the one probability; above one half it says yes."""
-    ((chance,),) = answers
-    reply = question.read(
-        {"supported": int(is_yes(chance)), "reason": _probability_in_words(chance)}
-    )
-    return Asked((reply,), weights=(Weight(chance, mode="decision"),))
-
-
-def _typed_questions_on_each(question: SupportsAlone) -> list[TypedQuestion]:
-    """Return a predicate for each passage, in the order of their letters."""
-    return [
-        TypedQuestion(
-            "predicate",
-            f"`passages.{label}` alone says or implies all that `statement` claims;"
-            f" {_NOT_ENOUGH}.",
-        )
-        for label in question.parts["passages"].labels
-    ]
-
-
-def _reply_on_each(
-    question: SupportsAlone, answers: Sequence[Chances]
-) -> Asked[EachPassage]:
-    """Make the reply of a probability for each passage."""
-    chances = [chance for (chance,) in answers]
-    verdicts = [
-        {"label": label, "supported": int(is_yes(chance))}
-        for label, chance in zip(
-            question.parts["passages"].labels, chances, strict=True
-        )
-    ]
-    weights = tuple(Weight(chance, mode="decision") for chance in chances)
-    return Asked((question.read({"passages": verdicts}),), weights=weights)
-
-
 def _state_of_sentences(question: MakesClaim) -> State:
     """Return what a judge of typed questions is shown: the sentences by number."""
     return {
@@ -164,44 +112,25 @@ def _state_of_sentences(question: MakesClaim) -> State:
     }
 
 
-def _typed_questions_on_claims(question: MakesClaim) -> list[TypedQuestion]:
-    """Return a predicate for each sentence: does it make a claim?"""
-    return [
-        TypedQuestion(
-            "predicate",
-            f"`sentences.{label}` makes a claim; a greeting, a heading, a lead-in, an"
-            " offer, a question to the user, or not to know is none.",
-        )
-        for label in question.parts["sentences"].labels
-    ]
-
-
-def _reply_on_claims(
-    question: MakesClaim, answers: Sequence[Chances]
-) -> Asked[EachSentence]:
-    """Make the reply of a probability for each sentence."""
-    verdicts = [
-        {"label": label, "claims": int(is_yes(chance))}
-        for label, (chance,) in zip(
-            question.parts["sentences"].labels, answers, strict=True
-        )
-    ]
-    return Asked((question.read({"sentences": verdicts}),))
-
-
-def _probability_in_words(chance: float) -> str:
-    """Return the reason of a judge that only gives probabilities."""
-    return f"p = {chance:.2f}"
-
-
-_TYPED_FORM_ON_GROUP: TypedForm[SupportReply] = TypedForm(
-    _state, _typed_question_on_group, _reply_on_group
+_TYPED_FORM_ON_GROUP = predicate_of_each(
+    "group",
+    f"`passages` together say or imply all that `statement` claims; {_NOT_ENOUGH}.",
+    "supported",
+    _state,
 )
-_TYPED_FORM_ON_EACH: TypedForm[EachPassage] = TypedForm(
-    _state, _typed_questions_on_each, _reply_on_each
+_TYPED_FORM_ON_EACH = predicate_of_each(
+    "passages",
+    f"`{{name}}` alone says or implies all that `statement` claims; {_NOT_ENOUGH}.",
+    "supported",
+    _state,
 )
-_TYPED_FORM_ON_CLAIMS: TypedForm[EachSentence] = TypedForm(
-    _state_of_sentences, _typed_questions_on_claims, _reply_on_claims
+_TYPED_FORM_ON_CLAIMS = predicate_of_each(
+    "sentences",
+    "`{name}` makes a claim; a greeting, a heading, a lead-in, an offer, a question to"
+    " the user, or not to know is none.",
+    "claims",
+    _state_of_sentences,
+    is_weighed=False,
 )
 _SUPPORT_EXAMPLES = (
     SupportReply.model_construct(reason="It says so.", supported=True),
@@ -216,19 +145,15 @@ _WINDOWS = Windows("passages", "supported")
 
 def _all_supported(question: SupportsAlone) -> tuple[EachPassage, EachPassage]:
     """Return the reply that calls every passage a support, for dry runs."""
-    labels = question.parts["passages"].labels
-    reply = question.read(
-        {"passages": [{"label": label, "supported": 1} for label in labels]}
-    )
+    verdicts = [{"supported": 1}] * len(question["passages"])
+    reply = reply_on_each(question, "passages", verdicts)
     return reply, reply
 
 
 def _all_claims(question: MakesClaim) -> tuple[EachSentence, EachSentence]:
     """Return the reply that calls every sentence a claim, for dry runs."""
-    labels = question.parts["sentences"].labels
-    reply = question.read(
-        {"sentences": [{"label": label, "claims": 1} for label in labels]}
-    )
+    verdicts = [{"claims": 1}] * len(question["sentences"])
+    reply = reply_on_each(question, "sentences", verdicts)
     return reply, reply
 
 

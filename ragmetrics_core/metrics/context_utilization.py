@@ -61,8 +61,11 @@ from ragmetrics_core.metrics.ledger_calls import call_table, indices_of_original
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, error_of_unanswered
 from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import (
+    names_in_state,
     opening,
     order_of_digest,
+    predicate_of_each,
+    reply_on_each,
     sentences,
     state_of_answer,
 )
@@ -133,44 +136,14 @@ def _state(question: Useful) -> State:
     }
 
 
-def _names_in_state(question: Useful) -> list[str]:
-    """Return the names of the chunks in the state, in the order of the replies."""
-    if "chunks" in question.parts:
-        return [f"chunks.{label}" for label in question.parts["chunks"].labels]
-    return ["chunk"]
-
-
-def _typed_questions_on_verdicts(question: Useful) -> list[TypedQuestion]:
-    """A predicate for each chunk: does it hold what the answer states or needs?"""
-    return [
-        TypedQuestion(
-            "predicate",
-            f"`{name}` holds what `answer` states or needs; the same topic is not"
-            " enough.",
-        )
-        for name in _names_in_state(question)
-    ]
-
-
 def _typed_questions_on_grades(question: Useful) -> list[TypedQuestion]:
     """Return a question for each chunk: which of four levels of usefulness fits?"""
     return [
         TypedQuestion(
             "score", f"How useful is `{name}` to arrive at `answer`?", _GRADE_LEVELS
         )
-        for name in _names_in_state(question)
+        for name in names_in_state(question, "chunks")
     ]
-
-
-def _reply_of_verdicts(question: Useful, answers: Sequence[Chances]) -> Asked[Any]:
-    """Return the reply of a probability for each chunk: useful above one half."""
-    probabilities = [chance for (chance,) in answers]
-    verdicts = [
-        {"useful": int(is_yes(chance)), "reason": f"p = {chance:.2f}"}
-        for chance in probabilities
-    ]
-    weights = tuple(Weight(chance, mode="decision") for chance in probabilities)
-    return Asked((_reply_of(question, verdicts),), weights=weights)
 
 
 def _reply_of_grades(question: Useful, answers: Sequence[Chances]) -> Asked[Any]:
@@ -179,23 +152,14 @@ def _reply_of_grades(question: Useful, answers: Sequence[Chances]) -> Asked[Any]
         {"grade": most_likely(chances), "reason": f"p = {max(chances):.2f}"}
         for chances in answers
     ]
-    return Asked((_reply_of(question, verdicts),))
+    return Asked((reply_on_each(question, "chunks", verdicts),))
 
 
-def _reply_of(question: Useful, verdicts: Sequence[Mapping[str, Any]]) -> Any:
-    """Make one reply of some verdicts, in the form that the question wants."""
-    if "chunks" not in question.parts:
-        return question.read(verdicts[0])
-    labels = question.parts["chunks"].labels
-    labelled = [
-        {**verdict, "label": label}
-        for label, verdict in zip(labels, verdicts, strict=True)
-    ]
-    return question.read({"chunks": labelled})
-
-
-_TYPED_FORM_OF_VERDICTS: TypedForm[Any] = TypedForm(
-    _state, _typed_questions_on_verdicts, _reply_of_verdicts
+_TYPED_FORM_OF_VERDICTS = predicate_of_each(
+    "chunks",
+    "`{name}` holds what `answer` states or needs; the same topic is not enough.",
+    "useful",
+    _state,
 )
 _TYPED_FORM_OF_GRADES: TypedForm[Any] = TypedForm(
     _state, _typed_questions_on_grades, _reply_of_grades
@@ -705,14 +669,10 @@ def _examples(question: Useful) -> tuple[Any, Any]:
 
     Where nothing is useful the judge is also asked whether the answer declines.
     """
-    short = _reply_on_each(question, "It says so.", useful=1, grade=_HIGHEST_GRADE)
-    long = _reply_on_each(question, "It is about others. " * 4, useful=0, grade=0)
-    return short, long
-
-
-def _reply_on_each(question: Useful, reason: str, **verdict: int) -> Any:
-    """Return the reply with one verdict on every chunk, in any form that replies have."""
-    fields = {**verdict, "reason": reason}
-    labels = question.parts["chunks"].labels if "chunks" in question.parts else ()
-    chunks = [{**fields, "label": label} for label in labels]
-    return question.read({**fields, "chunks": chunks})
+    best = {"useful": 1, "grade": _HIGHEST_GRADE, "reason": "It says so."}
+    worst = {"useful": 0, "grade": 0, "reason": "It is about others. " * 4}
+    n_chunks = len(names_in_state(question, "chunks"))
+    return (
+        reply_on_each(question, "chunks", [best] * n_chunks),
+        reply_on_each(question, "chunks", [worst] * n_chunks),
+    )

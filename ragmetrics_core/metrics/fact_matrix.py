@@ -28,7 +28,6 @@ from ragmetrics_core.data.asking import (
     Windows,
     weight_of_each_verdict,
 )
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import (
     Asked,
     Bit,
@@ -37,10 +36,14 @@ from ragmetrics_core.data.replies import (
     Labelled,
     NotAnswered,
     Texts,
-    Weight,
     verdicts_of,
 )
 from ragmetrics_core.data.typed import NOTE, Chances, State, TypedForm, TypedQuestion
+from ragmetrics_core.metrics.typed_states import (
+    names_in_state,
+    predicate_of_each,
+    reply_on_each,
+)
 
 
 class Facts(SilentData, extra="ignore"):
@@ -162,56 +165,12 @@ def _state_of_context_and_facts(question: FactInContext) -> State:
     return state
 
 
-def _typed_questions_on_facts(question: FactInContext) -> list[TypedQuestion]:
-    """Return a predicate for each fact: does the context say or imply it?"""
-    places = ["fact"]
-    if "facts" in question.parts:
-        places = [f"facts.{label}" for label in question.parts["facts"].labels]
-    return [
-        TypedQuestion(
-            "predicate",
-            f"`context` says or implies all of `{place}`; the same topic, or other"
-            " knowledge, is not enough.",
-        )
-        for place in places
-    ]
-
-
-def _reply_of_probabilities(
-    question: FactInContext, answers: Sequence[Chances]
-) -> Asked[Any]:
-    """Build the reply from the probabilities that the context covers each fact.
-
-    A fact counts as covered if its probability is above one half: ``[(.9,), (.2,)]`` is
-    "F1 covered, F2 not", with the weights .9 and .2.
-
-    Args:
-        question: The question about all facts, or about a single one.
-        answers: For each fact the answer to its true-or-false question: a tuple of one
-            number, the probability that the context covers the fact.
-    """
-    probabilities = [probability for (probability,) in answers]
-    verdicts: list[dict[str, Any]] = [
-        {"covered": int(is_yes(probability)), "reason": f"p = {probability:.2f}"}
-        for probability in probabilities
-    ]
-    is_about_all_facts = "facts" in question.parts
-    if is_about_all_facts:
-        labels = question.parts["facts"].labels
-        labelled = [
-            {**verdict, "label": label}
-            for label, verdict in zip(labels, verdicts, strict=True)
-        ]
-        reply = question.read({"facts": labelled})
-    else:
-        reply = question.read(verdicts[0])
-    # "decision": measured by a true-or-false question, not by the tokens of a reply
-    weights = [Weight(probability, mode="decision") for probability in probabilities]
-    return Asked((reply,), weights=tuple(weights))
-
-
-_TYPED_FORM_ON_FACTS: TypedForm[Any] = TypedForm(
-    _state_of_context_and_facts, _typed_questions_on_facts, _reply_of_probabilities
+_TYPED_FORM_ON_FACTS = predicate_of_each(
+    "facts",
+    "`context` says or implies all of `{name}`; the same topic, or other knowledge, is"
+    " not enough.",
+    "covered",
+    _state_of_context_and_facts,
 )
 
 
@@ -365,9 +324,8 @@ def _probability_of_covered(
 
 def _all_covered(question: FactInContext) -> tuple[Any, Any]:
     """Every fact is covered."""
-    labels = question.parts["facts"].labels if "facts" in question.parts else ()
-    verdicts = [{"label": label, "covered": 1} for label in labels]
-    reply = question.read({"covered": 1, "facts": verdicts})
+    verdicts = [{"covered": 1}] * len(names_in_state(question, "facts"))
+    reply = reply_on_each(question, "facts", verdicts)
     return reply, reply
 
 

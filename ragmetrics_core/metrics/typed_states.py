@@ -1,14 +1,24 @@
-"""The states of typed questions: the texts of a question, by name.
+"""How metrics ask typed questions: the texts that are shown, and a predicate about each.
 
 Metrics that show the same texts make equal states, so that their questions can share a
 request. Texts of a group are in an order that does not depend on their rank.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from ragmetrics_core.data import Part, Question
+from ragmetrics_core.data import (
+    Asked,
+    Chances,
+    Part,
+    Question,
+    State,
+    TypedForm,
+    TypedQuestion,
+    Weight,
+)
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.data.typed import NOTE
 
@@ -83,3 +93,69 @@ def state_of_answer(question: Question[Any], texts: Sequence[str]) -> dict[str, 
         "chunks": chunks(question, texts),
         "answer": sentences(question["answer"]),
     }
+
+
+def names_in_state(question: Question[Any], part: str) -> list[str]:
+    """Return how a state names each text of a part, such as ``facts.F1``.
+
+    A question about one text has a part of the singular name, such as ``fact``.
+    """
+    if part not in question.parts:
+        return [part.removesuffix("s")]
+    return [f"{part}.{label}" for label in question.parts[part].labels]
+
+
+def reply_on_each(
+    question: Question[Any], part: str, verdicts: Sequence[Mapping[str, Any]]
+) -> Any:
+    """Return the reply with these verdicts on the texts of a part, or with the only one."""
+    if part not in question.parts:
+        return question.read(verdicts[0])
+    labelled = [
+        {**verdict, "label": label}
+        for label, verdict in zip(question.parts[part].labels, verdicts, strict=True)
+    ]
+    return question.read({part: labelled})
+
+
+def predicate_of_each(
+    part: str,
+    wording: str,
+    field: str,
+    state: Callable[[Any], State],
+    *,
+    is_weighed: bool = True,
+) -> TypedForm[Any]:
+    """Make the typed form that asks one predicate about each text of a part.
+
+    Example: of two facts, F1 has a probability of .9 and F2 of .2. The reply says that
+    F1 is covered and F2 is not, with the weights .9 and .2.
+
+    Args:
+        part: The part with the texts, such as ``facts``. Where the question has no such
+            part, one predicate is asked: about its ``fact``, or about all that it shows.
+        wording: The statement about a text, whose name stands in place of ``{name}``.
+        field: The field of a verdict that is 1 for a probability above one half.
+        state: Returns the texts that are shown.
+        is_weighed: Whether the probabilities are weights of the reply.
+    """
+
+    def typed_questions(question: Question[Any]) -> list[TypedQuestion]:
+        return [
+            TypedQuestion("predicate", wording.format(name=name))
+            for name in names_in_state(question, part)
+        ]
+
+    def reply(question: Question[Any], answers: Sequence[Chances]) -> Asked[Any]:
+        chances = [chance for (chance,) in answers]
+        verdicts = [
+            {field: int(is_yes(chance)), "reason": f"p = {chance:.2f}"}
+            for chance in chances
+        ]
+        weights = [Weight(chance, mode="decision") for chance in chances]
+        return Asked(
+            (reply_on_each(question, part, verdicts),),
+            weights=tuple(weights) if is_weighed else (),
+        )
+
+    return TypedForm(state, typed_questions, reply)
