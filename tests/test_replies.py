@@ -222,12 +222,16 @@ def test_a_number_may_stand_in_quotes(number: Any) -> None:
     assert score("recall", half)[0].value == 0.5
 
 
-def test_one_text_is_a_list_of_one() -> None:
-    said = {"reason": "r", "unsupported": "Anna did.", "claims": "yes"}
-    result, _ = score("adherence", json.dumps(said))
-    assert (result.value, result.evidence.unsupported) == (0.0, ("Anna did.",))
-    result, _ = score("sufficiency", '{"missing": "the year"}')
-    assert (result.value, result.evidence.missing) == (0.0, "the year")
+@pytest.mark.parametrize("text", ["Anna did.", "None", "", "はい"])
+def test_a_text_is_no_list_for_it_may_be_an_item_or_say_that_there_is_none(
+    text: str,
+) -> None:
+    for name, field in (("adherence", "unsupported"), ("sufficiency", "missing")):
+        reply = {**good(name), field: text}
+        result, model = score(name, json.dumps(reply), json.dumps(good(name)))
+        assert (result.value, len(model.requests)) == (1.0, 2)
+        repair = model.requests[1].messages[-1].content
+        assert "it must be a list of texts, [] if there is none" in repair
 
 
 def test_a_reply_that_contradicts_itself_is_never_scored() -> None:

@@ -123,17 +123,18 @@ UnitNumber = Annotated[
 
 
 def _read_texts(value: object) -> object:
-    """Return the texts that hold a word, each once; one text is a list of one.
+    """Return the texts of a list that hold a word, each once.
 
-    Case and spacing do not tell texts apart.
+    Case and spacing do not tell texts apart. A text in place of the list is refused: it
+    may be an item, and it may be "None".
     """
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, (list, tuple)):
-        return texts
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError("it must be a list of texts")
+    refusal = ValueError("it must be a list of texts, [] if there is none")
+    if not isinstance(value, (list, tuple)):
+        raise refusal
+    if not all(isinstance(text, str) for text in value):
+        raise refusal
     text_by_wording: dict[str, str] = {}
-    for text in texts:
+    for text in value:
         if any(character.isalnum() for character in text):
             wording = " ".join(text.split()).casefold()
             text_by_wording.setdefault(wording, text.strip())
