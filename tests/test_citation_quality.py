@@ -838,7 +838,7 @@ def test_a_token_gives_the_probability_and_without_it_polls(
 ) -> None:
     def reply(body: dict[str, Any]) -> str:
         del body
-        return '{"reason": "It says so.", "supported": 1}'
+        return '{"supported": 1, "reason": "It says so."}'
 
     with LoopbackServer(reply=reply, logprobs=logprobs) as server:
         judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))

@@ -280,13 +280,12 @@ def test_one_poll_is_a_verdict_and_no_probability() -> None:
 
 
 class Tone(BaseModel):
-    reason: str
     tone: Literal["friendly", "neutral", "rude"]
+    reason: str
 
 
-def test_a_word_after_a_reasoning_is_weighed_by_its_first_token_and_conditional_on_it() -> (
-    None
-):
+def tone_said(text: str) -> Asked[Tone]:
+    """What a judge makes of this reply, whose tokens tell the tone."""
     question = Question(
         parts={"answer": Part("Answer", "a")},
         instructions=Instructions("Which tone?\n---\n{answer}"),
@@ -295,8 +294,8 @@ def test_a_word_after_a_reasoning_is_weighed_by_its_first_token_and_conditional_
             "tone", "friendly", ("friendly", "neutral", "rude")
         ),
     )
-    text = '{"reason": "so", "tone": "friendly"}'
-    head, tail = text[: text.index("friendly")], 'iendly"}'
+    head, _, behind = text.partition("friendly")
+    tail = f"iendly{behind}"
     listed = (
         (" fr", math.log(0.6)),
         ("neut", math.log(0.3)),
@@ -309,13 +308,25 @@ def test_a_word_after_a_reasoning_is_weighed_by_its_first_token_and_conditional_
         TokenAlternatives("fr", math.log(0.6), listed),
         *(TokenAlternatives(char, 0.0, ()) for char in tail),
     )
-    asked = answer(
-        Toy(Choice(text, tokens=written), capabilities=WEIGHING), question
-    ).reply
-    assert parts_of(asked.weights) == [
-        (pytest.approx(0.6 / 0.95), "conditional", pytest.approx(0.95))
-    ]
+    replies = (Choice(text, tokens=written),) * 3
+    toy = Toy(*replies, capabilities=WEIGHING)
+    asked: Asked[Tone] = answer(toy, question).reply
     assert asked.reply.tone == "friendly"
+    return asked
+
+
+def test_a_word_is_weighed_by_its_first_token() -> None:
+    asked = tone_said('{"tone": "friendly", "reason": "so"}')
+    assert parts_of(asked.weights) == [
+        (pytest.approx(0.6 / 0.95), "logprobs", pytest.approx(0.95))
+    ]
+
+
+@pytest.mark.parametrize("key", ["reason", "Thoughts", "tone of voice"])
+def test_a_word_after_anything_else_is_weighed_by_polls(key: str) -> None:
+    asked = tone_said(f'{{"{key}": "so", "tone": "friendly", "reason": "so"}}')
+    assert len(asked.replies) == 3
+    assert parts_of(asked.weights) == [(1.0, "polls", None)]
 
 
 @pytest.mark.parametrize(

@@ -225,24 +225,6 @@ def test_a_beginning_stands_for_a_label_only_if_no_other_label_begins_so(
     )
 
 
-@given(st.floats(0.01, 0.99), st.floats(0.01, 0.9))
-def test_a_label_set_aside_moves_no_probability(share: float, aside: float) -> None:
-    wanted_probability = LabelProbability(
-        "v", positive="yes", labels=("yes", "no", "other"), neutral="other"
-    )
-    decided = 1 - aside
-    chances = {"yes": decided * share, "no": decided * (1 - share), "other": aside}
-    weight = probability_of_positive(
-        [(label, math.log(p)) for label, p in chances.items()], wanted_probability
-    )
-    if aside > 0.501:
-        assert weight is None
-    elif aside < 0.499:
-        assert weight is not None
-        assert weight.p == pytest.approx(share)
-        assert weight.mass == pytest.approx(1.0)
-
-
 @given(st.floats(0.0, 1.0), st.floats(0.5, 1.0))
 def test_a_label_that_is_not_listed_never_decides(seen: float, floor: float) -> None:
     listed = [

@@ -189,8 +189,6 @@ class LabelProbability:
             of items, one for each text.
         fallback_polls: How many polls stand in where a judge has no usable
             log-probabilities.
-        neutral: The label that is neither for nor against, if there is one. Its
-            probability is left out; where it has half or more, polls stand in.
         needs_tokens: Whether a model that gives no log-probabilities at all answers
             with ``QuestionNotSupported`` instead of polls, as there is another way.
 
@@ -204,7 +202,6 @@ class LabelProbability:
     labels: tuple[Label, ...] = (0, 1)
     item_id_field: str | None = None
     fallback_polls: int = 3
-    neutral: Label | None = None
     needs_tokens: bool = False
 
     def __post_init__(self) -> None:

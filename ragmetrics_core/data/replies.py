@@ -42,7 +42,7 @@ Mode = Literal[
 
 - ``logprobs``: from log-probabilities of the label token;
 - ``polls``: as the share over polls;
-- ``conditional``: after a reasoning, and conditional on it;
+- ``conditional``: after a reasoning, in results of earlier versions;
 - ``sequential``: after other cells of the same reply;
 - ``verdict``: not at all, there is the bare verdict;
 - ``lexical``: from word overlap;

@@ -29,7 +29,7 @@ from ragmetrics_core.data import (
     verdicts_of,
 )
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.judging.reading import ReadReply, value_offsets
+from ragmetrics_core.judging.reading import ReadReply, keys_before, value_offsets
 from ragmetrics_core.models.chat import Choice, TokenAlternatives
 
 MASS_FLOOR = 0.9
@@ -58,7 +58,8 @@ def read_weights(
     verdict on text A, ``{"label": "A", "useful": 1}``, and one on text B, ``{"label":
     "B", "useful": 0}``. (.9, None) is returned: the "1" of A had a probability of .9,
     and the tokens of B do not tell. All are None if the question wants no probability,
-    or if the verdicts cannot be matched with the model's text.
+    if the verdicts cannot be matched with the model's text, or if the model wrote
+    anything before a verdict: the probability is then that of one chain of thought.
 
     Args:
         reply: The reply, with its tokens.
@@ -72,6 +73,8 @@ def read_weights(
     all_unknown = (None,) * len(verdicts)
     wanted_probability = question.wanted_probability
     if wanted_probability is None:
+        return all_unknown
+    if not _comes_each_verdict_first(reply, question, wanted_probability):
         return all_unknown
     # what the probability depends on, such as on the verdicts written before
     mode = mode_of(question)
@@ -88,6 +91,19 @@ def read_weights(
     ids = [str(getattr(verdict, id_field)) for verdict in verdicts]
     ids_in_text_order = _ids_in_text(reply, id_field)
     return _reorder(weights_in_text_order, ids_in_text_order, ids) or all_unknown
+
+
+def _comes_each_verdict_first(
+    reply: ReadReply[BaseModel],
+    question: Question[BaseModel],
+    wanted_probability: LabelProbability,
+) -> bool:
+    """Tell whether nothing but the id of its text stands before each verdict."""
+    places = {"", list_field(question.Reply), wanted_probability.item_id_field}
+    keys = keys_before(
+        reply.choice.text, wanted_probability.field, reply.start, reply.end
+    )
+    return places.issuperset(keys)
 
 
 def _reorder(
@@ -118,7 +134,6 @@ def mode_of(question: Question[BaseModel]) -> Mode:
     """Return what the label's log-probabilities may depend on in the reply's text.
 
     - "logprobs": on nothing, as the label comes first,
-    - "conditional": on the fields that the model wrote before the label,
     - "sequential": on the verdicts before, as one reply lists several,
     - "verdict": the question asks for no probability.
     """
@@ -126,12 +141,7 @@ def mode_of(question: Question[BaseModel]) -> Mode:
         return "verdict"
     if list_field(question.Reply) is not None:
         return "sequential"
-    first_field = next(iter(question.Reply.model_fields))
-    return (
-        "logprobs"
-        if first_field == question.wanted_probability.field
-        else "conditional"
-    )
+    return "logprobs"
 
 
 def label_weights(
@@ -314,8 +324,7 @@ def probability_of_positive(
 ) -> Weight | None:
     """Return the probability of the positive label, from the alternatives of a token.
 
-    Example: "1" has .72 and "0" has .24: the share is .75. A label that is neither,
-    such as "unclear" (``neutral``), is left out of the share.
+    Example: "1" has .72 and "0" has .24: the share is .75.
 
     Args:
         listed: The label of each alternative (None for anything else) and its natural
@@ -325,37 +334,24 @@ def probability_of_positive(
         mode: How the log-probabilities were got; it is only noted in the result.
 
     Returns:
-        The share. It is None if the numbers are no log-probabilities, or if the labels
-        together have less than ``MASS_FLOOR``. It is None as well if ``neutral`` has
-        half of their probability or more, or if a label that is not listed might win.
+        The share. It is None if the numbers are no log-probabilities, if the labels
+        together have less than ``MASS_FLOOR``, or if a label that is not listed might
+        win.
     """
     if not listed or not all(_is_log_probability(logprob) for _, logprob in listed):
         return None
     probabilities = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
     total = math.fsum(probability for _, probability in probabilities)
     positive = _probability_of({wanted_probability.positive}, probabilities)
-    negative = _probability_of(_negative_labels(wanted_probability), probabilities)
-    neutral = 0.0
-    if wanted_probability.neutral is not None:
-        neutral = _probability_of({wanted_probability.neutral}, probabilities)
-    mass_of_labels = positive + negative + neutral
+    negative_labels = set(wanted_probability.labels) - {wanted_probability.positive}
+    negative = _probability_of(negative_labels, probabilities)
+    mass_of_labels = positive + negative
     if mass_of_labels < MASS_FLOOR or total > 1 + _ROUNDING:
         return None
     if _may_be_decided_by_unlisted(positive, negative, probabilities):
         return None
-    if neutral >= positive + negative:
-        return None
-    share = positive / (positive + negative)
+    share = positive / mass_of_labels
     return Weight(share, mode, min(mass_of_labels, 1.0))
-
-
-def _negative_labels(wanted_probability: LabelProbability) -> set[Label]:
-    """Return the labels that are neither positive nor neutral."""
-    return {
-        label
-        for label in wanted_probability.labels
-        if label not in (wanted_probability.positive, wanted_probability.neutral)
-    }
 
 
 def _probability_of(

@@ -321,6 +321,24 @@ def _verdict_in(reply: BaseModel) -> object:
     return verdict
 
 
+def keys_before(text: str, field: str, start: int, end: int) -> list[str]:
+    """Return for each field of one name the key before it in a JSON object; "" for none.
+
+    Keys are in lower case.
+    """
+    keys: list[str] = []
+    key_before = ""
+    for string in _STRING.finditer(text, start, end):
+        is_key = _VALUE.match(text, string.end(), end) is not None
+        if not is_key:
+            continue
+        key = string["text"].strip().casefold()
+        if key == field.casefold():
+            keys.append(key_before)
+        key_before = key
+    return keys
+
+
 def value_offsets(text: str, field: str, start: int, end: int) -> tuple[int, ...]:
     """Return where the values of all fields of one name begin in a JSON object.
 
