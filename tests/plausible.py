@@ -101,7 +101,7 @@ def _sentences(prompt: str) -> object:
 def _supported(prompt: str) -> object:
     """A verdict on passages together, or one on each."""
     if '"passages"' not in prompt:
-        return {"reason": "By digest.", "supported": _bit(prompt)}
+        return {"supported": _bit(prompt), "reason": "By digest."}
     labels = [label for label, _ in fenced(prompt, "Passage")]
     return {
         "passages": [
