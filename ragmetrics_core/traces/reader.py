@@ -15,7 +15,6 @@ from ragmetrics_core.data import Sample
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.unread import with_unread_texts
 from ragmetrics_core.traces import haystack, llamaindex
-from ragmetrics_core.traces.cut_values import forget_losses_behind_cuts
 from ragmetrics_core.traces.dialects import (
     DIALECTS,
     Reading,
@@ -26,6 +25,7 @@ from ragmetrics_core.traces.evaluator_questions import EvaluatorQuestions
 from ragmetrics_core.traces.grouping import Lines, Source, UnreadableSpan, traces_of
 from ragmetrics_core.traces.llamaindex_streams import put_streams_into_chats
 from ragmetrics_core.traces.notes import SPANS_ARE_MISSING, Code, Notes
+from ragmetrics_core.traces.parts import with_unknown_fates
 from ragmetrics_core.traces.separate_retrievals import (
     TraceOfCalls,
     WaitingRetrievals,
@@ -176,14 +176,14 @@ class TraceReader:
                 self._turns.finish_trace()
             return []
         self._remove_reasons_of(samples)
-        return list(map(forget_losses_behind_cuts, samples))
+        return list(map(with_unknown_fates, samples))
 
     def finish(self) -> list[Sample]:
         """Return the samples of all that waits for a later trace, and forget it."""
         samples = self._samples_of_retrievals(self._retrievals.take_all())
         samples += self._turns.finish()
         self._remove_reasons_of(samples)
-        return list(map(forget_losses_behind_cuts, samples))
+        return list(map(with_unknown_fates, samples))
 
     def forget_traces(self) -> None:
         """Forget which traces were read: a process that never ends has no end of them."""

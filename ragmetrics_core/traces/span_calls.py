@@ -12,8 +12,8 @@ from itertools import chain
 from ragmetrics_core.capture.plain_values import find_instances
 from ragmetrics_core.capture.tree import Document
 from ragmetrics_core.data import InputError
-from ragmetrics_core.traces.cut_values import cut_spans_of
 from ragmetrics_core.traces.dialects import Reading, reading_of
+from ragmetrics_core.traces.parts import cut_spans_of
 from ragmetrics_core.traces.spans import Span
 
 Resolve = Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]]

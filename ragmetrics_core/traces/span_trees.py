@@ -21,7 +21,7 @@ from ragmetrics_core.traces.notes import (
     FOUND_NOT_RECORDED,
     VALUES_CUT,
 )
-from ragmetrics_core.traces.previews import count_previews
+from ragmetrics_core.traces.parts import count_documents_in_part
 from ragmetrics_core.traces.provider_searches import add_provider_searches
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.span_nodes import node_of
@@ -464,7 +464,9 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
     cut_spans = [inner for inner in call.walk() if inner.is_cut]
     if cut_spans:
         tree.warnings += (VALUES_CUT.format(len(cut_spans)),)
-    n_documents_in_part = count_previews(tree.root)  # a prompt shows more of them
+    n_documents_in_part = count_documents_in_part(
+        tree.root
+    )  # a prompt shows more of them
     if n_documents_in_part:
         tree.warnings += (DOCUMENTS_IN_PART.format(n_documents_in_part),)
 
