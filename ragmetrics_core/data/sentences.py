@@ -5,7 +5,7 @@ Citations want whole sentences, which may go on in the next line.
 """
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -17,30 +17,24 @@ So the work per sentence is bounded.
 """
 
 _BREAK = lazy_pattern(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？｡।]+[」』”]*|\n+")
+# After these a sentence goes on. The first are those that the embedded judge's weights
+# were fitted with.
 _ABBREVIATION = lazy_pattern(
     r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sra?|Dra|vs|Inc|Ltd|Co)\.$|(?m:^)["
     r" \t]*\d{1,2}\.$"
 )
+_TITLE = lazy_pattern(
+    r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dra?|Mr|Mrs|Ms|St|Prof|Jr|Sra?|Gen|Col|Capt|Lt|Rev|Mt"
+    r"|[Vv]s|[Ff]igs?|[Cc]a)\.$|(?m:^)[ \t]*\d{1,2}\.$"
+)
 # A sentence may end in bold, or where a paragraph of HTML does.
+# "[...]" stands for words left out.
 _WHOLE_BREAK = lazy_pattern(
-    r"(?<![.!?…])[.!?…]++(?:[\"'”’)\]*_]|</?[a-z]\w{0,9}>)*+(?=\s|<|\Z)"
+    r"(?<![.!?…\[])[.!?…]++(?:[\"'”’)\]*_]|</?[a-z]\w{0,9}>)*+(?=\s|<|\Z)"
     r"|[。！？｡।]+[」』”]*|</(?:p|li|div|td|h[1-6])>|<br ?/?>|\n+",
     re.IGNORECASE,
 )
-# A single letter after a noun, which ends a sentence and is no initial of a person:
-# "World War I.", "vitamin C."
-_LETTER_AFTER_A_NOUN = lazy_pattern(
-    r"\b(?:war|vitamin|plan|type|class|group|hepatitis|grade|level|point|part|section"
-    r"|figure|table|appendix|option)[ ]+[A-Za-z]\.\Z",
-    re.IGNORECASE,
-)
-# After these a sentence goes on: after titles, and words that never end a sentence,
-# always; after the others where a number, a bracket or a small letter follows.
-_TITLE = lazy_pattern(
-    r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dra?|Mr|Mrs|Ms|St|Prof|Jr|Sra?|Gen|Col|Capt|Lt|Rev|Mt"
-    r"|[Vv]s|[Ff]igs?|[Cc]a|bzw|Nr|Abb|[Vv]gl|ggf|evtl|inkl|sog)\.$"
-    r"|(?m:^)[ \t]*\d{1,2}\.$"
-)
+# After these a sentence goes on where a number, a bracket or a small letter follows.
 _SHORTENED = lazy_pattern(
     r"(?:(?m:^)|[\s(.'’])(?:al|approx|ca|cf|etc|vs|incl|esp|resp|viz|est|Inc|Ltd|Co|Corp"
     r"|Nos?|Figs?|Eqs?|Secs?|Chs?|Vols?|pp?|Arts?|Refs?|Tabs?"
@@ -64,7 +58,6 @@ _MONTH = lazy_pattern(
 )
 _NUMBER_OF_A_KING = lazy_pattern(r"\b[A-ZÄÖÜ][a-zäöüß]+ [IVX]{1,5}\.\Z")
 _SMALL_WORD = lazy_pattern(r"\s+[a-zäöüß]")
-_LONGEST_NAME = 20
 _LONGEST_ABBREVIATION = 12  # characters, with those around it
 _LONGEST_ORDINAL = 20  # characters, with the word before it
 
@@ -90,7 +83,7 @@ def split_sentences(text: str) -> list[str]:
     sentences: list[str] = []
     start = 0
     for end_sign in _BREAK.finditer(text):
-        if _ends_abbreviation(end_sign, text, start):
+        if _goes_on_behind(end_sign, text, start, _ABBREVIATION):
             continue
         sentences += _cut_long_sentence(text[start : end_sign.end()])
         start = end_sign.end()
@@ -98,13 +91,15 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def _ends_abbreviation(end_sign: re.Match[str], text: str, start: int) -> bool:
-    """Tell whether a full stop ends an abbreviation ("Dr.") or a list number ("2.")."""
+def _goes_on_behind(
+    end_sign: re.Match[str], text: str, start: int, abbreviation: re.Pattern[str]
+) -> bool:
+    """Tell whether a full stop stands inside a sentence: "Dr. Smith", "approx. 5", "2."."""
     if end_sign[0] != ".":
         return False
     end = end_sign.end()
     abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
-    if _ABBREVIATION.search(text, abbreviation_start, end):
+    if abbreviation.search(text, abbreviation_start, end):
         return True
     return _is_shortened(text, start, end) or _is_ordinal(text, start, end)
 
@@ -143,87 +138,44 @@ def _is_ordinal(text: str, start: int, end: int) -> bool:
     return _ORDINAL.search(text, ordinal_start, end) is not None
 
 
-def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
+def whole_sentences(text: str) -> list[str]:
     """Split a text into its sentences, in order, without cutting a long one.
 
     Unlike with ``split_sentences``, a sentence may go on in the next line: the text
-    "It stands", line break, "here." is one sentence, "It stands here.". ``ends`` are
-    indices of full stops and line breaks that are known to end a sentence.
+    "It stands", line break, "here." is one sentence, "It stands here.".
     """
-    joined_text = join_lines(text, ends)  # as long as before: ``ends`` still fit
+    joined_text = join_lines(text)
     sentences: list[str] = []
     start = 0
-    for end_sign in _WHOLE_BREAK.finditer(joined_text):  # full stops and the like
-        is_known_end = end_sign.start() in ends
-        if is_known_end or not _stands_in_sentence(end_sign, joined_text, start):
+    for end_sign in _WHOLE_BREAK.finditer(joined_text):
+        if not _goes_on_behind(end_sign, joined_text, start, _TITLE):
             sentences.append(joined_text[start : end_sign.end()].strip())
             start = end_sign.end()
     sentences.append(joined_text[start:].strip())
     return [sentence for sentence in sentences if sentence]
 
 
-def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
-    """Tell whether a full stop stands inside a sentence instead of ending it.
-
-    True in "Dr. Smith" and "Fig. 3", false after "lions, tigers etc." before "They".
-
-    Args:
-        end_sign: A full stop or the like, with a quotation mark or bracket after it.
-        text: The text that it stands in.
-        start: Where the current sentence begins.
-    """
-    if end_sign[0] in ("...]", "…]"):  # "[...]" may stand for words left out
-        return _is_omission(end_sign, text, start)
-    if end_sign[0] != ".":  # "!", "?" and the like end a sentence
-        return False
-    end = end_sign.end()
-    # "vitamin C." ends a sentence; the initial of "C. Darwin" does not: see _TITLE
-    if _LETTER_AFTER_A_NOUN.search(text, max(start, end - _LONGEST_NAME), end):
-        return False
-    abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
-    if _TITLE.search(text, abbreviation_start, end):  # "Dr. Smith", "C. Darwin"
-        return True
-    return _is_shortened(text, start, end) or _is_ordinal(text, start, end)
-
-
-def _is_omission(end_sign: re.Match[str], text: str, start: int) -> bool:
-    """Tell whether a bracket holds only dots for words left out: "It fell [...] in May."."""
-    return text.endswith("[", start, end_sign.start())
-
-
-def join_lines(text: str, ends: Container[int] = ()) -> str:
+def join_lines(text: str) -> str:
     """Replace each line break inside a sentence by a space.
 
-    The text keeps its length, so that indices into it stay valid.
-
-    Args:
-        text: Any text.
-        ends: Indices of line breaks that are known to end a sentence.
+    The text keeps its length, so that places in it stay valid.
     """
     lines = text.split("\n")
     pieces = lines[:1]
-    line_break = len(lines[0])  # the index of the line break after the line
     for line, next_line in pairwise(lines):
-        goes_on = _goes_on_in(line, next_line, is_known_end=line_break in ends)
-        pieces += [" " if goes_on else "\n", next_line]
-        line_break += 1 + len(next_line)
+        pieces += [" " if _goes_on_in(line, next_line) else "\n", next_line]
     return "".join(pieces)
 
 
-def _goes_on_in(line: str, next_line: str, *, is_known_end: bool) -> bool:
-    """Tell whether the sentence at a line's end continues on the next line.
-
-    ``is_known_end`` says that the caller knows the line break to end a sentence. A small
-    letter at the beginning of the next line overrules it.
-    """
+def _goes_on_in(line: str, next_line: str) -> bool:
+    """Tell whether the sentence at a line's end continues on the next line."""
     line = line.strip()
     if not line or not next_line.strip() or _ENDED_LINE.search(line):
         return False
     if _HEADING_OR_ROW.fullmatch(line) or _LIST_SIGN.match(next_line):
         return False
-    if _SMALL_LETTER.match(next_line):
-        return True
-    return _UNFINISHED.search(line) is not None and not is_known_end
+    is_unfinished = _UNFINISHED.search(line) is not None
+    return is_unfinished or _SMALL_LETTER.match(next_line) is not None
 
 
 def _cut_long_sentence(sentence: str) -> Iterator[str]:
