@@ -6,7 +6,6 @@ Pure functions.
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
 
 from ragmetrics_core.data import (
     CallGain,
@@ -83,86 +82,42 @@ def groups_of_texts(sample: Sample) -> Groups:
     an earlier turn. The contexts and the first page are the evidence, with the ranks 1
     to 4. The other page is earlier and has rank 5.
     """
+    context_by_rank = _context_by_rank(sample.known_contexts)
     ledger = sample.ledger  # the record of what the application's calls returned
     if ledger is None:
-        return _contexts_as_only_evidence(sample)
+        return Groups(
+            evidence=_texts_of_contexts(context_by_rank.values()),
+            rank_of_each_text=tuple(context_by_rank),
+        )
     returned = _texts_returned_by_calls(ledger)
+    written_by_models = _texts_of_models(ledger)
     # A summary by a model may stand among the contexts. It is no evidence; the other
     # contexts keep their ranks, such as 1 and 3.
-    written_by_models = _texts_only_models_wrote(ledger, returned)
-    context_by_rank = _context_by_rank(sample.known_contexts, without=written_by_models)
+    for rank, context in tuple(context_by_rank.items()):
+        was_returned = any(text.item.text == context.text for text in returned)
+        if context.text in written_by_models and not was_returned:
+            del context_by_rank[rank]
     contexts = list(context_by_rank.values())
-    other_texts = _texts_that_are_no_contexts(ledger, returned, contexts)
+    evidence = _texts_of_contexts(contexts)
+    others = _without_contexts(returned, ledger, contexts)
+    evidence += _texts_of_this_turn(others, ledger)
+    earlier = _texts_of_earlier_turns(others, ledger, without=evidence)
     # the other texts go on counting: behind 3 contexts come the numbers 4, 5, …
-    numbers_of_others = _numbers_behind(len(sample.known_contexts), other_texts.n_texts)
-    returned_earlier = [text for text in returned if text.turn < ledger.turn]
+    n_others = len(evidence) + len(earlier) - len(contexts)
+    first_number = len(sample.known_contexts) + 1
     return Groups(
-        evidence=(*_texts_of_contexts(contexts), *other_texts.of_this_turn),
-        rank_of_each_text=(*context_by_rank, *numbers_of_others),
-        earlier=other_texts.of_earlier_turns,
+        evidence=evidence,
+        rank_of_each_text=(
+            *context_by_rank,
+            *range(first_number, first_number + n_others),
+        ),
+        earlier=earlier,
         user=_user_words(sample),
-        assistant=(*_assistant_words(sample), *_texts_of_models(ledger)),
+        assistant=(*_assistant_words(sample), *written_by_models),
         # (0, 1): of 1 text of an earlier turn the model was shown 0 again
-        n_earlier_shown_and_known=_count_shown_and_known(returned_earlier),
-    )
-
-
-def _contexts_as_only_evidence(sample: Sample) -> Groups:
-    """Group the texts of a sample without a record of calls: the contexts, by rank."""
-    context_by_rank = _context_by_rank(sample.known_contexts)
-    return Groups(
-        evidence=_texts_of_contexts(context_by_rank.values()),
-        rank_of_each_text=tuple(context_by_rank),
-    )
-
-
-def _texts_only_models_wrote(
-    ledger: Ledger, returned: Sequence[_ReturnedText]
-) -> set[str]:
-    """Return what only models wrote, and no search or the like returned."""
-    return set(_texts_of_models(ledger)) - {text.item.text for text in returned}
-
-
-class _OtherTexts(NamedTuple):
-    """Texts that calls returned and that are no contexts, each once.
-
-    Attributes:
-        of_this_turn: Without those that the answering call was not shown.
-        of_earlier_turns: Shown or not.
-    """
-
-    of_this_turn: tuple[str, ...]
-    of_earlier_turns: tuple[str, ...]
-
-    @property
-    def n_texts(self) -> int:
-        """How many texts there are of all turns."""
-        return len(self.of_this_turn) + len(self.of_earlier_turns)
-
-
-def _texts_that_are_no_contexts(
-    ledger: Ledger, returned: Sequence[_ReturnedText], contexts: Sequence[Context]
-) -> _OtherTexts:
-    """Find the texts that calls returned and that are no contexts, such as a web page.
-
-    Args:
-        ledger: The ledger, which says which turn this is.
-        returned: The texts that its calls returned.
-        contexts: The contexts that are evidence.
-    """
-    of_this_turn: list[str] = []
-    of_earlier_turns: list[str] = []
-    for text in _without_contexts(returned, ledger, contexts):
-        if text.turn < ledger.turn:
-            of_earlier_turns.append(text.item.text)
-        elif text.was_shown is not False:  # if it is not known, the answer may use it
-            of_this_turn.append(text.item.text)
-    # a text that both this turn and an earlier one returned counts for this turn
-    evidence = {*_texts_of_contexts(contexts), *of_this_turn}
-    earlier_alone = [text for text in of_earlier_turns if text not in evidence]
-    return _OtherTexts(
-        of_this_turn=tuple(dict.fromkeys(of_this_turn)),
-        of_earlier_turns=tuple(dict.fromkeys(earlier_alone)),
+        n_earlier_shown_and_known=_count_shown_and_known(
+            [text for text in returned if text.turn < ledger.turn]
+        ),
     )
 
 
@@ -178,18 +133,37 @@ def _without_contexts(
     ]
 
 
-def _context_by_rank(
-    contexts: Sequence[Context], without: Container[str] = ()
-) -> dict[int, Context]:
-    """Return the contexts that are not blank, by rank, without those of some texts.
+def _texts_of_this_turn(
+    returned: Sequence[_ReturnedText], ledger: Ledger
+) -> tuple[str, ...]:
+    """Return what calls of this turn returned, each text once.
 
-    Of contexts with equal texts it is the first.
+    A text that the answering call was not shown is left out; one of which that is not
+    known may have been used.
     """
+    texts = [
+        text.item.text
+        for text in returned
+        if text.turn >= ledger.turn and text.was_shown is not False
+    ]
+    return tuple(dict.fromkeys(texts))
+
+
+def _texts_of_earlier_turns(
+    returned: Sequence[_ReturnedText], ledger: Ledger, without: Container[str]
+) -> tuple[str, ...]:
+    """Return what calls of earlier turns returned, each text once, shown or not."""
+    texts = [text.item.text for text in returned if text.turn < ledger.turn]
+    return tuple(dict.fromkeys(text for text in texts if text not in without))
+
+
+def _context_by_rank(contexts: Sequence[Context]) -> dict[int, Context]:
+    """Return the contexts that are not blank, by rank; of equal texts the first."""
     originals = indices_of_originals(contexts)
     return {
         original + 1: contexts[original]
         for original in dict.fromkeys(originals)
-        if not contexts[original].blank and contexts[original].text not in without
+        if not contexts[original].blank
     }
 
 
@@ -213,11 +187,6 @@ def _texts_of_models(ledger: Ledger) -> list[str]:
         if call.kind == "written":
             texts += _texts_of_contexts(call.items)
     return texts
-
-
-def _numbers_behind(rank: int, count: int) -> range:
-    """Return ``count`` numbers that follow on a rank."""
-    return range(rank + 1, rank + 1 + count)
 
 
 def _user_words(sample: Sample) -> tuple[str, ...]:
