@@ -52,7 +52,6 @@ from ragmetrics_core.metrics.citation_support import (
     Supports,
     SupportsAlone,
 )
-from ragmetrics_core.metrics.quoted_sentences import holds_sentence
 from ragmetrics_core.metrics.registry import METRICS, choose_metrics, full_name
 from ragmetrics_core.models.decision_model import OpenAIDecisionModel
 from ragmetrics_core.testing.decision_loopback import DecisionServer
@@ -330,119 +329,32 @@ def test_planted_misattributions_are_all_found_and_clean_rows_have_none() -> Non
         n_clean += not wrong
 
 
-# Questions that are not asked
-
-
-PLAIN = "The tower of Faro fell in May."
-
-
-@FEW_EXAMPLES
-@given(st.lists(st.sampled_from(["AA.", f"BB. {PLAIN}", "CC fell."]), min_size=1))
-def test_a_whole_sentence_of_a_cited_context_needs_no_question(
-    contexts: list[str],
-) -> None:
-    judge = oracle()
-    quoting = PLAIN.replace("in May", "\nin  May")
-    result = score(f"{PLAIN[:-1]}[1].", [f"Snow lay. {quoting} AA.", *contexts], judge)
-    assert judge.asked == []
-    assert result.value == 1.0
-    assert evidence_of(result).statements[0].citations[0].quoted
-
-
 LAMP = "The lamp was lit by Anna in 1903."
-# A statement, and a passage that holds it as a whole sentence and does not say it.
-ASKED: dict[str, tuple[str, str]] = {
-    "a short answer": ("Yes.", "Was Peter late? Yes. Anna did not light the lamp."),
-    "a year": ("1903.", "Peter was born in?\n1903.\n"),
-    "two words": ("Anna came.", "Who lit the lamp and went? Anna came."),
-    "a pronoun": (
-        "He lit the lamp with Anna in 1903.",
-        "Peter was a guard. He lit the lamp with Anna in 1903.",
-    ),
-    "a pronoun within": (
-        "The guard lit it with Anna in 1903.",
-        "The guard lit it with Anna in 1903.",
-    ),
-    "an item of what is false": (
+
+
+@pytest.mark.parametrize(
+    "passage",
+    [
         LAMP,
-        f"Common myths that are false:\n- It rained.\n{LAMP}\nAll of these are wrong.",
-    ),
-    "an item of a list": (LAMP, f"What Peter dreamt:\n{LAMP}\nThe sea was red."),
-    "a denial behind it": (LAMP, f"{LAMP} That is false."),
-    "a denial far behind": (LAMP, f"{LAMP}\n\nSnow lay.\n\nAll of this is a myth."),
-    "a quotation": (LAMP, f'He cried: "Snow lay. {LAMP} The sea was red."'),
-    "a condition": (LAMP, f"Imagine this. {LAMP} Nobody was there."),
-    "a correction": (LAMP, f"{LAMP} Actually, Peter lit the lamp."),
-    "a dream": (LAMP, f"A dream\n\n{LAMP}"),
-    "a draft": (LAMP, f"{LAMP} [withdrawn]"),
-    "a rumour": (LAMP, f"According to Peter all was well. {LAMP}"),
-    "another language": (
-        "Er hat die Lampe im Jahr 1903 in Faro angezündet.",
-        "Er hat die Lampe im Jahr 1903 in Faro angezündet.",
-    ),
-    "a question": (
-        "Was the lamp lit by Anna in 1903?",
-        "Was the lamp lit by Anna in 1903? Nobody knows.",
-    ),
-    "what follows on another one": (
-        "However, the lamp was lit by Anna.",
-        "However, the lamp was lit by Anna.",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ASKED)
-def test_a_sentence_that_may_mean_something_else_is_asked_about(name: str) -> None:
+        f"{LAMP} That is false.",
+        f"Common myths that are false:\n- It rained.\n{LAMP}",
+        f'He cried: "Snow lay. {LAMP} The sea was red."',
+        f'The story "{LAMP}" is false.',
+    ],
+)
+def test_what_a_context_holds_word_for_word_is_asked_about(passage: str) -> None:
     """Also where another context has it, which would make the citation misattributed."""
-    statement, passage = ASKED[name]
-    assert not holds_sentence(passage, statement)
     judge = ScriptedJudge({Supports: {"supported": 0}, SupportsAlone: support_of_none})
     for rank in (1, 2):
-        result = score(f"{statement} [{rank}]", [passage, "Snow."], judge)
+        result = score(f"{LAMP} [{rank}]", [passage, "Snow."], judge)
         assert result.value == 0.0
         assert evidence_of(result).unsupported == 1
     assert {type(one) for one in judge.asked} == {Supports, SupportsAlone}
 
 
-def test_ordinary_sentences_of_a_passage_are_not_asked_about() -> None:
-    for passage in (
-        LAMP,
-        f"  {LAMP}\n",
-        f"Faro lies by the sea. {LAMP} The guard slept.",
-        f"The lamps of Faro\n\nFaro lies by the sea.\n{LAMP}",
-        "The lamp was lit\nby Anna in 1903.",
-        f"Was Peter there?\n\n{LAMP}",
-    ):
-        assert holds_sentence(passage, LAMP)
-        assert not holds_sentence(passage, LAMP.replace("Anna", "Peter"))
-
-
-def test_a_part_of_a_sentence_is_no_whole_one() -> None:
-    assert holds_sentence("The tower of Faro\nfell.", "The tower of  Faro fell.")
-    assert not holds_sentence(
-        "A dream. The tower of Faro fell.", "The tower of Faro fell."
-    )
-    told = 'The story "The tower fell in May 1900." is false.'
-    assert not holds_sentence(told, "The tower fell in May 1900.")
-    assert not holds_sentence("", "The tower of Faro fell.")
-    judge = ScriptedJudge({Supports: {"supported": 0}, SupportsAlone: support_of_none})
-    result = score("The tower fell in May 1900[1].", [told, "Snow."], judge)
-    assert result.value == 0.0
-    assert [type(one) for one in judge.asked] == [Supports, SupportsAlone]
-
-
 def support_of_none(question: Any) -> dict[str, Any]:
     labels = question.parts["passages"].labels
     return {"passages": [{"label": label, "supported": 0} for label in labels]}
-
-
-def test_another_context_that_holds_the_sentence_is_found_without_a_question() -> None:
-    judge = oracle()
-    answer = f"{PLAIN[:-1]}[1]."
-    judge = ScriptedJudge({Supports: {"supported": 0}})
-    evidence = evidence_of(score(answer, ["BB", PLAIN, "AA"], judge))
-    assert [type(one) for one in judge.asked] == [Supports]
-    assert evidence.statements[0].supporting == (2,)
 
 
 def test_equal_contexts_are_asked_about_once_and_both_count() -> None:

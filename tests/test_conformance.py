@@ -395,13 +395,6 @@ def citations(case):
         known[key] = (share if p is None else decimal(p)) > Fraction(1, 2)
 
     def phi(texts, statement):
-        wording = statement["text"].split()
-        if any(
-            sentence.split() == wording
-            for text in texts
-            for sentence in re.split(r"(?<=[.!?])\s+", text)
-        ):
-            return True
         return any(
             verdict and key[0] == statement["text"] and key[1] <= set(texts)
             for key, verdict in known.items()

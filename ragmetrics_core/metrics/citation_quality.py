@@ -100,10 +100,6 @@ class JudgedCitation(SilentData, extra="ignore"):
         default=False,
         description="Whether the sentence is supported and this is not irrelevant.",
     )
-    quoted: bool = Field(
-        default=False,
-        description="Whether the sentence is one of its own, so that nobody was asked.",
-    )
     windows: int | None = Field(
         default=None,
         description="In how many windows a too long text was judged; None: as a whole.",
@@ -307,8 +303,7 @@ class CitationQuality(Metric):
         ours. Departures: sentences without a claim are left out; a dangling citation
         counts against precision only; all citations of a sentence count, not three;
         precision is undefined without citations; a sentence that one cited context
-        supports alone is supported, also where another contradicts it; a sentence that
-        a context has word for word, and that stands alone, needs no question.
+        supports alone is supported, also where another contradicts it.
 
     Examples:
         >>> from ragmetrics_core import Sample, ScriptedJudge
@@ -328,7 +323,7 @@ class CitationQuality(Metric):
         (0.8, 1.0, 0.667)
     """
 
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",),)
 
     name: str = Field(default="citation_quality", min_length=1)
@@ -733,7 +728,6 @@ def _judged_citations(
                 reason=support.reason,
                 irrelevant=is_irrelevant,
                 precise=cited.supported and not is_irrelevant,
-                quoted=support.is_quotation,
                 windows=support.windows,
             )
         )

@@ -29,7 +29,6 @@ from ragmetrics_core.data.asking import weight_of_each_verdict
 from ragmetrics_core.data.frozen import PrivateRepr
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import EachOnce, Labelled, Mode
-from ragmetrics_core.metrics.quoted_sentences import holds_sentence
 from ragmetrics_core.metrics.typed_states import (
     number_texts,
     opening,
@@ -166,15 +165,12 @@ class Support:
         reason: Why, in the judge's words.
         mode: How the probability was obtained.
         windows: In how many windows a too long text was judged; None: as a whole.
-        is_quotation: Whether the statement is a whole sentence of the text, so that
-            nobody was asked.
     """
 
     p: float
     reason: str = ""
     mode: Mode = "verdict"
     windows: int | None = None
-    is_quotation: bool = False
 
     @property
     def holds(self) -> bool:
@@ -204,7 +200,6 @@ BLANK = Support(0.0, "The context is empty.")
 """What a context without a text does for any statement."""
 
 _NOTHING = Support(0.0, "Nothing that was shown is cited.")
-_QUOTATION = Support(1.0, "It stands word for word in the context.", is_quotation=True)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -318,8 +313,6 @@ class SupportOfStatement:
         passages_of_groups = [
             order_of_digest(self._statement, texts) for texts in groups
         ]
-        # a text that holds the statement word for word supports it: nothing is asked
-        self._note_quotations(passages_of_groups)
         unknown_groups = [
             passages
             for passages in dict.fromkeys(passages_of_groups)
@@ -334,28 +327,16 @@ class SupportOfStatement:
             self._support_by_texts[passages] = self._support_in_replies(reply)
         return [self._support_by_texts[passages] for passages in passages_of_groups]
 
-    def _note_quotations(self, groups: Sequence[tuple[str, ...]]) -> None:
-        """Note that a text supports the statement alone if it says it word for word."""
-        for passages in groups:
-            is_single = len(passages) == 1
-            if is_single and holds_sentence(passages[0], self._statement):
-                self._support_by_texts[passages] = _QUOTATION
-
     def by_each_alone(
         self, texts: Sequence[str]
     ) -> Generator[Batch, Replies, frozenset[str] | NotAnswered]:
         """Ask in one question which of some texts each alone support the statement.
 
-        If a text quotes the statement, the quoting texts are returned, and the judge is
-        not asked. Example: for "It is old." and the texts "It is old. It fell." and
-        "Its age is 90." only the first text is returned.
-
         Returns:
             The texts that support it; ``NotAnswered`` if the judge did not answer.
         """
-        quoting = [text for text in texts if holds_sentence(text, self._statement)]
-        if quoting or not texts:
-            return frozenset(quoting)
+        if not texts:
+            return frozenset()
         question = self._question_on_each(texts)
         (reply,) = yield from ask([question])
         if isinstance(reply, NotAnswered):
