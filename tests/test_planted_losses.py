@@ -36,6 +36,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import BaseRetriever as LlamaRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
+from losses import losses
 
 from ragmetrics_core import (
     ContextUtilization,
@@ -72,6 +73,7 @@ class Expected:
     without_judge: Loss | None
     by: str = ""
     unknown: str = ""  # a stage of which it must say that nothing is known
+    is_hedged: bool = False  # the passages may tell nothing
 
 
 # A plain function of a chain is known by what it was handed and passed on.
@@ -89,7 +91,8 @@ EXPECTED: dict[tuple[str, str], Expected] = {
     ("chain", "not useful"): _NOISE,
     ("compression", "reranked"): _INSIDE,
     ("compression", "filtered"): _INSIDE,
-    ("compression", "cut"): _CUT,
+    # what a retriever cuts inside itself is what it returned
+    ("compression", "cut"): Expected("cut", "cut", is_hedged=True),
     ("compression", "not shown"): _OUT,
     ("compression", "not useful"): _NOISE,
     ("query engine", "reranked"): Expected("not_kept", "not_kept", by="LLMRerank"),
@@ -319,7 +322,14 @@ def journeys(sample: Sample) -> tuple[Journey, Journey]:
 def check(sample: Sample, expected: Expected) -> Journey:
     """Assert that the journey names the expected loss; return that with facts asked about."""
     judged, unjudged = journeys(sample)
-    assert (judged.mend, unjudged.mend) == (expected.loss, expected.without_judge)
+    facts = losses(judged)
+    assert facts <= {expected.loss}, judged
+    # of a passage that was cut nobody tells whether the fact is left
+    is_fact_lost = expected.loss in ("not_retrieved", "not_kept", "not_shown")
+    assert facts or judged.facts_unknown or not is_fact_lost
+    of_passages = losses(unjudged, "passages")
+    assert of_passages & {"not_kept", "not_shown", "cut"} <= {expected.without_judge}
+    assert expected.is_hedged or expected.without_judge in {None, *of_passages}
     kept = unjudged.of("not_kept")
     droppers = [] if kept is None else list(kept.by)
     assert droppers == ([expected.by] if expected.by else [])
@@ -336,8 +346,7 @@ def test_every_fault_is_expected_of_every_pipeline() -> None:
 def test_a_planted_loss_is_named_at_its_stage(name: str, fault: str) -> None:
     expected = EXPECTED[name, fault]
     (sample,) = PIPELINES[name](fault)
-    first_words = "No stage is named" if expected.loss is None else "Mend "
-    assert check(sample, expected).sentence.startswith(first_words)
+    check(sample, expected)
 
 
 class FoundNothing(BaseRetriever):
@@ -351,8 +360,10 @@ def test_a_search_that_finds_nothing_missed_each_fact() -> None:
     (sample,) = langchain(FoundNothing(), "none")
     assert sample.retrieved == ()
     judged, unjudged = journeys(sample)
-    assert (judged.mend, judged.mend_by) == ("not_retrieved", "facts")
+    assert losses(judged) == {"not_retrieved"}
     missed = judged.of("not_retrieved", "facts")
     assert missed is not None
     assert (missed.lost, missed.of) == (1, 1)
-    assert any("nothing was retrieved" in why for _, why in unjudged.unknown)
+    assert ("facts", "no metric asked which facts of a reference were retrieved") in (
+        unjudged.unknown
+    )

@@ -344,7 +344,7 @@ function keptOf(passage) {
 function shownOf(passage) {
   if (passage.shown === undefined) return "–";
   if (passage.shown === "not shown") return passage.kept === false ? "–" : element("span", { class: "no" }, "✗ not shown");
-  return (passage.shown === "cut" ? "cut to " + Math.round(100 * (passage.share || 0)) + " %" : "whole") + inText(passage);
+  return (passage.shown === "cut" ? "cut to " + Math.round(100 * passage.share) + " %" : "whole") + inText(passage);
 }
 
 // The stages of a passage; a stage of which nothing is known of any passage has no column.
@@ -354,7 +354,6 @@ const STAGES_OF_PASSAGE = [
   ["shown", (passage) => passage.shown !== undefined, shownOf],
   ["useful", (passage) => passage.useful !== undefined, (passage) => yesOrNo(passage.useful)],
   ["cited", (passage) => passage.cited !== undefined, (passage) => yesOrNo(passage.cited)],
-  ["sentences that rest on it", (passage) => passage.sentences !== undefined, (passage) => (passage.sentences || []).join(", ") || "–"],
 ];
 
 function passagesOf({ passages }) {

@@ -255,15 +255,15 @@ class Report:
         No judge is asked: it is read from what was recorded and judged.
 
         Returns:
-            What each stage lost, with intervals, and the stage to mend first;
+            What each stage lost, with intervals, and what is not known;
             ``journey_of(row)`` follows a single row.
 
         Examples:
             >>> from ragmetrics_core.data import Sample
             >>> sample = Sample(question="Who?", retrieved=["Anna.", "Bo."], contexts=["Anna."])
             >>> report = Report([SampleResult(index=0, sample=sample, results={})])
-            >>> report.journey().mend, report.journey().of("not_shown").lost
-            ('not_shown', 1)
+            >>> report.journey().of("not_shown").lost
+            1
         """
         # few runs ask for it, and its modules would be a tenth of what a run loads
         from ragmetrics_core.reporting.journey import journey

@@ -1,76 +1,163 @@
-"""What became of the passages and facts of one sample, as far as that is known."""
+"""What became of the passages and facts of one sample, as far as it was noted.
+
+Capturing notes each passage's fate; metrics say which passages are useful and which hold a
+fact; citations say what is cited. No text is matched here: of a row of a table, whose fates
+nobody noted, ids are compared, else whole texts. What is not known is None, never a guess.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 from ragmetrics_core.data import (
     Cell,
+    Context,
     FactMatrix,
     Failed,
     JudgedChunks,
+    PassageNote,
     Sample,
     SampleResult,
     Undefined,
 )
-from ragmetrics_core.reporting import fact_fates
-from ragmetrics_core.reporting.fact_fates import (
-    Fate,
-    PassageDroppedOrCut,
-    fate_in_contexts,
-    fate_of_retrieved,
-    fate_of_unretrieved,
-    passages_dropped_or_cut,
-)
-from ragmetrics_core.reporting.passage_matching import (
-    ranks_with_uncited_words,
-    sentences_by_context_rank,
-)
-from ragmetrics_core.reporting.recorded_passages import (
-    NO_RANK,
-    Loss,
-    Passage,
-    recorded_passages,
-    rewriters_of,
-)
-from ragmetrics_core.reporting.unasked_texts import (
-    UnaskedTexts,
-)
+from ragmetrics_core.data.unread import why_texts_are_unread
 
-_JUDGE_DOES_NOT_TELL = "of some passages the judge or the prompt does not tell"
-_PART_WAS_NOT_ASKED = (
-    "of some passages a part was shown, and nobody asked whether this part holds the"
-    " facts"
+Loss = Literal[
+    "not_retrieved",
+    "missing",
+    "not_kept",
+    "not_shown",
+    "cut",
+    "not_useful",
+    "not_cited",
+]
+"""How a passage or a fact may be lost, in the order of the stages."""
+Showing = Literal["whole", "cut", "not shown"]
+
+COUNTS = (
+    "passages_retrieved",
+    "passages_kept",
+    "passages_shown",
+    "passages_cut",
+    "passages_useful",
+    "passages_cited",
+    "facts_asked",
+    "facts_retrieved",
+    "facts_shown",
 )
-_OF_USEFULNESS = "context_utilization"  # the metric that tells what is useful
-_OF_FACTS = "retrieval_accuracy"  # the metric that tells which facts were retrieved
+"""Names of the columns that a table has of the journey of each row."""
+
+_NOT_RETRIEVED = (
+    "what was retrieved was not recorded: give the column retrieved, or capture the run"
+)
+_NOT_SHOWN = "what the model was shown was not recorded"
+_NO_PROMPT_TELLS = (
+    "no recorded prompt of the answer holds a retrieved text; see whether the prompt has"
+    " a place for the contexts"
+)
+_SOME_UNTOLD = "of some passages the prompt does not tell"
+_NO_STEP = "no step between search and prompt was recorded"
 _NOBODY_JUDGED_USE = "no metric judged whether passages are useful"
 _NOBODY_ASKED_FACTS = "no metric asked which facts of a reference were retrieved"
-_NO_FACTS_GIVEN = (
-    "nothing was retrieved, and nobody divided the reference into facts: give them as"
-    " facts, and let RetrievalAccuracy ask"
+_OTHER_TEXTS = "facts were judged over other texts than the sample holds"
+_UNASKED = (
+    "the model may have been shown texts of which nobody asked whether they hold the"
+    " facts, such as a tool's, those of earlier turns, or contexts that were not retrieved"
 )
+_JUDGE_DOES_NOT_TELL = "of some passages the judge or the prompt does not tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One passage on its way; None where something is not known.
+
+    Args:
+        rank: Among the retrieved, from 1; None if what was retrieved is not known, or
+            for one that was found inside a retriever and that it did not hand on.
+        id: The store's own id.
+        retriever: The call that found it first.
+        retriever_rank: Its rank there, from 1.
+        kept: Whether rerankers and filters handed it on.
+        rank_kept: Its rank behind the last of them, from 1.
+        dropped_by: The name of the one that did not.
+        shown: Whether the model was shown it, whole or cut.
+        share: The share of its letters that was shown.
+        context: Rank of the context that shows it, from 1.
+        useful: Whether it was judged useful.
+        cited: Whether the answer cites it.
+    """
+
+    rank: int | None = None
+    id: str | None = None
+    retriever: str | None = None
+    retriever_rank: int | None = None
+    kept: bool | None = None
+    rank_kept: int | None = None
+    dropped_by: str | None = None
+    shown: Showing | None = None
+    share: float | None = None
+    context: int | None = None
+    useful: bool | None = None
+    cited: bool | None = None
+
+    @property
+    def was_shown(self) -> bool:
+        """True if the model was shown it, or a part of it."""
+        return self.shown in ("whole", "cut")
+
+    @property
+    def lost(self) -> Loss | None:
+        """The stage that lost the passage; None if it passed all stages that are known.
+
+        A passage that was cut is not lost.
+        """
+        if self.kept is False:
+            return "not_kept"
+        if self.shown == "not shown":
+            return "not_shown"
+        if self.useful is False:
+            return "not_useful"
+        if self.cited is False:
+            return "not_cited"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class FactOnItsWay:
-    """A fact of the reference.
+    """A fact of the reference; None where something is not known of it.
 
     Args:
         number: Its number, from 1.
-        lost: Where it was lost. ``cut``: the passages that hold it were shown in part,
-            and its words stand in the part that was cut away. None: it was shown, or
-            nothing is known.
-        known: Whether it is known what became of it.
         passages: Ranks of the passages that hold it, from 1.
+        retrieved: Whether a search found it.
+        kept: Whether rerankers and filters handed on a passage that holds it.
+        shown: Whether the model was shown it.
     """
 
     number: int
-    lost: Loss | None
-    known: bool
     passages: tuple[int, ...] = ()
+    retrieved: bool | None = None
+    kept: bool | None = None
+    shown: bool | None = None
+
+    @property
+    def lost(self) -> Loss | None:
+        """The stage that lost it; None if it was shown, or too little is known."""
+        if self.retrieved is False:
+            return "not_retrieved"
+        if self.kept is False:
+            return "not_kept"
+        if self.shown is False:
+            return "not_shown" if self.retrieved else "missing"
+        return None
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known what became of it."""
+        return self.shown is True or self.lost is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,72 +167,13 @@ class SampleJourney:
     Args:
         passages: The retrieved ones in order; where these are not known, the contexts.
         facts: Those that RetrievalAccuracy asked about; () if nobody asked.
-        unknown: By stage why nothing is known of it: ``retrieved``, ``kept``,
+        unknown: By stage why something is not known of it: ``retrieved``, ``kept``,
             ``shown``, ``useful``, ``cited``, ``facts``.
     """
 
     passages: tuple[Passage, ...] = ()
     facts: tuple[FactOnItsWay, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def knows_every_fact(self) -> bool:
-        """True if facts were asked about, and it is known of each what became of it."""
-        return bool(self.facts) and all(fact.known for fact in self.facts)
-
-    @property
-    def n_facts_unknown(self) -> int:
-        """Of how many facts it is not known what became of them."""
-        return sum(not fact.known for fact in self.facts)
-
-    @property
-    def n_passages_unknown(self) -> int:
-        """Of how many retrieved passages it is not known whether the model was shown them.
-
-        Passages that a step dropped are left out.
-        """
-        return sum(
-            passage.rank is not None
-            and passage.kept is not False
-            and passage.shown is None
-            for passage in self.passages
-        )
-
-    @property
-    def stages_of_facts(self) -> Sequence[Loss]:
-        """The losses that are told apart here: those of stages that were recorded."""
-        if "retrieved" in self.unknown:
-            return ("missing",)
-        if "kept" in self.unknown:
-            return ("not_retrieved", "not_shown", "cut")
-        return ("not_retrieved", "not_kept", "not_shown", "cut")
-
-    def stages_reached(self, fact: FactOnItsWay) -> Iterator[tuple[Loss, bool]]:
-        """Yield the stages that a fact is known to have reached, and whether each lost it.
-
-        Example: a retrieved passage holds the fact, and nobody knows whether it was
-        shown: ("not_retrieved", False) alone.
-        """
-        for stage in self.stages_of_facts:
-            is_lost = fact.lost == stage
-            if not fact.known and not self._has_passed(fact, stage):
-                return
-            yield stage, is_lost
-            if is_lost:
-                return
-
-    def _has_passed(self, fact: FactOnItsWay, stage: Loss) -> bool:
-        """Whether a stage surely did not lose a fact whose end is not known."""
-        holders = [
-            passage for passage in self.passages if passage.rank in fact.passages
-        ]
-        if stage == "not_retrieved":
-            return bool(holders)
-        if stage == "not_kept":
-            return any(passage.kept for passage in holders)
-        if stage == "not_shown":
-            return any(passage.was_shown for passage in holders)
-        return False
 
 
 def journey_of(row: SampleResult) -> SampleJourney | None:
@@ -157,73 +185,48 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
     sample = row.sample
     if sample is None or row.problem or sample.error is not None:
         return None
-    why_unknown: dict[str, str] = {}  # by stage; the steps below add to it
-    passages_on_record = recorded_passages(sample, why_unknown)
-    verdicts = _Verdicts(
-        useful_by_rank=_useful_by_rank(row, why_unknown),
-        ranks_cited=_ranks_cited(sample, why_unknown),
-        sentences_by_rank=sentences_by_context_rank(row),
-    )
-    # contexts whose words the answer uses without a citation
-    ranks_of_uncited_words = ranks_with_uncited_words(sample, verdicts.ranks_cited)
-    passages = [
-        _with_verdicts(passage, verdicts, ranks_of_uncited_words)
-        for passage in passages_on_record
-    ]
-    facts = _facts(row, sample, passages, why_unknown)
-    return SampleJourney(tuple(passages), facts, why_unknown)
+    unknown: dict[str, str] = {}  # by stage; the steps below add to it
+    judged = _Judged(_useful_by_rank(row, unknown), _ranks_cited(sample, unknown))
+    passages = _passages(sample, judged, unknown)
+    facts = tuple(_facts(row, sample, passages, unknown))
+    return SampleJourney(tuple(passages), facts, unknown)
 
 
-class _Verdicts(NamedTuple):
-    """What was judged of the contexts, by their ranks from 1.
+# What was judged of the contexts
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What was judged of the contexts, by their ranks from 1; None: not known.
 
     Attributes:
-        useful_by_rank: Whether a context was judged useful; None if that is not known.
-        ranks_cited: The contexts that the answer cites; None if that is not known.
-        sentences_by_rank: Numbers of the answer's sentences that rest on a context.
+        useful_by_rank: Whether a context was judged useful.
+        ranks_cited: The contexts that the answer cites.
     """
 
     useful_by_rank: Mapping[int, bool | None]
     ranks_cited: set[int] | None
-    sentences_by_rank: Mapping[int, tuple[int, ...]]
 
+    def is_useful(self, rank: int | None) -> bool | None:
+        """Whether the context at a rank is useful."""
+        return None if rank is None else self.useful_by_rank.get(rank)
 
-def _with_verdicts(
-    passage: Passage, verdicts: _Verdicts, ranks_of_uncited_words: set[int]
-) -> Passage:
-    """Add to a passage what was judged of the context that shows it."""
-    rank = passage.context or NO_RANK
-    is_useful = None
-    is_cited = None
-    if passage.was_shown:
-        is_useful = verdicts.useful_by_rank.get(rank)
-        # only contexts are cited: another call may have been shown the passage
-        if verdicts.ranks_cited is not None and rank != NO_RANK:
-            is_cited = rank in verdicts.ranks_cited
-    return replace(
-        passage,
-        useful=is_useful,
-        cited=is_cited,
-        sentences=verdicts.sentences_by_rank.get(rank, ()),
-        holds_uncited_words=is_cited is False and rank in ranks_of_uncited_words,
-    )
-
-
-# Of one sample: what was judged
+    def is_cited(self, rank: int | None) -> bool | None:
+        """Whether the answer cites the context at a rank."""
+        if rank is None or self.ranks_cited is None:
+            return None
+        return rank in self.ranks_cited
 
 
 def _useful_by_rank(
-    row: SampleResult, why_unknown: dict[str, str]
+    row: SampleResult, unknown: dict[str, str]
 ) -> Mapping[int, bool | None]:
-    """Return by rank of a context whether it was judged useful.
-
-    Without a metric that says so it is empty, and ``why_unknown["useful"]`` gets the
-    reason.
-    """
+    """Return by rank of a context whether it was judged useful; {} if nobody judged."""
     for result in row.results.values():
         if isinstance(result.evidence, JudgedChunks):
             return {chunk.rank: chunk.useful for chunk in result.evidence.chunks}
-    why_unknown["useful"] = _why_not_scored(row, _OF_USEFULNESS) or _NOBODY_JUDGED_USE
+    reason = _why_not_scored(row, "context_utilization")
+    unknown["useful"] = reason or _NOBODY_JUDGED_USE
     return {}
 
 
@@ -237,13 +240,10 @@ def _why_not_scored(row: SampleResult, metric: str) -> str:
     return ""
 
 
-def _ranks_cited(sample: Sample, why_unknown: dict[str, str]) -> set[int] | None:
-    """Return the ranks of the contexts that the answer cites.
-
-    None if that is not known; ``why_unknown["cited"]`` gets the reason.
-    """
+def _ranks_cited(sample: Sample, unknown: dict[str, str]) -> set[int] | None:
+    """Return the ranks of the contexts that the answer cites; None if it is not known."""
     if sample.citations is None:
-        why_unknown["cited"] = sample.citations_unknown
+        unknown["cited"] = sample.citations_unknown
         return None
     ranks: set[int] = set()
     for citation in sample.citations:
@@ -251,157 +251,231 @@ def _ranks_cited(sample: Sample, why_unknown: dict[str, str]) -> set[int] | None
     return ranks
 
 
-class _Recorded(NamedTuple):
-    """What the fate of a sample's facts is read from, beside the judge's verdicts.
+# The passages
 
-    Attributes:
-        sample: The sample.
-        passages: Its passages, with what became of each.
-        unasked_texts: Texts that its run may have found, and no metric asked whether
-            they hold the facts.
+
+def _passages(
+    sample: Sample, judged: _Judged, unknown: dict[str, str]
+) -> list[Passage]:
+    """Make a passage of each retrieved text; where these are not known, of each context.
+
+    What a retriever found inside itself and did not hand on comes last.
     """
+    why_showing_unknown = _why_showing_unknown(sample)
+    if why_showing_unknown:
+        unknown["shown"] = why_showing_unknown
+    if sample.retrieved is None:
+        unknown["retrieved"] = unknown["kept"] = _why_retrieval_unknown(sample)
+        contexts = () if why_showing_unknown else sample.known_contexts
+        return [
+            Passage(
+                id=context.id,
+                shown="whole",
+                context=rank,
+                useful=judged.is_useful(rank),
+                cited=judged.is_cited(rank),
+            )
+            for rank, context in enumerate(contexts, start=1)
+            if not context.blank
+        ]
+    notes = _notes(sample)
+    passages = [
+        _passage(rank, sample, notes[rank - 1], judged, bool(why_showing_unknown))
+        for rank in range(1, len(notes) + 1)
+    ]
+    if any(passage.shown is None for passage in passages):
+        unknown.setdefault("shown", _why_some_untold(notes))
+    passages += _dropped_inside(sample)
+    if passages and all(passage.kept is None for passage in passages):
+        unknown["kept"] = _NO_STEP
+    return passages
 
-    sample: Sample
-    passages: Sequence[Passage]
-    unasked_texts: UnaskedTexts
+
+def _why_retrieval_unknown(sample: Sample) -> str:
+    """Why it is not known which passages were retrieved."""
+    unread = why_texts_are_unread(sample)
+    if unread:
+        return f"what was found was not recorded: {unread}"
+    if sample.capture is not None and sample.capture.grade is not None:
+        return "the run recorded no search that brought a text"
+    return _NOT_RETRIEVED
 
 
-class _AskedFact(NamedTuple):
-    """A fact, and in which texts it stands.
+def _why_showing_unknown(sample: Sample) -> str:
+    """Why it is not known what the model was shown, in words; "" if it is."""
+    notes = sample.capture
+    # a row of a table may have notes that hold no more than why its marks are not read
+    if notes is None or (notes.grade is None and notes.evidence_from is None):
+        return _NOT_SHOWN if sample.contexts is None else ""
+    if notes.evidence_from in ("prompt", "named"):
+        return ""
+    if notes.evidence_from == "flow" and not sample.contexts:
+        return ""  # nothing was found, or nothing was kept
+    is_nothing_shown = bool(notes.passages) and all(
+        passage.share == 0 for passage in notes.passages or ()
+    )
+    return "" if is_nothing_shown else _NO_PROMPT_TELLS
 
-    Attributes:
-        text: The fact in words.
-        cells: For each retrieved passage, whether it holds the fact. If the retrieved
-            passages are not known, for each context.
-        dropped_or_cut: The passages that were found inside retrievers, and that these
-            dropped or cut; and whether each holds the fact.
+
+def _why_some_untold(notes: Iterable[PassageNote]) -> str:
+    """Why it is not known of some passages whether they were shown."""
+    for note in notes:
+        if note.why_unknown:
+            return f"of some passages: {note.why_unknown}"
+        if note.written_anew_by:
+            return f"{note.written_anew_by} gave documents in other words than it took"
+    return _SOME_UNTOLD
+
+
+def _notes(sample: Sample) -> Sequence[PassageNote]:
+    """Return a note on each retrieved passage: that of the capture, else by ids and texts."""
+    retrieved = sample.retrieved or ()
+    noted = None if sample.capture is None else sample.capture.passages
+    if noted is not None and len(noted) == len(retrieved):
+        return noted
+    return _notes_by_equality(retrieved, sample.known_contexts)
+
+
+def _notes_by_equality(
+    retrieved: Sequence[Context], contexts: Sequence[Context]
+) -> list[PassageNote]:
+    """Compare retrieved passages with contexts by id, else by whole text.
+
+    A passage of which no context has the id or text was not shown only if each context is
+    another passage: else some context may be this passage in another form.
     """
+    index_by_id = _index_by_unique_id(contexts)
+    index_by_text: dict[str, int] = {}
+    for index, context in enumerate(contexts):
+        index_by_text.setdefault(context.text, index)
+    ids_of_passages = _index_by_unique_id(retrieved)
+    notes: list[PassageNote] = []
+    for passage in retrieved:
+        place = index_by_text.get(passage.text)
+        if place is not None:
+            notes.append(PassageNote(context=place, share=1.0))
+        elif passage.id in ids_of_passages and passage.id in index_by_id:
+            notes.append(PassageNote(context=index_by_id[passage.id]))
+        else:
+            notes.append(PassageNote())
+    texts_of_passages = {passage.text for passage in retrieved}
+    places_shown = {note.context for note in notes}
+    if all(
+        place in places_shown or context.text in texts_of_passages
+        for place, context in enumerate(contexts)
+    ):
+        not_shown = PassageNote(share=0.0)
+        return [not_shown if note.context is None else note for note in notes]
+    return notes
 
-    text: str
-    cells: Sequence[Cell]
-    dropped_or_cut: Sequence[PassageDroppedOrCut]
+
+def _index_by_unique_id(contexts: Sequence[Context]) -> dict[str | None, int]:
+    """Return the index of each context by its id; an id that stands twice names nothing."""
+    n_by_id = Counter(context.id for context in contexts)
+    return {
+        context.id: index
+        for index, context in enumerate(contexts)
+        if context.id is not None and n_by_id[context.id] == 1
+    }
+
+
+def _passage(
+    rank: int,
+    sample: Sample,
+    note: PassageNote,
+    judged: _Judged,
+    is_showing_unknown: bool,
+) -> Passage:
+    """Make the passage of a retrieved text from the note on it, and what was judged."""
+    retrieved = sample.retrieved or ()
+    shown = None if is_showing_unknown else _showing(note, sample)
+    was_shown = shown in ("whole", "cut")
+    context = None if note.context is None else note.context + 1
+    return Passage(
+        rank=rank,
+        id=retrieved[rank - 1].id,
+        retriever=note.retriever,
+        retriever_rank=note.rank,
+        # what was shown was kept, whatever step dropped it on another way
+        kept=True if was_shown and note.kept is not None else note.kept,
+        rank_kept=note.rank_kept,
+        dropped_by=None if was_shown else note.dropped_by,
+        shown=shown,
+        share=None if shown is None else note.share,
+        context=context,
+        useful=judged.is_useful(context) if was_shown else None,
+        cited=judged.is_cited(context) if was_shown else None,
+    )
+
+
+def _showing(note: PassageNote, sample: Sample) -> Showing | None:
+    """Say from a note how a passage was shown; None if that is not sure."""
+    if note.share is None:
+        return None
+    if note.share == 0:
+        return "not shown"
+    if note.share >= 1:
+        return "whole"
+    # a doubt in_part says that the prompt may hold the rest in other words
+    is_doubted = sample.capture is not None and "in_part" in sample.capture.doubts
+    return None if is_doubted else "cut"
+
+
+def _dropped_inside(sample: Sample) -> Iterator[Passage]:
+    """Yield the passages that retrievers found inside themselves and did not hand on.
+
+    Older results files only hold their number.
+    """
+    notes = sample.capture
+    if notes is None:
+        return
+    for noted in notes.passages_dropped_inside or ():
+        yield Passage(
+            id=noted.id,
+            retriever=noted.retriever,
+            retriever_rank=noted.rank,
+            kept=False,
+            dropped_by=noted.dropped_by,
+        )
+    if not notes.passages_dropped_inside:
+        for name, n_dropped in (notes.dropped_inside or {}).items():
+            yield from [Passage(kept=False, dropped_by=name)] * n_dropped
+
+
+# The facts
 
 
 def _facts(
     row: SampleResult,
     sample: Sample,
     passages: Sequence[Passage],
-    why_unknown: dict[str, str],
-) -> tuple[FactOnItsWay, ...]:
-    """Find out what became of each fact of the reference; empty if no metric asked.
+    unknown: dict[str, str],
+) -> Iterator[FactOnItsWay]:
+    """Yield what became of each fact that was asked about; nothing if nobody asked.
 
-    Example: fact 1 stood in passages 2 and 3, which a filter dropped: it is known, lost
-    as "not_kept".
-
-    Args:
-        row: The results of the sample.
-        sample: The sample.
-        passages: Its passages, with what became of each.
-        why_unknown: By stage, such as "shown", why something is not known of it. If
-            something is not known of a fact, the reason is added, as "facts".
+    If something is not known of a fact, ``unknown`` gets the reason, as "facts".
     """
-    # for each fact, whether each text that the judge was asked about holds it
     matrix = _fact_matrix(row)
     if matrix is None:
-        why_unknown["facts"] = _why_no_facts(row, sample)
-        return ()
-    if not _is_about_texts_of(sample, matrix):
-        why_unknown["facts"] = (
-            "facts were judged over other texts than the sample holds"
-        )
-        return ()
-    recorded = _Recorded(sample, passages, _unasked_texts_of(sample, passages))
-    why_prompt_unknown = why_unknown.get("shown", _JUDGE_DOES_NOT_TELL)
-    facts: list[FactOnItsWay] = []
-    for number, asked_fact in enumerate(_asked_facts(matrix, sample), start=1):
-        fact = _fact(number, asked_fact, recorded)
-        facts.append(fact)
-        # of several unknown facts the first one gives the reason
-        if not fact.known and "facts" not in why_unknown:
-            why_unknown["facts"] = _why_fact_unknown(
-                fact, asked_fact, recorded, why_prompt_unknown
-            )
-    return tuple(facts)
-
-
-def _asked_facts(matrix: FactMatrix, sample: Sample) -> Iterator[_AskedFact]:
-    """Yield each fact with what is known of the texts that hold it."""
-    for fact, text_cells in zip(matrix.facts, matrix.cells, strict=True):
-        dropped_or_cut = passages_dropped_or_cut(fact.text, sample)
-        yield _AskedFact(fact.text, text_cells, dropped_or_cut)
-
-
-def _is_about_texts_of(sample: Sample, matrix: FactMatrix) -> bool:
-    """Whether facts were looked for in as many texts as the sample has."""
+        reason = _why_not_scored(row, "retrieval_accuracy")
+        unknown["facts"] = reason or _NOBODY_ASKED_FACTS
+        return
     texts = sample.known_contexts if sample.retrieved is None else sample.retrieved
-    return all(len(cells) == len(texts) for cells in matrix.cells)
-
-
-def _unasked_texts_of(sample: Sample, passages: Sequence[Passage]) -> UnaskedTexts:
-    """The texts of a sample that no metric asked about, where passages were asked about.
-
-    A context that shows a passage was asked about with it.
-    """
-    ranks_showing_passages = {passage.context or NO_RANK for passage in passages}
-    return UnaskedTexts(sample, ranks_showing_passages)
-
-
-def _why_fact_unknown(
-    fact: FactOnItsWay,
-    asked_fact: _AskedFact,
-    recorded: _Recorded,
-    why_prompt_unknown: str,
-) -> str:
-    """Why it is not known what became of a fact, in words.
-
-    Args:
-        fact: The fact.
-        asked_fact: The fact in words, and which texts hold it.
-        recorded: The sample with its passages and its texts nobody asked about.
-        why_prompt_unknown: Why it is not known which passages the model was shown.
-    """
-    is_in_no_passage = not fact.passages
-    if is_in_no_passage:
-        if any(
-            passage.holds_fact and passage.cut_passage
-            for passage in asked_fact.dropped_or_cut
-        ):
-            return _PART_WAS_NOT_ASKED
-        why_another_text_may_hold_it = _why_another_text_may_hold_it(
-            asked_fact, recorded
-        )
-        if why_another_text_may_hold_it:
-            return why_another_text_may_hold_it
-    return _why_holders_do_not_tell(fact, recorded.passages, why_prompt_unknown)
-
-
-def _why_no_facts(row: SampleResult, sample: Sample) -> str:
-    """Why no metric tells which facts were retrieved, in words."""
-    why_not_scored = _why_not_scored(row, _OF_FACTS)
-    if why_not_scored:
-        return why_not_scored
-    is_nothing_retrieved = sample.retrieved is not None and not sample.retrieved
-    return _NO_FACTS_GIVEN if is_nothing_retrieved else _NOBODY_ASKED_FACTS
-
-
-def _why_holders_do_not_tell(
-    fact: FactOnItsWay, passages: Sequence[Passage], why_prompt_unknown: str
-) -> str:
-    """Why the passages that hold a fact do not tell whether it was shown, in words.
-
-    Args:
-        fact: The fact.
-        passages: The passages of the sample.
-        why_prompt_unknown: Why it is not known which passages the model was shown.
-    """
-    holders = [passage for passage in passages if passage.rank in fact.passages]
-    if any(passage.shown == "cut" for passage in holders):
-        return _PART_WAS_NOT_ASKED
-    # the contexts are no passages where no prompt tells what the model was shown
-    are_no_passages = bool(fact.passages) and not holders
-    if are_no_passages or any(passage.shown is None for passage in holders):
-        return why_prompt_unknown
-    return _JUDGE_DOES_NOT_TELL
+    if any(len(cells) != len(texts) for cells in matrix.cells):
+        unknown["facts"] = _OTHER_TEXTS
+        return
+    why_unasked = why_texts_are_unread(sample) or _why_unasked(sample, passages)
+    for number, cells in enumerate(matrix.cells, start=1):
+        if sample.retrieved is None:
+            fact = _fact_in_contexts(number, cells, "shown" not in unknown)
+        else:
+            fact = _fact_in_retrieved(number, cells, sample, passages)
+        if why_unasked and fact.lost is not None:
+            fact = FactOnItsWay(number, fact.passages, fact.retrieved or None)
+            unknown.setdefault("facts", why_unasked)
+        if not fact.known:
+            unknown.setdefault("facts", unknown.get("shown", _JUDGE_DOES_NOT_TELL))
+        yield fact
 
 
 def _fact_matrix(row: SampleResult) -> FactMatrix | None:
@@ -412,86 +486,140 @@ def _fact_matrix(row: SampleResult) -> FactMatrix | None:
     return None
 
 
-def _fact(number: int, asked_fact: _AskedFact, recorded: _Recorded) -> FactOnItsWay:
-    """Find out at which stage one fact was lost, if it was.
+def _why_unasked(sample: Sample, passages: Iterable[Passage]) -> str:
+    """Why a fact may stand in a text that nobody asked about; "" if there is no such text.
 
-    Example: passage 2 holds the fact, and a filter dropped it: lost is "not_kept". But
-    if a web page that the model was shown states it as well, it is not lost.
-
-    Args:
-        number: The fact's number, from 1.
-        asked_fact: The fact in words, and which texts hold it.
-        recorded: The sample with its passages and its texts nobody asked about.
+    A context that is a part of a retrieved passage was asked about with it.
     """
-    ranks_of_holders = tuple(
-        rank for rank, cell in enumerate(asked_fact.cells, start=1) if cell.covered
-    )
-    fate = _fate_by_verdicts(asked_fact, ranks_of_holders, recorded)
-    is_lost = fate.lost is not None
-    if is_lost and recorded.unasked_texts.any_shown_text_states(asked_fact.text):
-        fate = fact_fates.SHOWN  # such as a web page, which no metric asked about
-    # "missing" stands for "not_retrieved" where only the contexts are known
-    is_in_no_text_of_judge = fate.lost in ("not_retrieved", "missing")
-    # The judge was not asked about all texts. Example: a reranker dropped a passage, and
-    # nobody asked whether it holds the fact.
-    if is_in_no_text_of_judge and _why_another_text_may_hold_it(asked_fact, recorded):
-        fate = fact_fates.UNKNOWN
-    return FactOnItsWay(number, fate.lost, fate.is_known, ranks_of_holders)
+    asked = sample.known_contexts if sample.retrieved is None else sample.retrieved
+    texts = {context.text for context in asked}
+    ids = {context.id for context in asked if context.id is not None}
+    ranks_of_parts = {passage.context for passage in passages if passage.shown == "cut"}
+    for rank, context in enumerate(sample.known_contexts, start=1):
+        if context.text not in texts and rank not in ranks_of_parts:
+            return _UNASKED
+    ledger = sample.ledger
+    for call in () if ledger is None else ledger.calls:
+        if call.kind == "written":  # the words of a model are no evidence
+            continue
+        for index, item in enumerate(call.items):
+            was_shown = call.shown is None or index in call.shown
+            is_asked = item.text in texts or item.id in ids
+            if was_shown and not is_asked:
+                return _UNASKED
+    return ""
 
 
-def _fate_by_verdicts(
-    asked_fact: _AskedFact, ranks_of_holders: Sequence[int], recorded: _Recorded
-) -> Fate:
-    """Find out what became of a fact, by what the judge said of the texts.
-
-    Example: of three retrieved passages the second holds the fact, says the judge. A
-    filter dropped it: lost as "not_kept".
-
-    Args:
-        asked_fact: The fact in words, and the judge's verdict on each retrieved passage;
-            on each context if it is not known what was retrieved.
-        ranks_of_holders: The ranks of the passages, or contexts, that hold the fact.
-        recorded: The sample with its passages.
-    """
-    sample = recorded.sample
-    is_judged_on_all = all(cell.probability is not None for cell in asked_fact.cells)
-    if sample.retrieved is None:  # the judge was asked about the contexts
-        return fate_in_contexts(
-            sample, is_held=bool(ranks_of_holders), is_judged_on_all=is_judged_on_all
-        )
-    if ranks_of_holders:
-        holders = [
-            passage for passage in recorded.passages if passage.rank in ranks_of_holders
-        ]
-        return fate_of_retrieved(asked_fact.text, holders, sample)
-    if not is_judged_on_all:
-        # a passage on which the judge gave no answer may hold the fact
-        return fact_fates.UNKNOWN
-    # No retrieved passage holds it. A passage that a retriever dropped may have held it.
-    return fate_of_unretrieved(
-        asked_fact.text, asked_fact.dropped_or_cut, recorded.passages, sample
+def _fact_in_contexts(
+    number: int, cells: Sequence[Cell], is_showing_known: bool
+) -> FactOnItsWay:
+    """Say whether the model was shown a fact, where the contexts are all that is known."""
+    holders = _ranks_of_holders(cells)
+    if not is_showing_known:
+        return FactOnItsWay(number, holders)
+    is_judged_on_all = all(cell.probability is not None for cell in cells)
+    return FactOnItsWay(
+        number,
+        holders,
+        shown=True if holders else (False if is_judged_on_all else None),
     )
 
 
-def _why_another_text_may_hold_it(asked_fact: _AskedFact, recorded: _Recorded) -> str:
-    """Why a fact that is in no text that was asked about may have been found.
+def _fact_in_retrieved(
+    number: int, cells: Sequence[Cell], sample: Sample, passages: Sequence[Passage]
+) -> FactOnItsWay:
+    """Say how far a fact came: as far as the passage that holds it and came farthest.
 
-    Returns "" if it was not found: every text that could have brought it was asked about.
-
-    Args:
-        asked_fact: The fact in words, and which texts hold it.
-        recorded: The sample with its passages and its texts nobody asked about.
+    A fact that no retrieved passage holds may stand in what a retriever found inside itself
+    and did not hand on: nobody asks about that.
     """
-    for passage in asked_fact.dropped_or_cut:
-        if passage.holds_fact is None:
-            return (
-                "nobody asked whether a fact stood in what searches inside"
-                f" {passage.retriever} found and it did not hand on"
-            )
-    rewriters = rewriters_of(recorded.sample)
-    if rewriters:
-        return (
-            f"{rewriters[0]} gave documents in other words than those that it took, and"
-            " nobody asked which facts stand in either"
-        )
-    return recorded.unasked_texts.why_may_hold(asked_fact.text)
+    ranks = _ranks_of_holders(cells)
+    if not ranks:
+        is_judged_on_all = all(cell.probability is not None for cell in cells)
+        is_all_asked = is_judged_on_all and not _has_kept_inside(sample)
+        return FactOnItsWay(number, retrieved=False if is_all_asked else None)
+    holders = [passage for passage in passages if passage.rank in ranks]
+    return FactOnItsWay(
+        number,
+        ranks,
+        retrieved=True,
+        kept=_any_known(passage.kept for passage in holders),
+        shown=_any_known(_shows_all(passage) for passage in holders),
+    )
+
+
+def _ranks_of_holders(cells: Sequence[Cell]) -> tuple[int, ...]:
+    return tuple(rank for rank, cell in enumerate(cells, start=1) if cell.covered)
+
+
+def _shows_all(passage: Passage) -> bool | None:
+    """Whether the model was shown a passage whole; None of a part, which may hold a fact."""
+    if passage.kept is False or passage.shown == "not shown":
+        return False
+    return True if passage.shown == "whole" else None
+
+
+def _any_known(values: Iterable[bool | None]) -> bool | None:
+    """True if any value is; None if none is, and one is not known; else False."""
+    known = list(values)
+    if True in known:
+        return True
+    return None if None in known else False
+
+
+def _has_kept_inside(sample: Sample) -> bool:
+    """Whether a retriever found more inside itself than it handed on."""
+    notes = sample.capture
+    if notes is None:
+        return False
+    return bool(notes.dropped_inside or notes.passages_dropped_or_cut)
+
+
+# Counts for tables
+
+
+def counts_of(row: SampleResult) -> dict[str, int | None]:
+    """Count what passed each stage of one row, by ``COUNTS``; None: not known."""
+    return counts_of_journey(journey_of(row))
+
+
+def counts_of_journey(journey: SampleJourney | None) -> dict[str, int | None]:
+    """Count what passed each stage of a journey, by ``COUNTS``; None: not known.
+
+    Example: of 5 retrieved passages a filter dropped 2, and citations are not known:
+    passages_retrieved 5, passages_kept 3, passages_cited None.
+    """
+    counts: dict[str, int | None] = dict.fromkeys(COUNTS)
+    if journey is None:
+        return counts
+    passages = journey.passages
+    retrieved = [passage for passage in passages if passage.rank is not None]
+    shown = [passage for passage in passages if passage.was_shown]
+    n_kept = sum(passage.kept is not False for passage in retrieved)
+    n_cut = sum(passage.shown == "cut" for passage in shown)
+    n_useful = sum(passage.useful is True for passage in shown)
+    n_cited = sum(passage.cited is True for passage in shown)
+    for name, count, stages in (
+        ("passages_retrieved", len(retrieved), ("retrieved",)),
+        ("passages_kept", n_kept, ("kept",)),
+        ("passages_shown", len(shown), ("shown",)),
+        ("passages_cut", n_cut, ("shown",)),
+        ("passages_useful", n_useful, ("shown", "useful")),
+        ("passages_cited", n_cited, ("shown", "cited")),
+    ):
+        # a count is known only if the stages that it rests on are
+        if not any(stage in journey.unknown for stage in stages):
+            counts[name] = count
+    return {**counts, **_counts_of_facts(journey.facts)}
+
+
+def _counts_of_facts(facts: Sequence[FactOnItsWay]) -> dict[str, int]:
+    """Count the facts that were asked about, retrieved, and shown; what is known of each."""
+    if not facts:
+        return {}
+    counts = {"facts_asked": len(facts)}
+    if all(fact.retrieved is not None for fact in facts):
+        counts["facts_retrieved"] = sum(fact.retrieved is True for fact in facts)
+    if all(fact.known for fact in facts):
+        counts["facts_shown"] = sum(fact.shown is True for fact in facts)
+    return counts

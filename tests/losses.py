@@ -1,0 +1,9 @@
+"""Which stages of a journey lost something."""
+
+from ragmetrics_core.reporting.journey import Journey, Unit
+from ragmetrics_core.reporting.sample_journey import Loss
+
+
+def losses(journey: Journey, unit: Unit = "facts") -> set[Loss]:
+    """Return the kinds of loss by which facts, or passages, were lost."""
+    return {stage.loss for stage in journey.stages if stage.unit == unit and stage.lost}
