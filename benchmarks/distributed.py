@@ -1,4 +1,4 @@
-"""Engines against the plain function, a report over ten million rows, and the limits of a job with 1,000 workers.
+"""Engines against the plain function, a report over many rows, and the limits of a job with 1,000 workers.
 
     uv run --group ray --group spark --group daft benchmarks/distributed.py
     uv run benchmarks/distributed.py --only report --rows 1000000

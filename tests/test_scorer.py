@@ -268,6 +268,9 @@ def test_figures_are_those_of_the_same_rows_as_json_lines(
     inputs |= {
         "error": [own.error for own in samples],
         "metadata": [own.metadata or None for own in samples],
+        "capture": [
+            own.capture.model_dump_json() if own.capture else None for own in samples
+        ],
     }
     parquet.write_table(
         pa.table(inputs | columns_of_results(rows, ["one", "two"])),
@@ -457,9 +460,7 @@ def test_maps_are_metadata() -> None:
     given = pa.table(
         {"answer": ["x"], "metadata": pa.array([[("conversation", "c")]], kind)}
     )
-    assert (
-        Scorer("utilization")(given)["sample"][0]["group"].as_py() == "conversation=c"
-    )
+    assert Scorer("utilization")(given)["sample"][0]["problem"].as_py() is None
 
 
 def test_what_would_depend_on_how_rows_are_divided_is_refused() -> None:
@@ -665,22 +666,3 @@ def test_a_metric_named_as_the_column_of_samples_is_refused() -> None:
         Scorer(noted.model_copy(update={"name": "sampled"})).metrics[0].name
         == "sampled"
     )
-
-
-def test_a_file_from_before_warnings_were_kept_has_a_summary(tmp_path: Path) -> None:
-    notes = CaptureNotes(grade="exact", warnings=("no prompt",))
-    rows = [SampleResult(index=0, sample=Sample(answer="a", capture=notes))]
-    columns = columns_of_results(rows, ["one"])
-    facts = columns["sample"]
-    older_names = [
-        field.name for field in facts.type if field.name != "capture_warnings"
-    ]
-    older_facts = pa.StructArray.from_arrays(
-        [facts.field(name) for name in older_names], names=older_names
-    )
-    for name, struct, n_warnings in (("new", facts, 1), ("old", older_facts, 0)):
-        table = pa.table({"answer": ["a"], **columns, "sample": struct})
-        parquet.write_table(table, tmp_path / name)
-        summary = Report.from_parquet(tmp_path / name).summary()
-        assert len(summary.capture_warnings) == n_warnings
-        assert summary.grades == {"exact": 1}

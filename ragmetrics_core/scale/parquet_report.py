@@ -9,8 +9,7 @@ understand; ``rest`` holds the others as JSON.
 
 import json
 import random
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -25,13 +24,9 @@ from ragmetrics_core.data import (
     Polled,
     RowError,
     Usage,
-    answer_holds_contexts,
-    has_answer_without_context,
     import_extra,
-    plain_name,
 )
 from ragmetrics_core.data.arrow import arrow_rows
-from ragmetrics_core.data.embedded_judge import EMBEDDED
 from ragmetrics_core.data.metric_evidence import Evidence
 from ragmetrics_core.data.results import (
     ErrorInfo,
@@ -40,46 +35,20 @@ from ragmetrics_core.data.results import (
     Signature,
 )
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.diagnosis import is_declined, is_unanswered
 from ragmetrics_core.reporting.jsonl import plain, validate_data
-from ragmetrics_core.reporting.pairing import GroupBy, group_of
 from ragmetrics_core.reporting.report import Report, lowest
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.reporting.summary import (
-    MetricTally,
-    RiskThresholds,
-    Summary,
-    Tally,
-)
 
 # The shapes of evidence that reports understand.
 _SHAPES = (JudgedChunks, Polled, FactMatrix)
 _MOST_ROWS_SHOWN = 1000  # on a page
 # What is read ahead stands in memory at the same time.
 _SMALL_READAHEAD = {"batch_readahead": 4, "fragment_readahead": 1}
-# Fields that came later, so that earlier files lack them.
-_LATER_COLUMNS: dict[str, Any] = {
-    "holding_contexts": bool,
-    "capture_warnings": tuple[str, ...],
-    "declined": bool,  # whether the answer was found to decline; null: nobody asked
-    "without_answer": bool,  # whether nothing that rests on a text was answered
-}
-# What a summary needs of a row beside its metrics: the struct "sample".
+# What was noted of a row when it was judged: the struct "sample".
 _SAMPLE_COLUMNS: dict[str, Any] = {
     "problem": str,  # why the row is no sample; null for a sample
-    "group": str,  # the conversation or document by which intervals are clustered
-    "without_context": bool,
-    "error": bool,
-    "grade": str,
     "unfinished": Usage,  # what was paid for metrics that a limit cut off
-    **_LATER_COLUMNS,
 }
-_COUNTED_FIELDS: dict[str, tuple[str, ...]] = {
-    name: (name,) for name in ("status", "value", "reason", "code", "usage", "judge")
-}
-# what a summary counts of each metric
-_COUNTED_FIELDS |= {"type": ("error", "type"), "useful": ("evidence", "useful")}
-# of evidence; a ledger is another thing in each shape
 _FIELDS_LEFT_OUT = ("kind", "ledger")
 
 
@@ -169,30 +138,8 @@ def _evidence_fields(shape: type[BaseModel]) -> dict[str, Any]:
 
 
 def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
-    """Return what a summary needs of a row beside its metrics: ``_SAMPLE_COLUMNS``.
-
-    With these columns a summary reads no text of a sample. Example: {"problem": None,
-    "without_context": False, "error": False, "grade": "exact", …}.
-    """
-    facts: dict[str, Any] = {
-        "problem": row.problem or None,
-        "unfinished": plain(row.unfinished),
-    }
-    sample = row.sample
-    if sample is not None:
-        facts["without_context"] = has_answer_without_context(sample)
-        # Whether the answer repeats all its contexts. A summary warns of such rows: their
-        # answers are judged by their own words.
-        facts["holding_contexts"] = answer_holds_contexts(sample)
-        facts["declined"] = is_declined(row)
-        facts["without_answer"] = is_unanswered(row)
-        facts["error"] = sample.error is not None
-        if sample.capture is not None:
-            # how surely it is known what the model was shown
-            facts["grade"] = sample.capture.grade
-            facts["capture_warnings"] = sample.capture.warnings
-        facts["group"] = group_of(sample, "auto")
-    return {name: plain(value) for name, value in facts.items()}
+    """Return what was noted of a row when it was judged: ``_SAMPLE_COLUMNS``."""
+    return {"problem": row.problem or None, "unfinished": plain(row.unfinished)}
 
 
 def _cell_of_result(result: MetricResult | None) -> dict[str, Any] | None:
@@ -261,9 +208,6 @@ class ParquetRows(Sequence[SampleResult]):
 
     Attributes:
         metrics: Names of the metrics.
-        may_hold_ledgers: Whether samples may have a ledger, the record of what the
-            application's calls returned. A summary counts its texts, for which it needs
-            whole rows, and not only some columns.
     """
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
@@ -288,10 +232,7 @@ class ParquetRows(Sequence[SampleResult]):
             schema = _schema_of_results(data)
             self.metrics = _metrics_in(schema)
             self._data = data.replace_schema(schema)
-            self._summary_columns = self._columns_of_summary(schema)
-            # This reads what summaries read later: a missing column is found now.
-            scanner = self._data.scanner(columns=self._summary_columns)
-            self._count: int = scanner.count_rows()
+            self._count: int = self._data.count_rows()
         except (OSError, ValueError, TypeError) as error:
             # pyarrow's words name the file, or the column of unlike types
             why = f"{type(error).__name__}, {str(error)[:200]}"
@@ -302,30 +243,6 @@ class ParquetRows(Sequence[SampleResult]):
             ) from error
         added_columns = {*self.metrics, "sample"}
         self._inputs = [name for name in schema.names if name not in added_columns]
-        # Summaries need the ledger of a sample: the record of what the application's
-        # calls returned. A column of this name holds it, or one that ``columns`` names.
-        self.may_hold_ledgers = any(
-            plain_name(name) == "ledger" for name in (*self._inputs, *columns)
-        )
-
-    def _columns_of_summary(self, schema: Any) -> dict[str, Any]:
-        """Return the columns that a summary reads, as Arrow expressions.
-
-        They are fields of the struct ``sample``, by their names, and fields of the
-        metrics' structs, as METRIC/FIELD. Example: {"problem": …,
-        "context_adherence/value": …}.
-        """
-        names_in_file = {field.name for field in schema.field("sample").type}
-        columns: dict[str, Any] = {}
-        for name in _SAMPLE_COLUMNS:
-            # A file that an earlier version wrote lacks columns that came later.
-            is_of_later_version = name in _LATER_COLUMNS and name not in names_in_file
-            if not is_of_later_version:
-                columns[name] = self._field("sample", name)
-        for metric in self.metrics:
-            for name, path in _COUNTED_FIELDS.items():
-                columns[f"{metric}/{name}"] = self._field(metric, *path)
-        return columns
 
     def __len__(self) -> int:
         return self._count
@@ -368,64 +285,6 @@ class ParquetRows(Sequence[SampleResult]):
         )
         for batch in batches:
             yield batch["field"]
-
-    def add_to(self, tally: Tally, *, clustered: bool) -> None:
-        """Count every row of samples without ledgers, column by column.
-
-        That is fifty times as fast as row by row.
-        """
-        n_rows_before = 0
-        for batch in self._data.to_batches(
-            columns=self._summary_columns, batch_size=50_000, **_SMALL_READAHEAD
-        ):
-            self._add_batch(batch, tally, clustered=clustered)
-            if "capture_warnings" in self._summary_columns:
-                _add_capture_warnings(tally, batch["capture_warnings"], n_rows_before)
-            n_rows_before += batch.num_rows
-
-    def _add_batch(self, batch: Any, tally: Tally, *, clustered: bool) -> None:
-        """Add the rows of a batch to the counts of a summary.
-
-        Example: 3 rows, one with a ``problem``: 3 rows, 1 bad row, 2 rows with results.
-
-        Args:
-            batch: The columns, by the names of ``_columns_of_summary``.
-            tally: The counts, which are changed.
-            clustered: Whether rows of one group are one cluster. Else each row is.
-        """
-        from pyarrow import compute  # it is installed: it has read the rows
-
-        # a row with a problem is no sample
-        is_sample = compute.equal(compute.fill_null(batch["problem"], ""), "")
-        tally.row_counts.update(rows=batch.num_rows, bad_rows=is_sample.false_count)
-        tally.grades.update(_counts_by_value(batch["grade"].filter(is_sample)))
-        # the cost of metrics that a limit cut off
-        tally.usage += _sum_of_usages(batch["unfinished"])
-        is_judged = _add_results_of_metrics(
-            batch, tally, is_sample, clustered=clustered
-        )
-        self._count_traits(batch, tally, is_sample, is_judged)
-
-    def _count_traits(
-        self, batch: Any, tally: Tally, is_sample: Any, is_judged: Any
-    ) -> None:
-        """Count the samples of a batch that have each trait of a row."""
-        from pyarrow import compute
-
-        traits = {
-            "not_judged": compute.invert(is_judged),
-            "judged": is_judged,
-            "application_errors": batch["error"],
-        }
-        for name in ("without_context", "holding_contexts", "without_answer"):
-            if name in self._summary_columns:
-                traits[name] = batch[name]
-        if "declined" in self._summary_columns:
-            declined = batch["declined"].filter(is_sample)
-            tally.asks_if_declined |= declined.null_count < len(declined)
-            traits["declined"] = batch["declined"]
-        for name, has_trait in traits.items():
-            tally.row_counts[name] += compute.and_(is_sample, has_trait).true_count
 
     def _result_of_row(
         self, index: int, row: dict[str, Any] | RowError
@@ -495,27 +354,6 @@ def _schema_of_results(data: Any) -> Any:
     return schema
 
 
-def _sum_of_usages(usages: Any) -> Usage:
-    """Sum up the usages in an Arrow column of structs.
-
-    Numbers are added; names of models and fallbacks are collected, each once. A sum
-    with an unknown number, such as a cost, is unknown. Example: 2 calls for $0.01 and 3
-    calls for $0.02: 5 calls, $0.03.
-
-    Args:
-        usages: The column; a struct has the fields of ``Usage``.
-    """
-    pc = import_extra("pyarrow.compute", "parquet", "a report from Parquet")
-    totals: dict[str, Any] = {}
-    # ``flatten`` makes a column of each field, in the order of the struct's fields
-    for field, column in zip(usages.type, usages.drop_null().flatten(), strict=True):
-        if field.name in ("fallbacks", "models"):
-            totals[field.name] = tuple(sorted(column.flatten().unique().to_pylist()))
-        else:
-            totals[field.name] = pc.sum(column, skip_nulls=False, min_count=0).as_py()
-    return Usage(**totals)
-
-
 def _metrics_in(schema: Any) -> tuple[str, ...]:
     """The columns that hold results of a metric, known by their fields."""
     names_of_result = {field.name for field in result_type()}
@@ -527,169 +365,12 @@ def _metrics_in(schema: Any) -> tuple[str, ...]:
     return tuple(metrics)
 
 
-def _add_results_of_metrics(
-    batch: Any, tally: Tally, is_sample: Any, *, clustered: bool
-) -> Any:
-    """Add the results of all metrics in a batch to the counts of a summary.
-
-    Args:
-        batch: The columns, by the names of ``_columns_of_summary``.
-        tally: The counts, which are changed.
-        is_sample: Of each row whether it is a sample.
-        clustered: Whether rows of one group are one cluster. Else each row is.
-
-    Returns:
-        A column: of each row whether any metric has judged it.
-    """
-    from pyarrow import array, compute
-
-    # None: a bad row belongs to no group
-    groups = compute.if_else(is_sample, batch["group"], None).to_pylist()
-    cluster_numbers = array([_cluster_number(group, clustered) for group in groups])
-    is_judged: Any = False  # at first; a column from the first metric on
-    for metric, metric_tally in tally.metrics.items():
-        column_by_field = {name: batch[f"{metric}/{name}"] for name in _COUNTED_FIELDS}
-        status = column_by_field["status"]
-        is_judged = compute.or_(is_judged, compute.is_valid(status))
-        tally.usage += _sum_of_usages(column_by_field["usage"])
-        status_or_bad = compute.if_else(is_sample, status, "bad")
-        _add_results(metric_tally, column_by_field, status_or_bad, cluster_numbers)
-    return is_judged
-
-
-def _cluster_number(group: str | None, clustered: bool) -> int:
-    """The number of a row's cluster; −1 for a row that stands alone."""
-    if group is None or not clustered:
-        return -1
-    return hash(group) & sys.maxsize  # never negative
-
-
-def _n_uncertain(column_by_field: Mapping[str, Any], is_scored: Any) -> int:
-    """How many scores of the embedded judge say that they are uncertain."""
-    from pyarrow import compute
-
-    says_uncertain = compute.starts_with(
-        column_by_field["reason"], pattern="uncertain: "
-    )
-    by_embedded_judge = compute.equal(column_by_field["judge"], EMBEDDED)
-    is_said = compute.and_(is_scored, says_uncertain)
-    n_uncertain: int = compute.and_(is_said, by_embedded_judge).true_count
-    return n_uncertain
-
-
-def _add_capture_warnings(
-    tally: Tally, warnings_by_row: Any, n_rows_before: int
-) -> None:
-    """Count the warnings of the captured samples of a batch.
-
-    Args:
-        tally: The counts, which are changed.
-        warnings_by_row: An Arrow column of lists of texts.
-        n_rows_before: How many rows the batches before this one have.
-    """
-    from pyarrow import compute
-
-    n_warnings = compute.fill_null(compute.list_value_length(warnings_by_row), 0)
-    rows_with_warnings = compute.indices_nonzero(n_warnings).to_pylist()
-    # most rows of a large table have none: only the others are read one by one
-    for row in rows_with_warnings:
-        warnings = warnings_by_row[row].as_py()
-        tally.capture_warnings.add(warnings, n_rows_before + row)
-
-
-def _add_useful(tally: MetricTally, n_useful: Any) -> None:
-    """Count the scored rows that have any useful chunk, as far as that is known."""
-    from pyarrow import compute
-
-    has_useful_chunk = compute.greater(n_useful, 0).fill_null(False)
-    tally.has_useful_chunk.extend(has_useful_chunk.to_pylist())
-    tally.n_samples_with_usefulness += len(n_useful) - n_useful.null_count
-
-
-def _add_results(
-    tally: MetricTally,
-    column_by_field: Mapping[str, Any],
-    status: Any,
-    cluster_numbers: Any,
-) -> None:
-    """Add one metric's results, of many rows at once, to the metric's counts.
-
-    Example: "scored", "failed", "undefined", null: one score, two of unknown score (the
-    failed row and the row not judged).
-
-    Args:
-        tally: The counts, which are changed.
-        column_by_field: The columns of the metric's results, by the name of the field.
-        status: Of each row "scored", "undefined" or "failed"; "bad" for a row that is
-            no sample, and null where the metric was not judged.
-        cluster_numbers: For each row the number of the cluster that it belongs to.
-    """
-    from pyarrow import compute
-
-    is_scored = compute.equal(status, "scored").fill_null(False)
-    is_failed = compute.equal(status, "failed").fill_null(False)
-    is_undefined = compute.equal(status, "undefined").fill_null(False)
-    # the row failed, is bad, or was not judged
-    is_score_unknown = compute.invert(compute.or_(is_scored, is_undefined))
-    tally.scores.extend(column_by_field["value"].filter(is_scored).to_pylist())
-    _add_useful(tally, column_by_field["useful"].filter(is_scored))
-    tally.n_uncertain += _n_uncertain(column_by_field, is_scored)
-    clusters_of_scored = cluster_numbers.filter(is_scored)
-    tally.clusters_of_scored.extend(clusters_of_scored.to_pylist())
-    clusters_of_unknown = cluster_numbers.filter(is_score_unknown)
-    tally.clusters_of_unknown.extend(clusters_of_unknown.to_pylist())
-    tally.n_not_judged += status.null_count
-    _add_reasons(tally, column_by_field, is_failed, is_undefined)
-
-
-def _add_reasons(
-    tally: MetricTally,
-    column_by_field: Mapping[str, Any],
-    is_failed: Any,
-    is_undefined: Any,
-) -> None:
-    """Count why rows have no score, and keep the first reason of each kind.
-
-    Example: 3 rows undefined with the code "no_answer", and 1 that failed by a
-    "TransientJudgeError": these counts, and the reason of the first row of either kind.
-
-    Args:
-        tally: The counts, which are changed.
-        column_by_field: The columns of the metric's results, by the name of the field.
-        is_failed: Of each row, whether the metric failed.
-        is_undefined: Of each row, whether the metric is undefined.
-    """
-    undefined_codes = column_by_field["code"].filter(is_undefined)
-    tally.n_undefined_by_code.update(_counts_by_value(undefined_codes))
-    error_types = column_by_field["type"].filter(is_failed)
-    tally.n_failed_by_type.update(_counts_by_value(error_types))
-    reasons = column_by_field["reason"]
-    if not tally.first_failure:
-        tally.first_failure = _first_reason(reasons, is_failed)
-    if not tally.first_undefined_reason:
-        tally.first_undefined_reason = _first_reason(reasons, is_undefined)
-
-
-def _first_reason(reasons: Any, is_wanted: Any) -> str:
-    """The first of the reasons of some rows; "" if there is none."""
-    return next(iter(reasons.filter(is_wanted).to_pylist()), "")
-
-
-def _counts_by_value(column: Any) -> dict[Any, int]:
-    """How often each value of a column occurs."""
-    return {
-        pair["values"]: pair["counts"]
-        for pair in column.drop_null().value_counts().to_pylist()
-    }
-
-
 class ParquetReport(Report):
     """A report over the rows of a Parquet file or folder.
 
     The rows are read when they are needed, a batch at a time.
 
-    Arguments and errors are those of ``Report.from_parquet``. A summary keeps 17 bytes
-    per score.
+    Arguments and errors are those of ``Report.from_parquet``.
     """
 
     results: ParquetRows
@@ -738,24 +419,6 @@ class ParquetReport(Report):
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics."""
         return self.results.metrics
-
-    def summary(
-        self,
-        thresholds: RiskThresholds | None = None,
-        *,
-        cluster: GroupBy = "auto",
-        slices: Iterable[str] = (),
-    ) -> Summary:
-        """The run in numbers, as of every report.
-
-        By another ``cluster`` or by ``slices`` it reads all of each row.
-        """
-        needs_whole_rows = bool(slices) or cluster not in ("auto", None)
-        if needs_whole_rows or self.results.may_hold_ledgers:
-            return super().summary(thresholds, cluster=cluster, slices=slices)
-        tally = Tally(self.metrics, cluster=cluster)
-        self.results.add_to(tally, clustered=cluster == "auto")
-        return tally.summary(thresholds, run=self.run)
 
     def scores(self, metric: str) -> list[float | None]:
         """Scores of one metric, aligned with ``results``."""
