@@ -12,8 +12,9 @@ from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from haystack_integrations.components.evaluators.ragmetrics import evaluate_pipeline
+from haystack_integrations.components.evaluators.ragmetrics import capture
 
+from ragmetrics_core import Sample, evaluate
 from ragmetrics_core.demo.own_docs import QUESTIONS, answer, corpus
 
 TEMPLATE = """Quote the best sentence.
@@ -47,11 +48,15 @@ pipeline.connect("prompt.prompt", "generator.messages")
 pipeline.connect("generator.replies", "answers.replies")
 pipeline.connect("retriever.documents", "answers.documents")
 
-report = evaluate_pipeline(
-    pipeline,
-    [{"query": question} for question, _ in QUESTIONS],
-    references=[reference for _, reference in QUESTIONS],
-    judge="lexical",  # or judge=your_chat_generator
+samples: list[Sample] = []
+for question, reference in QUESTIONS:
+    with capture(reference=reference) as captured:
+        pipeline.run({"query": question})
+    samples += captured.samples
+
+report = evaluate(
+    samples,
+    judge="lexical",  # or judge=HaystackModel(your_chat_generator)
     progress=False,
 )
 print(report.table())

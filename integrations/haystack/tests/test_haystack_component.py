@@ -21,8 +21,6 @@ from haystack.components.generators.chat import MockChatGenerator, OpenAIChatGen
 from haystack.components.joiners import AnswerJoiner
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.core.errors import (
-    DeserializationError,
-    PipelineRuntimeError,
     SerializationError,
 )
 from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
@@ -31,7 +29,6 @@ from haystack.evaluation import EvaluationRunResult
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import (
     RagMetricsEvaluator,
-    evaluate_pipeline,
 )
 from loopback import Fault, LoopbackServer
 from said import poll
@@ -45,16 +42,13 @@ from ragmetrics_core.data.errors import (
     SettingError,
     UnusableReply,
 )
-from ragmetrics_core.data.metric_evidence import Evidence
 from ragmetrics_core.data.replies import Answer, R
-from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.citation_quality import CitationQuality
 from ragmetrics_core.metrics.citation_support import Supports
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.declined import Declined
-from ragmetrics_core.metrics.metric import Metric, Plan
 from ragmetrics_core.metrics.polls import Adherent
 
 QUESTION = "When was the lighthouse built?"
@@ -202,21 +196,6 @@ def test_nothing_gives_empty_results(given: dict[str, Any]) -> None:
     assert found["results"]["context_adherence"]["status"] == []
 
 
-def test_every_reply_is_scored() -> None:
-    found = evaluator().run(
-        query=QUESTION,
-        documents=[DOCUMENT],
-        replies=[ChatMessage.from_assistant(ANSWER), ChatMessage.from_assistant("x")],
-    )
-    assert len(found["individual_scores"]) == 2
-    assert (
-        evaluator().run(query=QUESTION, documents=[DOCUMENT], replies=[ANSWER])[
-            "individual_scores"
-        ]
-        == found["individual_scores"][:1]
-    )
-
-
 @pytest.mark.parametrize(
     ("settings", "cut"),
     [
@@ -239,13 +218,6 @@ def test_a_cut_list_is_said(settings: dict[str, Any], cut: bool) -> None:
     warnings = evaluator().run(answers=made)["meta"]["warnings"]
     assert bool(warnings) is cut
     assert all("cited" in warning for warning in warnings)
-
-
-def test_reference_reaches_every_answer() -> None:
-    found = evaluator(["context_recall"]).run(
-        answers=[answer(), answer("x")], reference=ANSWER
-    )
-    assert found["results"]["context_recall"]["status"] == ["scored", "scored"]
 
 
 # Outputs
@@ -420,17 +392,6 @@ def component_with(generator: Any) -> RagMetricsEvaluator:
 # YAML
 
 
-class Foreign(Metric):
-    """A metric of another package."""
-
-    name: str = "foreign"
-    weight: float = 1.0
-
-    def plan(self, sample: Sample) -> Plan:
-        return self.scored(self.weight, "by weight", Evidence(kind="weight"))
-        yield ()
-
-
 def in_a_fresh_process(tmp_path: Path, *runs: tuple[str, dict[str, Any]]) -> list[Any]:
     """Load pipelines under the default allowlist in another process and run them."""
     (tmp_path / "runs.json").write_text(json.dumps(runs), encoding="utf-8")
@@ -585,81 +546,9 @@ def test_citations_are_judged_by_the_numbers_that_the_prompt_showed() -> None:
     assert unknown["results"]["citation_quality"]["status"] == ["undefined"]
 
 
-def test_foreign_metrics_need_the_allowlist() -> None:
-    made = Pipeline()
-    made.add_component("evaluator", evaluator([Foreign(weight=0.25)]))
-    yaml = made.dumps()
-    assert f"{Foreign.__module__}.Foreign" in yaml
-    with pytest.raises((DeserializationError, PipelineRuntimeError)):
-        Pipeline.loads(yaml)
-    again = Pipeline.loads(yaml, allowed_modules=[Foreign.__module__])
-    assert (
-        again.run({"evaluator": {"answers": [answer()]}})["evaluator"]["score"] == 0.25
-    )
-
-
 def test_a_judge_object_cannot_be_dumped() -> None:
     with pytest.raises(SerializationError, match="ScriptedJudge"):
         evaluator(judge=polls("yes")).to_dict()
-
-
-# evaluate_pipeline
-
-
-@component
-class Picky:
-    @component.output_types(replies=list[ChatMessage])
-    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
-        if "broken" in (messages[-1].text or ""):
-            raise RuntimeError("cannot")
-        return {"replies": [ChatMessage.from_assistant(ANSWER)]}
-
-
-def test_evaluate_pipeline_runs_captures_and_evaluates() -> None:
-    app = pipeline(evaluator(["context_utilization"]))
-    app.remove_component("llm")
-    app.remove_component("evaluator")
-    app.add_component("llm", Picky())
-    app.connect("prompt", "llm")
-    app.connect("llm.replies", "answer_builder.replies")
-    questions = [QUESTION, "Is the lighthouse broken?"]
-    given = [{name: {"query": question} for name in INPUTS} for question in questions]
-    kept = json.dumps(given)
-    report = evaluate_pipeline(
-        app,
-        given,
-        ["context_adherence", "context_recall"],
-        references=[ANSWER, None],
-        judge="lexical",
-        progress=False,
-    )
-    assert json.dumps(given) == kept
-    assert [row.sample and row.sample.question for row in report.results] == questions
-    first, second = report.results
-    assert first.results["context_recall"].status == "scored"
-    assert second.sample is not None
-    assert "cannot" in (second.sample.error or "")
-    assert second.results["context_adherence"].status == "undefined"
-    with pytest.raises(SettingError, match="1 references"):
-        evaluate_pipeline(app, given, references=[ANSWER])
-    with pytest.raises(ValueError, match="nowhere"):
-        evaluate_pipeline(app, [{"nowhere": {"query": "q"}}], progress=False)
-
-
-def test_a_run_without_sample_is_a_row() -> None:
-    made = Pipeline()
-    made.add_component("prompt", PromptBuilder("{{ query }}"))
-    report = evaluate_pipeline(
-        made,
-        [{"prompt": {"query": "q"}}],
-        ["context_adherence"],
-        references=["r"],
-        judge="lexical",
-        progress=False,
-    )
-    (row,) = report.results
-    assert row.sample is not None
-    assert row.sample.reference == ("r",)
 
 
 def test_a_fault_of_the_judge_is_typed(

@@ -11,7 +11,6 @@ from haystack.components.retrievers.in_memory import (
     InMemoryBM25Retriever,
     InMemoryEmbeddingRetriever,
 )
-from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack_integrations.components.evaluators.ragmetrics import capture
 
@@ -207,35 +206,3 @@ def test_of_two_models_that_reply_alike_the_last_one_wrote_the_answer() -> None:
         )
     (sample,) = captured.samples
     assert [context.text for context in sample.known_contexts] == [BRIDGE]
-
-
-@component
-class Offering:
-    """A chat generator that replies twice."""
-
-    @component.output_types(replies=list[ChatMessage])
-    def run(self, prompt: str) -> dict[str, Any]:
-        texts = (ANSWER, f"I read of {len(prompt)} letters that it was in 1874.")
-        return {"replies": [ChatMessage.from_assistant(text) for text in texts]}
-
-
-def test_each_message_with_which_a_model_replies_is_an_answer() -> None:
-    pipeline = Pipeline()
-    pipeline.add_component("asking", PromptBuilder(ASKING))
-    pipeline.add_component("chat", Offering())
-    pipeline.connect("asking", "chat")
-    with capture(answer_from="chat") as captured:
-        pipeline.run(
-            {
-                "asking": {
-                    "documents": [Document(content=BRIDGE)],
-                    "question": QUESTION,
-                }
-            }
-        )
-    first, second = captured.samples
-    assert first.answer == ANSWER
-    assert second.answer is not None
-    assert second.answer.startswith("I read of")
-    assert [context.text for context in first.known_contexts] == [BRIDGE]
-    assert first.contexts == second.contexts

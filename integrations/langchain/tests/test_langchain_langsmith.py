@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers.context import collect_runs
 from langchain_core.tracers.evaluation import EvaluatorCallbackHandler
 from langchain_fakes import ANSWER, QUESTION, Shelf, Speaker, offline_client, rag
-from langchain_ragmetrics import as_run_evaluator, samples_from
+from langchain_ragmetrics import RagMetricsRunEvaluator, samples_from
 from langsmith import Client
 from langsmith.schemas import Example, Run
 from said import rating
@@ -74,8 +74,8 @@ def test_client_evaluate_offline(client: Client) -> None:
         lambda inputs: {"answer": chain.invoke(inputs)},
         data=[example({"expected": "Paris"})],
         evaluators=[
-            as_run_evaluator(ContextRecall(), RATED),
-            as_run_evaluator(["context_adherence"], "lexical"),
+            RagMetricsRunEvaluator(ContextRecall(), RATED),
+            RagMetricsRunEvaluator(["context_adherence"], "lexical"),
             look,
         ],
         upload_results=False,
@@ -91,7 +91,7 @@ def test_client_evaluate_offline(client: Client) -> None:
 
 def test_undefined_and_failed_have_no_score_and_say_why() -> None:
     run = traced()
-    undefined = as_run_evaluator(ContextRecall(), RATED).evaluate_run(
+    undefined = RagMetricsRunEvaluator(ContextRecall(), RATED).evaluate_run(
         run, example({"a": "x", "b": "y"})
     )
     assert undefined.score is None
@@ -103,7 +103,7 @@ def test_undefined_and_failed_have_no_score_and_say_why() -> None:
     )
     assert "reference_from=" in undefined.comment
     broken = ScriptedJudge({RateRecall: TransientJudgeError("the endpoint failed")})
-    failed = as_run_evaluator(ContextRecall(), broken).evaluate_run(
+    failed = RagMetricsRunEvaluator(ContextRecall(), broken).evaluate_run(
         run, example({"answer": "Paris"})
     )
     assert (failed.score, failed.comment) == (None, "the endpoint failed")
@@ -119,7 +119,7 @@ def test_metrics_on_request_are_measured_by_their_names() -> None:
         }
     )
     names = ["context_sufficiency", "answer_relevance"]
-    found = as_run_evaluator(names, answering).evaluate_run(traced(), None)
+    found = RagMetricsRunEvaluator(names, answering).evaluate_run(traced(), None)
     assert {one.key: one.score for one in found["results"]} == dict.fromkeys(names, 1.0)
     shown = [
         asked for asked in answering.asked if isinstance(asked, SufficientContexts)
@@ -131,7 +131,7 @@ def test_metrics_on_request_are_measured_by_their_names() -> None:
 def test_citations_of_a_traced_run_are_judged() -> None:
     scripted = ScriptedJudge({})
     metric = CitationQuality(required=True)
-    found = as_run_evaluator(metric, scripted).evaluate_run(traced(), None)
+    found = RagMetricsRunEvaluator(metric, scripted).evaluate_run(traced(), None)
     # nothing in the answer of the run cites in a form that is read
     assert not scripted.asked
     assert found.metadata["status"] == "undefined"
@@ -155,7 +155,7 @@ def test_reference_is_found(
     outputs: Any, source: Any, reference: tuple[str, ...]
 ) -> None:
     judge = ScriptedJudge({RateRecall: rating(0.8, "Nearly.", "mostly")})
-    evaluator = as_run_evaluator(ContextRecall(), judge, reference_from=source)
+    evaluator = RagMetricsRunEvaluator(ContextRecall(), judge, reference_from=source)
     evaluator.evaluate_run(traced(), example(outputs))
     assert [
         question["reference"]
@@ -170,7 +170,9 @@ def test_a_target_without_langchain() -> None:
         RunnableLambda(lambda asked: {"answer": ANSWER, "contexts": [ANSWER]}).invoke(
             {"question": QUESTION}
         )
-    result = as_run_evaluator("context_adherence", "lexical")(runs.traced_runs[0], None)
+    result = RagMetricsRunEvaluator("context_adherence", "lexical")(
+        runs.traced_runs[0], None
+    )
     assert result.score > 0.5
 
 
@@ -188,7 +190,11 @@ def test_callback_handler_of_langchain() -> None:
 
     feedback = Feedback()
     handler = EvaluatorCallbackHandler(
-        [as_run_evaluator(["context_adherence", "context_utilization"], "lexical")],
+        [
+            RagMetricsRunEvaluator(
+                ["context_adherence", "context_utilization"], "lexical"
+            )
+        ],
         client=feedback,  # type: ignore[arg-type]
         max_concurrency=0,
     )

@@ -174,7 +174,16 @@ def reacting(*steps: str, top_k: int) -> None:
 NOT_FOUND = "I could not find it in the town's records"
 
 
-@app("ray_haystack: ReAct pipeline", Expected((), retrieved=(), answer=NOT_FOUND))
+@app(
+    "ray_haystack: ReAct pipeline",
+    Expected(
+        (),
+        retrieved=(),
+        answer=NOT_FOUND,
+        doubts=("answer_guessed",),
+        hedged=("answer",),
+    ),
+)
 def a_loop_that_parses_the_last_reply() -> None:
     reacting(
         "Thought: I search.\nAction: search[gate of Marburg]\n",

@@ -5,7 +5,6 @@ from langchain_ragmetrics.capturing import watch as watch
 from langchain_ragmetrics.evaluator import (
     RagMetricsRunEvaluator as RagMetricsRunEvaluator,
 )
-from langchain_ragmetrics.evaluator import as_run_evaluator as as_run_evaluator
 from langchain_ragmetrics.explicit import add_documents as add_documents
 from langchain_ragmetrics.explicit import observe as observe
 from langchain_ragmetrics.model import LangChainModel as LangChainModel

@@ -27,7 +27,7 @@ _REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *capture.ANSWER_KEYS)
 
 
 class RagMetricsRunEvaluator(RunEvaluator):
-    """A LangSmith evaluator of one or several metrics; ``as_run_evaluator`` is its other name.
+    """A LangSmith evaluator of one or several metrics.
 
     For ``client.evaluate(..., evaluators=[...])`` and for LangChain's
     ``EvaluatorCallbackHandler``; it can be called with ``(run, example)``, too.
@@ -51,7 +51,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
         SettingError: If a setting is invalid.
 
     Examples:
-        >>> as_run_evaluator(["context_recall"], "lexical").feedback_keys
+        >>> RagMetricsRunEvaluator(["context_recall"], "lexical").feedback_keys
         ['context_recall']
     """
 
@@ -151,9 +151,6 @@ class RagMetricsRunEvaluator(RunEvaluator):
                 .result()
                 .results.values()
             )
-
-
-as_run_evaluator = RagMetricsRunEvaluator
 
 
 def native(

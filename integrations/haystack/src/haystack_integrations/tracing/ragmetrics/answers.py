@@ -85,7 +85,7 @@ def _answer_objects(
 
 
 def _answers_in_texts(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answer]:
-    """Find the answers among the texts of a run's output, each with its call and doubts.
+    """Find the answers among the texts of a run's output, each with its call.
 
     Args:
         calls: The calls of the run.
@@ -95,9 +95,27 @@ def _answers_in_texts(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answ
     for place, value in outputs:
         texts += _answers_in_socket(calls, place, value)
     final_texts = _at_end_of_run(calls.run, texts)
-    if not final_texts:
-        final_texts = _answer_cut_from_reply(calls, outputs)
-    return _with_calls_and_doubts(calls, final_texts, texts)
+    passed_on = []
+    for answer in texts:
+        if _is_input_of_another(calls.run, answer.place, by_component=False):
+            passed_on.append(answer)
+    return [_with_doubt(_with_call(calls, answer), passed_on) for answer in final_texts]
+
+
+def _with_doubt(answer: Answer, passed_on: list[Answer]) -> Answer:
+    """Put an answer in doubt whose call was shown another text of the output.
+
+    Args:
+        answer: The answer, with the call that wrote it.
+        passed_on: Texts of the output that a component took as input, too.
+    """
+    prompt = () if answer.writing_call is None else answer.writing_call.prompt
+    prompt_text = " ".join(as_one_line(message.text) for message in prompt)
+    own_text = as_one_line(answer.text)
+    other_texts = {as_one_line(other.text) for other in passed_on} - {own_text, ""}
+    if any(text in prompt_text for text in other_texts):
+        return replace(answer, doubts=(_MAY_BE_A_REMARK,))
+    return answer
 
 
 def _preferring_those_of_documents(calls: Calls, texts: list[Answer]) -> list[Answer]:
@@ -116,33 +134,12 @@ def _preferring_those_of_documents(calls: Calls, texts: list[Answer]) -> list[An
     return behind_documents or texts
 
 
-def _with_calls_and_doubts(
-    calls: Calls, final_texts: list[Answer], all_texts: list[Answer]
-) -> list[Answer]:
-    """Add to the answers of a run their calls, and a doubt where one may be a remark.
-
-    Args:
-        calls: The calls of the run.
-        final_texts: The answers.
-        all_texts: All texts of the output; an answer may be a remark on one of them.
-    """
-    texts_passed_on = []
-    for answer in all_texts:
-        if _is_input_of_another(calls.run, answer.place, by_component=False):
-            texts_passed_on.append(answer)
-    answers_with_calls = []
-    for answer in final_texts:
-        answer_with_call = _with_call(calls, answer)
-        answers_with_calls.append(_with_doubt(answer_with_call, texts_passed_on))
-    return answers_with_calls
-
-
 def _objects_of_last_component(calls: Calls, texts: list[Answer]) -> list[Answer]:
     """Find the answer objects of the last component that made some besides drafts.
 
-    An object is a draft if a later call of a model was shown it and wrote one of the
-    final texts. Example: an ``AnswerBuilder`` made "Rome.", and a second model was
-    shown "Rome." and wrote the run's output: "Rome." is a draft.
+    They are drafts if a later call of a model wrote one of the final texts. Example: an
+    ``AnswerBuilder`` made "Rome.", and a second model wrote the run's output: "Rome."
+    is a draft.
 
     Args:
         calls: The calls of the run.
@@ -155,88 +152,24 @@ def _objects_of_last_component(calls: Calls, texts: list[Answer]) -> list[Answer
         objects: list[Answer] = []
         for name, value in node.output_by_socket.items():
             objects += _objects(f"{node.path}.{name}", value)
-        finished = [answer for answer in objects if not _is_draft(node, answer, texts)]
-        if finished:
-            return finished
+        if objects and not _is_draft(node, texts):
+            return objects
     return []
 
 
-def _answer_cut_from_reply(
-    calls: Calls, outputs: list[tuple[str, Any]]
-) -> list[Answer]:
-    """Find the answer that a component cut out of a model's reply, such as from JSON.
+def _is_draft(node: Node, final_texts: list[Answer]) -> bool:
+    """Whether the answer objects of a component are only drafts of the run's answer.
 
-    Example: the model replies {"answer": "Anna"}, and the run's only text is "Anna".
-    Empty if no model's reply holds the text.
-
-    Args:
-        calls: The calls of the run.
-        outputs: The run's output: for each socket its place and value.
-    """
-    only_text = _only_text(outputs)
-    if only_text is None:
-        return []
-    text_in_one_line = as_one_line(only_text.text)
-    for model in calls.models:
-        for reply in replies(model):
-            if text_in_one_line in as_one_line(reply.text):
-                return [only_text]
-    return []
-
-
-def _only_text(outputs: list[tuple[str, Any]]) -> Answer | None:
-    """Return the only text of a run's output; None for none or several.
-
-    None also for a text in a socket such as "query", which hands the question on.
-
-    Args:
-        outputs: For each socket its place, such as "parser.answer", and its value.
-    """
-    texts = [
-        Answer(text, place) for place, value in outputs for text in texts_in(value)
-    ]
-    if len(texts) != 1:
-        return None
-    (only_text,) = texts
-    name_of_socket = only_text.place.rpartition(".")[2]
-    if name_of_socket in _QUESTION_SOCKETS or not as_one_line(only_text.text):
-        return None
-    return only_text
-
-
-def _with_doubt(answer: Answer, texts_passed_on: list[Answer]) -> Answer:
-    """Put an answer in doubt if it may be a remark on another text of the output.
-
-    Example: the user gets "Rome is old" and "Well written.", and the prompt of the
-    second held "Rome is old": the second may only judge it. Otherwise the answer stays
-    as it is.
-
-    Args:
-        answer: The answer, with the call that wrote it.
-        texts_passed_on: Texts of the output that a component took as input, too.
-    """
-    prompt = answer.writing_call.prompt if answer.writing_call is not None else ()
-    prompt_text = " ".join(as_one_line(message.text) for message in prompt)
-    for other in texts_passed_on:
-        other_text = as_one_line(other.text)
-        is_other = other_text != as_one_line(answer.text)
-        if other.text and is_other and other_text in prompt_text:
-            return replace(answer, doubts=(_MAY_BE_A_REMARK,))
-    return answer
-
-
-def _is_draft(node: Node, draft: Answer, final_texts: list[Answer]) -> bool:
-    """Whether an answer object is only a draft of the run's answer.
-
-    Args:
-        node: The span of the component that made the object.
-        draft: The object.
-        final_texts: The final texts of the output, each with the call that wrote it.
+    A later call of a model wrote a final text then, which is no mere verdict.
     """
     if _is_in_tool_before_answer(node):
         return True
-    draft_text = as_one_line(draft.text)
-    return bool(draft_text) and draft_text in _shown_after(node, final_texts)
+    for answer in final_texts:
+        call = answer.writing_call
+        is_later = call is not None and call.began > node.closed
+        if is_later and not _is_verdict(answer.text or ""):
+            return True
+    return False
 
 
 def _is_in_tool_before_answer(node: Node) -> bool:
@@ -245,54 +178,6 @@ def _is_in_tool_before_answer(node: Node) -> bool:
         ancestor.operation == AGENT_TOOL and not ancestor.ends_agent
         for ancestor in node.ancestors
     )
-
-
-def _shown_after(node: Node, final_texts: list[Answer]) -> str:
-    """What the calls were shown, in one line, that wrote final texts after a span.
-
-    A verdict such as "yes" judges what its call was shown, and does not replace it.
-    """
-    lines = []
-    for answer in final_texts:
-        call = answer.writing_call
-        is_verdict = _is_verdict(answer.text or "")
-        if call is not None and call.began > node.closed and not is_verdict:
-            lines += [as_one_line(message.text) for message in call.prompt]
-    return " ".join(lines)
-
-
-def replies_of(calls: Calls, name: str) -> list[Answer]:
-    """Find all replies of the last call of a component, or of a model inside it.
-
-    Example: the generator "llm" ran twice, and gave two replies the second time: these
-    two are returned.
-
-    Args:
-        calls: The calls of the run.
-        name: The component's name, or its path.
-    """
-    models = [node for node in calls.models if replies(node) and _is_named(node, name)]
-    if not models:
-        return []
-    last_model = models[-1]
-    answers_of_model = []
-    for reply in replies(last_model):
-        answer = Answer(reply.text, f"{last_model.path}.replies")
-        answers_of_model.append(
-            replace(answer, writing_call=calls.call_by_span[last_model])
-        )
-    return answers_of_model
-
-
-def _is_named(node: Node, name: str) -> bool:
-    """Tell whether a call is that of a component, or stands inside it.
-
-    The name is the component's path, or the end of it: "agent.llm" and "llm" both name
-    the call with the path "agent.llm", and "agent" names it, too.
-    """
-    is_inside = f"{node.path}.".startswith(f"{name}.")
-    ends_with_name = f".{node.path}.".endswith(f".{name}.")
-    return is_inside or ends_with_name
 
 
 def _with_call(calls: Calls, answer: Answer) -> Answer:

@@ -9,7 +9,6 @@ from typing import Any
 from haystack_integrations.tracing.ragmetrics.answers import (
     answers,
     documents_in_output,
-    replies_of,
 )
 from haystack_integrations.tracing.ragmetrics.asked import (
     UserText,
@@ -89,8 +88,8 @@ def _by_component(output: object) -> object:
 def trees(run: Run, where: Overrides) -> list[Tree]:
     """Make a tree for each answer of a run, since each may have a question of its own.
 
-    Example: ``answer_from="llm"`` with two replies of "llm" gives two trees. A run
-    without an answer gives one tree; a run that only fills a document store gives none.
+    A run without an answer gives one tree; a run that only fills a document store gives
+    none.
     With ``build``, the user's function, one tree is made, from which it makes samples.
 
     Args:
@@ -101,35 +100,14 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     if where.build is None and not calls.models and _is_indexing(run):
         return []
     answer_trees: list[Tree] = []
-    if isinstance(where.answer_from, str):
-        answer_trees = _trees_of_named_component(calls, where, where.answer_from)
-    # What a run returned before it failed is no answer, unless the user named it as such.
-    if not answer_trees and not run.error:
+    # what a run returned before it failed is no answer
+    if not run.error:
         answer_trees = [_tree(calls, answer, where) for answer in answers(calls)]
     if not answer_trees:
         answer_trees = [_tree(calls, None, where)]
-    if where.build is not None:
-        return answer_trees[:1]  # the user's function gets the run once
+    if where.build is not None or where.answer_from is not None:
+        return answer_trees[:1]  # the user says what the one answer is
     return answer_trees
-
-
-def _trees_of_named_component(calls: Calls, where: Overrides, name: str) -> list[Tree]:
-    """Make a tree for each reply of the component that the user named for the answer.
-
-    Example: ``answer_from="llm"``, and "llm" gave two replies: two trees. None if there
-    is no such component. Usually the core looks the name up in ``tree.lookup_outputs``.
-    There it would find all replies of "llm". So the name is taken out, and each tree
-    keeps its own reply.
-    """
-    named_trees = []
-    for reply in replies_of(calls, name):
-        tree = _tree(calls, reply, where)
-        tree.lookup_outputs = tuple(
-            {place: values[place] for place in values if place != name}
-            for values in tree.lookup_outputs
-        )
-        named_trees.append(tree)
-    return named_trees
 
 
 def _is_indexing(run: Run) -> bool:
@@ -366,6 +344,7 @@ def _add_values(values_by_place: dict[str, Any], path: str, values: object) -> N
     """Add the values of a component's sockets under the component's path."""
     if not isinstance(values, dict):
         return
-    values_by_place[path] = values
+    # the name of a model leads to its replies
+    values_by_place[path] = values.get("replies", values)
     for name, value in values.items():
         values_by_place[f"{path}.{name}"] = value

@@ -2,9 +2,6 @@ from haystack_integrations.components.evaluators.ragmetrics.capturing import (
     capture as capture,
 )
 from haystack_integrations.components.evaluators.ragmetrics.capturing import (
-    evaluate_pipeline as evaluate_pipeline,
-)
-from haystack_integrations.components.evaluators.ragmetrics.capturing import (
     samples_from as samples_from,
 )
 from haystack_integrations.components.evaluators.ragmetrics.capturing import (
