@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from haystack import Document, Pipeline, component
-from haystack.components.agents import Agent
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder
 from haystack.components.converters import OutputAdapter
 from haystack.components.generators.chat import MockChatGenerator
@@ -208,32 +207,6 @@ def test_a_question_that_the_caller_says_is_one() -> None:
     assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
 
 
-POST = "Come and see our old ferry, every hour! #osta"
-
-
-@pytest.mark.parametrize("shown", [set(), {"summariser"}])
-def test_of_a_summary_and_the_post_that_a_later_call_made_of_it_the_post_is_the_answer(
-    shown: set[str],
-) -> None:
-    made = connected(
-        ("retriever.documents", "summarising.documents"),
-        ("summarising.prompt", "summariser.messages"),
-        ("summariser.replies", "text.replies"),
-        ("text.output", "posting.summary"),
-        ("posting.prompt", "poster.messages"),
-        retriever=InMemoryBM25Retriever(STORE, top_k=1),
-        summarising=prompt(f"Summarise.\n{ASKING}"),
-        summariser=speaking("A summary: the ferry of Osta goes every hour."),
-        text=text_of_replies(),
-        posting=prompt("Write a post on {{ summary }}"),
-        poster=speaking(POST),
-    )
-    given = {"retriever": {"query": REWRITTEN}, "summarising": {"query": REWRITTEN}}
-    sample = only_sample(lambda: made.run(given, include_outputs_from=shown))
-    assert sample.answer == POST
-    assert [context.text for context in sample.known_contexts] == [FERRY]
-
-
 @pytest.mark.parametrize("verdict", ["yes", "grounded", '{"grounded": true}'])
 @pytest.mark.parametrize("checked", [False, True])
 def test_a_verdict_on_the_answer_is_no_sure_answer(verdict: str, checked: bool) -> None:
@@ -284,76 +257,6 @@ def test_a_verdict_on_the_answer_is_no_sure_answer(verdict: str, checked: bool) 
 
 
 @component
-class Rewriter:
-    """Writes another question than the user's, without a model."""
-
-    @component.output_types(query=str)
-    def run(self, text: str) -> dict[str, str]:
-        return {"query": REWRITTEN}
-
-
-def test_a_query_that_only_the_answer_carries_is_the_standalone_question() -> None:
-    application = Pipeline()
-    application.add_component("retriever", InMemoryBM25Retriever(STORE, top_k=1))
-    application.add_component("rewriter", Rewriter())
-    application.add_component("prompt", prompt(ASKING))
-    application.add_component("llm", speaking("Every hour."))
-    application.add_component("answers", AnswerBuilder())
-    application.connect("retriever.documents", "prompt.documents")
-    application.connect("prompt.prompt", "llm.messages")
-    application.connect("rewriter.query", "answers.query")
-    application.connect("llm.replies", "answers.replies")
-    application.connect("retriever.documents", "answers.documents")
-    question = "How often does the ferry go at Osta?"
-    given = {
-        "retriever": {"query": question},
-        "rewriter": {"text": question},
-        "prompt": {"query": question},
-    }
-    sample = only_sample(lambda: application.run(given))
-    assert (sample.question, sample.standalone_question) == (question, REWRITTEN)
-
-
-@component
-class Remembering:
-    """Keeps a reply, and gives all that it keeps."""
-
-    @component.output_types(messages=list[ChatMessage])
-    def run(self, replies: list[ChatMessage]) -> dict[str, Any]:
-        return {"messages": [*messages(), *replies]}
-
-
-@pytest.mark.parametrize(
-    ("kind", "socket"), [("model", "replies"), ("agent", "messages")]
-)
-def test_what_was_said_in_the_run_is_no_earlier_turn_though_a_memory_gives_it(
-    kind: str, socket: str
-) -> None:
-    planner: Any = speaking("First I read the page, then I say how often.")
-    if kind == "agent":
-        planner = Agent(chat_generator=planner)
-    made = connected(
-        ("plan.prompt", "planner.messages"),
-        (f"planner.{socket}", "memory.replies"),
-        ("retriever.documents", "prompt.documents"),
-        ("memory.messages", "prompt.memories"),
-        ("prompt.prompt", "llm.messages"),
-        plan=prompt("Make a plan for: {{ query }}"),
-        planner=planner,
-        memory=Remembering(),
-        retriever=InMemoryBM25Retriever(STORE, top_k=1),
-        prompt=prompt(TALK + ASKING),
-        llm=speaking("The ferry goes every hour."),
-    )
-    queries = {name: {"query": QUESTION} for name in ("plan", "prompt")}
-    sample = only_sample(
-        lambda: made.run({**queries, "retriever": {"query": REWRITTEN}})
-    )
-    assert sample.question == QUESTION
-    assert [(turn.role, turn.content) for turn in sample.history] == BEFORE
-
-
-@component
 class Keeping:
     """Takes answers, and returns nothing of them."""
 
@@ -382,28 +285,6 @@ def with_answer_kept(*wires: tuple[str, str], **more: Any) -> Pipeline:
         keeping=Keeping(),
         **more,
     )
-
-
-@pytest.mark.parametrize("is_read", [False, True])
-def test_an_answer_object_is_a_draft_only_of_what_is_written_after_it(
-    is_read: bool,
-) -> None:
-    """A title is written of the page that the answer repeats, or of the answer."""
-    wires = [("asking.prompt", "title.messages")]
-    if is_read:
-        wires.append(("made.answers", "asking.about"))
-    made = with_answer_kept(
-        *wires,
-        asking=prompt("A title for: {{ about if about is string else about[0].data }}"),
-        title=speaking("Once an hour over the lake of Osta."),
-    )
-    given = {"retriever": {"query": REWRITTEN}, "prompt": {"query": REWRITTEN}}
-    given["made"] = {"query": REWRITTEN}
-    if not is_read:
-        given["asking"] = {"about": FERRY}
-    sample = only_sample(lambda: made.run(given))
-    title = "Once an hour over the lake of Osta."
-    assert sample.answer == (title if is_read else FERRY)
 
 
 @pytest.mark.parametrize(

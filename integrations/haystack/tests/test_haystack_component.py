@@ -30,7 +30,7 @@ from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import (
     RagMetricsEvaluator,
 )
-from loopback import Fault, LoopbackServer
+from loopback import LoopbackServer
 from said import poll
 
 from ragmetrics_core import ContextAdherence, ScriptedJudge
@@ -44,11 +44,6 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.replies import Answer, R
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.answer_relevance import Addresses
-from ragmetrics_core.metrics.citation_quality import CitationQuality
-from ragmetrics_core.metrics.citation_support import Supports
-from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
-from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.polls import Adherent
 
 QUESTION = "When was the lighthouse built?"
@@ -120,22 +115,6 @@ def test_one_wire(mode: str) -> None:
     )
     assert found["meta"]["judges"] == ["lexical"]
     assert found["meta"]["warnings"] == []
-
-
-def test_wires_of_a_single_answer() -> None:
-    app = pipeline(evaluator())
-    app.connect("retriever.documents", "evaluator.documents")
-    app.connect("llm.replies", "evaluator.replies")
-    result = app.run(
-        {**INPUTS, "evaluator": {"query": QUESTION, "reference": ANSWER}},
-        include_outputs_from={"answer_builder"},
-    )
-    over_one_wire = pipeline(evaluator())
-    over_one_wire.connect("answer_builder.answers", "evaluator.answers")
-    assert (
-        result["evaluator"]["results"]
-        == over_one_wire.run(INPUTS)["evaluator"]["results"]
-    )
 
 
 def test_the_wire_takes_joined_and_extracted_answers() -> None:
@@ -278,17 +257,6 @@ def test_an_unavailable_judge(mode: str) -> None:
         run(evaluator(["context_adherence"], judge=judge))
     found = run(evaluator(["context_adherence"], judge=judge, raise_on_failure=False))
     assert found["results"]["context_adherence"]["status"] == ["failed"]
-
-
-def test_a_judge_object_and_settings() -> None:
-    metric = ContextAdherence(polls=2, cause=False)
-    found = evaluator([metric], judge=polls("yes", "no")).run(answers=[answer()])
-    assert found["score"] == 0.5
-    assert found["meta"]["calls"] == 1
-    assert evaluator(
-        [{"name": "adherence", "settings": {"polls": 2, "cause": False}}]
-    ).metrics == (metric,)
-    assert len(RagMetricsEvaluator(judge="lexical").metrics) == 4
 
 
 @pytest.mark.parametrize(
@@ -508,66 +476,9 @@ def test_yaml_round_trip_with_a_generator_and_a_secret(
     made.close()
 
 
-def test_metrics_on_request_keep_their_names_and_are_told_unknown_contexts() -> None:
-    answering = ScriptedJudge(
-        {
-            SufficientContexts: {"missing": []},
-            Declined: {"declined": 0},
-            Addresses: {"grade": 2},
-        }
-    )
-    names = ["context_sufficiency", "answer_relevance"]
-    stored = evaluator(names).to_dict()
-    assert stored["init_parameters"]["metrics"] == names
-    again = RagMetricsEvaluator.from_dict(stored)
-    assert again.to_dict() == stored
-    found = evaluator(names, judge=answering).run(
-        query=QUESTION, documents=[DOCUMENT], replies=[ANSWER]
-    )
-    assert found["results"]["context_sufficiency"]["score"] == 1.0
-    assert found["results"]["answer_relevance"]["individual_scores"] == [2 / 3]
-    unknown = evaluator(names, judge=answering).run(query=QUESTION, replies=[ANSWER])
-    assert unknown["results"]["context_sufficiency"]["status"] == ["undefined"]
-
-
-def test_citations_are_judged_by_the_numbers_that_the_prompt_showed() -> None:
-    numbered = CitationQuality(numbered_from=1)
-    again = RagMetricsEvaluator.from_dict(evaluator([numbered]).to_dict())
-    assert again.to_dict() == evaluator([numbered]).to_dict()
-    scripted = ScriptedJudge({Supports: {"supported": 1}})
-    found = evaluator([numbered], judge=scripted).run(
-        query=QUESTION, documents=[DOCUMENT], replies=["Paris [1][2]."]
-    )
-    result = found["results"]["citation_quality"]
-    assert result["individual_scores"] == [pytest.approx(2 / 3)]
-    unknown = evaluator(["citation_quality"], judge=scripted).run(
-        query=QUESTION, documents=[DOCUMENT], replies=["Paris [1]."]
-    )
-    assert unknown["results"]["citation_quality"]["status"] == ["undefined"]
-
-
 def test_a_judge_object_cannot_be_dumped() -> None:
     with pytest.raises(SerializationError, match="ScriptedJudge"):
         evaluator(judge=polls("yes")).to_dict()
-
-
-def test_a_fault_of_the_judge_is_typed(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
-    server = loopback_server(
-        faults=lambda number: Fault(status=401, code="invalid_api_key")
-    )
-    generator = OpenAIChatGenerator(
-        api_key=Secret.from_token("sk-x"),
-        model="judge",
-        api_base_url=server.base_url,
-        max_retries=0,
-    )
-    with pytest.raises(AuthenticationFailed):
-        evaluator(["context_adherence"], chat_generator=generator).run(
-            answers=[answer()]
-        )
-    generator.close()
 
 
 @pytest.mark.parametrize(

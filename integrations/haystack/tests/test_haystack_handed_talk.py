@@ -106,24 +106,6 @@ def test_the_question_of_a_list_is_the_text_that_a_component_takes_for_the_query
         assert sample.capture.grade == "exact"
 
 
-def test_a_list_of_roles_and_words_is_the_conversation() -> None:
-    roles = ["user", "assistant", "user"]
-    talk = [
-        {"role": role, "content": text}
-        for role, text in zip(roles, [*EARLIER, QUESTION], strict=True)
-    ]
-    with capture() as captured:
-        of_a_talk().run({"last": {"talk": talk}})
-    sample = only(captured.samples)
-    assert sample.question == QUESTION
-    assert [(turn.role, turn.content) for turn in sample.history] == [
-        ("user", EARLIER[0]),
-        ("assistant", EARLIER[1]),
-    ]
-    assert sample.capture is not None
-    assert sample.capture.grade == "exact"
-
-
 @component
 class Each:
     """Searches for several texts at once, by its own means."""
@@ -197,84 +179,3 @@ def test_what_a_printed_history_quotes_of_a_document_is_no_evidence(
     if n_shown == 1:
         assert "quoted" in sample.capture.doubts
     assert {WELL} <= {context.text for context in sample.known_contexts} <= {WELL, DOME}
-
-
-@pytest.mark.parametrize(
-    "roles", ["u", "uu", "uau", "ua", "uaua", "uuau"], ids=lambda roles: str(roles)
-)
-@pytest.mark.parametrize("with_question", [True, False])
-def test_a_last_message_of_the_user_is_left_out_only_if_it_is_the_question(
-    roles: str, with_question: bool
-) -> None:
-    """A memory may keep nothing but what the user asked."""
-    made = {"u": ChatMessage.from_user, "a": ChatMessage.from_assistant}
-    said = [f"Words number {place} of the talk." for place in range(len(roles))]
-    memories = [made[role](text) for role, text in zip(roles, said, strict=True)]
-    if with_question:
-        memories.append(ChatMessage.from_user(QUESTION))
-    talk = "{% for one in memories %}{{ one.text }}\n{% endfor %}"
-    pipeline = connected(
-        ("shelf.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        shelf=Shelf(),
-        prompt=ChatPromptBuilder(
-            [
-                ChatMessage.from_user(
-                    f"{talk}{{% for one in documents %}}{{{{ one.content }}}}\n"
-                    "{% endfor %}Question: {{ query }}"
-                )
-            ],
-            required_variables="*",
-        ),
-        llm=MockChatGenerator("It is 41 metres deep."),
-    )
-    with capture() as captured:
-        pipeline.run(
-            {
-                "shelf": {"query": QUESTION},
-                "prompt": {"query": QUESTION, "memories": memories},
-            }
-        )
-    sample = only(captured.samples)
-    assert sample.question == QUESTION
-    assert [turn.content for turn in sample.history] == said
-    assert sample.ledger is not None
-    assert sample.ledger.turn == 1 + roles.count("u")
-
-
-@component
-class AskedByOthers:
-    """Finds what other users asked, to be offered below the answer."""
-
-    @component.output_types(messages=list[ChatMessage])
-    def run(self, replies: list[ChatMessage]) -> dict[str, Any]:
-        return {"messages": [ChatMessage.from_user("Who dug the well?")]}
-
-
-def test_messages_that_came_after_the_answer_are_no_earlier_turns() -> None:
-    """The model that answered cannot have been shown them."""
-    pipeline = connected(
-        ("shelf.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        ("llm.replies", "afterwards.replies"),
-        shelf=Shelf(),
-        prompt=ChatPromptBuilder(
-            [
-                ChatMessage.from_user(
-                    "{% for one in documents %}{{ one.content }}\n{% endfor %}"
-                    "Question: {{ query }}"
-                )
-            ],
-            required_variables="*",
-        ),
-        llm=MockChatGenerator("It is 41 metres deep."),
-        afterwards=AskedByOthers(),
-    )
-    with capture() as captured:
-        pipeline.run(
-            {"shelf": {"query": QUESTION}, "prompt": {"query": QUESTION}},
-            include_outputs_from={"llm"},
-        )
-    sample = only(captured.samples)
-    assert sample.answer == "It is 41 metres deep."
-    assert sample.history == ()

@@ -134,44 +134,6 @@ def test_a_question_that_a_component_made_a_message_of_is_no_earlier_turn(
 
 
 @component
-class Memory:
-    """A memory in which the same question was answered before."""
-
-    @component.output_types(messages=list[ChatMessage])
-    def run(self, query: str) -> dict[str, Any]:
-        return {"messages": messages([("user", query), ("assistant", "Hourly.")])}
-
-
-@component
-class Joins:
-    @component.output_types(messages=list[ChatMessage])
-    def run(
-        self, memories: list[ChatMessage], asked: str, documents: list[Document]
-    ) -> dict[str, Any]:
-        asking = ChatMessage.from_user(f"{text_of(documents)}\n{asked}")
-        return {"messages": [*memories, asking]}
-
-
-def test_the_same_question_in_a_memory_is_an_earlier_turn() -> None:
-    made = pipeline(Joins())
-    made.add_component("memory", Memory())
-    made.connect("memory.messages", "showing.memories")
-    with capture() as captured:
-        made.run(
-            {
-                "retriever": {"query": ASKED},
-                "memory": {"query": ASKED},
-                "showing": {"asked": ASKED},
-            }
-        )
-    (sample,) = captured.samples
-    said = [(turn.role, turn.content) for turn in sample.history]
-    assert said == [("user", ASKED), ("assistant", "Hourly.")]
-    assert sample.ledger is not None
-    assert sample.ledger.turn == 2
-
-
-@component
 class AnswersAlone:
     """A memory that keeps what the assistant said, and nothing else."""
 
@@ -228,43 +190,3 @@ def test_typed_messages_that_a_component_wrote_before_the_question_may_be_exampl
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert "history_unread" in sample.capture.doubts
-
-
-@component
-class Around:
-    """Shows documents in a message before the question, and in one behind it."""
-
-    @component.output_types(messages=list[ChatMessage])
-    def run(
-        self, asked: str, first: list[Document], more: list[Document]
-    ) -> dict[str, Any]:
-        return {
-            "messages": [
-                ChatMessage.from_user(text_of(first)),
-                ChatMessage.from_user(asked),
-                ChatMessage.from_user(text_of(more)),
-            ]
-        }
-
-
-def test_documents_around_the_question_keep_the_order_of_the_prompt() -> None:
-    made = connected(
-        ("ferries.documents", "around.first"),
-        ("bridges.documents", "around.more"),
-        ("around.messages", "llm.messages"),
-        ferries=InMemoryBM25Retriever(STORE, top_k=1),
-        bridges=InMemoryBM25Retriever(STORE, top_k=1),
-        around=Around(),
-        llm=MockChatGenerator("Every hour."),
-    )
-    with capture() as captured:
-        made.run(
-            {
-                "ferries": {"query": ASKED},
-                "bridges": {"query": "bridge mayor"},
-                "around": {"asked": ASKED},
-            }
-        )
-    (sample,) = captured.samples
-    assert [context.text for context in sample.known_contexts] == [FERRY, BRIDGE]
-    assert sample.history == ()

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from framework_model_contract import FrameworkModelContract
 from haystack.components.generators.chat import (
     FallbackChatGenerator,
     MockChatGenerator,
@@ -20,7 +17,7 @@ from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
 from loopback import Fault, LoopbackServer
 
-from ragmetrics_core import ContextAdherence, ContextUtilization, LLMJudge, Sample
+from ragmetrics_core import ContextAdherence, LLMJudge, Sample
 from ragmetrics_core.data import errors
 from ragmetrics_core.models.chat import Capabilities, ChatRequest, Message
 
@@ -105,24 +102,6 @@ def test_a_judge_on_it(openai_model: Callable[..., Any], judge_async: bool) -> N
     assert outcome.usage.calls == 1  # five polls in one request
 
 
-@pytest.mark.parametrize("feature", ["n", "logprobs", "json_schema", "temperature"])
-@pytest.mark.parametrize("support", ["reject", "ignore"])
-def test_what_an_endpoint_lacks_is_replaced(
-    openai_model: Callable[..., Any], feature: str, support: str
-) -> None:
-    model, _ = openai_model(**{feature: support})
-    assert (
-        ContextAdherence(cause=False).score(SAMPLE, judge=LLMJudge(model)).status
-        == "scored"
-    )
-    assert (
-        ContextUtilization(relevance="probability")
-        .score(SAMPLE, judge=LLMJudge(model))
-        .status
-        == "scored"
-    )
-
-
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
@@ -158,44 +137,6 @@ class Raising:
 
     def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
         raise self.error
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (TimeoutError("t"), errors.TransientJudgeError),
-        (ConnectionResetError("c"), errors.TransientJudgeError),
-        (
-            TypeError("got an unexpected keyword argument 'temperature'"),
-            errors.RequestRejected,
-        ),
-        (ValueError("v"), errors.JudgeError),
-        (RuntimeError("r"), errors.JudgeError),
-        (LookupError("l"), errors.JudgeError),
-    ],
-)
-def test_errors_without_a_status(
-    error: Exception, expected: type[errors.JudgeError]
-) -> None:
-    with pytest.raises(expected) as caught:
-        complete(HaystackModel(Raising(error)))
-    assert type(caught.value) is expected
-    assert caught.value.__cause__ is None  # a client's words may hold keys and texts
-
-
-class TestGenerator(FrameworkModelContract):
-    judge_async = False
-
-    def model(self, call: Callable[[], str]) -> HaystackModel:
-        able = Capabilities(
-            n=False, logprobs=False, json_schema=False, temperature=False
-        )
-        generator = MockChatGenerator(response_fn=lambda messages: call())
-        return HaystackModel(generator, capabilities=able, judge_async=self.judge_async)
-
-
-class TestGeneratorAsync(TestGenerator):
-    judge_async = True
 
 
 def test_a_missing_key_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,44 +205,6 @@ def test_names() -> None:
     assert "secret" not in repr(
         HaystackModel(OpenAIChatGenerator(api_key=Secret.from_token("secret")))
     )
-
-
-HANGING = """
-import asyncio, threading
-from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
-from ragmetrics_core.models.chat import ChatRequest, Message
-
-class Hanging:
-    def run(self, messages):
-        threading.Event().wait()
-
-async def give_up():
-    try:
-        await asyncio.wait_for(HaystackModel(Hanging()).complete(ChatRequest((Message("user", "u"),))), 0.05)
-    except TimeoutError:
-        print("given up")
-
-asyncio.run(give_up())
-"""
-
-
-def test_a_call_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HANGING],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert done.stdout == "given up\n"
-
-
-@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(2)])
-def test_a_generator_that_cancels_or_exits_fails_its_own_call_only(
-    error: BaseException,
-) -> None:
-    with pytest.raises(errors.JudgeError, match="Raising"):
-        complete(HaystackModel(Raising(error)))
 
 
 def test_a_cancelled_call_is_cancelled() -> None:

@@ -77,16 +77,3 @@ def test_the_model_answers_where_a_reader_stands_beside_it(
     assert sample.capture.grade == ("exact" if is_alone else "inferred")
     said = any("for the answer" in words for words in sample.capture.warnings)
     assert said != is_alone
-
-
-def test_a_reader_alone_answers() -> None:
-    pipeline = connected(
-        ("retriever.documents", "reader.documents"),
-        retriever=InMemoryBM25Retriever(STORE, top_k=1),
-        reader=Reader(),
-    )
-    inputs = {"query": QUESTION}
-    with capture() as captured:
-        pipeline.run({"retriever": inputs, "reader": inputs})
-    (sample,) = captured.samples
-    assert sample.answer == sample.contexts[0].text[:20]

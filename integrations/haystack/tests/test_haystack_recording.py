@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import re
 import threading
 import weakref
 from collections.abc import Iterator
@@ -35,7 +34,6 @@ from haystack_integrations.components.evaluators.ragmetrics import (
 )
 from haystack_integrations.tracing.opentelemetry import OpenTelemetryTracer
 from haystack_integrations.tracing.ragmetrics import Run, Tee
-from haystack_integrations.tracing.ragmetrics.recorder import TeeSpan
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -128,27 +126,6 @@ def test_200_concurrent_runs_of_one_capture() -> None:
     assert sorted(map(check, captured.samples)) == sorted(f"q{n}" for n in range(200))
 
 
-@pytest.mark.nightly
-def test_200_concurrent_captures() -> None:
-    app = rag()
-
-    async def one(n: int) -> Sample:
-        with capture(id=str(n), reference=f"r{n}") as captured:
-            await app.run_async(inputs(f"q{n}"))
-        (sample,) = captured.samples
-        return sample
-
-    async def all_at_once() -> list[Sample]:
-        return await asyncio.gather(*(one(n) for n in range(200)))
-
-    for n, sample in enumerate(asyncio.run(all_at_once())):
-        assert (check(sample), sample.id, sample.reference) == (
-            f"q{n}",
-            str(n),
-            (f"r{n}",),
-        )
-
-
 def test_50_threads_each_with_a_capture() -> None:
     app, barrier = rag(), threading.Barrier(50)
 
@@ -164,13 +141,6 @@ def test_50_threads_each_with_a_capture() -> None:
     assert [check(sample) for sample in samples] == [f"q{n}" for n in range(50)]
 
 
-def test_50_threads_of_one_capture() -> None:
-    app = rag()
-    with capture(all_threads=True) as captured, ThreadPoolExecutor(50) as pool:
-        list(pool.map(lambda n: app.run(inputs(f"q{n}")), range(50)))
-    assert sorted(map(check, captured.samples)) == sorted(f"q{n}" for n in range(50))
-
-
 def test_other_threads_are_not_in_a_capture() -> None:
     app = rag()
     with capture() as captured:
@@ -179,37 +149,6 @@ def test_other_threads_are_not_in_a_capture() -> None:
         thread.join()
         app.run(inputs("own"))
     assert [sample.question for sample in captured.samples] == ["own"]
-
-
-@component
-class CapturesInAThread:
-    """Runs a pipeline in a bare thread that opens a capture of its own."""
-
-    @component.output_types(samples=list[Sample])
-    def run(self, query: str) -> dict[str, Any]:
-        samples: list[Sample] = []
-
-        def work() -> None:
-            del self.query  # the component is a caller of the pipeline below
-            with capture() as captured:
-                rag().run(inputs(query))
-            samples.extend(captured.samples)
-
-        self.query = query
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        return {"samples": samples}
-
-
-def test_a_capture_in_a_thread_of_a_component_gets_the_runs_of_that_thread() -> None:
-    app = Pipeline()
-    app.add_component("captures", CapturesInAThread())
-    with capture() as around:
-        result = app.run({"captures": {"query": "q"}})
-    (sample,) = result["captures"]["samples"]
-    assert check(sample) == "q"
-    assert all(not sample.contexts for sample in around.samples)
 
 
 def test_to_thread_is_in_the_capture() -> None:
@@ -230,64 +169,6 @@ def test_captures_nest() -> None:
         app.run(inputs("c"))
     assert [sample.question for sample in outer.samples] == ["a", "b", "c"]
     assert [sample.question for sample in inner.samples] == ["b"]
-
-
-def test_runs_while_a_generator_is_consumed_are_runs_of_their_own() -> None:
-    app = rag()
-
-    async def main() -> Captured[Run]:
-        with capture() as captured:
-            async for _ in app.run_async_generator(
-                inputs("outer"), include_outputs_from={"retriever"}
-            ):
-                await app.run_async(inputs("inner"))
-        return captured
-
-    found = [check(sample) for sample in asyncio.run(main()).samples]
-    assert found.count("outer") == 1
-    assert found.count("inner") >= 1
-
-
-def test_an_abandoned_generator_does_not_swallow_later_runs() -> None:
-    app = rag()
-
-    async def main() -> Captured[Run]:
-        with capture() as captured:
-            generator = app.run_async_generator(
-                inputs("left"), include_outputs_from={"retriever"}
-            )
-            async for _ in generator:
-                break
-            app.run(inputs("next"))
-            await generator.aclose()
-        return captured
-
-    first, second = asyncio.run(main()).samples
-    assert check(first) == "next"
-    assert second.question == "left"
-    assert second.capture is not None
-    assert not second.capture.complete
-
-
-def test_a_generator_closed_in_another_context() -> None:
-    app = rag()
-
-    async def main() -> Captured[Run]:
-        with capture() as captured:
-            generator = app.run_async_generator(
-                inputs("left"), include_outputs_from={"retriever"}
-            )
-            await anext(generator)
-        await asyncio.create_task(_close(generator))
-        return captured
-
-    captured = asyncio.run(main())
-    assert not captured.problems
-    assert [sample.question for sample in captured.samples] == ["left"]
-
-
-async def _close(generator: Any) -> None:
-    await generator.aclose()
 
 
 def test_a_cancelled_run_is_incomplete() -> None:
@@ -444,31 +325,6 @@ def test_a_strict_tracer_sees_the_same_with_and_without_us() -> None:
     assert len(captured.samples) == 3
 
 
-def test_what_other_spans_can_do_ours_can() -> None:
-    tracing.enable_tracing(Strict())
-    seen: list[Any] = []
-
-    @component
-    class Looking:
-        @component.output_types(replies=list[ChatMessage])
-        def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
-            span: Any = tracing.tracer.current_span()
-            assert isinstance(span, TeeSpan)
-            seen.extend(
-                [
-                    span.special(),
-                    span.raw_span().name,
-                    span.get_correlation_data_for_logs(),
-                ]
-            )
-            return {"replies": [ChatMessage.from_assistant("x")]}
-
-    with capture():
-        rag(Looking()).run(inputs("q"))
-    tracing.disable_tracing()
-    assert seen == ["special", "haystack.component.run", {"trace": "t"}]
-
-
 def test_opentelemetry_of_haystack_goes_on() -> None:
     def exported(with_us: bool) -> list[Any]:
         exporter, provider = InMemorySpanExporter(), TracerProvider()
@@ -507,29 +363,6 @@ def test_a_tracer_enabled_inside_stays() -> None:
     assert [sample.question for sample in captured.samples] == ["q"]
     assert any("another tracer" in problem for problem in captured.problems.counts)
     assert not again.problems
-
-
-def test_a_tracer_around_ours_records_once() -> None:
-    class Around(Tracer):
-        def __init__(self, inner: Tracer) -> None:
-            self.inner = inner
-
-        @contextlib.contextmanager
-        def trace(
-            self, operation_name: str, tags: Any = None, parent_span: Span | None = None
-        ) -> Iterator[Span]:
-            with self.inner.trace(operation_name, tags, parent_span) as span:
-                yield span
-
-        def current_span(self) -> Span | None:
-            return self.inner.current_span()
-
-    with capture() as captured:
-        tracing.enable_tracing(Around(tracing.tracer.actual_tracer))
-        with capture() as again:
-            rag().run(inputs("q"))
-    tracing.disable_tracing()
-    assert (len(captured.samples), len(again.samples)) == (1, 1)
 
 
 # No harm, nothing left
@@ -571,17 +404,6 @@ def test_internal_errors_stay_inside(
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_rules_that_fail_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> Any:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("haystack_integrations.tracing.ragmetrics.tree.answers", broken)
-    with capture() as captured:
-        rag().run(inputs("q"))
-    assert captured.samples == ()
-    assert captured.problems
-
-
 def test_an_error_of_the_application_passes_unchanged() -> None:
     @component
     class Broken:
@@ -597,30 +419,6 @@ def test_an_error_of_the_application_passes_unchanged() -> None:
     )
 
 
-@pytest.mark.parametrize("place", ["BreakpointException", "TeeSpan.closed"])
-def test_an_error_of_the_application_passes_unchanged_beside_one_of_ours(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: Any) -> Any:
-        raise ZeroDivisionError
-
-    gone = LookupError("gone")
-    with capture() as captured:
-        monkeypatch.setattr(
-            f"haystack_integrations.tracing.ragmetrics.recorder.{place}", broken
-        )
-        tee = tracing.tracer.actual_tracer
-        with (
-            pytest.raises(LookupError) as caught,
-            tracing.tracer.trace("haystack.pipeline.run"),
-        ):
-            raise gone
-    assert caught.value is gone
-    assert gone.__context__ is None
-    assert isinstance(tee, Tee)
-    assert len(captured.problems) + len(tee.problems) == 1
-
-
 @pytest.mark.nightly
 def test_runs_are_freed() -> None:
     app = rag()
@@ -630,31 +428,6 @@ def test_runs_are_freed() -> None:
     del captured
     gc.collect()
     assert reference() is None
-
-
-def test_max_samples_bounds_a_capture() -> None:
-    app = rag()
-    with capture(max_samples=2) as captured:
-        for n in range(5):
-            app.run(inputs(f"q{n}"))
-    assert (len(captured.samples), captured.dropped) == (2, 3)
-
-
-def test_no_text_in_reprs() -> None:
-    with capture() as captured:
-        rag().run(inputs("very secret"))
-    runs: list[Run] = []
-    with capture(build=lambda run: runs.append(run) or []) as again:  # type: ignore[func-returns-value]
-        rag().run(inputs("very secret"))
-    assert again.samples == ()
-    shown = "".join(map(repr, [captured, captured.samples, runs, runs[0].nodes]))
-    # ids of documents are no texts
-    assert "secret" not in re.sub("id='very secret-[01]'", "", shown)
-
-
-def test_a_place_must_be_a_name_or_a_function() -> None:
-    with pytest.raises(SettingError, match="contexts_from"), capture(contexts_from=3):  # type: ignore[arg-type]
-        pass
 
 
 def test_a_place_that_is_not_there_is_said() -> None:

@@ -5,7 +5,6 @@ A pipeline behind a tool shows its documents to its own model only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from haystack.tools import ComponentTool, PipelineTool, Tool
+from haystack.tools import PipelineTool, Tool
 from haystack_integrations.components.evaluators.ragmetrics import capture
 from haystack_rows import connected
 
@@ -37,44 +36,6 @@ STORE.write_documents(
 )
 
 
-def component_tool() -> Tool:
-    return ComponentTool(
-        component=InMemoryBM25Retriever(STORE, top_k=1),
-        name="search",
-        description="Searches.",
-    )
-
-
-def pipeline_tool() -> Tool:
-    pipeline = connected(retriever=InMemoryBM25Retriever(STORE, top_k=1))
-    return PipelineTool(
-        pipeline=pipeline,
-        input_mapping={"query": ["retriever.query"]},
-        output_mapping={"retriever.documents": "documents"},
-        name="search",
-        description="Searches.",
-    )
-
-
-def function_tool() -> Tool:
-    def search(query: str) -> list[Document]:
-        return InMemoryBM25Retriever(STORE, top_k=1).run(query=query)["documents"]
-
-    return Tool(
-        name="search",
-        description="Searches.",
-        parameters={
-            "type": "object",
-            "properties": {"query": {"type": "string"}},
-            "required": ["query"],
-        },
-        function=search,
-    )
-
-
-TOOLS = [component_tool, pipeline_tool, function_tool]
-
-
 def asked(tool: Tool, *queries: str, answer: str) -> Sample:
     def reply(messages: list[ChatMessage]) -> ChatMessage:
         done = sum(len(one.tool_call_results) for one in messages)
@@ -89,36 +50,6 @@ def asked(tool: Tool, *queries: str, answer: str) -> Sample:
         agent.run(messages=[ChatMessage.from_user(QUESTION)])
     (sample,) = captured.samples
     return sample
-
-
-@pytest.mark.parametrize("made", TOOLS)
-def test_a_search_that_found_nothing_is_a_search(made: Callable[[], Tool]) -> None:
-    sample = asked(made(), "xylophone", answer="I do not know.")
-    assert (sample.retrieved, sample.contexts, sample.answer) == (
-        (),
-        (),
-        "I do not know.",
-    )
-    assert sample.capture is not None
-    assert (sample.capture.grade, sample.capture.evidence_from) == ("exact", "flow")
-    assert sample.ledger is not None
-    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [
-        ("retrieval", "xylophone", ())
-    ]
-
-
-@pytest.mark.parametrize("made", TOOLS)
-def test_the_query_after_a_search_that_found_nothing_is_no_rewrite(
-    made: Callable[[], Tool],
-) -> None:
-    sample = asked(made(), "xylophone", "Velm bridge", answer="In 1874.")
-    assert [context.text for context in sample.known_contexts] == [BRIDGE]
-    assert sample.standalone_question is None
-    assert sample.ledger is not None
-    assert [(call.kind, len(call.items)) for call in sample.ledger.calls] == [
-        ("retrieval", 0),
-        ("retrieval", 1),
-    ]
 
 
 def speaking(text: str) -> MockChatGenerator:

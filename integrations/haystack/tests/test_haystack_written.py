@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from haystack import Document, Pipeline, component
-from haystack.components.builders import AnswerBuilder, PromptBuilder
+from haystack.components.builders import PromptBuilder
 from haystack.components.retrievers.in_memory import (
     InMemoryBM25Retriever,
     InMemoryEmbeddingRetriever,
@@ -113,16 +113,6 @@ def test_pages_that_a_model_imagined_are_not_retrieved() -> None:
     assert sample.capture.grade == "exact"
 
 
-def test_a_run_that_only_imagines_pages_is_no_sample_and_is_counted() -> None:
-    pipeline = Pipeline()
-    imagining(pipeline)
-    with capture() as captured:
-        pipeline.run({"asking": {"question": QUESTION}})
-    assert not captured.samples
-    said = captured.problems.counts
-    assert any("neither retrieved nor answered" in words for words in said)
-
-
 @component
 class Prompted:
     """A retriever of the application's own, which calls its question a prompt."""
@@ -149,15 +139,6 @@ def test_a_retriever_that_the_user_gives_a_prompt_retrieves() -> None:
     assert sample.capture.grade == "exact"
 
 
-def test_a_component_that_imagines_nothing_is_no_empty_search() -> None:
-    pipeline = Pipeline()
-    imagining(pipeline)
-    asked = {"asking": {"question": QUESTION}, "generator": {"count": 0}}
-    with capture() as captured:
-        pipeline.run(asked)
-    assert not captured.samples
-
-
 @pytest.mark.parametrize("fields", [{}, {"meta": {"page": 3}}])
 def test_what_a_step_wrote_of_the_documents_is_not_retrieved(
     fields: dict[str, Any],
@@ -181,28 +162,3 @@ def test_what_a_step_wrote_of_the_documents_is_not_retrieved(
     assert [len(call.items) for call in sample.ledger.calls] == [2, 2]
     assert sample.capture is not None
     assert "changed_by_step" in sample.capture.doubts
-
-
-def test_of_two_models_that_reply_alike_the_last_one_wrote_the_answer() -> None:
-    """The first one is shown the ferry's text, the second the bridge's."""
-    pipeline = Pipeline()
-    pipeline.add_component("drafting", PromptBuilder(ASKING))
-    pipeline.add_component("draft", Speaking())
-    pipeline.add_component("finishing", PromptBuilder(ASKING))
-    pipeline.add_component("final", Speaking())
-    pipeline.add_component("answers", AnswerBuilder())
-    pipeline.connect("drafting", "draft")
-    pipeline.connect("finishing", "final")
-    pipeline.connect("final.replies", "answers.replies")
-    ferry = Document(content=FERRY)
-    bridge = Document(content=BRIDGE)
-    with capture() as captured:
-        pipeline.run(
-            {
-                "drafting": {"documents": [ferry], "question": QUESTION},
-                "finishing": {"documents": [bridge], "question": QUESTION},
-                "answers": {"query": QUESTION},
-            }
-        )
-    (sample,) = captured.samples
-    assert [context.text for context in sample.known_contexts] == [BRIDGE]

@@ -7,11 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypedDict
 
 import pytest
-from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.output_parsers import JsonOutputParser
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableLambda
-from langchain_core.tools import create_retriever_tool
 from langchain_fakes import Shelf, Speaker, calls, document, joined
 from langchain_ragmetrics import capture
 from langgraph.graph import START, StateGraph
@@ -109,23 +106,6 @@ def test_a_run_that_returns_only_a_verdict_is_not_answered_by_it_for_sure(
     assert sample.answer == ANSWER or grade(sample) != "exact"
 
 
-def test_yes_is_an_answer_where_a_model_was_asked_a_question_of_that_kind() -> None:
-    def answer(state: dict[str, Any]) -> dict[str, Any]:
-        found = joined(shelf().invoke(state["question"]))
-        return {
-            "answer": said(
-                "Yes.", f"Use only this:\n{found}\n\nQuestion: {state['question']}"
-            )
-        }
-
-    sample = only_sample(
-        lambda: RunnableLambda(answer).invoke(
-            {"question": "Was the bridge opened by the mayor?"}
-        )
-    )
-    assert (sample.answer, grade(sample)) == ("Yes.", "exact")
-
-
 @pytest.mark.parametrize("key", ["result", "output", "text"])
 def test_a_query_that_the_run_returns_is_not_its_answer_for_sure(key: str) -> None:
     query = "opening year of the bridge of Velm"
@@ -168,50 +148,6 @@ def test_of_a_text_and_what_a_later_call_made_of_it_the_first_is_no_answer_for_s
     assert sample.answer == POST or grade(sample) != "exact"
 
 
-class ReportState(TypedDict):
-    question: str
-    found: list[str]
-    report: dict[str, str]
-
-
-def test_a_structured_call_answers_from_what_an_agent_collected_for_it() -> None:
-    """An agent searches and says that it is done.
-
-    Another call, with a schema, writes the report.
-    """
-    tool = create_retriever_tool(shelf(), "search", "Searches.")
-    report = {"answer": ANSWER, "source": "the guide"}
-    reply = AIMessage(
-        "",
-        tool_calls=[{"name": "Report", "args": report, "id": "1", "type": "tool_call"}],
-    )
-
-    def collect(state: ReportState) -> dict[str, Any]:
-        agent = create_agent(
-            Speaker(lines=[calls("search", query="bridge"), "I am done."]), [tool]
-        )
-        messages = agent.invoke({"messages": [("user", state["question"])]})["messages"]
-        return {
-            "found": [
-                str(one.content) for one in messages if isinstance(one, ToolMessage)
-            ]
-        }
-
-    def write(state: ReportState) -> dict[str, Any]:
-        written = Speaker(lines=reply).invoke(
-            f"Answer {state['question']} from\n" + "\n".join(state["found"])
-        )
-        return {"report": written.tool_calls[0]["args"]}
-
-    sample = only_sample(
-        lambda: graph(ReportState, collect=collect, write=write).invoke(
-            {"question": QUESTION}
-        )
-    )
-    assert sample.answer == ANSWER
-    assert texts(sample) == [BRIDGE, FERRY]
-
-
 class StreamState(TypedDict):
     question: str
     answer: Any
@@ -231,21 +167,6 @@ def test_the_name_of_a_stream_in_memory_is_no_answer() -> None:
     )
     assert sample.answer is None
     assert grade(sample) == "incomplete"
-
-
-def test_a_stream_in_the_state_that_is_read_after_the_run_gives_no_false_answer() -> (
-    None
-):
-    def answer(state: StreamState) -> dict[str, Any]:
-        found = joined(shelf().invoke(state["question"]))
-        return {"answer": Speaker(lines=ANSWER).stream(f"{found}\n{state['question']}")}
-
-    with capture() as captured:
-        returned = graph(StreamState, answer=answer).invoke({"question": QUESTION})
-        assert "".join(str(chunk.text) for chunk in returned["answer"]) == ANSWER
-    (sample,) = captured.samples
-    assert sample.answer in (None, ANSWER)
-    assert sample.answer == ANSWER or grade(sample) == "incomplete"
 
 
 # A structure with a field for the answer, which the model leaves empty where nothing answers
@@ -311,32 +232,3 @@ def test_an_answer_that_the_model_left_empty_is_none(
     assert sample.answer is None
     assert texts(sample) == [BRIDGE, FERRY]
     assert codes(sample) == ["no_answer"]
-
-
-@pytest.mark.parametrize("application", [in_a_chain, under_a_key, as_a_dictionary])
-def test_an_answer_in_the_field_of_a_structure_is_that_field(
-    application: Callable[[AIMessage], None],
-) -> None:
-    sample = only_sample(lambda: application(cited(ANSWER, "bridge.pdf")))
-    assert (sample.answer, grade(sample)) == (ANSWER, "exact")
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        {"decision": "covered", "reason": "The bridge was opened in 1874."},
-        {"verdict": "It was opened in 1874, as the text says."},
-    ],
-)
-def test_a_decision_that_the_chain_returns_is_perhaps_its_answer(
-    reply: dict[str, str],
-) -> None:
-    def decide(question: str) -> str:
-        found = joined(shelf().invoke(question))
-        return said(json.dumps(reply), f"Use only this:\n{found}\n\nAsked: {question}")
-
-    chain: Any = RunnableLambda(decide) | JsonOutputParser()
-    sample = only_sample(lambda: chain.invoke(QUESTION))
-    assert json.loads(sample.answer or "") == reply
-    assert texts(sample) == [BRIDGE, FERRY]
-    assert codes(sample) == ["answer_guessed"]

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, ClassVar
 
 import pytest
@@ -28,17 +27,11 @@ from langchain_ragmetrics import (
 )
 from langchain_ragmetrics.capturing import RECORDER
 
-from ragmetrics_core import ScriptedJudge
 from ragmetrics_core.data.asking import Question
 from ragmetrics_core.data.replies import Answer, R
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
-
-
-async def find(question: str) -> Any:
-    await asyncio.sleep(0)
-    return [document(f"About {question}.", question)]
 
 
 async def reply(question: str, found: Any) -> str:
@@ -88,42 +81,6 @@ def test_200_concurrent_async_runs() -> None:
     unmixed(handler.samples, 200)
     assert not handler.problems
     assert not handler.open
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "batch"])
-def test_alternatives_of_fallbacks_are_one_turn(way: str) -> None:
-    broken = rag(model=Speaker(lines=ValueError("down")))
-    for alternative, told in (
-        (rag(), (ANSWER, None)),
-        (broken, (None, "ValueError('down')")),
-    ):
-        handler = RagMetricsCallback(metrics=[])
-        chain = broken.with_fallbacks([alternative])
-        with suppress(ValueError):
-            done = getattr(chain, way)(
-                [QUESTION] if way == "batch" else QUESTION, {"callbacks": [handler]}
-            )
-            asyncio.run(done) if way == "ainvoke" else list(done)
-        (sample,) = handler.samples
-        assert (sample.answer, sample.error, len(sample.known_contexts)) == (*told, 3)
-        assert not handler.open
-
-
-def test_50_threads_through_one_handler() -> None:
-    handler = RagMetricsCallback(metrics=[])
-    chain = rag(
-        Shelf(books=lambda query: [document(f"About {query}.", query)]),
-        Speaker(lines=lambda said: f"Answer to {said[-1].text.split()[-1]}"),
-    )
-    with ThreadPoolExecutor(50) as pool:
-        list(
-            pool.map(
-                lambda n: chain.invoke(f"q{n}", config={"callbacks": [handler]}),
-                range(200),
-            )
-        )
-    unmixed(handler.samples, 200)
-    assert not handler.problems
 
 
 def test_captures_at_the_same_time_do_not_mix() -> None:
@@ -199,18 +156,6 @@ def test_memory_is_flat_over_many_runs() -> None:
         watching.stop()
     # a round has 250 runs; what other tests leave comes and goes by a few
     assert max(sizes) - sizes[0] <= 20, sizes
-
-
-@pytest.mark.nightly
-def test_streamed_tokens_are_not_kept() -> None:
-    handler = RagMetricsCallback(metrics=[])
-    events: list[int] = []
-    answer = " ".join(["word"] * 500)
-    chain = rag(model=Speaker(lines=answer))
-    for _ in chain.stream(QUESTION, config={"callbacks": [handler]}):
-        events.append(len(repr(handler.open)))
-    assert max(events) - min(events) < len(answer)
-    assert handler.samples[0].answer == answer
 
 
 class Unkind(Judge):
@@ -379,51 +324,6 @@ def test_a_message_that_the_application_changes_later_leaves_the_sample_as_it_wa
     assert [said.content for said in sample.history or ()] == ["Hello", "Hello, too"]
 
 
-def test_samples_can_be_bounded() -> None:
-    with capture(max_samples=1) as captured:
-        for _ in range(4):
-            rag().invoke(QUESTION)
-    assert (len(captured.samples), captured.dropped) == (1, 3)
-
-
-def test_model_calls_without_retrieval_are_named_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    handler = RagMetricsCallback(metrics=[])
-    with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            Speaker().invoke("Hello", config={"callbacks": [handler]})
-            assert handler.samples == ()
-    assert [
-        record.message
-        for record in caplog.records
-        if "observe(vectorstore)" in record.message
-    ]
-    assert len(caplog.records) == 1
-    with capture() as captured:
-        Speaker().invoke("Hello")
-    assert captured.samples == ()
-    assert len(captured.problems) == 1
-
-
-def test_on_result_and_its_errors() -> None:
-    seen: list[str] = []
-
-    def hook(result: Any) -> None:
-        seen.append(result.sample.question)
-        raise RuntimeError("the hook is broken")
-
-    handler = RagMetricsCallback(
-        metrics=["context_adherence"], judge="lexical", on_result=hook
-    )
-    rag().invoke(QUESTION, config={"callbacks": [handler]})
-    assert handler.report().results[0].sample is not None
-    assert seen == [QUESTION]
-    assert handler.problems.counts == {
-        "BackgroundEvaluator._count_result: RuntimeError": 1
-    }
-
-
 class Kept(list[SampleResult]):
     """A sink."""
 
@@ -453,18 +353,6 @@ def test_a_copied_config_has_the_same_callback() -> None:
     ):
         rag().invoke(QUESTION, config={"callbacks": [made]})
     assert len(handler.samples) == 2
-
-
-def test_watch_judges_a_share() -> None:
-    watching = watch(["context_utilization"], "lexical", sample_rate=0.5)
-    try:
-        rag().batch([QUESTION] * 40)
-        assert watching.flush(30)
-    finally:
-        watching.stop()
-    assert 3 <= watching.aggregates["context_utilization"].scored <= 37
-    rag().invoke(QUESTION)
-    assert watching.pending == 0
 
 
 def calls_while_captured(state: object) -> int:
@@ -575,12 +463,6 @@ def test_a_copy_of_an_observed_store_is_observed() -> None:
             lambda question: seen.similarity_search(question)[0].page_content
         ).invoke("Paris?")
     assert [one.id for one in captured.samples[0].known_contexts] == ["paris"]
-
-
-def test_scripted_judge_of_the_core_works() -> None:
-    handler = RagMetricsCallback(metrics=["context_adherence"], judge=ScriptedJudge({}))
-    rag().invoke(QUESTION, config={"callbacks": [handler]})
-    assert handler.report().results[0].results["context_adherence"].status == "failed"
 
 
 class Unspeakable(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,12 +11,11 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     SystemMessage,
-    trim_messages,
 )
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_fakes import Shelf, Speaker, document, joined, rag
+from langchain_fakes import Shelf, Speaker, document, joined
 from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -26,14 +24,6 @@ from ragmetrics_core.data.sample import Sample
 
 FERRY = "The Osta ferry crosses the lake every hour in summer."
 QUESTION = "And how often does the ferry go?"
-BEFORE = [HumanMessage("When was the bridge opened?"), AIMessage("In 1874.")]
-SAID = ["When was the bridge opened?", "In 1874."]
-
-
-def trimmer(**settings: Any) -> Any:
-    return trim_messages(
-        max_tokens=1, strategy="last", token_counter=len, start_on="human", **settings
-    )
 
 
 def answer(messages: list[BaseMessage]) -> Any:
@@ -43,85 +33,6 @@ def answer(messages: list[BaseMessage]) -> Any:
     return Speaker(lines="Every hour.").invoke(
         [SystemMessage(f"Use only this: {found}"), *messages]
     )
-
-
-def in_a_chain() -> None:
-    (trimmer() | answer).invoke([*BEFORE, HumanMessage(QUESTION)])
-
-
-def in_a_chain_with_named_inputs() -> None:
-    """LangChain's how-to on trimming, and its chatbot tutorial."""
-    prompt = ChatPromptTemplate.from_messages(
-        [("system", "Use: {context}"), MessagesPlaceholder("messages")]
-    )
-    shelf = Shelf(books=[document(FERRY, "ferry")])
-    chain = (
-        RunnablePassthrough.assign(
-            messages=lambda state: trimmer().invoke(state["messages"])
-        )
-        | RunnablePassthrough.assign(
-            context=lambda state: joined(shelf.invoke(str(state["messages"][-1].text)))
-        )
-        | prompt
-        | Speaker(lines="Every hour.")
-        | StrOutputParser()
-    )
-    chain.invoke({"messages": [*BEFORE, HumanMessage(QUESTION)]})
-
-
-def in_a_graph() -> None:
-    graph = StateGraph(MessagesState)
-    graph.add_node(
-        "answer",
-        lambda state: {"messages": [answer(trimmer().invoke(state["messages"]))]},
-    )
-    graph.add_edge(START, "answer")
-    graph.compile().invoke({"messages": [*BEFORE, HumanMessage(QUESTION)]})
-
-
-def with_a_history_beside_the_question() -> None:
-    def run(state: dict[str, Any]) -> str:
-        return str(
-            answer(
-                [*trimmer().invoke(state["chat_history"]), HumanMessage(state["input"])]
-            ).text
-        )
-
-    RunnableLambda(run).invoke({"input": QUESTION, "chat_history": BEFORE})
-
-
-def from_plain_dictionaries() -> None:
-    (trimmer() | answer).invoke(
-        [
-            {"role": "user", "content": "When was the bridge opened?"},
-            {"role": "assistant", "content": "In 1874."},
-            {"role": "user", "content": QUESTION},
-        ]
-    )
-
-
-APPLICATIONS = [
-    in_a_chain,
-    in_a_chain_with_named_inputs,
-    in_a_graph,
-    with_a_history_beside_the_question,
-    from_plain_dictionaries,
-]
-
-
-@pytest.mark.parametrize("application", APPLICATIONS)
-def test_a_trimmed_history_is_the_history_handed_in(
-    application: Callable[[], None],
-) -> None:
-    with capture() as captured:
-        application()
-    (sample,) = captured.samples
-    assert sample.question == QUESTION
-    assert [turn.content for turn in sample.history] == SAID
-    assert [turn.role for turn in sample.history] == ["user", "assistant"]
-    assert sample.ledger is not None
-    assert sample.ledger.turn == 2
-    assert [context.text for context in sample.known_contexts] == [FERRY]
 
 
 # Histories as applications hand them in or print them: right, or hedged
@@ -246,25 +157,6 @@ def test_what_a_history_quotes_of_a_document_is_no_second_context(
     assert history_of(sample)[1]
 
 
-def test_a_document_that_only_the_history_quotes_is_no_context_for_sure() -> None:
-    other = "The bridge of Osta was opened in 1874 by the mayor of the town."
-    shelf = Shelf(books=[document(FERRY, "ferry"), document(other, "bridge")])
-    chain = (
-        RunnablePassthrough.assign(
-            context=lambda values: joined(shelf.invoke(values["input"])[:1])
-        )
-        | ChatPromptTemplate.from_template("{chat_history}\n{context}\nQ: {input}")
-        | Speaker(lines="Every hour.")
-    )
-    with capture() as captured:
-        talk = [HumanMessage(EARLIER), AIMessage(other)]
-        chain.invoke({"input": QUESTION, "chat_history": talk})
-    (sample,) = captured.samples
-    assert sample.capture is not None
-    texts = [context.text for context in sample.known_contexts]
-    assert texts == [FERRY] or list(sample.capture.doubts) == ["quoted"]
-
-
 @pytest.mark.parametrize("with_sub_agent", [True, False])
 def test_a_thread_that_keeps_the_whole_prompts_has_a_turn_for_each_question(
     with_sub_agent: bool,
@@ -311,46 +203,6 @@ def test_a_thread_that_keeps_the_whole_prompts_has_a_turn_for_each_question(
         assert [context.id for context in sample.known_contexts] == [talk[2 * place]]
 
 
-@pytest.mark.parametrize(
-    "second",
-    [
-        "Hello there, are you awake?",
-        "Hello there.\nAre you awake?",
-        "I said it twice already in this long message: Hello there. And nobody hears it.",
-    ],
-)
-def test_two_messages_of_the_user_in_a_row_that_say_different_things_are_two(
-    second: str,
-) -> None:
-    said = [HumanMessage("Hello there."), HumanMessage(second)]
-    sample = asked_with(chat_history=[*said, AIMessage("I am.")])
-    assert len(sample.history) == 3
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        [],
-        BEFORE,
-        SAID,
-        [("When was the bridge opened?", "In 1874.")],
-    ],
-)
-def test_the_question_at_the_end_of_the_history_is_no_earlier_turn(
-    before: list[Any],
-) -> None:
-    """Chats of Streamlit keep what the user says before the chain is asked."""
-    is_typed = not any(isinstance(one, (str, tuple)) for one in before)
-    appended = HumanMessage(QUESTION) if is_typed else QUESTION
-    history = [*before]
-    if not any(isinstance(one, tuple) for one in before):
-        history.append(appended)
-    sample = asked_with(chat_history=history)
-    assert [turn.content for turn in sample.history] == (SAID if before else [])
-    assert sample.ledger is not None
-    assert sample.ledger.turn == (2 if before else 1)
-
-
 def test_each_turn_of_a_chat_that_keeps_the_question_first_is_one_turn() -> None:
     shelf = Shelf(books=[document(FERRY, "ferry")])
     prompt = ChatPromptTemplate.from_messages(
@@ -379,15 +231,6 @@ def test_each_turn_of_a_chat_that_keeps_the_question_first_is_one_turn() -> None
         assert sample.ledger is not None
         assert sample.ledger.turn == place + 1
         assert [turn.content for turn in sample.history] == talk[: 2 * place]
-
-
-def test_frequent_questions_and_their_answers_are_no_talk() -> None:
-    page = document(f"Question: Is there a ferry?\nAnswer: {FERRY}", "faq")
-    with capture() as captured:
-        rag(Shelf(books=[page])).invoke(QUESTION)
-    (sample,) = captured.samples
-    assert sample.capture is not None
-    assert sample.capture.doubts == {}
 
 
 @pytest.mark.parametrize("name", ["chat_history", "history", "memory"])

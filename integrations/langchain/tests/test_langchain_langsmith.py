@@ -18,11 +18,7 @@ from said import rating
 
 from ragmetrics_core import ContextRecall, ScriptedJudge
 from ragmetrics_core.data.errors import TransientJudgeError
-from ragmetrics_core.metrics.answer_relevance import Addresses
-from ragmetrics_core.metrics.citation_quality import CitationQuality
 from ragmetrics_core.metrics.context_recall import RateRecall
-from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
-from ragmetrics_core.metrics.declined import Declined
 
 RATED = ScriptedJudge({RateRecall: rating(0.8, "Says nearly all.", "mostly")})
 
@@ -110,33 +106,6 @@ def test_undefined_and_failed_have_no_score_and_say_why() -> None:
     assert failed.metadata["status"] == "failed"
 
 
-def test_metrics_on_request_are_measured_by_their_names() -> None:
-    answering = ScriptedJudge(
-        {
-            SufficientContexts: {"missing": []},
-            Declined: {"declined": 0},
-            Addresses: {"grade": 3},
-        }
-    )
-    names = ["context_sufficiency", "answer_relevance"]
-    found = RagMetricsRunEvaluator(names, answering).evaluate_run(traced(), None)
-    assert {one.key: one.score for one in found["results"]} == dict.fromkeys(names, 1.0)
-    shown = [
-        asked for asked in answering.asked if isinstance(asked, SufficientContexts)
-    ]
-    assert len(shown) == 1
-    assert set(shown[0].parts) == {"contexts", "question"}
-
-
-def test_citations_of_a_traced_run_are_judged() -> None:
-    scripted = ScriptedJudge({})
-    metric = CitationQuality(required=True)
-    found = RagMetricsRunEvaluator(metric, scripted).evaluate_run(traced(), None)
-    # nothing in the answer of the run cites in a form that is read
-    assert not scripted.asked
-    assert found.metadata["status"] == "undefined"
-
-
 @pytest.mark.parametrize(
     ("outputs", "source", "reference"),
     [
@@ -162,18 +131,6 @@ def test_reference_is_found(
         for question in judge.asked
         if isinstance(question, RateRecall)
     ] == ([reference[0]] if len(reference) == 1 else list(reference))
-
-
-def test_a_target_without_langchain() -> None:
-    """A plain function that returns its contexts: no retrieval was seen, what it returned is taken."""
-    with collect_runs() as runs:
-        RunnableLambda(lambda asked: {"answer": ANSWER, "contexts": [ANSWER]}).invoke(
-            {"question": QUESTION}
-        )
-    result = RagMetricsRunEvaluator("context_adherence", "lexical")(
-        runs.traced_runs[0], None
-    )
-    assert result.score > 0.5
 
 
 def test_callback_handler_of_langchain() -> None:

@@ -30,7 +30,6 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import (
     RunnableLambda,
-    RunnableParallel,
     RunnablePassthrough,
 )
 from langchain_core.tools import ToolException, create_retriever_tool
@@ -961,28 +960,6 @@ def test_ledger(name: str) -> None:
     assert all(sample.answer for sample in samples)
 
 
-def test_a_named_conversation_goes_on_over_several_blocks() -> None:
-    """As a server does that captures each request: the second block's ledger holds what the first one found."""
-    samples = []
-    for question in ("capital", "Rhône"):
-        with capture(conversation="a_name_of_its_own") as captured:
-            (
-                {"context": SHELF | joined, "question": RunnablePassthrough()}
-                | PROMPT
-                | Speaker()
-            ).invoke(question)
-        samples += captured.samples
-    ledgers = [sample.ledger for sample in samples if sample.ledger is not None]
-    assert [(one.conversation, one.turn) for one in ledgers] == [
-        ("a_name_of_its_own", 1),
-        ("a_name_of_its_own", 2),
-    ]
-    assert [(call.turn, call.shown) for call in ledgers[1].calls] == [
-        (1, ()),
-        (2, (0,)),
-    ]
-
-
 def _masked(sample: Sample) -> Sample:
     return sample
 
@@ -1036,31 +1013,3 @@ def test_a_thread_goes_on_over_several_blocks(
     assert [
         call.turn for call in ledger.calls if call.turn == 1 and ledger.turn == 2
     ] == kept
-
-
-def test_there_are_shapes_enough() -> None:
-    assert len(SHAPES) >= 40
-
-
-def test_a_search_after_a_parallel_step_stands_behind_those_inside_of_it() -> None:
-    first = Shelf(books=[document(PARIS, "paris")])
-    second = Shelf(books=[document(LYON, "lyon")])
-
-    def search_again(given: dict[str, Any]) -> dict[str, Any]:
-        found = [*given["pages"], *second.invoke("the second city")]
-        return {"pages": joined(found), "question": given["question"]}
-
-    prompt = ChatPromptTemplate.from_template("{pages}\nQuestion: {question}")
-    chain = (
-        RunnableParallel(pages=first, question=RunnablePassthrough())
-        | search_again
-        | prompt
-        | Speaker(lines=[ANSWER])
-    )
-    with capture() as captured:
-        chain.invoke(QUESTION)
-    (sample,) = captured.samples
-    assert sample.ledger is not None
-    queries = [call.query for call in sample.ledger.calls]
-    assert queries == [QUESTION, "the second city"]
-    assert [one.id for one in sample.retrieved or ()] == ["paris", "lyon"]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from framework_model_contract import FrameworkModelContract
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda
-from langchain_fakes import Speaker, rag
-from langchain_ragmetrics import LangChainModel, capture
+from langchain_fakes import Speaker
+from langchain_ragmetrics import LangChainModel
 from langsmith.run_helpers import get_tracing_context
 from pydantic import Field
 
@@ -130,21 +129,6 @@ def test_messages_settings_and_usage() -> None:
     assert reply.usage.models == ("p-1-0613",)
 
 
-def test_logprobs_are_read() -> None:
-    token = {
-        "token": "yes",
-        "logprob": -0.1,
-        "top_logprobs": [{"token": "no", "logprob": -2.5}],
-    }
-    reply = complete(Provider(meta={"logprobs": {"content": [token]}}), top_logprobs=5)
-    (read,) = reply.choices[0].tokens
-    assert (read.token, read.logprob, read.alternatives) == (
-        "yes",
-        -0.1,
-        (("no", -2.5),),
-    )
-
-
 @pytest.mark.parametrize(("honours", "expected"), [(True, 3), (False, 1)])
 def test_several_replies_in_one_request(honours: bool, expected: int) -> None:
     """Where `n` is ignored there are fewer; the core then asks one by one."""
@@ -207,38 +191,9 @@ def test_a_model_that_cannot_be_bound_is_asked_without_a_schema() -> None:
     assert "json_schema" in report.usage.fallbacks
 
 
-def test_a_tool_calling_model_gives_structured_output() -> None:
-    """The default of LangChain: the schema becomes a tool."""
-    call = {
-        "name": "reply",
-        "args": {"claims": 1, "unsupported": []},
-        "id": "1",
-        "type": "tool_call",
-    }
-    assert (
-        complete(Speaker(lines=AIMessage("", tool_calls=[call])), schema=SCHEMA)
-        .choices[0]
-        .text
-        == '{"claims": 1, "unsupported": []}'
-    )
-
-
-def test_the_model_that_answered_is_named() -> None:
-    with capture() as captured:
-        rag(model=Provider()).invoke("?")
-    assert captured.samples[0].generator == "provider-1"
-
-
 def test_schema_is_left_to_the_prompt_where_log_probabilities_are_asked() -> None:
     model = Structured()
     assert complete(model, schema=SCHEMA, top_logprobs=3).choices[0].text == YES
-
-
-def test_models_without_structured_output_are_asked_for_json() -> None:
-    assert LangChainModel(Provider()).capabilities().json_schema is False
-    assert complete(Provider(), schema=SCHEMA).choices[0].text == YES
-    # it binds tools
-    assert LangChainModel(Speaker()).capabilities().json_schema is None
 
 
 @pytest.mark.parametrize(
@@ -311,27 +266,6 @@ def test_async_api() -> None:
     assert len(complete(LangChainModel(Provider(), judge_async=True), n=2).choices) == 2
 
 
-class TestRunnable(FrameworkModelContract):
-    judge_async = False
-
-    def model(self, call: Callable[[], str]) -> LangChainModel:
-        return LangChainModel(
-            RunnableLambda(lambda messages: call()), judge_async=self.judge_async
-        )
-
-
-class TestRunnableAsync(TestRunnable):
-    judge_async = True
-
-
-class TestChatModel(FrameworkModelContract):
-    def model(self, call: Callable[[], str]) -> LangChainModel:
-        able = Capabilities(
-            n=False, logprobs=False, json_schema=False, temperature=False
-        )
-        return LangChainModel(Speaker(lines=lambda messages: call()), capabilities=able)
-
-
 class StatusError(Exception):
     def __init__(self, status: int, text: str = "") -> None:
         super().__init__(text)
@@ -374,23 +308,6 @@ def test_errors_become_ours(
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("meta", "finish"),
-    [
-        ({"finish_reason": "stop"}, "stop"),
-        ({"stop_reason": "end_turn"}, "stop"),
-        ({"finish_reason": "length"}, "length"),
-        ({"stop_reason": "max_tokens"}, "length"),
-        ({"finish_reason": "SAFETY"}, "refused"),
-        ({"finish_reason": "content_filter"}, "refused"),
-        ({"finish_reason": "weird"}, "other"),
-        ({}, "stop"),
-    ],
-)
-def test_why_a_reply_ended(meta: dict[str, Any], finish: str) -> None:
-    assert complete(Provider(meta=meta)).choices[0].finish == finish
-
-
 def test_a_cancelled_call_does_not_wait_for_its_thread() -> None:
     release = threading.Event()
 
@@ -403,7 +320,3 @@ def test_a_cancelled_call_does_not_wait_for_its_thread() -> None:
     asyncio.run(give_up())
     assert not release.is_set()
     release.set()
-
-
-def test_nothing_private_in_the_repr() -> None:
-    assert repr(LangChainModel(Provider())) == "LangChainModel('provider-1')"

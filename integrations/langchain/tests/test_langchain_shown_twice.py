@@ -8,18 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnablePassthrough
-from langchain_core.tools import create_retriever_tool, tool
-from langchain_fakes import Shelf, Speaker, calls, document, joined, rag
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_fakes import Shelf, Speaker, document, joined
 from langchain_ragmetrics import capture
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
 
 from ragmetrics_core.data.sample import Sample
 
@@ -30,40 +25,6 @@ FERRY = "The Osta ferry crosses the lake every hour in summer."
 
 def texts(sample: Sample) -> list[str]:
     return [context.text for context in sample.known_contexts]
-
-
-def found_twice(with_ids: bool) -> list[Document]:
-    bridge, ferry = ("bridge", "ferry") if with_ids else (None, None)
-    return [document(BRIDGE, bridge), document(FERRY, ferry), document(BRIDGE, bridge)]
-
-
-@pytest.mark.parametrize("with_ids", [True, False])
-def test_a_document_that_stands_twice_in_one_prompt_is_one_context(
-    with_ids: bool,
-) -> None:
-    with capture() as captured:
-        rag(Shelf(books=found_twice(with_ids))).invoke(QUESTION)
-    (sample,) = captured.samples
-    assert texts(sample) == [BRIDGE, FERRY]
-
-
-@pytest.mark.parametrize("with_ids", [True, False])
-def test_a_document_that_is_found_twice_and_stands_once_in_the_prompt_is_one_context(
-    with_ids: bool,
-) -> None:
-    def answer(question: str) -> str:
-        found = Shelf(books=found_twice(with_ids)).invoke(question)
-        shown = "\n".join(dict.fromkeys(one.page_content for one in found))
-        return str(
-            Speaker(lines="Both.")
-            .invoke(f"Use only this:\n{shown}\n\nQuestion: {question}")
-            .text
-        )
-
-    with capture() as captured:
-        RunnableLambda(answer).invoke(QUESTION)
-    (sample,) = captured.samples
-    assert texts(sample) == [BRIDGE, FERRY]
 
 
 @pytest.mark.parametrize(
@@ -90,61 +51,6 @@ def test_a_document_that_a_prompt_shows_twice_in_two_forms_is_one_context(
     assert sample.capture.doubts == {}
 
 
-def test_a_document_that_two_calls_are_shown_is_one_context() -> None:
-    """Refining: the second call is shown the first document again, beside another one."""
-
-    def answer(question: str) -> str:
-        bridge, ferry = Shelf(
-            books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")]
-        ).invoke(question)
-        draft = "A draft that speaks of the bridge and of 1874."
-        first = (
-            Speaker(lines=draft)
-            .invoke(f"{bridge.page_content}\nQuestion: {question}")
-            .text
-        )
-        shown = (
-            f"{first}\n{bridge.page_content}\n{ferry.page_content}\nQuestion:"
-            f" {question}"
-        )
-        return str(Speaker(lines="Both.").invoke(shown).text)
-
-    with capture() as captured:
-        RunnableLambda(answer).invoke(QUESTION)
-    (sample,) = captured.samples
-    assert texts(sample) == [BRIDGE, FERRY]
-
-
-@pytest.mark.parametrize("documents_first", [True, False])
-@pytest.mark.parametrize("books", [[FERRY, BRIDGE], [BRIDGE, FERRY]])
-def test_a_document_that_an_earlier_answer_repeats_stays_shown(
-    books: list[str], documents_first: bool
-) -> None:
-    """An extractive model answers with a document; the next turn shows it again."""
-    shelf = Shelf(books=[document(text, text[:8]) for text in books])
-    history: list[BaseMessage] = []
-
-    def answer(question: str) -> str:
-        shown = "\n".join(book.page_content for book in shelf.invoke(question))
-        if documents_first:
-            prompt = [SystemMessage(shown), *history, HumanMessage(question)]
-        else:
-            prompt = [*history, HumanMessage(f"{shown}\n\nQuestion: {question}")]
-        reply = Speaker(lines=BRIDGE).invoke(prompt)
-        history.extend([HumanMessage(question), reply])
-        return str(reply.text)
-
-    with capture() as captured:
-        for question in ("When was the bridge opened?", "And who opened that bridge?"):
-            RunnableLambda(answer).invoke(question)
-    assert len(captured.samples) == 2
-    for sample in captured.samples:
-        assert texts(sample) == books
-        assert sample.ledger is not None
-        assert sample.ledger.calls[-1].shown == (0, 1)
-        assert not any("not shown" in text for text in sample.capture.warnings)
-
-
 def test_a_document_that_only_an_earlier_answer_repeats_is_not_shown() -> None:
     """What the model said before is no evidence now."""
     shelf = Shelf(books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")])
@@ -159,177 +65,6 @@ def test_a_document_that_only_an_earlier_answer_repeats_is_not_shown() -> None:
         RunnableLambda(answer).invoke("How often does the ferry go?")
     (sample,) = captured.samples
     assert texts(sample) == [FERRY]
-
-
-NOTES = [
-    "Nothing of relevance stands in this document.",
-    "This document says nothing of the bridge.",
-]
-
-
-@pytest.mark.parametrize("note", NOTES)
-def test_two_calls_of_equal_words_both_feed_a_prompt_that_shows_these_twice(
-    note: str,
-) -> None:
-    """Map and reduce over documents of which none helps."""
-
-    def answer(question: str) -> str:
-        found = Shelf(
-            books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")]
-        ).invoke(question)
-        notes = [
-            str(Speaker(lines=note).invoke(f"Note on: {one.page_content}").text)
-            for one in found
-        ]
-        listed = "\n".join(
-            f"{number}. {text}" for number, text in enumerate(notes, start=1)
-        )
-        return str(
-            Speaker(lines="I do not know.")
-            .invoke(f"Notes:\n{listed}\n\nQuestion: {question}")
-            .text
-        )
-
-    with capture() as captured:
-        RunnableLambda(answer).invoke(QUESTION)
-    (sample,) = captured.samples
-    assert texts(sample) == [BRIDGE, FERRY]
-    assert sample.capture is not None
-    assert (sample.capture.evidence_from, sample.capture.grade) == ("prompt", "exact")
-    assert sample.ledger is not None
-    (call,) = sample.ledger.calls
-    assert call.shown == (0, 1)
-
-
-def test_of_two_calls_only_those_feed_the_answer_whose_words_it_shows() -> None:
-    """Of two notes the prompt quotes one: the document of the other was not shown to what answers."""
-
-    def answer(question: str) -> str:
-        found = Shelf(
-            books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")]
-        ).invoke(question)
-        first, _ = (
-            str(
-                Speaker(lines=f"A note on {one.id}, at some length.")
-                .invoke(one.page_content)
-                .text
-            )
-            for one in found
-        )
-        return str(
-            Speaker(lines="In 1874.")
-            .invoke(f"Notes:\n{first}\n\nQuestion: {question}")
-            .text
-        )
-
-    with capture() as captured:
-        RunnableLambda(answer).invoke(QUESTION)
-    (sample,) = captured.samples
-    assert texts(sample) == [BRIDGE]
-
-
-def test_a_text_that_an_earlier_message_shows_stands_first() -> None:
-    """An agent with a memory: the first turn found the ferry, the second the bridge and the ferry again."""
-    found = {
-        "ferry": [document(FERRY, "ferry")],
-        "both": [document(BRIDGE, "bridge"), document(FERRY, "ferry")],
-    }
-    tool = create_retriever_tool(
-        Shelf(books=lambda query: found[query]), "search", "Searches."
-    )
-    lines = [
-        calls("search", query="ferry"),
-        "Every hour.",
-        calls("search", query="both"),
-        "Both.",
-    ]
-    agent = create_agent(Speaker(lines=lines), [tool], checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "order"}}
-    with capture() as captured:
-        agent.invoke({"messages": [("user", "How often does the ferry go?")]}, config)
-        agent.invoke({"messages": [("user", "And the bridge?")]}, config)
-    first, second = captured.samples
-    assert texts(first) == [FERRY]
-    assert texts(second) == [FERRY, BRIDGE]
-    assert [one.text for one in second.retrieved or ()] == [BRIDGE, FERRY]
-
-
-def test_the_order_of_this_turns_search_stands_where_the_assistant_quoted_a_text() -> (
-    None
-):
-    before = [HumanMessage("What of the ferry?"), AIMessage(f"The guide says: {FERRY}")]
-    shelf = Shelf(books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")])
-
-    def answer(state: dict[str, Any]) -> str:
-        shown = (
-            f"Use only this:\n{joined(shelf.invoke(state['question']))}\n\nQuestion:"
-            f" {state['question']}"
-        )
-        return str(Speaker(lines="Both.").invoke([*before, HumanMessage(shown)]).text)
-
-    with capture() as captured:
-        RunnableLambda(answer).invoke({"question": QUESTION, "chat_history": before})
-    (sample,) = captured.samples
-    assert texts(sample) == [BRIDGE, FERRY]
-
-
-def found_by(query: str) -> list[Document]:
-    names = {"one": ["bridge", "ferry"], "two": ["mill", "bridge"], "three": ["bridge"]}
-    return [document(TOWN[name], name) for name in names[query]]
-
-
-TOWN = {
-    "bridge": "The Velm bridge was opened in 1874 by the mayor of the town.",
-    "ferry": "The Osta ferry crosses the lake every hour in summer.",
-    "mill": "The Tarn mill ground corn until the flood of 1910 took its wheel.",
-}
-
-
-def test_a_document_that_was_found_again_is_counted_once_beside_what_earlier_turns_found() -> (
-    None
-):
-    """A graph that writes what all tools of its thread returned into the instructions.
-
-    LangChain's tutorial on conversations, with every tool message instead of the last
-    ones.
-    """
-
-    @tool(response_format="content_and_artifact")
-    def search(query: str) -> tuple[str, list[Document]]:
-        """Searches."""
-        found = found_by(query)
-        return "\n\n".join(one.page_content for one in found), found
-
-    queries = iter(["one", "two", "three"])
-
-    def choose(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [calls("search", query=next(queries))]}
-
-    model = Speaker(lines=["In 1874.", "In 1910, the flood did.", "By the mayor."])
-
-    def answer(state: MessagesState) -> dict[str, Any]:
-        messages = state["messages"]
-        pages = [str(one.content) for one in messages if one.type == "tool"]
-        asked = [one for one in messages if one.type == "human"]
-        instructions = SystemMessage("Pages:\n" + "\n\n".join(pages))
-        return {"messages": [model.invoke([instructions, *asked])]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("choose", choose)
-    graph.add_node("tools", ToolNode([search]))
-    graph.add_node("answer", answer)
-    graph.add_edge(START, "choose")
-    graph.add_edge("choose", "tools")
-    graph.add_edge("tools", "answer")
-    application = graph.compile(checkpointer=InMemorySaver())
-    thread = RunnableConfig(configurable={"thread_id": "one"})
-    with capture() as captured:
-        for question in ("When was it opened?", "What took it?", "And by whom?"):
-            application.invoke({"messages": [("user", question)]}, thread)
-    shown = [[context.id for context in one.known_contexts] for one in captured.samples]
-    assert shown == [["bridge", "ferry"], ["bridge", "mill"], ["bridge"]]
-    found = [[one.id for one in sample.retrieved or ()] for sample in captured.samples]
-    assert found == [["bridge", "ferry"], ["mill", "bridge"], ["bridge"]]
 
 
 SENTENCES = [

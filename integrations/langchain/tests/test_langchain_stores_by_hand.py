@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, ClassVar, TypedDict
 
@@ -78,36 +77,6 @@ def test_what_was_found_by_hand_is_retrieved_once_and_shown(
     assert [context.id for context in sample.retrieved] == ["p", "r"]
     assert [len(call.items) for call in sample.ledger.calls] == [1, 1]
     assert sample.capture.grade == "exact"
-
-
-@pytest.mark.parametrize("is_by_hand", [True, False])
-def test_an_asynchronous_search_is_retrieved_once(is_by_hand: bool) -> None:
-    texts, retriever = store(), Shelf(books=[document(PARIS, "p")])
-
-    async def step(question: str) -> str:
-        own = texts.as_retriever().ainvoke
-        search = texts.asimilarity_search if is_by_hand else own
-        found = [*await retriever.ainvoke(question), *await search(question)]
-        return answer(question, *(one.page_content for one in found))
-
-    with capture() as captured:
-        asyncio.run(RunnableLambda(step).ainvoke(QUESTION))
-    (sample,) = captured.samples
-    assert [context.id for context in sample.retrieved] == ["p", "r"]
-    assert [context.text for context in sample.known_contexts] == [PARIS, ROME]
-    assert len(sample.ledger.calls) == 2
-
-
-def test_documents_that_a_step_hands_on_are_not_counted_twice() -> None:
-    texts = store()
-    chain = RunnableLambda(texts.similarity_search) | RunnableLambda(
-        lambda found: answer(QUESTION, *(one.page_content for one in found))
-    )
-    with capture() as captured:
-        chain.invoke(QUESTION)
-    (sample,) = captured.samples
-    assert [len(call.items) for call in sample.ledger.calls] == [1]
-    assert [context.text for context in sample.known_contexts] == [ROME]
 
 
 def test_examples_that_are_chosen_from_a_store_are_no_evidence() -> None:
@@ -231,19 +200,6 @@ def test_what_the_application_tells_of_its_search_by_hand_goes_first() -> None:
     assert scores == [[0.5, 0.5], [0.5, 0.5]]
 
 
-def test_a_query_that_the_application_tells_goes_before_that_of_the_search() -> None:
-    def report(found: list[Document]) -> None:
-        add_documents(found, query="ferry built")
-
-    with capture() as captured:
-        graph_that_searches_again(report).invoke(
-            {"question": "When was the ferry built?"}
-        )
-    (sample,) = captured.samples
-    assert sample.ledger is not None
-    assert [call.query for call in sample.ledger.calls] == ["ferry built"] * 2
-
-
 def test_a_search_that_the_application_tells_to_have_found_nothing_is_a_search() -> (
     None
 ):
@@ -256,17 +212,3 @@ def test_a_search_that_the_application_tells_to_have_found_nothing_is_a_search()
     (sample,) = captured.samples
     assert sample.retrieved == ()
     assert sample.contexts == ()
-
-
-def test_a_document_that_was_searched_for_by_its_own_text_is_a_context() -> None:
-    texts = store()
-
-    def step(question: str) -> str:
-        found = texts.similarity_search(ROME)
-        return answer(question, *(one.page_content for one in found))
-
-    with capture() as captured:
-        RunnableLambda(step).invoke(QUESTION)
-    (sample,) = captured.samples
-    assert [context.text for context in sample.known_contexts] == [ROME]
-    assert sample.capture.grade == "exact"

@@ -10,11 +10,10 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_ragmetrics import capture
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from lighthouse import ANSWER, FACT, QUESTION, ROOMS
 from tool_texts import SHAPES, check
@@ -102,12 +101,6 @@ def test_the_text_of_a_tool_that_acts_lowers_no_grade_once_the_user_said_which_s
     assert len(sample.capture.warnings) == n_hints
 
 
-def test_a_run_that_called_no_tool_is_none() -> None:
-    with capture() as captured:
-        play([])
-    assert not captured.samples
-
-
 def test_a_model_that_only_wishes_for_a_tool_gives_no_sample() -> None:
     model = Scripted(
         messages=iter(
@@ -117,30 +110,6 @@ def test_a_model_that_only_wishes_for_a_tool_gives_no_sample() -> None:
     with capture() as captured:
         model.invoke(QUESTION)
     assert not captured.samples
-
-
-def test_the_tools_of_an_earlier_turn_are_not_named_again() -> None:
-    def wish(name: str) -> AIMessage:
-        call = {"name": name, "args": {"query": "lamp"}, "id": f"call {name}"}
-        return AIMessage("", tool_calls=[call])
-
-    lines = [wish("search_rooms"), AIMessage("Eleven.")]
-    lines += [wish("search_knowledge"), AIMessage(ANSWER)]
-    agent = create_agent(
-        Scripted(messages=iter(lines)),
-        [search_knowledge, search_rooms],
-        checkpointer=InMemorySaver(),
-    )
-    thread: Any = {"configurable": {"thread_id": "one"}}
-    with capture() as captured:
-        agent.invoke({"messages": [("user", "How many rooms?")]}, thread)
-        agent.invoke({"messages": [("user", QUESTION)]}, thread)
-    _, second = captured.samples
-    assert second.ledger is not None
-    assert [call.turn for call in second.ledger.calls] == [1, 2]
-    report = captured.evaluate(["context_utilization"], judge="lexical")
-    reason = report.results[1].results["context_utilization"].reason
-    assert 'context_tools={"search_knowledge"}' in reason
 
 
 # What a tool that is named returns, and the passages in it; None where it is not divided
@@ -231,50 +200,6 @@ def test_a_result_without_any_passage_is_a_search_that_found_nothing() -> None:
     assert (sample.contexts, sample.retrieved) == ((), ())
 
 
-def test_a_file_before_a_question_adds_nothing_to_the_question() -> None:
-    file = {"type": "document", "source": {"type": "file", "file_id": "f1"}}
-    asked = HumanMessage([file, {"type": "text", "text": QUESTION}])
-    with capture(every_turn=True) as captured:
-        Scripted(messages=iter([AIMessage(ANSWER)])).invoke([asked])
-    (sample,) = captured.samples
-    assert sample.question == QUESTION
-
-
-def test_a_named_tool_that_is_called_by_hand_is_no_answer() -> None:
-    wish = {"name": "search_knowledge", "args": {"query": "lamp"}, "id": "one"}
-    lines = [AIMessage("", tool_calls=[wish]), AIMessage(ANSWER)]
-    model = Scripted(messages=iter(lines))
-    with capture(context_tools={"search_knowledge"}) as captured:
-        messages: list[Any] = [("user", QUESTION)]
-        messages.append(model.invoke(messages))
-        messages.append(search_knowledge.invoke(messages[-1].tool_calls[0]))
-        model.invoke(messages)
-    (sample,) = captured.samples
-    assert sample.answer == ANSWER
-    assert [context.text for context in sample.known_contexts] == [FACT]
-
-
-def test_a_tool_whose_text_a_model_wrote_is_no_search() -> None:
-    """open_deep_research has a model summarize each page that its search tool found."""
-    summarizer = GenericFakeChatModel(messages=iter([AIMessage(FACT)]))
-
-    @tool
-    def web_search(query: str) -> str:
-        """Searches the web, and summarizes each page."""
-        return f"Source: https://lamp.example\n{summarizer.invoke('Summarize').content}"
-
-    wish = {"name": "web_search", "args": {"query": "lamp"}, "id": "1"}
-    lines = [AIMessage("", tool_calls=[wish]), AIMessage(ANSWER)]
-    with capture() as captured:
-        agent = create_agent(Scripted(messages=iter(lines)), [web_search])
-        agent.invoke({"messages": [("user", QUESTION)]})
-    (sample,) = captured.samples
-    assert sample.capture is not None
-    assert list(sample.capture.doubts) == ["no_search"]
-    assert sample.ledger is not None
-    assert [call.kind for call in sample.ledger.calls] == ["written"]
-
-
 class State(TypedDict, total=False):
     """Of a graph without messages; "report" is no usual name for an answer."""
 
@@ -328,16 +253,3 @@ def test_a_node_that_calls_a_tool_by_itself_makes_a_sample(
     assert (call.kind, call.name, call.shown) == (kind, "search_knowledge", (0,))
     assert sample.capture is not None
     assert sample.capture.grade == grade
-
-
-@pytest.mark.parametrize("reply", ["yes", '{"route": "search"}'])
-def test_a_verdict_on_what_a_tool_returned_is_no_sample(reply: str) -> None:
-    with capture() as captured:
-        report_from_notes(reply)
-    assert not captured.samples
-
-
-def test_a_tool_that_is_called_with_the_answer_makes_no_sample() -> None:
-    with capture() as captured:
-        report_from_notes(ANSWER, searches_first=False)
-    assert not captured.samples

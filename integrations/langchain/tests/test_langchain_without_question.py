@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
@@ -81,45 +79,3 @@ def test_documents_that_a_chain_is_given_are_not_the_question() -> None:
     assert sample.question == question
     assert sample.standalone_question is None
     assert [context.text for context in sample.known_contexts] == [BRIDGE]
-
-
-ASKED = "When was the bridge of Velm opened?"
-CHAT = [
-    SystemMessage("Be brief."),
-    HumanMessage("Good morning!"),
-    AIMessage("Good morning."),
-    HumanMessage(ASKED),
-]
-
-
-@pytest.mark.parametrize("prompt", [ASKED, CHAT], ids=["text", "messages"])
-def test_the_users_message_to_a_model_without_a_chain_is_the_question(
-    prompt: str | list[SystemMessage | HumanMessage | AIMessage],
-) -> None:
-    with capture(every_turn=True) as captured:
-        FakeListChatModel(responses=["In 1874."]).invoke(prompt)
-    (sample,) = captured.samples
-    assert (sample.question, sample.answer) == (ASKED, "In 1874.")
-    assert sample.capture is not None
-    assert "question_guessed" not in sample.capture.doubts
-
-
-def test_a_message_of_several_lines_may_hold_more_than_the_question() -> None:
-    prompt = f"Context: {BRIDGE}\nQuestion: {ASKED}"
-    with capture(every_turn=True) as captured:
-        FakeListChatModel(responses=["In 1874."]).invoke(prompt)
-    (sample,) = captured.samples
-    assert sample.question == prompt
-    assert sample.capture is not None
-    assert "question_guessed" in sample.capture.doubts or (
-        sample.capture.grade == "incomplete"
-    )
-
-
-def test_a_model_without_a_chain_that_is_told_nothing_was_asked_nothing() -> None:
-    with capture(every_turn=True) as captured:
-        FakeListChatModel(responses=["Hello."]).invoke([SystemMessage("Greet.")])
-    (sample,) = captured.samples
-    assert sample.question is None
-    assert sample.capture is not None
-    assert "question_guessed" in sample.capture.doubts
