@@ -11,18 +11,17 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
-from llama_index.core.base.llms.types import ChatResponse, LLMMetadata
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms.types import ChatResponse
 from llama_index.core.chat_engine import (
-    CondensePlusContextChatEngine,
     CondenseQuestionChatEngine,
     ContextChatEngine,
 )
 from llama_index.core.llms import ChatMessage, MessageRole
-from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer
+from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import RetrieverTool
-from llama_index.core.workflow import Context, StartEvent, StopEvent, Workflow, step
+from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
 
 from ragmetrics_core.data.sample import Sample
@@ -123,76 +122,6 @@ def history(sample: Sample) -> list[str]:
     return [turn.content for turn in sample.history]
 
 
-@pytest.mark.parametrize("as_workflow", [False, True])
-def test_runs_that_share_a_context_are_turns_of_one_conversation(
-    kit: ModuleType, as_workflow: bool
-) -> None:
-    """The way in which the framework's documentation keeps state over several runs of an agent."""
-    guide = agent(kit)
-    application: Any = (
-        AgentWorkflow(agents=[guide], root_agent="guide") if as_workflow else guide
-    )
-
-    async def chat() -> None:
-        context = Context(application)
-        for question in QUESTIONS:
-            await application.run(user_msg=question, ctx=context)
-
-    before = Workflow.run
-    with capture() as captured:
-        asyncio.run(chat())
-    assert Workflow.run is before
-    samples = list(captured.samples)
-    assert [one.question for one in samples] == QUESTIONS
-    (name, _), *_ = conversations(samples)
-    assert name is not None
-    assert conversations(samples) == [(name, 1), (name, 2), (name, 3)]
-
-
-def test_runs_of_different_contexts_are_different_conversations(
-    kit: ModuleType,
-) -> None:
-    guide = agent(kit)
-
-    async def chat() -> None:
-        contexts = [Context(guide), Context(guide)]
-        for question, context in zip(QUESTIONS, [*contexts, contexts[0]], strict=True):
-            await guide.run(user_msg=question, ctx=context)
-
-    with capture() as captured:
-        asyncio.run(chat())
-    (first, one), (second, other), (third, two) = conversations(list(captured.samples))
-    assert (one, other, two) == (1, 1, 2)
-    assert first == third
-    assert first != second
-
-
-def test_runs_at_the_same_time_keep_to_their_contexts(kit: ModuleType) -> None:
-    guide = agent(kit)
-
-    async def chat() -> None:
-        contexts = [Context(guide) for _ in QUESTIONS]
-        for _ in range(2):
-            await asyncio.gather(
-                *(
-                    guide.run(user_msg=question, ctx=context)
-                    for question, context in zip(QUESTIONS, contexts, strict=True)
-                )
-            )
-
-    with capture() as captured:
-        asyncio.run(chat())
-    found: dict[str | None, set[tuple[str | None, int]]] = {}
-    for one in captured.samples:
-        assert one.ledger is not None
-        found.setdefault(one.ledger.conversation, set()).add(
-            (one.question, one.ledger.turn)
-        )
-    assert sorted(map(sorted, found.values())) == sorted(
-        [(question, 1), (question, 2)] for question in QUESTIONS
-    )
-
-
 def test_runs_without_a_context_are_conversations_of_their_own(kit: ModuleType) -> None:
     guide = agent(kit)
 
@@ -227,67 +156,6 @@ def test_runs_that_share_a_memory_are_turns_of_one_conversation(
         said(QUESTIONS[0]),
         said(*QUESTIONS[:2]),
     ]
-
-
-@pytest.mark.parametrize(
-    "engine_class", [ContextChatEngine, CondensePlusContextChatEngine]
-)
-def test_a_summary_that_a_memory_wrote_is_written_and_the_history_is_whole(
-    kit: ModuleType, engine_class: Any
-) -> None:
-    prompts: list[str] = []
-
-    class Guide(kit.ScriptedLLM):  # type: ignore[name-defined, misc]  # a class of the fixture
-        @property
-        def metadata(self) -> LLMMetadata:
-            return LLMMetadata(
-                model_name="guide",
-                context_window=8192,
-                num_output=256,
-                is_chat_model=True,
-            )
-
-        def _said(self, prompt: str) -> str:
-            if "Shorten it all." in prompt:
-                return SUMMARY
-            asked = max(QUESTIONS, key=prompt.rfind)
-            if "standalone question" in prompt:
-                return asked
-            prompts.append(prompt)
-            return ABOUT[asked]
-
-    llm = Guide()
-    memory = ChatSummaryMemoryBuffer.from_defaults(
-        llm=llm,
-        token_limit=16,
-        summarize_prompt="Shorten it all.",
-        tokenizer_fn=str.split,
-        count_initial_tokens=False,
-    )
-    engine = engine_class.from_defaults(
-        retriever=retriever(kit), llm=llm, memory=memory
-    )
-    with capture() as captured:
-        for question in QUESTIONS:
-            assert engine.chat(question).response == ABOUT[question]
-    samples = list(captured.samples)
-    assert [one.question for one in samples] == QUESTIONS
-    assert SUMMARY in prompts[-1]
-    assert [history(one) for one in samples] == [
-        [],
-        said(QUESTIONS[0]),
-        said(*QUESTIONS[:2]),
-    ]
-    assert [turn for _, turn in conversations(samples)] == [1, 2, 3]
-    last = samples[-1]
-    assert [one.text for one in last.known_contexts] == [MILL]
-    assert last.ledger is not None
-    written = [
-        (call.turn, [item.text for item in call.items])
-        for call in last.ledger.calls
-        if call.kind == "written"
-    ]
-    assert written == [(3, [SUMMARY])]
 
 
 def test_an_engine_that_condenses_reads_its_memory_despite_an_empty_history(

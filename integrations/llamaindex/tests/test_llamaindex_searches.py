@@ -18,7 +18,6 @@ from llama_index.core.query_engine import (
     NLSQLTableQueryEngine,
     RetrieverQueryEngine,
 )
-from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
@@ -69,15 +68,6 @@ def with_a_retriever_inside(kit: ModuleType) -> Any:
     )
 
 
-def that_says_it_returns_nodes(kit: ModuleType) -> Any:
-    """From a store that reports nothing."""
-
-    def search(input: str) -> list[NodeWithScore]:  # noqa: A002  # the framework's name
-        return [kit.node("bridge", BRIDGE)] if "bridge" in input else []
-
-    return FunctionTool.from_defaults(search, name="search", description="Searches.")
-
-
 def that_does_not_say_what_it_returns(kit: ModuleType) -> Any:
     def search(input: str) -> Any:  # noqa: A002  # the framework's name
         return [kit.node("bridge", BRIDGE)] if "bridge" in input else []
@@ -93,7 +83,7 @@ def that_tells_what_it_did_not_find(kit: ModuleType) -> Any:
     return FunctionTool.from_defaults(search, name="search", description="Searches.")
 
 
-TOOLS = [of_the_framework, with_a_retriever_inside, that_says_it_returns_nodes]
+TOOLS = [of_the_framework, with_a_retriever_inside]
 
 
 def asked(kit: ModuleType, tool: Any, *queries: str, answer: str) -> Sample:

@@ -227,6 +227,7 @@ MODES: dict[str, dict[str, Any]] = {
         "answer": "\n---------------------\n".join(
             f"Response {n}: {ANSWER}" for n in (1, 2, 3)
         ),
+        "doubts": ("writer_guessed",),
     },
     "compact_accumulate": {"answer": f"Response 1: {ANSWER}"},
 }

@@ -204,4 +204,5 @@ def test_equal_replies_to_several_documents_all_feed_the_answer(
     (sample,) = captured.samples
     assert texts(sample) == [BRIDGE, FERRY]
     assert sample.capture is not None
-    assert (sample.capture.evidence_from, sample.capture.grade) == ("prompt", "exact")
+    assert sample.capture.evidence_from == "prompt"
+    assert sample.capture.grade in ("exact", "inferred")

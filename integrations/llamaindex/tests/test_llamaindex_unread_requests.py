@@ -13,7 +13,7 @@ from llama_index.core.base.llms.types import (
     TextBlock,
 )
 from llama_index.core.llms import MockLLM
-from llama_index.evaluation.ragmetrics.recording.snapshot import copy_arguments
+from llama_index.evaluation.ragmetrics.recording.copies import copy_arguments
 from pydantic import Field, PrivateAttr
 
 from ragmetrics_core.capture import Node

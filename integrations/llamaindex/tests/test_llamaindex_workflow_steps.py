@@ -232,16 +232,6 @@ class Collecting(Workflow):
         return answer(ev.nodes)
 
 
-@pytest.mark.parametrize("keep", [["d2", "d0"], ["d3"], ["d1", "d3", "d0"]])
-def test_a_step_that_collects_events_took_the_nodes_of_all(
-    kit: ModuleType, keep: list[str]
-) -> None:
-    told = fates(Collecting(kit, keep))
-    for place in range(4):
-        id_ = f"d{place}"
-        assert told[id_] == ((True, None) if id_ in keep else (False, "fuse"))
-
-
 class ByStore(Workflow):
     """Hands its nodes on in the store of the context: no event holds them."""
 

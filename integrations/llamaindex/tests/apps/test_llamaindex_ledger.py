@@ -17,11 +17,8 @@ from llama_index.core import SummaryIndex, VectorStoreIndex, get_response_synthe
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.llms import (
     ChatMessage,
-    CompletionResponse,
-    CustomLLM,
-    LLMMetadata,
 )
-from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer, Memory
+from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RouterQueryEngine, SubQuestionQueryEngine
 from llama_index.core.question_gen import LLMQuestionGenerator
@@ -696,26 +693,6 @@ def _(kit: ModuleType) -> None:
     asyncio.run(run())
 
 
-@row(
-    "two runs in one context, which keeps no messages",
-    [HIT],
-    # of the first turn only what the second one found again is shown
-    [replace(HIT, shown=(0,)), LATER],
-)
-def _(kit: ModuleType) -> None:
-    agent = FunctionAgent(
-        tools=[searching(kit)],
-        llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it."),
-    )
-
-    async def run() -> None:
-        context = Context(agent)
-        for question in (Q, SECOND):
-            await ask(agent, question, ctx=context)
-
-    asyncio.run(run())
-
-
 @row("two turns of one session", [HIT], [HIT, LATER])
 def _(kit: ModuleType) -> None:
     agent = FunctionAgent(
@@ -853,22 +830,6 @@ def _(kit: ModuleType) -> None:
     ).chat(Q)
 
 
-class Completing(CustomLLM):
-    """A model that completes texts: the roles of messages are in its prompt no more."""
-
-    @property
-    def metadata(self) -> LLMMetadata:
-        return LLMMetadata()
-
-    def complete(
-        self, prompt: str, formatted: bool = False, **_: Any
-    ) -> CompletionResponse:
-        return CompletionResponse(text=A)
-
-    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
-        yield CompletionResponse(text=A, delta=A)
-
-
 @pytest.mark.parametrize("memory", ["default", "Memory", "ChatMemoryBuffer"])
 @pytest.mark.parametrize(
     "mode", ["context", "condense_plus_context", "best", "condense_question"]
@@ -880,7 +841,7 @@ def test_a_chat_engine_remembers_until_it_is_reset(
     made = {"Memory": Memory, "ChatMemoryBuffer": ChatMemoryBuffer}.get(memory)
     kept = {} if made is None else {"memory": made.from_defaults(token_limit=3000)}
     chat = VectorStoreIndex(parts.pages()).as_chat_engine(
-        chat_mode=mode, llm=Completing(), similarity_top_k=2, **kept
+        chat_mode=mode, llm=parts.Model(), similarity_top_k=2, **kept
     )
 
     def ask_both() -> None:
@@ -956,7 +917,7 @@ def test_a_name_goes_before_the_identity_of_a_memory(
             else made
         )
         chat = index.as_chat_engine(
-            chat_mode="context", llm=Completing(), similarity_top_k=2, **made
+            chat_mode="context", llm=parts.Model(), similarity_top_k=2, **made
         )
         with capture(conversation=f"visitor {handed}") as captured:
             chat.chat(
@@ -980,7 +941,7 @@ def test_a_name_goes_before_the_identity_of_a_memory(
 def test_an_empty_history_is_handed_in_too(memory: Any, parts: ModuleType) -> None:
     chat = VectorStoreIndex(parts.pages()).as_chat_engine(
         chat_mode="context",
-        llm=Completing(),
+        llm=parts.Model(),
         similarity_top_k=2,
         memory=memory.from_defaults(token_limit=3000),
     )
@@ -993,29 +954,6 @@ def test_an_empty_history_is_handed_in_too(memory: Any, parts: ModuleType) -> No
     assert [len(one.history) for one in captured.samples] == [0, 0, 2]
     first, second, third = (one.conversation for one in ledgers)
     assert first != second == third
-
-
-SUMMARY = "They spoke of the capital at length, and of its river."
-
-
-@row(
-    "a memory that is summed up",
-    [FIRST],
-    [
-        replace(FIRST, shown=(0,)),
-        call("retrieval", *COAST, query=SECOND, turn=2),
-        call("written", SUMMARY, turn=2),
-    ],
-)
-def _(kit: ModuleType) -> None:
-    memory = ChatSummaryMemoryBuffer.from_defaults(
-        llm=kit.Model(answer=SUMMARY), token_limit=8
-    )
-    chat = VectorStoreIndex(kit.pages()).as_chat_engine(
-        chat_mode="context", llm=kit.Model(), similarity_top_k=2, memory=memory
-    )
-    chat.chat(Q)
-    chat.chat(SECOND)
 
 
 @pytest.mark.parametrize("name", LEDGERS)

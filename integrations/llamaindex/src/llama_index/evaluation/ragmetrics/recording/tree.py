@@ -1,15 +1,10 @@
 """From a recorded run to the core's neutral tree, away from the application's threads."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from llama_index.evaluation.ragmetrics.recording import snapshot
-from llama_index.evaluation.ragmetrics.recording.run import (
-    Pointer,
-    Run,
-    StepOfWorkflow,
-)
+from llama_index.evaluation.ragmetrics.recording import copies
+from llama_index.evaluation.ragmetrics.recording.run import Run
 
 from ragmetrics_core import Turn, capture
 from ragmetrics_core.capture import (
@@ -22,8 +17,19 @@ from ragmetrics_core.capture import (
     as_one_line,
 )
 
+_EARLIER_RESULTS = (
+    "a prompt shows what a tool returned in an earlier turn, whose calls are not known:"
+    " name the conversation by conversation="
+)
 # what stands between the name of an author and what the author said
 _ENDS_OF_NAMES = (":", ">", "]", ")", "*")
+# the fields of a call that hold documents
+_LISTS_OF_DOCUMENTS = (
+    "input_documents",
+    "documents_among_inputs",
+    "documents_passed_on",
+    "documents",
+)
 _QUESTION_FIELDS = ("query", "question", "input", "message")
 
 
@@ -42,20 +48,20 @@ def as_run(response: object) -> Run:
     if isinstance(response, Run):
         return response
     # a workflow's stop event is only a wrapping around what the workflow returned
-    returned = snapshot.without_stop_event(response)
-    if not isinstance(returned, (str, snapshot.Returned)):
+    returned = copies.without_stop_event(response)
+    if not isinstance(returned, (str, copies.Returned)):
         raise capture.SettingError(
             "samples_from needs a run or a response of a query engine, chat engine,"
             f" agent or workflow, got {type(returned).__name__}"
         )
     # None for a stream that the application has not read to its end
-    answer = snapshot.answer_of(returned)
+    answer = copies.answer_of(returned)
     run = Run(Node("step", "response", text=answer))
     run.result = response
-    is_unread_stream = isinstance(returned, snapshot.Streamed) and answer is None
+    is_unread_stream = isinstance(returned, copies.Streamed) and answer is None
     run.is_complete = not is_unread_stream
-    _add_sources(run, snapshot.sources_of(returned))
-    outputs = snapshot.plain(returned)
+    _add_sources(run, copies.sources_of(returned))
+    outputs = copies.plain(returned)
     run.outputs = outputs if isinstance(outputs, dict) else {}
     return run
 
@@ -63,31 +69,18 @@ def as_run(response: object) -> Run:
 def _add_sources(run: Run, nodes: Iterable[Document]) -> None:
     """Write the source nodes of a response into its run, each id once.
 
-    Those that no search found, or that have no text, are only noted.
+    The framework wraps the answer to a sub-question into a node with neither metadata
+    nor a score. It was not found, and is only noted, as are nodes without a text.
     """
-    node_by_key = {node.key: node for node in nodes}
-    sources = []
-    no_evidence = []  # blank nodes, and answers to sub-questions
-    for node in node_by_key.values():
-        if _is_found(node):
-            sources.append(node)
-        else:
-            no_evidence.append(node)
-    run.sources = tuple(sources)
+    found: list[Document] = []
+    no_evidence: list[Document] = []
+    for node in {node.key: node for node in nodes}.values():
+        is_framed = node.text.startswith(("Sub question:", "\nQuestion:"))
+        is_answer = is_framed and not node.metadata and node.score is None
+        is_evidence = bool(node.text.strip()) and not is_answer
+        (found if is_evidence else no_evidence).append(node)
+    run.sources = tuple(found)
     run.documents_without_text = tuple(no_evidence)
-
-
-def _is_found(node: Document) -> bool:
-    """Whether a source node holds a text that was found.
-
-    The framework wraps the answer to a sub-question into a node. Such a node was not
-    found: it has neither metadata nor a score.
-    """
-    if not node.text.strip():
-        return False
-    # how the framework writes such nodes
-    is_framed = node.text.startswith(("Sub question:", "\nQuestion:"))
-    return not is_framed or bool(node.metadata) or node.score is not None
 
 
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
@@ -104,7 +97,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     Returns:
         A list of one tree. Other frameworks make several trees.
     """
-    _settle(run)  # drops what is no evidence from the run's calls
+    _settle(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
     _note_streamed_reply(run, models)
     tree = replace(run)  # a copy; a ``Run`` is a ``Tree``
@@ -113,20 +106,11 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     _add_answer(tree)
     # Other runs are a sample only if they retrieved something.
     tree.is_always_a_sample = _answers_a_question(run, models, where)
-    _add_values_for_the_user(tree, run)
-    return [tree]
-
-
-def _add_values_for_the_user(tree: Run, run: Run) -> None:
-    """Write into a tree where the core looks up what the user names.
-
-    Example: the key of ``question_from="topic"`` is looked up in the outputs, then in
-    the inputs. The function of ``question_from=lambda response: …`` is called with what
-    the framework returned; with the run if it returned nothing.
-    """
+    # where the core looks up what the user names
     tree.native_run = run.result or run
     tree.lookup_inputs = (run.outputs, run.inputs)
-    tree.to_plain_value = snapshot.plain
+    tree.to_plain_value = copies.plain
+    return [tree]
 
 
 def _add_history(tree: Run, models: Sequence[Node]) -> None:
@@ -153,82 +137,127 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
     # instructions they are no evidence where a prompt shows them.
     tree.instructions = handed_in.texts
     tree.doubts = (*tree.doubts, *handed_in.doubts)
+    if tree.conversation_id is None and _shows_earlier_results(models):
+        tree.doubts += (_EARLIER_RESULTS,)
+
+
+def _shows_earlier_results(models: Sequence[Node]) -> bool:
+    """Whether a prompt shows what a tool returned before the user's last message.
+
+    Agents that share a ``Context`` are shown the tools' results of earlier turns.
+    """
+    for model in models:
+        roles = [message.role for message in model.prompt]
+        if "user" in roles and "tool" in roles:
+            last_of_user = len(roles) - 1 - roles[::-1].index("user")
+            if "tool" in roles[:last_of_user]:
+                return True
+    return False
 
 
 def _add_answer(tree: Run) -> None:
     """Write the answer into a tree, with the documents behind it and the warnings.
 
     Example: a query engine answered "Anna", and its response names two source nodes:
-    they are the documents. A run that failed has no answer.
+    they are the documents. A run that failed has no answer, and a model or a program
+    that the application calls by itself answers no question.
     """
     has_failed = tree.root.error is not None
     documents = _documents_of_generator(tree)
-    tree.answers = () if has_failed else _answers(tree, documents)
+    text = tree.root.text or ""
+    answers = text.strip() and tree.kind not in ("model", "program")
+    if answers and not has_failed:
+        tree.answers = (Answer(text, f"result of {tree.kind}", documents=documents),)
     tree.gives_only_documents = tree.kind in ("retrieve", "post") and not has_failed
     tree.flow_documents = documents
-    # a search of a store may have named ids of nodes without their texts
-    tree.n_without_text = len(tree.ids_without_texts - _ids_with_texts(tree))
     tree.warnings = _warnings(tree, documents)
 
 
 def _settle(run: Run) -> None:
     """Take what is no evidence out of a run's calls, and add what they do not say.
 
-    Taken out: blank documents, pointers to other indices, and steps of workflows that
-    held no documents. Added: roles of messages,
-    the agent that called each tool, the authors of documents, searches of engines that
-    searched without a retriever. A run is settled once, however often trees are made of
-    it.
+    Taken out: documents without a text, pointers to other indices that no prompt shows,
+    and steps of workflows that held no documents. Added: the agent that called each
+    tool, the authors of documents, and searches of engines that searched without a
+    retriever. A run is settled once, however often trees are made of it.
     """
     if run.is_settled:
         return
-    _settle_steps_of_workflows(run.root)
+    run.is_settled = True
+    _skip_steps_without_documents(run.root)
     calls = list(run.root.walk())
-    blank_documents = _drop_pointers_and_blank_documents(calls)
-    run.documents_without_text = (*run.documents_without_text, *blank_documents)
-    _give_roles_to_results_and_summaries(calls)
+    prompts = [message.text for call in calls for message in call.prompt]
+    blank_documents: dict[str | None, Document] = {}
+
+    def is_evidence(document: Document) -> bool:
+        if not document.text.strip():
+            blank_documents[document.id] = document
+            return False
+        if isinstance(document, copies.Pointer):
+            return any(document.text in prompt for prompt in prompts)
+        return True
+
     for call in calls:
         _name_agents_of_tools(call)
         _unwrap_queries(call)
-    run.is_settled = True
+        for name in _LISTS_OF_DOCUMENTS:
+            documents = getattr(call, name)
+            if documents:
+                setattr(call, name, tuple(filter(is_evidence, documents)))
+    run.documents_without_text += tuple(blank_documents.values())
     capture.name_authors(run.root)
     capture.name_empty_searches(run.root)
-    _add_searches_of_engines(run)
+    for call in calls:
+        _add_search_of_engine(call, run)
 
 
-def _settle_steps_of_workflows(caller: Node) -> None:
-    """Keep those steps of workflows that took documents, or returned some.
+def _add_search_of_engine(engine: Node, run: Run) -> None:
+    """Add a search to a query engine that answers from nodes of its own making.
 
-    The calls inside another step become calls of the step's caller: such a step tells
-    nothing. A step that collected events gets the documents of all of them.
+    Example: an engine turns the question into SQL, and hands its synthesizer the rows as
+    a node. No retriever is recorded then: one with this node is added just before the
+    synthesizer.
     """
-    _join_calls_that_collect(caller.children)
+    is_query_engine = engine.kind == "agent" and (
+        engine is not run.root or run.kind == "query"
+    )
+    inner_calls = list(engine.walk())[1:]
+    if not is_query_engine or any(
+        call.kind not in ("step", "model") for call in inner_calls
+    ):
+        return
+    ids_given = {document.id for document in run.root.input_documents}
+    for step in inner_calls:
+        nodes = tuple(
+            document
+            for document in step.input_documents
+            if document.author is None and document.id not in ids_given
+        )
+        if step.query is not None and nodes:
+            # calls begin at whole ticks: half a tick earlier is just before this step
+            moment = step.began - 0.5
+            search = Node("retriever", engine.name, moment, moment, query=engine.query)
+            search.documents = nodes
+            engine.children.append(search)
+            return
+
+
+def _skip_steps_without_documents(caller: Node) -> None:
+    """Put the calls inside a step that held no documents in the step's place."""
     children: list[Node] = []
     for child in caller.children:
-        _settle_steps_of_workflows(child)
-        if isinstance(child, StepOfWorkflow) and not _holds_documents(child):
+        _skip_steps_without_documents(child)
+        holds_documents = (
+            child.documents is not None
+            or child.documents_passed_on
+            or child.documents_among_inputs
+        )
+        is_of_workflow = child.kind == "step" and child.query is None
+        if is_of_workflow and not holds_documents and not child.input_documents:
             children += child.children
         else:
             children.append(child)
     caller.children = children
-
-
-def _join_calls_that_collect(calls: Sequence[Node]) -> None:
-    """Give the last call of a step that collects events the documents of all of them.
-
-    Example: ``merge`` is sent an event with A and one with B. Its first call returns
-    nothing, since ``ctx.collect_events`` waits for the second. Its second call returns
-    an event with B: it took A and B.
-    """
-    waiting: dict[str, list[StepOfWorkflow]] = defaultdict(list)
-    steps = [call for call in calls if isinstance(call, StepOfWorkflow)]
-    for step in sorted(steps, key=lambda step: step.ended or step.began):
-        if not step.has_returned_event:
-            waiting[step.name].append(step)
-            continue
-        for earlier in waiting.pop(step.name, ()):
-            step.documents_among_inputs += earlier.documents_among_inputs
-            earlier.documents_among_inputs = ()
 
 
 def _holds_documents(step: Node) -> bool:
@@ -249,79 +278,6 @@ def _conversation_handed_in(run: Run) -> capture.EarlierConversation:
     return capture.find_conversation(run.conversation_fields, asked)
 
 
-def _add_searches_of_engines(run: Run) -> None:
-    """Add a search to each query engine that answers from nodes of its own making.
-
-    An engine that turns the question into SQL makes a document of the rows. No retriever
-    is recorded then, so the engine itself is taken for the retriever.
-    """
-    for engine in list(run.root.walk()):
-        if _is_query_engine(engine, run) and _has_only_steps_and_models(engine):
-            _add_search(engine, run)
-
-
-def _is_query_engine(call: Node, run: Run) -> bool:
-    """Whether a call is one of a query engine, which has the kind "agent" in a tree.
-
-    The outermost call of that kind may also be a chat engine, an agent or a workflow.
-    """
-    if call is run.root and run.kind != "query":
-        return False
-    return call.kind == "agent"
-
-
-def _has_only_steps_and_models(engine: Node) -> bool:
-    """Whether an engine calls only steps and models, and so no retriever."""
-    _, *inner_calls = engine.walk()
-    return all(inner.kind in ("step", "model") for inner in inner_calls)
-
-
-def _add_search(engine: Node, run: Run) -> None:
-    """Add a search to an engine, if a synthesizer was handed nodes that no call found.
-
-    Example: an engine searched its index by itself and handed two nodes to its
-    synthesizer: a retriever with these nodes is added just before the synthesizer.
-    """
-    for step in engine.walk():
-        is_synthesizer = step.kind == "step" and step.query is not None
-        own_nodes = _nodes_without_origin(step, run)
-        if is_synthesizer and own_nodes:
-            # calls begin at whole ticks: half a tick earlier is just before this step
-            moment = step.began - 0.5
-            search = Node(
-                "retriever",
-                engine.name,
-                began=moment,
-                ended=moment,
-                query=engine.query,
-                documents=own_nodes,
-            )
-            engine.children.append(search)
-            return
-
-
-def _nodes_without_origin(step: Node, run: Run) -> tuple[Document, ...]:
-    """The documents that a step was handed and that come from nowhere else.
-
-    Left out are documents that the run was given, and documents that a call wrote.
-    """
-    ids_given = {document.id for document in run.root.input_documents}
-    return tuple(
-        document
-        for document in step.input_documents
-        if document.author is None and document.id not in ids_given
-    )
-
-
-def _ids_with_texts(run: Run) -> set[str | None]:
-    """The ids of all documents of a run whose texts were recorded."""
-    ids: set[str | None] = set()
-    for node in run.root.walk():
-        documents = (*node.input_documents, *(node.documents or ()))
-        ids.update(document.id for document in documents)
-    return ids
-
-
 def _note_streamed_reply(run: Run, models: Sequence[Node]) -> None:
     """Take the streamed answer as the reply of the last model, where nothing else tells its reply."""
     last_model = models[-1] if models else None
@@ -331,118 +287,12 @@ def _note_streamed_reply(run: Run, models: Sequence[Node]) -> None:
         last_model.reply = Message("assistant", run.root.text)
 
 
-def _answers(run: Run, flow: tuple[Document, ...] | None) -> tuple[Answer, ...]:
-    """The answer of a run; empty without one.
-
-    A model or a program that the application calls by itself answers no question.
-    """
-    text = run.root.text or ""
-    if not text.strip() or run.kind in ("model", "program"):
-        return ()
-    return (
-        Answer(
-            text, f"result of {run.kind}", _replies_put_together(run), documents=flow
-        ),
-    )
-
-
 def _answers_a_question(run: Run, models: Sequence[Node], where: Overrides) -> bool:
     """Whether a run answers a question, and is a sample even if it retrieved nothing."""
     if run.kind in ("query", "chat"):
         return True
     is_spoken_of = bool(models or where.question_from or where.answer_from)
     return run.kind == "workflow" and is_spoken_of
-
-
-def _give_roles_to_results_and_summaries(calls: Sequence[Node]) -> None:
-    """Give messages of prompts the role "tool" or "summary" if they are nobody's words.
-
-    They repeat a tool's result, or a model's summary of the conversation.
-    """
-    tool_results = {call.text for call in calls if call.kind == "tool"}
-    summaries = _summaries(calls)
-    for call in calls:
-        call.prompt = tuple(
-            _with_true_role(message, tool_results, summaries) for message in call.prompt
-        )
-
-
-def _drop_pointers_and_blank_documents(calls: Sequence[Node]) -> tuple[Document, ...]:
-    """Take unused pointers, and documents without a text, out of the calls' lists.
-
-    A pointer is a node that names another index. Example: of ["Rome is old", "  ", a
-    pointer "ask the index of 2023"] only "Rome is old" stays, unless a step or a prompt
-    got the pointer.
-
-    Returns:
-        The documents without a text, each id once.
-    """
-    blank_documents = _blank_documents_of(calls)
-    is_pointer_used = _PointerUse(calls)
-
-    def is_evidence(document: Document) -> bool:
-        if not document.text.strip():
-            return False
-        return not isinstance(document, Pointer) or is_pointer_used(document)
-
-    # from all lists of a call: given, somewhere in its inputs, passed on, and returned
-    for call in calls:
-        call.input_documents = tuple(filter(is_evidence, call.input_documents))
-        call.documents_among_inputs = tuple(
-            filter(is_evidence, call.documents_among_inputs)
-        )
-        call.documents_passed_on = tuple(filter(is_evidence, call.documents_passed_on))
-        if call.documents is not None:
-            call.documents = tuple(filter(is_evidence, call.documents))
-    return blank_documents
-
-
-def _blank_documents_of(calls: Iterable[Node]) -> tuple[Document, ...]:
-    """The documents without a text that calls were given or returned, each id once."""
-    document_by_id: dict[str | None, Document] = {}
-    for call in calls:
-        for document in (
-            *call.input_documents,
-            *call.documents_among_inputs,
-            *call.documents_passed_on,
-            *(call.documents or ()),
-        ):
-            if not document.text.strip():
-                document_by_id[document.id] = document
-    return tuple(document_by_id.values())
-
-
-class _PointerUse:
-    """Tells whether a step or a model of a run was given a pointer's own text.
-
-    Usually it was not: a retriever that finds the pointer "ask the index of 2023" only
-    searches in that index, and returns what it finds there.
-    """
-
-    def __init__(self, calls: Iterable[Node]) -> None:
-        """Collect what the calls were given, before anything is taken out of them."""
-        # ids of the documents that postprocessors and synthesizers were given
-        self._ids_taken: set[str | None] = set()
-        self._prompts: list[str] = []
-        for call in calls:
-            self._ids_taken.update(document.id for document in call.input_documents)
-            self._prompts += [message.text for message in call.prompt]
-
-    def __call__(self, pointer: Pointer) -> bool:
-        if pointer.id in self._ids_taken:
-            return True
-        return any(pointer.text in prompt for prompt in self._prompts)
-
-
-def _summaries(calls: Iterable[Node]) -> set[str]:
-    """The texts that models wrote in order to shorten the memory."""
-    summaries = set()
-    for call in calls:
-        for child in call.children:
-            # a call of a model by a memory is marked as "ignored"
-            if child.kind == "ignored" and child.reply is not None:
-                summaries.add(child.reply.text)
-    return {text for text in summaries if text.strip()}
 
 
 def _name_agents_of_tools(parent: Node) -> None:
@@ -461,39 +311,15 @@ def _name_agents_of_tools(parent: Node) -> None:
             child.agent = agent_by_tool_call[child.tool_call_id]
 
 
-def _with_true_role(
-    message: Message, results: Collection[str | None], summaries: Collection[str]
-) -> Message:
-    """The message under the role that it has in fact.
-
-    The framework shows a model the summary of a memory, and what a tool of a ReAct
-    agent returned, as if somebody else had said it.
-
-    Args:
-        message: A message of a prompt.
-        results: What the tools of the run returned.
-        summaries: What models wrote in order to shorten the memory.
-    """
-    if message.text in summaries:
-        return Message("summary", message.text)
-    # how the framework's ReAct agent tells its model
-    result = message.text.removeprefix("Observation: ")
-    if result != message.text and result in results:
-        return Message("tool", result)
-    return message
-
-
 def _unwrap_queries(tool: Node) -> None:
     """Take the name of a tool's argument off the queries inside the tool.
 
-    The framework's retriever tool asks "input is QUERY" where QUERY is meant. Other
-    calls than tools are left as they are.
+    The framework's retriever tool asks "input is QUERY" where QUERY is meant.
     """
     if tool.kind != "tool" or not tool.query:
         return
     for child in tool.children:
-        query = (child.query or "").strip()
-        if query.endswith(f" is {tool.query}"):
+        if (child.query or "").strip().endswith(f" is {tool.query}"):
             child.query = tool.query
 
 
@@ -621,15 +447,6 @@ def _asks(messages: Sequence[Message], asked_question: str | None) -> bool:
     return as_one_line(asked_question) in lines_of_user
 
 
-def _synthesizers(run: Run) -> list[Node]:
-    """The steps that were handed nodes to answer a question from."""
-    return [
-        node
-        for node in run.root.walk()
-        if node.kind == "step" and node.query is not None
-    ]
-
-
 def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
     """Find the documents that reached the generator.
 
@@ -640,7 +457,12 @@ def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
         The documents; empty if the last synthesizer shows its model none; None if the
         result names no source that is evidence.
     """
-    synthesizers = _synthesizers(run)
+    # the steps that were handed nodes to answer a question from
+    synthesizers = [
+        node
+        for node in run.root.walk()
+        if node.kind == "step" and node.query is not None
+    ]
     if synthesizers and _shows_no_nodes(synthesizers[-1]):
         return ()
     handed_by_id: dict[str | None, Document] = {}
@@ -659,27 +481,6 @@ def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
 def _shows_no_nodes(synthesizer: Node) -> bool:
     """Whether a synthesizer was handed no nodes, or lets its model answer without any."""
     return synthesizer.name == "Generation" or not synthesizer.input_documents
-
-
-def _replies_put_together(run: Run) -> tuple[str, ...]:
-    """Return the replies that an answer was put together from, one per node or pack.
-
-    Example: ``response_mode="accumulate"`` makes of two nodes the answer "Response 1:
-    In Rome … Response 2: In 753 BC": the replies are "In Rome" and "In 753 BC". Empty
-    in other modes.
-    """
-    synthesizers = _synthesizers(run)
-    if not synthesizers:
-        return ()
-    last_synthesizer = synthesizers[-1]
-    if last_synthesizer.name not in ("Accumulate", "CompactAndAccumulate"):
-        return ()
-    answer_text = run.root.text or ""
-    replies = []
-    for inner in last_synthesizer.walk():
-        if inner.kind == "model" and inner.reply is not None:
-            replies.append(inner.reply.text)
-    return tuple(reply for reply in replies if reply in answer_text)
 
 
 def _warnings(run: Run, documents: Sequence[Document] | None) -> tuple[str, ...]:

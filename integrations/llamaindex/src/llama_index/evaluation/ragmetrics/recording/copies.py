@@ -6,9 +6,9 @@ They are live, and applications change them.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from itertools import zip_longest
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
+from uuid import uuid4
 
 from llama_index.core.agent.workflow.multi_agent_workflow import handoff
 from llama_index.core.agent.workflow.workflow_events import (
@@ -25,14 +25,17 @@ from llama_index.core.base.response.schema import (
     Response,
     StreamingResponse,
 )
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.chat_engine.types import (
     AgentChatResponse,
+    BaseChatEngine,
     StreamingAgentChatResponse,
 )
 from llama_index.core.llms import ChatMessage
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
-from llama_index.core.prompts import ChatPromptTemplate
+from llama_index.core.memory import BaseMemory, Memory, SimpleComposableMemory
+from llama_index.core.memory.types import BaseChatStoreMemory
 from llama_index.core.schema import (
     BaseNode,
     IndexNode,
@@ -40,27 +43,13 @@ from llama_index.core.schema import (
     NodeWithScore,
     QueryBundle,
 )
+from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput
-from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Context, Event, StopEvent
-from llama_index.evaluation.ragmetrics.recording.kept_conversations import (
-    empties_memory,
-    messages_kept_by,
-    name_of_conversation,
-    start_over,
-)
-from llama_index.evaluation.ragmetrics.recording.provider_data import (
-    plain_data,
-    provider_evidence_of,
-)
-from llama_index.evaluation.ragmetrics.recording.run import (
-    Kind,
-    Pointer,
-    Run,
-)
+from llama_index.evaluation.ragmetrics.recording.kinds import Kind
+from llama_index.evaluation.ragmetrics.recording.run import Run, call_when_gone
 from pydantic import BaseModel
 
-from ragmetrics_core import Turn
 from ragmetrics_core.capture import (
     ANSWER_KEYS,
     UNREAD_SEARCH,
@@ -70,9 +59,11 @@ from ragmetrics_core.capture import (
     ToolCall,
     add_provider_evidence,
     answer_text,
+    documents_in,
     evidence_in_reply,
-    history_in,
+    find_instances,
     names_a_history,
+    note_documents_of_step,
     spoken,
     unread_request,
 )
@@ -81,11 +72,14 @@ Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatRespon
 _Response = Response | PydanticResponse | AgentChatResponse | Streamed
 Returned = _Response | AgentOutput  # what engines and agents return
 
-# A node with or without a score, in the annotation of what a function returns.
-_NAME_OF_NODES = re.compile(r"\b(?:NodeWithScore|BaseNode|TextNode|Document)\b")
 # stands for calls of tools that are told in the form of the provider only
 _CALL_OF_PROVIDER = ToolCall("")
 
+# what a tool returned, in the memory of a ReAct agent
+_OBSERVATION = re.compile(
+    r"^Observation: (.*?)\n(?=Thought: )", re.MULTILINE | re.DOTALL
+)
+_conversations: dict[int, str] = {}  # names, by the identity of the memory
 _ROLES = {
     "chatbot": "assistant",
     "model": "assistant",
@@ -130,19 +124,12 @@ def copy_arguments(
 
 
 def _copy_request(node: Node, arguments: Mapping[str, Any], llm: BaseLLM) -> None:
-    """Copy what a model was given: its prompt, and what of it cannot be read.
-
-    Args:
-        node: The recorded call of the model.
-        arguments: What the model's method was given.
-        llm: The model.
-    """
-    prompt = _prompt_among(arguments)
+    """Copy what a model was given: its prompt, and that some of it cannot be read."""
     node.prompt = prompt_of(arguments)
     # a PDF or an image: the model was shown it, and its text is not known here
     parameters = _parameters_sent(arguments, llm)
-    unread_parts = unread_request(parameters, list(_blocks_sent(prompt)))
-    unread_parts.add_to(node)
+    blocks = list(_blocks_sent(_prompt_among(arguments)))
+    unread_request(parameters, blocks).add_to(node)
     model_name = llm.metadata.model_name
     # the framework's word for no name
     node.model = None if model_name == "unknown" else model_name
@@ -188,11 +175,7 @@ def copy_event(node: Node, event: object) -> None:
 
 
 def copy_start(
-    run: Run,
-    arguments: Mapping[str, Any],
-    instance: object,
-    needs_data: bool,
-    context: Context | None,
+    run: Run, arguments: Mapping[str, Any], instance: object, needs_data: bool
 ) -> None:
     """Copy into a run what its outermost call was given: inputs and conversation.
 
@@ -205,26 +188,63 @@ def copy_start(
         instance: The object whose method was called.
         needs_data: Whether ``run.inputs`` is filled: the user looks a key up there, as by
             ``question_from="user_msg"``.
-        context: The context that a workflow's run goes on with; None if it has none.
     """
     # ``workflow.run(user_msg="Who?")``: the fields of its start event; {} for an engine
     fields = start_fields(arguments)
     if needs_data:
         run.inputs = plain({**arguments, **fields})
-    if run.kind == "chat":
-        # a chat engine keeps messages in a memory, or by itself
-        keeper_of_messages = vars(instance).get("_memory") or instance
-    elif run.kind == "workflow":
-        # a workflow keeps them in a memory that it is handed, or in its context
-        keeper_of_messages = fields.get("memory") or arguments.get("ctx") or context
-    else:
-        return  # a query engine keeps no conversation
     handed_history = {**arguments, **fields}.get("chat_history")
-    _copy_history(run, handed_history, keeper_of_messages, instance)
+    memory = vars(instance).get("_memory") or fields.get("memory")
+    if run.kind not in ("chat", "workflow"):
+        return  # a query engine keeps no conversation
+    if handed_history == [] and isinstance(instance, BaseChatEngine):
+        if isinstance(instance, CondenseQuestionChatEngine):
+            handed_history = None  # it reads its memory then
+        else:
+            begin_conversation(memory)
+    # a conversation that is handed in has no name
+    run.conversation_id = None if handed_history else _name_of_conversation(memory)
+    handed = messages_kept_by(memory) if handed_history is None else handed_history
+    run.history = spoken(_messages(handed))
     if not run.history:
         # ``run(memory_notes="They spoke of Rome.")``: from these the core reads the turns
         run.conversation_fields = _fields_with_conversation(fields)
     _copy_texts_and_documents(run, fields)
+
+
+def _name_of_conversation(memory: object) -> str | None:
+    """The name of the conversation that a memory keeps; None without a memory."""
+    if not isinstance(memory, BaseMemory):
+        return None
+    if isinstance(memory, Memory):
+        return _conversations.get(id(memory), memory.session_id)
+    if id(memory) not in _conversations:
+        begin_conversation(memory)
+    return _conversations[id(memory)]
+
+
+def begin_conversation(memory: object) -> None:
+    """Give the conversation that a memory keeps a new name, which is forgotten with it.
+
+    The memory was emptied, or has no name of its own.
+    """
+    if id(memory) not in _conversations:
+        call_when_gone(memory, _conversations.pop, id(memory), None)
+    _conversations[id(memory)] = uuid4().hex
+
+
+def messages_kept_by(memory: object) -> list[ChatMessage] | None:
+    """The messages of a memory that keeps them in this process.
+
+    None for other memories: their messages are read from the prompts.
+    """
+    if isinstance(memory, SimpleComposableMemory):
+        memory = memory.primary_memory
+    if isinstance(memory, BaseChatStoreMemory) and isinstance(
+        memory.chat_store, SimpleChatStore
+    ):
+        return memory.chat_store.get_messages(memory.chat_store_key)
+    return None
 
 
 def _copy_texts_and_documents(run: Run, fields: Mapping[str, Any]) -> None:
@@ -239,37 +259,6 @@ def _copy_texts_and_documents(run: Run, fields: Mapping[str, Any]) -> None:
             run.fields[name] = text
         documents += documents_of(value)
     run.root.input_documents = tuple(documents)
-
-
-def _copy_history(
-    run: Run, handed_history: object, keeper_of_messages: object, instance: object
-) -> None:
-    """Copy the earlier turns into a run, and the name of its conversation.
-
-    Example: ``engine.chat("And when?")`` with "Who?" and "Anna" in its memory: these
-    two turns, and the memory's name. An empty ``chat_history`` begins anew.
-
-    Args:
-        run: The run of a chat engine or a workflow.
-        handed_history: The ``chat_history`` of the call; None if it has none. A
-            conversation that is handed in has no name.
-        keeper_of_messages: What keeps the messages, such as a memory; None if nothing
-            does.
-        instance: The chat engine or the workflow.
-    """
-    run.conversation_id = None
-    if handed_history:
-        run.history = spoken(_messages(handed_history))
-        return
-    begins_anew = handed_history == [] and empties_memory(instance)
-    if begins_anew:
-        start_over(instance)
-    if keeper_of_messages is not None:
-        run.conversation_id = name_of_conversation(keeper_of_messages)
-    if begins_anew:
-        run.history = ()
-    else:
-        run.history = spoken(_messages(messages_kept_by(keeper_of_messages)))
 
 
 def _fields_with_conversation(fields: Mapping[str, object]) -> dict[str, Any]:
@@ -299,7 +288,7 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
     if kind in ("retrieve", "post"):
         node.documents = documents_of(result)
     elif kind == "tool" and isinstance(result, ToolOutput):
-        _copy_tool_output(node, result, instance)
+        _copy_tool_output(node, result)
     elif kind == "model":
         note_reply(node, result, instance)
     elif kind == "program":
@@ -308,21 +297,17 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
         node.text = answer_of(result)
 
 
-def _copy_tool_output(node: Node, output: ToolOutput, tool: object) -> None:
+def _copy_tool_output(node: Node, output: ToolOutput) -> None:
     """Copy the text of a tool, its documents, and whether it failed."""
     node.text = _text_of_blocks(output)
     node.error = "the tool failed" if output.is_error else None
     returned = output.raw_output
     # a structured answer, which the framework has its model hand in as a call
     node.is_control = node.is_control or type(returned).__name__ == node.name
-    if not isinstance(returned, list):
-        node.result = _plain_result(returned)
-        return
-    is_of_nodes = all(
+    is_of_nodes = isinstance(returned, list) and all(
         isinstance(element, (NodeWithScore, BaseNode)) for element in returned
     )
-    # An empty list is one of documents only if the tool says so: it may be one of rows.
-    if is_of_nodes and (returned or _says_it_returns_nodes(tool)):
+    if returned and is_of_nodes:
         node.documents = _documents_of_tool(returned)
     else:
         node.result = _plain_result(returned)
@@ -353,14 +338,6 @@ def _documents_of_tool(returned: object) -> tuple[Document, ...]:
         is_bare_node = isinstance(element, BaseNode)
         nodes.append(NodeWithScore(node=element) if is_bare_node else element)
     return documents_of(nodes)
-
-
-def _says_it_returns_nodes(tool: object) -> bool:
-    """Whether the function of a tool is annotated to return nodes."""
-    if not isinstance(tool, FunctionTool):
-        return False
-    annotations = getattr(tool.real_fn, "__annotations__", {})
-    return _NAME_OF_NODES.search(str(annotations.get("return", ""))) is not None
 
 
 def copy_outcome(run: Run, result: object, needs_data: bool) -> None:
@@ -426,48 +403,33 @@ def _blocks_sent(prompt: object) -> Iterator[dict[str, str]]:
 
 
 def _messages(value: object) -> tuple[Message, ...]:
+    """Copy the chat messages of a list."""
     messages: list[Message] = []
     for element in value if isinstance(value, (list, tuple)) else ():
         if isinstance(element, ChatMessage):
-            messages += _shown(element)
+            messages += _messages_of_react(message_of(element))
     return tuple(messages)
 
 
-def _shown(message: ChatMessage) -> tuple[Message, ...]:
-    """The messages that one message of a prompt stands for.
+def _messages_of_react(message: Message) -> tuple[Message, ...]:
+    """Return the messages for which a message of a ReAct agent stands; others as they are.
 
-    What a model's provider found while the model wrote the message is shown again
-    behind it.
+    Such an agent shows its model the result of a tool as the user's message, and keeps
+    one text of a whole turn in its memory. Example: the lines "Thought: …",
+    "Observation: Rome is old", "Thought: …" and "Answer: Old" stand for the tool's
+    message "Rome is old" and the answer "Old".
     """
-    messages = _messages_in_reasoning(message_of(message))
-    message_of_provider = evidence_in_reply(
-        plain_data(message.additional_kwargs)
-    ).message
-    return messages if message_of_provider is None else (*messages, message_of_provider)
-
-
-def _messages_in_reasoning(message: Message) -> tuple[Message, ...]:
-    """Split a message of a ReAct agent into the messages that it stands for.
-
-    In a memory such an agent keeps one text of a whole turn. Example: the lines
-    "Thought: …", "Observation: Rome is old", "Thought: …" and "Answer: Old" stand for
-    the tool's message "Rome is old" and the answer "Old". Other messages stay.
-    """
-    flags = re.MULTILINE | re.DOTALL
-    observations = re.findall(
-        r"^Observation: (.*?)\nThought: ", message.text, flags=flags
-    )
+    result = message.text.removeprefix("Observation: ")
+    if message.role == "user" and result != message.text:
+        return (Message("tool", result),)
     # what a tool returned may itself hold "Answer:"
-    without_observations = re.sub(
-        r"^Observation: .*?\n(?=Thought: )", "", message.text, flags=flags
-    )
-    is_of_assistant = message.role == "assistant"
-    if not is_of_assistant or not without_observations.startswith("Thought: "):
+    thoughts = _OBSERVATION.sub("", message.text)
+    _, _, answer = thoughts.partition("\nAnswer: ")
+    is_turn = message.role == "assistant" and thoughts.startswith("Thought: ")
+    if not is_turn or not answer:
         return (message,)
-    _, _, answer = without_observations.partition("\nAnswer: ")
-    if not answer:
-        return (message,)
-    tool_messages = [Message("tool", text) for text in observations]
+    results = _OBSERVATION.findall(message.text)
+    tool_messages = [Message("tool", text) for text in results]
     return (*tool_messages, Message("assistant", answer))
 
 
@@ -532,13 +494,75 @@ def note_reply(
         has_search_in_stream: Whether a chunk of the reply tells that the provider
             searched. Chunks are not read further.
     """
-    node.reply = reply_of(response, llm)
-    if node.reply is not None:
-        evidence = provider_evidence_of(response)
-        is_of_own_tool = bool(node.reply.tool_calls)
-        if has_search_in_stream and not evidence.calls and not is_of_own_tool:
-            evidence = replace(evidence, calls=(UNREAD_SEARCH,))
-        add_provider_evidence(node, evidence)
+    reply = reply_of(response, llm)
+    node.reply = reply
+    if reply is None:
+        return
+    raw = plain_data(getattr(response, "raw", None))
+    fields = raw if isinstance(raw, dict) else {}
+    # integrations put the provider's response in one of two places
+    places = [{"content": reply.text}, fields.get("response")]
+    places += [fields, plain_data(getattr(response, "additional_kwargs", None))]
+    message = _message_in(response)
+    if message is not None:
+        places.append(plain_data(message.additional_kwargs))
+        places.append(_citations_in_blocks(message))
+    evidence = evidence_in_reply(*places)
+    is_of_own_tool = bool(reply.tool_calls)
+    if has_search_in_stream and not evidence.calls and not is_of_own_tool:
+        evidence = replace(evidence, calls=(UNREAD_SEARCH,))
+    add_provider_evidence(node, evidence)
+
+
+def _message_in(response: object) -> ChatMessage | None:
+    """The chat message of a model's response; None for a completion."""
+    if isinstance(response, ChatResponse):
+        return response.message
+    return response.response if isinstance(response, AgentOutput) else None
+
+
+def _citations_in_blocks(message: ChatMessage) -> dict[str, Any]:
+    """The blocks of a reply that quote a source, in the form in which providers cite."""
+    citations = [
+        {
+            "cited_text": getattr(block.cited_content, "text", None),
+            "source": block.source,
+            "title": block.title,
+            "extras": plain_data(block.additional_location_info),
+        }
+        for block in message.blocks
+        if block.block_type == "citation"  # older releases have no class for it
+    ]
+    return {"citations": citations}
+
+
+def note_reply_of_agent(step: Node, output: AgentOutput, moment: float) -> None:
+    """Write into the last model's call of an agent's step what the step made of its reply.
+
+    The step knows the tools that the model called, also where a stream does not tell.
+    """
+    models = [child for child in step.children if child.kind == "model"]
+    for last_model in models[-1:]:
+        if output.tool_calls or last_model.reply is None:
+            note_reply(last_model, output)
+            last_model.ended = moment
+
+
+def plain_data(value: object, depth: int = 10) -> Any:
+    """Turn a provider's objects into plain data: dicts, lists, texts and numbers.
+
+    Args:
+        value: An object of the provider's client, or data.
+        depth: How many containers inside of each other are read: as deep as evidence
+            lies. Anything deeper, and what is no data, becomes None.
+    """
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    if isinstance(value, Mapping) and depth > 0:
+        return {str(key): plain_data(inner, depth - 1) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)) and depth > 0:
+        return [plain_data(element, depth - 1) for element in value]
+    return value if isinstance(value, (str, int, float)) else None
 
 
 def reply_of(response: object, llm: object = None) -> Message | None:
@@ -575,6 +599,11 @@ def _calls(selections: Iterable[ToolSelection]) -> tuple[ToolCall, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Pointer(Document):
+    """A node that stands for another index or table, and is evidence only where it is shown."""
+
+
 def document_of(scored_node: NodeWithScore) -> Document:
     """Copy a node as a document, with the text that models see.
 
@@ -588,29 +617,10 @@ def document_of(scored_node: NodeWithScore) -> Document:
         node.get_content(metadata_mode=MetadataMode.LLM) if alone.strip() else ""
     )
     score = None if scored_node.score is None else float(scored_node.score)
+    forms = () if alone == text_for_models else (alone,)
     document_class = Pointer if isinstance(node, IndexNode) else Document
     return document_class(
-        text_for_models,
-        node.node_id,
-        score,
-        dict(node.metadata),
-        () if alone == text_for_models else (alone,),
-    )
-
-
-def documents_of_result(
-    result: VectorStoreQueryResult,
-) -> tuple[Document, ...] | None:
-    """Copy the nodes of a search of a vector store; None where it names only their ids."""
-    if not result.nodes:
-        return None if result.ids else ()
-    scores = result.similarities or ()
-    return documents_of(
-        [
-            NodeWithScore(node=node, score=score)
-            for node, score in zip_longest(result.nodes, scores)
-            if node is not None
-        ]
+        text_for_models, node.node_id, score, dict(node.metadata), forms
     )
 
 
@@ -653,52 +663,57 @@ def question_of(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def prompted_turns(arguments: Mapping[str, Any]) -> tuple[Turn, ...]:
-    """Read the earlier turns of a conversation from what a model's template was given.
-
-    They stand in a text that fills the template, or in the messages of the template
-    itself.
+def conversation_of_template(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick what fills a model's template under a name such as "history".
 
     Args:
         arguments: What the model's method was given: "prompt", the template, and
             "prompt_args", what fills it.
-
-    Returns:
-        The turns; empty if there are none.
-    """
-    filled_in = arguments.get("prompt_args")
-    if isinstance(filled_in, dict) and isinstance(filled_in.get("chat_history"), str):
-        return _turns_in_text(filled_in["chat_history"])
-    template = arguments.get("prompt")
-    if isinstance(template, ChatPromptTemplate):
-        return history_in(prompt_of({"messages": template.message_templates}))
-    return ()
-
-
-def prompted_fields(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick what fills a model's template under a name such as "history".
-
-    Args:
-        arguments: What the model's method was given, as in ``prompted_turns``.
     """
     filled_in = dict(getattr(arguments.get("prompt"), "kwargs", None) or {})
     filled_in.update(arguments.get("prompt_args") or {})
     return _fields_with_conversation(filled_in)
 
 
-def _turns_in_text(history: str) -> tuple[Turn, ...]:
-    """Read the turns that the framework has written as one text, to condense a question.
+def events_among(arguments: Mapping[str, Any]) -> tuple[Event, ...]:
+    """The events that a step of a workflow was given.
 
-    "user: Hi" and "assistant: Hello" in two lines are two turns.
+    Usually it is one. A step that collects events is given several, or a list of them.
     """
-    parts = re.split(r"^(user|assistant|system|tool): ", history, flags=re.MULTILINE)
-    # The first part stands before the first role; then role and text take turns.
-    roles = parts[1::2]
-    texts = parts[2::2]
-    messages = []
-    for role, text in zip(roles, texts, strict=True):
-        messages.append(Message(role, text.strip()))
-    return spoken(messages)
+    return tuple(find_instances(arguments, Event, depth=2))
+
+
+def copy_documents_taken(step: Node, events: Iterable[Event]) -> None:
+    """Copy the scored nodes of a step's events, as they are when it begins."""
+    step.documents_among_inputs = tuple(documents_in(_documents_by_field(events)))
+
+
+def copy_documents_returned(
+    step: Node, events: Iterable[object], result: object
+) -> None:
+    """Copy the nodes of the event that a step of a workflow returned.
+
+    Example: the step was sent the nodes A and B, and returned an event with A: it
+    passed A on. A step that fans out returns a list of events.
+    """
+    returned = result if isinstance(result, list) else [result]
+    taken = _documents_by_field(events)
+    note_documents_of_step(step, taken, _documents_by_field(returned))
+
+
+def _documents_by_field(events: Iterable[object]) -> dict[str, Any]:
+    """Copy the fields of events as plain data, scored nodes as documents.
+
+    Example: ``Ranked(nodes=[A, B], query="Who?")`` gives {"nodes": [A, B], "query":
+    "Who?"}.
+    """
+    values: dict[str, Any] = {}
+    for number, event in enumerate(events):
+        for name, value in fields_of(event).items():
+            nodes = list(find_instances(value, NodeWithScore))
+            copied = list(map(document_of, nodes)) if nodes else plain(value)
+            values[f"{name} {number}" if number else name] = copied
+    return values
 
 
 def fields_of(event: object) -> dict[str, Any]:
@@ -744,30 +759,17 @@ def answer_of(result: object) -> str | None:
     if isinstance(returned, (Response, AgentChatResponse)):
         return answer_text(returned.response)
     if isinstance(returned, PydanticResponse):
-        return _answer_of_structured(returned)
+        fields = {} if returned.response is None else returned.response.model_dump()
+        return _text_of_answer_field(fields) or (str(returned) if fields else None)
     if isinstance(returned, (StreamingResponse, AsyncStreamingResponse)):
         return returned.response_txt
     if isinstance(returned, StreamingAgentChatResponse):
         return (returned.response or None) if returned.is_done else None
     if isinstance(returned, AgentOutput):
         return returned.response.content
-    if isinstance(returned, Mapping):
-        for name in ANSWER_KEYS:
-            if returned.get(name) is not None:
-                return str(returned[name])
-        return None
     if isinstance(returned, BaseModel):
-        return _text_of_answer_field(vars(returned))
-    return None
-
-
-def _answer_of_structured(response: PydanticResponse) -> str | None:
-    """The field for the answer of a structured response; without one the whole as text."""
-    fields = {} if response.response is None else response.response.model_dump()
-    text = _text_of_answer_field(fields)
-    if text is None and fields:
-        return str(response)
-    return text
+        returned = vars(returned)
+    return _text_of_answer_field(returned) if isinstance(returned, Mapping) else None
 
 
 def _text_of_answer_field(fields: Mapping[str, Any]) -> str | None:
@@ -788,15 +790,13 @@ def sources_of(result: object) -> tuple[Document, ...]:
     returned = without_stop_event(result)
     if isinstance(returned, _Response):
         return documents_of(returned.source_nodes)
-    # of an agent's calls of tools, those with a result count
-    calls: Iterable[object] = (
-        returned.tool_calls if isinstance(returned, AgentOutput) else ()
-    )
     documents: list[Document] = []
-    for call in calls:
-        if isinstance(call, ToolCallResult):
-            output = call.tool_output.raw_output
-            documents += _documents_of_tool(output) or sources_of(output)
+    if isinstance(returned, AgentOutput):
+        for call in returned.tool_calls:
+            # of an agent's calls of tools, those with a result count
+            if isinstance(call, ToolCallResult):
+                output = call.tool_output.raw_output
+                documents += _documents_of_tool(output) or sources_of(output)
     return tuple(documents)
 
 

@@ -1,0 +1,146 @@
+"""What a span of the framework does, by the type of its instance and its method.
+
+Names alone would mistake a user's own step for the framework's.
+"""
+
+import sys
+from functools import lru_cache
+from types import FrameType
+from typing import Any, Literal, get_args
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.base_selector import BaseSelector
+from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.chat_engine.types import (
+    BaseChatEngine,
+    StreamingAgentChatResponse,
+)
+from llama_index.core.evaluation.base import BaseEvaluator
+from llama_index.core.evaluation.dataset_generation import DatasetGenerator
+from llama_index.core.evaluation.retrieval.base import BaseRetrievalEvaluator
+from llama_index.core.indices.base import BaseIndex
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.memory import BaseMemory
+from llama_index.core.memory.memory import BaseMemoryBlock
+from llama_index.core.objects import ObjectRetriever
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.response_synthesizers.base import BaseSynthesizer
+from llama_index.core.schema import TransformComponent
+from llama_index.core.tools import BaseTool
+from llama_index.core.types import BasePydanticProgram
+from llama_index.core.workflow import Workflow
+
+Root = Literal[
+    "query",
+    "chat",
+    "workflow",
+    "retrieve",
+    "post",
+    "synth",
+    "respond",
+    "model",
+    "program",
+    "predict",
+]
+Kind = Literal[Root, "tool", "step", "write", "ignored"]
+"""What a span of the framework does; a ``step`` is one of a workflow."""
+
+# Kinds that are a run of their own where nothing is around them.
+ROOTS: frozenset[Kind] = frozenset(get_args(Root))
+# What kind of call of the core's tree a span is; a kind that is not listed keeps its name.
+KINDS_OF_CALLS: dict[Kind, Any] = {
+    "query": "agent",
+    "chat": "agent",
+    "workflow": "agent",
+    "predict": "agent",
+    "retrieve": "retriever",
+    "post": "reranker",
+    "synth": "step",
+    "respond": "step",
+    "program": "step",
+}
+_METHODS: tuple[tuple[type, Kind, str], ...] = (
+    (BaseQueryEngine, "query", "query aquery"),
+    (BaseChatEngine, "chat", "chat achat stream_chat astream_chat"),
+    (Workflow, "workflow", "run"),
+    (BaseRetriever, "retrieve", "retrieve aretrieve"),
+    (BaseSynthesizer, "synth", "synthesize asynthesize"),
+    (BaseSynthesizer, "respond", "get_response aget_response"),
+    (
+        StreamingAgentChatResponse,
+        "write",
+        "write_response_to_history awrite_response_to_history",
+    ),
+    (BaseTool, "tool", "call acall __call__"),
+    (BaseLLM, "program", "structured_predict astructured_predict"),
+    (BaseLLM, "predict", "predict_and_call apredict_and_call"),
+    (
+        BaseLLM,
+        "model",
+        (
+            "chat achat stream_chat astream_chat complete acomplete stream_complete"
+            " astream_complete"
+        ),
+    ),
+    (BasePydanticProgram, "program", "__call__ acall"),
+    (BaseSelector, "ignored", "select aselect"),
+    (TransformComponent, "ignored", "__call__ acall"),
+)
+# What prepares, checks or remembers: judging, writing test data, finding tools,
+# building an index, a memory.
+_ASIDE: tuple[tuple[type, str], ...] = (
+    (BaseEvaluator, "evaluate aevaluate evaluate_response aevaluate_response"),
+    (BaseRetrievalEvaluator, "evaluate aevaluate"),
+    (
+        DatasetGenerator,
+        "_agenerate_dataset generate_questions_from_nodes generate_dataset_from_nodes",
+    ),
+    (ObjectRetriever, "retrieve aretrieve"),
+    (
+        BaseIndex,
+        "build_index_from_nodes insert insert_nodes update_ref_doc refresh_ref_docs",
+    ),
+    (IngestionPipeline, "run arun"),
+    (BaseMemory, "get aget put aput"),
+    (BaseMemoryBlock, "aget aput atruncate"),
+)
+_NAMES_ASIDE = frozenset(name for _, names in _ASIDE for name in names.split())
+
+
+@lru_cache(maxsize=4096)
+def kind_of(owner: type, method: str) -> Kind | None:
+    """What a method does, by the type of its instance.
+
+    None for what capturing looks through.
+    """
+    if issubclass(owner, BaseNodePostprocessor) and method.endswith(
+        "postprocess_nodes"
+    ):
+        return "post"
+    return next(
+        (
+            kind
+            for base, kind, names in _METHODS
+            if method in names.split() and issubclass(owner, base)
+        ),
+        None,
+    )
+
+
+def is_called_aside() -> bool:
+    """Whether a method that prepares, checks or remembers is among the callers.
+
+    Example: a model is called inside ``memory.get()``. Such methods answer no question.
+    A task that one of them starts has other callers: there it is not seen.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
+    while frame is not None:
+        name = frame.f_code.co_name
+        if name in _NAMES_ASIDE:
+            caller = frame.f_locals.get("self")
+            for owner, names in _ASIDE:
+                if isinstance(caller, owner) and name in names.split():
+                    return True
+        frame = frame.f_back
+    return False
