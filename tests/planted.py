@@ -185,7 +185,7 @@ class RightJudge:
     def _sufficient_contexts(self, asked: Any) -> dict[str, Any]:
         is_enough = self._suffice(asked)
         return {
-            "missing": "" if is_enough else "what is asked",
+            "missing": [] if is_enough else ["what is asked"],
             "sufficient": int(is_enough),
         }
 

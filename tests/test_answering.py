@@ -22,6 +22,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from ragmetrics_core import (
     ContextRecall,
+    ContextUtilization,
     LexicalJudge,
     LLMJudge,
     OpenAICompatibleModel,
@@ -81,7 +82,7 @@ WORDS = st.text("abcdefg ", min_size=1, max_size=12).filter(str.strip)
 
 
 def sufficient(p: float) -> Asked[SufficientReply]:
-    reply = SufficientReply(missing="" if p > 0.5 else "the year", sufficient=p > 0.5)
+    reply = SufficientReply(missing=() if p > 0.5 else ("the year",))
     return Asked((reply,), weights=(Weight(p),))
 
 
@@ -425,7 +426,7 @@ def test_answer_and_reference_are_never_shown_where_sufficiency_is_judged(
     [
         ([], 1.0, "The contexts hold all that is asked."),
         (["", " - "], 1.0, "The contexts hold all that is asked."),
-        ("The year.", 0.0, "Missing: The year."),
+        (["The year."], 0.0, "Missing: The year."),
         (["the year.", "the place"], 0.0, "Missing: the year; the place."),
     ],
 )
@@ -937,3 +938,15 @@ def test_signatures_name_the_settings_that_change_cases() -> None:
     }
     assert ContextSufficiency(declining=False).signature.settings["declining"] == "no"
     assert AnswerRelevance().signature.settings == {}
+
+
+@pytest.mark.parametrize("answer", ["...", "\N{THUMBS UP SIGN}", "?!"])
+def test_nothing_is_useful_to_an_answer_without_a_word(answer: str) -> None:
+    """By the embedded judge, also where a chunk is what the question asks for."""
+    result = ContextUtilization().score(
+        question="Who lit the lamp?",
+        contexts=["Anna lit the lamp."],
+        answer=answer,
+        judge="lexical",
+    )
+    assert (result.status, result.code) == ("undefined", "declined")

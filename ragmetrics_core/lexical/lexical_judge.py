@@ -370,7 +370,9 @@ def _look_at_chunk(
         answer_text: The answer as it is written.
         chunk_text: The chunk.
     """
-    if not answer.terms and not question.terms:  # such as "Why?" – "It is so."
+    has_word = any(character.isalnum() for character in answer_text)
+    # "It is so." to "Why?", or "..." to any question
+    if not answer.terms and not (has_word and question.terms):
         return _look_for_wording("answer", answer_text, "chunk", chunk_text)
     chunk = parse(chunk_text)
     sought_terms = answer.terms - question.terms

@@ -435,48 +435,19 @@ def _fields_given(
 
 
 def _as_json(metric: Metric, field: str) -> Any:
-    """Return the setting of a metric as JSON, sets in one order in every process."""
+    """Return the setting of a metric as JSON, a set in one order in every process."""
+    value = getattr(metric, field)
     try:
-        as_json = metric.model_dump(mode="json", include={field}).get(field)
+        as_json: Any = metric.model_dump(mode="json", include={field}).get(field)
     except PydanticSerializationError as error:
-        kind = type(getattr(metric, field)).__name__
+        kind = type(value).__name__
         raise SettingError(
             f"the setting {field!r} of the metric {metric.name} is a {kind}, which the"
             " signature of results cannot hold; make it a PrivateAttr or a ClassVar,"
             " or override settings() and say in texts what changes scores"
         ) from error
-    return _sort_sets(as_json, getattr(metric, field))
-
-
-def _sort_sets(as_json: Any, value: object) -> Any:
-    """Sort, in the JSON of a value, each list that was made of a set.
-
-    A set has no order, and equal values must have equal JSON: ``{"b", "a"}`` is always
-    ``["a", "b"]``.
-
-    Args:
-        as_json: The JSON of the value.
-        value: The value. Where a serializer of the user's own has changed its form, the
-            JSON stays as it is.
-    """
-    if isinstance(as_json, dict) and isinstance(value, Mapping):
-        if len(as_json) != len(value):
-            return as_json
-        return {
-            name: _sort_sets(part, part_value)
-            for (name, part), part_value in zip(
-                as_json.items(), value.values(), strict=True
-            )
-        }
-    if isinstance(as_json, list) and isinstance(value, (list, tuple, set, frozenset)):
-        if len(as_json) != len(value):
-            return as_json
-        parts = [
-            _sort_sets(part, part_value)
-            for part, part_value in zip(as_json, value, strict=True)
-        ]
-        is_set = isinstance(value, (set, frozenset))
-        return sorted(parts, key=json.dumps) if is_set else parts
+    if isinstance(value, (set, frozenset)):
+        return sorted(as_json, key=json.dumps)
     return as_json
 
 

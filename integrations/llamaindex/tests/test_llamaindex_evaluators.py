@@ -293,7 +293,7 @@ def test_prompts_that_are_put_back_change_nothing(kind: type[MetricEvaluator]) -
 def test_sufficiency_and_relevance_judge_what_the_response_was_shown() -> None:
     answering = ScriptedJudge(
         {
-            SufficientContexts: {"missing": "the year", "sufficient": 0},
+            SufficientContexts: {"missing": ["the year"]},
             Declined: {"declined": 0},
             Addresses: {"grade": 3, "reason": "It says when."},
         }
