@@ -14,7 +14,12 @@ from ragmetrics_core.cli.kept_results import results_at
 from ragmetrics_core.cli.options import BAD_INPUT, add, command, flag, show
 from ragmetrics_core.cli.run_folders import FOLDER, last_results
 from ragmetrics_core.data import InputError
-from ragmetrics_core.data.display import markdown_block, one_line
+from ragmetrics_core.data.display import (
+    count_in_words,
+    markdown_block,
+    markdown_text,
+    one_line,
+)
 from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.glance import date_of
 from ragmetrics_core.reporting.report import Report
@@ -23,6 +28,7 @@ from ragmetrics_core.reporting.two_runs import MARGIN
 
 _N_WORST = 3
 _LONGEST = 100
+_MOST_MOVED = 25  # rows that a comment names
 _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a metric is worse (--fail-on-regression); 2 bad input, or"
     " runs that are not comparable; 3 undecided: a run ended early, or lacks a metric;"
@@ -105,7 +111,8 @@ def _compare(options: argparse.Namespace) -> int:
         comparison.to_html(options.report)
     lines = _lines(comparison, decisions, exit_code)
     # The summary of a CI job, which others read, holds no texts of samples.
-    summary = f"## ragmetrics compare\n\n{markdown_block(lines)}\n"
+    table = "".join(f"{line}\n" for line in _table_of_moved_rows(comparison))
+    summary = f"## ragmetrics compare\n\n{markdown_block(lines)}\n{table}"
     failure = shared.write_job_summary(options, summary)
     if failure:
         # The lines name the exit code, so they are made again.
@@ -207,6 +214,34 @@ def _verdict(
         words += f", {n_undecided} of {n_all} undecided"
     effect = "stops" if exit_code else "goes on"
     return f"{words}: exit {exit_code}, at which a CI job {effect}."
+
+
+def _table_of_moved_rows(comparison: Comparison) -> list[str]:
+    """Return a table in Markdown of the rows whose scores moved; empty if none did.
+
+    It has no texts of samples, and four narrow columns, so that a phone shows it.
+    """
+    moved = comparison.moved
+    if not moved:
+        return []
+    lines = [
+        "",
+        f"{len(moved):,} of {count_in_words(len(comparison.matched.pairs), 'row')} moved:",
+        "",
+        "| row | metric | before | after |",
+        "|--:|:--|--:|--:|",
+    ]
+    for change in moved[:_MOST_MOVED]:
+        before = change.first.results[change.metric].value
+        after = change.second.results[change.metric].value
+        name = markdown_text(change.metric)
+        lines.append(
+            f"| {change.second.index + 1} | {name} | {before:.2f} | {after:.2f} |"
+        )
+    n_more = len(moved) - _MOST_MOVED
+    if n_more > 0:
+        lines += ["", f"{n_more:,} more stand in the comparison's page."]
+    return lines
 
 
 def _lines_on_losses(comparison: Comparison) -> list[str]:

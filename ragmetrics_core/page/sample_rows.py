@@ -249,7 +249,7 @@ def detail_lines(
     """
     for row, followed in rows:
         n_cut = Counter[str]()
-        fields = _short(plain(_drop_earlier_items(row)), "", n_cut)
+        fields = _short(_data_of(_drop_earlier_items(row)), "", n_cut)
         if n_cut.total():
             fields["cut"] = +n_cut
         journey = journey_data(followed)
@@ -257,6 +257,18 @@ def detail_lines(
             fields["journey"] = journey
         fields["advice"] = diagnose(row).advice
         yield json_text(fields) + "\n"
+
+
+def _data_of(row: SampleResult) -> Any:
+    """Return a row as data of JSON, most of it without fields that are None.
+
+    Metadata may hold anything, such as numbers of numpy or half a character. pydantic
+    refuses these, and they are written as in a results file.
+    """
+    try:
+        return json.loads(row.model_dump_json(exclude_none=True, warnings="error"))
+    except (ValueError, TypeError):
+        return plain(row)
 
 
 def pack_lines(lines: Iterable[str]) -> str:
@@ -332,12 +344,13 @@ def _short_fields(
         n_cut: Gets the number of characters that were cut, by path.
     """
     is_metadata = path.startswith("sample.") and ".metadata" in path
+    prefix = f"{path}." if path else ""
     short_fields = {}
     for name, value in fields.items():
         if is_metadata or not _is_left_out(name, value):
             # Names in metadata are the caller's, and may be as long as texts.
-            path_of_value = f"{path}.{name[:60]}".lstrip(".")
-            short_fields[cut(name)] = _short(value, path_of_value, n_cut)
+            short_name = cut(name) if is_metadata else name
+            short_fields[short_name] = _short(value, f"{prefix}{name[:60]}", n_cut)
     return short_fields
 
 

@@ -30,11 +30,9 @@ def most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
     """
     changes = []
     for before, after in pairs:
-        score_before = value_of(before.results.get(metric))
-        score_after = value_of(after.results.get(metric))
-        if score_before is not None and score_after is not None:
-            difference = score_after - score_before
-            changes.append(Changed(difference, metric, before, after))
+        change = _change_of(before, after, metric)
+        if change is not None:
+            changes.append(change)
     changes.sort(key=lambda change: change.difference)
     lowest = changes[:_MOST_SHOWN]
     highest = reversed(changes[-_MOST_SHOWN:])
@@ -42,6 +40,38 @@ def most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
     losses = [change for change in lowest if change.difference < -ROUNDING]
     gains = [change for change in highest if change.difference > ROUNDING]
     return losses + gains
+
+
+def _change_of(
+    before: SampleResult, after: SampleResult, metric: str
+) -> Changed | None:
+    """The change of a row's score of a metric; None if a run has no score of it."""
+    score_before = value_of(before.results.get(metric))
+    score_after = value_of(after.results.get(metric))
+    if score_before is None or score_after is None:
+        return None
+    return Changed(score_after - score_before, metric, before, after)
+
+
+def moved_rows(pairs: Iterable[Pair], metrics: Sequence[str]) -> tuple[Changed, ...]:
+    """Return every row whose score of any metric changed, each once, losses first.
+
+    A row stands with the metric that changed most. Example: changes of +.4, -.2, 0 and
+    -.5 in four rows: -.5, -.2, +.4.
+    """
+    moved = []
+    for before, after in pairs:
+        largest: Changed | None = None
+        for metric in metrics:
+            change = _change_of(before, after, metric)
+            if change is None:
+                continue
+            if largest is None or abs(change.difference) > abs(largest.difference):
+                largest = change
+        if largest is not None and abs(largest.difference) > ROUNDING:
+            moved.append(largest)
+    moved.sort(key=lambda change: (change.difference > 0, -abs(change.difference)))
+    return tuple(moved)
 
 
 def rank_losses(

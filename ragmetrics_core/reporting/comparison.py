@@ -24,6 +24,7 @@ from ragmetrics_core.data.display import table as html_rows
 from ragmetrics_core.reporting.changed_samples import (
     Changed,
     most_changed,
+    moved_rows,
     rank_losses,
 )
 from ragmetrics_core.reporting.metric_change import VERDICTS, MetricChange
@@ -135,6 +136,11 @@ class Comparison(Frozen):
             for change in self.over_all_samples
         }
         return rank_losses(self.most_changed, sort_key_by_metric)
+
+    @property
+    def moved(self) -> tuple[Changed, ...]:
+        """Every row whose score changed, each once with its largest change; losses first."""
+        return moved_rows(self.matched.pairs, self.metrics_in_order)
 
     def rows_to_open(self, metric: str) -> tuple[int, ...]:
         """Numbers of the rows that lost most in a metric, at most three, from 1."""
