@@ -19,9 +19,9 @@ from llama_index.core.llms import CustomLLM
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from llama_index.evaluation.ragmetrics import evaluate_query_engine
+from llama_index.evaluation.ragmetrics import capture
 
-from ragmetrics_core import Sample
+from ragmetrics_core import Sample, evaluate
 from ragmetrics_core.demo.own_docs import QUESTIONS, answer, corpus, retrieve
 
 RULE = "---------------------"  # around the contexts in the framework's prompts
@@ -73,9 +73,11 @@ engine = RetrieverQueryEngine(
     response_synthesizer=get_response_synthesizer(llm=QuotingLLM()),
     node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.3)],
 )
-questions = [
-    Sample(question=question, reference=reference) for question, reference in QUESTIONS
-]
+samples: list[Sample] = []
+for question, reference in QUESTIONS:
+    with capture(reference=reference) as captured:
+        engine.query(question)
+    samples += captured.samples
 # or judge=your_llm
-report = evaluate_query_engine(engine, questions, judge="lexical", progress=False)
+report = evaluate(samples, judge="lexical", progress=False)
 print(report.table())

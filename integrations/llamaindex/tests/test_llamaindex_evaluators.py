@@ -27,11 +27,13 @@ from llama_index.evaluation.ragmetrics import (
     ContextRecallEvaluator,
     ContextSufficiencyEvaluator,
     ContextUtilizationEvaluator,
-    MetricEvaluator,
-    RagMetricsResult,
     RetrievalAccuracyEvaluator,
     capture,
     model,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    MetricEvaluator,
+    RagMetricsResult,
 )
 from pydantic import BaseModel
 from said import poll, polls, rating, useful

@@ -21,10 +21,13 @@ from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.evaluation.ragmetrics import (
     ContextAdherenceEvaluator,
-    LlamaIndexModel,
     RetrievalAccuracyEvaluator,
 )
-from llama_index.evaluation.ragmetrics.model import aligned, capabilities_of
+from llama_index.evaluation.ragmetrics.model import (
+    LlamaIndexModel,
+    aligned,
+    capabilities_of,
+)
 from pydantic import Field
 
 from ragmetrics_core.capture import is_judge_work

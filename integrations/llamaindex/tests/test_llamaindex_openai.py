@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from llama_index.evaluation.ragmetrics import LlamaIndexModel
+from llama_index.evaluation.ragmetrics.model import LlamaIndexModel
 
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 
@@ -116,7 +116,7 @@ def test_what_is_equal(pair: int) -> None:
 
 
 OTHER_PROCESS = """
-from llama_index.evaluation.ragmetrics import LlamaIndexModel
+from llama_index.evaluation.ragmetrics.model import LlamaIndexModel
 from llama_index.llms.openai import OpenAI
 from llama_index.llms.openai_like import OpenAILike
 like = OpenAILike(model="m", api_key="another", api_base="http://a/v1", additional_kwargs={"seed": 1, "a": 2})

@@ -1,6 +1,5 @@
 """The README's code runs, the example runs, the package is put together as LlamaHub wants it."""
 
-import json
 import re
 import runpy
 import sys
@@ -35,17 +34,9 @@ pytestmark = [
 
 def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    example = {
-        "query": "What did he do?",
-        "reference_answer": "He wrote.",
-        "reference_contexts": [],
-    }
-    (tmp_path / "rag_dataset.json").write_text(
-        json.dumps({"examples": [example]}), encoding="utf-8"
-    )
     monkeypatch.setattr(Settings, "_llm", None)
     names: dict[str, Any] = {"__name__": "readme"}
-    assert len(BLOCKS) >= 10
+    assert len(BLOCKS) >= 4
     for block in BLOCKS:
         run_example(block, README, names)
         if "capture(answer_from" in block.code:
@@ -56,7 +47,6 @@ def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             )
             assert (sample.contexts[0].text, sample.id) == ("As a child he wrote.", "7")
     assert names["result"].score is not None
-    assert names["sample"].answer == "As a child the author wrote stories."
     assert names["watching"].aggregates["context_adherence"].scored == 1
     assert len(names["report"].results) == 1
 

@@ -1,4 +1,4 @@
-"""Evaluate what LlamaIndex applications really did: evaluators, capture, watch and labelled datasets.
+"""Evaluate what LlamaIndex applications really did: evaluators, capture and watch.
 
 Example:
     >>> with capture() as captured:

@@ -1,9 +1,3 @@
-from llama_index.evaluation.ragmetrics.datasets import (
-    evaluate_query_engine as evaluate_query_engine,
-)
-from llama_index.evaluation.ragmetrics.datasets import (
-    load_rag_dataset as load_rag_dataset,
-)
 from llama_index.evaluation.ragmetrics.evaluators import (
     AnswerRelevanceEvaluator as AnswerRelevanceEvaluator,
 )
@@ -23,15 +17,8 @@ from llama_index.evaluation.ragmetrics.evaluators import (
     ContextUtilizationEvaluator as ContextUtilizationEvaluator,
 )
 from llama_index.evaluation.ragmetrics.evaluators import (
-    MetricEvaluator as MetricEvaluator,
-)
-from llama_index.evaluation.ragmetrics.evaluators import (
-    RagMetricsResult as RagMetricsResult,
-)
-from llama_index.evaluation.ragmetrics.evaluators import (
     RetrievalAccuracyEvaluator as RetrievalAccuracyEvaluator,
 )
-from llama_index.evaluation.ragmetrics.model import LlamaIndexModel as LlamaIndexModel
 from llama_index.evaluation.ragmetrics.recording.capturing import capture as capture
 from llama_index.evaluation.ragmetrics.recording.capturing import (
     samples_from as samples_from,
