@@ -35,7 +35,6 @@ from ragmetrics_core.capture import (
     judge_context,
     samples_of,
 )
-from ragmetrics_core.capture.front_door import overrides_without_every_turn
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
@@ -158,8 +157,8 @@ def shown_by(prompt, run):
     )
 
 
-def places(*sources, every_turn):
-    given = vars(overrides_without_every_turn(*sources, every_turn=every_turn))
+def places(*sources):
+    given = vars(Overrides(*sources))
     return Overrides(
         build=partial(
             samples_from, **{name: given[name] for name in given if name != "question"}
@@ -480,16 +479,6 @@ def test_overrides_are_keys_paths_and_callables(source, expected):
         "question", run, run["inputs"], run
     )
     assert (found, value) == (expected is not None, expected)
-
-
-def test_an_adapter_that_knows_no_every_turn_refuses_it():
-    no_setting = pytest.raises(SettingError, match="no setting of this adapter")
-    with no_setting, DOOR.capture(every_turn=True):
-        pass
-    with no_setting:
-        DOOR.watch([], "lexical", every_turn=True)
-    with no_setting:
-        DOOR.samples_from({}, every_turn=True)
 
 
 def test_an_override_of_a_wrong_type_is_an_error():

@@ -14,7 +14,7 @@ from ragmetrics_core.capture.captured import Captured, Redact, UserValues
 from ragmetrics_core.capture.hooks import Listener, Listeners, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides, Source
 from ragmetrics_core.capture.tree import Tree
-from ragmetrics_core.data import Sample, SettingError
+from ragmetrics_core.data import Sample
 
 if TYPE_CHECKING:
     from ragmetrics_core.capture.background import BackgroundEvaluator
@@ -32,31 +32,6 @@ _MISSED = (
 )
 
 
-def overrides_without_every_turn(
-    question_from: Source | None,
-    contexts_from: Source | None,
-    answer_from: Source | None,
-    context_tools: Collection[str] | None,
-    build: Callable[[Any], Iterable[Sample]] | None,
-    *,
-    every_turn: bool,
-) -> Overrides:
-    """Make the ``Overrides`` of an adapter that has no setting ``every_turn``.
-
-    The parameters are those of ``FrontDoor.capture``.
-
-    Raises:
-        SettingError: If ``every_turn`` is asked for, or a place is neither a text nor
-            callable.
-    """
-    if every_turn:
-        raise SettingError(
-            "every_turn is no setting of this adapter: a run of it that answers is a"
-            " sample by itself; leave it out"
-        )
-    return Overrides(question_from, contexts_from, answer_from, context_tools, build)
-
-
 @dataclass(frozen=True)
 class FrontDoor(Generic[Run]):
     """The three functions of an adapter: ``capture``, ``watch`` and ``samples_from``.
@@ -69,8 +44,7 @@ class FrontDoor(Generic[Run]):
         as_run: Makes a recorded run of what an application returned; None if
             ``samples_from`` is given recorded runs only.
         make_overrides: Makes the overrides of the user's settings ``question_from``,
-            ``contexts_from``, ``answer_from``, ``context_tools``, ``build`` and
-            ``every_turn``. It refuses settings that the adapter does not know.
+            ``contexts_from``, ``answer_from``, ``context_tools`` and ``build``.
         unseen: What the user should do if a block saw no run, in words.
         hint: What the user should do if a block saw runs and none gave a sample.
     """
@@ -80,7 +54,7 @@ class FrontDoor(Generic[Run]):
     as_judge: Callable[[Any], JudgeLike]
     _: KW_ONLY
     as_run: Callable[[Any], Run] | None = None
-    make_overrides: Callable[..., Overrides] = overrides_without_every_turn
+    make_overrides: Callable[..., Overrides] = Overrides
     unseen: str
     hint: str
 
@@ -111,7 +85,6 @@ class FrontDoor(Generic[Run]):
         redact: Redact | None = None,
         max_samples: int | None = None,
         all_threads: bool = False,
-        every_turn: bool = False,
     ) -> Iterator[Captured[Run]]:
         """Capture the runs of the application inside a ``with`` block as samples.
 
@@ -149,8 +122,6 @@ class FrontDoor(Generic[Run]):
                 the block's context. Else a run belongs to the block only if it begins
                 in its thread or task, in tasks started from it or in
                 ``asyncio.to_thread``, so that concurrent requests never mix.
-            every_turn: Whether a run that called a model is a sample even if nothing
-                was retrieved. An adapter without this setting refuses it.
 
         Returns:
             A context manager that gives the ``Captured``. Its samples can be read at
@@ -162,12 +133,7 @@ class FrontDoor(Generic[Run]):
                 not know a setting.
         """
         overrides = self.make_overrides(
-            question_from,
-            contexts_from,
-            answer_from,
-            context_tools,
-            build,
-            every_turn=every_turn,
+            question_from, contexts_from, answer_from, context_tools, build
         )
         # the rules that read a run need the question, too
         overrides = replace(overrides, question=question)
@@ -256,7 +222,6 @@ class FrontDoor(Generic[Run]):
         answer_from: Source | None = None,
         context_tools: Collection[str] | None = None,
         build: Callable[[Any], Iterable[Sample]] | None = None,
-        every_turn: bool = False,
     ) -> BackgroundEvaluator[Run]:
         """Judge the runs of the whole process from now on, in a background thread.
 
@@ -286,7 +251,6 @@ class FrontDoor(Generic[Run]):
             answer_from: As for ``capture``.
             context_tools: As for ``capture``.
             build: As for ``capture``.
-            every_turn: As for ``capture``.
 
         Returns:
             The evaluator that watches, until its ``stop()`` is called. Its figures are
@@ -303,12 +267,7 @@ class FrontDoor(Generic[Run]):
         )
 
         overrides = self.make_overrides(
-            question_from,
-            contexts_from,
-            answer_from,
-            context_tools,
-            build,
-            every_turn=every_turn,
+            question_from, contexts_from, answer_from, context_tools, build
         )
         settings = WatchSettings(
             sample_rate=sample_rate,
@@ -353,7 +312,6 @@ class FrontDoor(Generic[Run]):
         answer_from: Source | None = None,
         context_tools: Collection[str] | None = None,
         build: Callable[[Any], Iterable[Sample]] | None = None,
-        every_turn: bool = False,
     ) -> list[Sample]:
         """Make the samples of one finished run, without a ``capture()`` block.
 
@@ -376,7 +334,6 @@ class FrontDoor(Generic[Run]):
             answer_from: As for ``capture``. A callable gets ``run``.
             context_tools: As for ``capture``.
             build: As for ``capture``.
-            every_turn: As for ``capture``.
 
         Returns:
             The samples that ``capture`` gives of that run.
@@ -386,12 +343,7 @@ class FrontDoor(Generic[Run]):
                 setting is invalid.
         """
         overrides = self.make_overrides(
-            question_from,
-            contexts_from,
-            answer_from,
-            context_tools,
-            build,
-            every_turn=every_turn,
+            question_from, contexts_from, answer_from, context_tools, build
         )
         turns = self.turns(overrides, Problems(logged=False))
         recorded_run = run if self.as_run is None else self.as_run(run)

@@ -352,7 +352,7 @@ def a_search_and_rows_of_a_database() -> None:
     )
 
 
-@shape([Call("tool", (ROWS,), 1, "count", QUESTION)], every_turn=True)
+@shape([Call("tool", (ROWS,), 1, "count", QUESTION)])
 def only_rows_of_a_database() -> None:
     ask(agent(wants(("count", {"question": QUESTION})), tools=[count]))
 
@@ -767,7 +767,7 @@ def memory_of_a_thread() -> None:
         ask(made, question, "t")
 
 
-@shape([looked(PARIS)], [looked(PARIS)], every_turn=True)
+@shape([looked(PARIS)], [looked(PARIS)], context_tools={"look_up"})
 def a_turn_that_rests_on_an_earlier_one() -> None:
     made = agent(wants(look()), ANSWER, ANSWER, checkpointer=InMemorySaver())
     for question in (QUESTION, "Are you sure?"):
@@ -999,12 +999,15 @@ def test_a_thread_goes_on_over_several_blocks(
         agent = made() if at and anew else agent
         if thread.startswith("over_callbacks"):
             callback = RagMetricsCallback(
-                metrics=[], judge="lexical", every_turn=True, redact=redacts[at]
+                metrics=[],
+                judge="lexical",
+                context_tools={"look_up"},
+                redact=redacts[at],
             )
             agent.invoke(asked, {**config, "callbacks": [callback]})
             samples += callback.samples
         else:
-            with capture(every_turn=True, redact=redacts[at]) as captured:
+            with capture(context_tools={"look_up"}, redact=redacts[at]) as captured:
                 agent.invoke(asked, config)
             samples += captured.samples
     ledger = samples[1].ledger

@@ -470,37 +470,6 @@ def test_a_model_that_searches_still_answers_from_what_the_application_found() -
     assert sample.answer == ANSWER
 
 
-def test_documents_that_the_application_hands_in_are_read_in_anthropics_forms() -> None:
-    block = {"type": "text", "text": FACT}
-    source = {"type": "content", "content": [block]}
-    cited = {"type": "content_block_location", "cited_text": FACT, "document_index": 0}
-    question = HumanMessage(
-        [{"type": "document", "source": source}, {"type": "text", "text": QUESTION}]
-    )
-    model = Scripted(messages=iter([AIMessage([said(citations=[cited])])]))
-    with capture(every_turn=True) as captured:
-        model.invoke([question])
-    (sample,) = captured.samples
-    assert sample.ledger is not None
-    assert {call.kind for call in sample.ledger.calls} <= {"given"}
-    assert sample.capture is not None
-    assert "PDF" not in " ".join(sample.capture.warnings)
-
-
-def test_the_next_turn_still_shows_what_was_found() -> None:
-    first = [HumanMessage(QUESTION), AIMessage([file_search(FACT), FILE_CITED])]
-    agent = create_agent(
-        Scripted(messages=iter([first[1], AIMessage("In May.")])), [look_up]
-    )
-    with capture(every_turn=True, conversation="next turn") as captured:
-        agent.invoke({"messages": first[:1]})
-        agent.invoke({"messages": [*first, HumanMessage("In which month?")]})
-    _, second = captured.samples
-    assert second.ledger is not None
-    (call,) = second.ledger.calls
-    assert (call.turn, call.name, call.shown) == (1, "file_search", (0,))
-
-
 # The model of OpenAI itself, over a transport without a network
 
 

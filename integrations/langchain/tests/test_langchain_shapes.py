@@ -241,7 +241,6 @@ NAMED = [
     "answer_from",
     "contexts_from",
     "contexts_from_a_state_that_starts_empty",
-    "every_turn",
     "build",
     "langsmith_target",
     "traceable_parent",
@@ -1417,29 +1416,6 @@ def contexts_from() -> None:
         RunnableParallel(answer=rag())
         | RunnablePassthrough.assign(used=lambda state: [LYON])
     ).invoke(QUESTION)
-
-
-@shape(
-    Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS, doubts=["quoted"]),
-    Turn(
-        question="Sure?",
-        contexts=[],
-        answer="Yes, sure.",
-        history=[QUESTION, ANSWER],
-        doubts=["no_search"],
-    ),
-    every_turn=True,
-)
-def every_turn() -> None:
-    made = agent(
-        [look_up],
-        calls("look_up", query=PARIS),
-        ANSWER,
-        "Yes, sure.",
-        checkpointer=InMemorySaver(),
-    )
-    for question in (QUESTION, "Sure?"):
-        ask(made, question, configurable={"thread_id": "t"})
 
 
 @shape(

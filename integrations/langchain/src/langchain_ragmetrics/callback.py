@@ -10,11 +10,11 @@ from langchain_ragmetrics.capturing import ADAPTER
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.recording.run import AnyRun
-from langchain_ragmetrics.recording.tree import Finding
 from ragmetrics_core import Limits, Sample
 from ragmetrics_core.capture import (
     BackgroundEvaluator,
     Metrics,
+    Overrides,
     Problems,
     Redact,
     SampleResult,
@@ -49,8 +49,6 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         answer_from: Where the answer is.
         context_tools: Names of the tools whose text is a context.
         build: A callable from the run to its samples, instead of all rules.
-        every_turn: Whether a run that called a model is a sample even where nothing was
-            retrieved.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -89,19 +87,17 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         answer_from: Source | None = None,
         context_tools: Collection[str] | None = None,
         build: Callable[[Any], Iterable[Sample]] | None = None,
-        every_turn: bool = False,
     ) -> None:
         """Set up the recorder of LangChain's runs, and what judges them.
 
         Example: ``RagMetricsCallback(judge="lexical")``; the class says the arguments.
         """
-        sources = Finding(
+        sources = Overrides(
             question_from,
             contexts_from,
             answer_from,
             context_tools,
             build,
-            every_turn=every_turn,
         )
         # Gets each finished run, and makes samples of it. It remembers the turns of each
         # conversation, which become the history of a later sample.

@@ -16,7 +16,7 @@ from langchain_core.tracers.context import register_configure_hook
 from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.recording.run import AnyRun, as_run
 from langchain_ragmetrics.recording.stores import StoreSearches
-from langchain_ragmetrics.recording.tree import Finding, trees
+from langchain_ragmetrics.recording.tree import trees
 from ragmetrics_core.capture import FrontDoor, Listener, Listeners
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ ADAPTER = FrontDoor[AnyRun](
     trees,
     _as_judge,
     as_run=as_run,
-    make_overrides=Finding,
     unseen=(
         "nothing of LangChain or LangGraph ran in it; make the calls inside the block"
     ),

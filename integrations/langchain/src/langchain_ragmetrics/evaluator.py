@@ -44,8 +44,6 @@ class RagMetricsRunEvaluator(RunEvaluator):
         answer_from: Where the answer is.
         context_tools: Names of the tools whose text is a context.
         build: A callable from the run to its samples, instead of all rules.
-        every_turn: Whether a run that called a model is a sample even where nothing was
-            retrieved.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -67,7 +65,6 @@ class RagMetricsRunEvaluator(RunEvaluator):
         answer_from: Source | None = None,
         context_tools: Collection[str] | None = None,
         build: Callable[[Any], Iterable[Sample]] | None = None,
-        every_turn: bool = False,
     ) -> None:
         """Take the settings; see the class for the arguments.
 
@@ -85,7 +82,6 @@ class RagMetricsRunEvaluator(RunEvaluator):
             answer_from=answer_from,
             context_tools=context_tools,
             build=build,
-            every_turn=every_turn,
         )
         self._counted = itertools.count()  # numbers the samples: 0, 1, 2, …
 

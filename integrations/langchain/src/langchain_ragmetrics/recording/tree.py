@@ -1,7 +1,6 @@
 """From LangChain's runs to the core's tree of calls; pure, nothing is changed."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -49,18 +48,6 @@ _ANSWERED_BY_A_PERSON = (
 _ABANDONED = "the stream was abandoned before its end"
 
 
-@dataclass(frozen=True)
-class Finding(Overrides):
-    """Where question, contexts and answer of a run are, as the user says; else the rules find them.
-
-    Attributes:
-        every_turn: Whether a root that called a model is a sample even where nothing
-            was retrieved.
-    """
-
-    every_turn: bool = False
-
-
 def trees(run: AnyRun, where: Overrides) -> Iterator[Tree]:
     """Yield the trees of a run: usually one.
 
@@ -75,7 +62,7 @@ def trees(run: AnyRun, where: Overrides) -> Iterator[Tree]:
                 tree.task_or_thread = tree.task_or_thread or _task_or_thread(run)
                 yield tree
     elif run.name != FALLBACKS or inside or run.error:
-        yield _tree(run, every_turn=isinstance(where, Finding) and where.every_turn)
+        yield _tree(run)
 
 
 def _task_or_thread(run: AnyRun) -> str:
@@ -83,7 +70,7 @@ def _task_or_thread(run: AnyRun) -> str:
     return str((run.extra or {}).get(TASK_OR_THREAD, ""))
 
 
-def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
+def _tree(run: AnyRun) -> Tree:
     """Make the tree of a run that no other run surrounds.
 
     Example: a chain was given {"question": "Who?"}, retrieved two documents, and
@@ -91,8 +78,6 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
 
     Args:
         run: The run, with all runs inside it.
-        every_turn: Whether a run that called a model always makes a sample, even if
-            nothing was retrieved.
     """
     outermost_call = _node(run)
     calls_models = any(node.kind == "model" for node in outermost_call.walk())
@@ -108,9 +93,8 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     _add_history(tree, run, inputs)
     tree.answers = _answers(outermost_call, output)
     # A run that only called models is no sample, since it retrieved nothing; it is one
-    # if the user wants every turn, or if a tool or web search may have retrieved.
-    is_wanted = every_turn or _has_used_tools_or_web(tree)
-    tree.is_always_a_sample = calls_models and is_wanted
+    # if a tool or web search may have retrieved.
+    tree.is_always_a_sample = calls_models and _has_used_tools_or_web(tree)
     tree.gives_only_documents = _gives_documents(
         outermost_call, output, calls_models=calls_models
     )
