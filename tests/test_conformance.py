@@ -336,7 +336,9 @@ def recall(case):
 def accuracy(case, subset=None):
     """By hand for several references; else the weighted mean over the facts."""
     sample = case["sample"]
-    texts = sample.get("retrieved", sample.get("contexts"))
+    shown = sample.get("contexts", [])
+    texts = sample.get("retrieved", shown)
+    texts = [*texts, *(text for text in shown if text not in texts)]
     if not any(text.strip() for text in texts):
         return Fraction(0)
     given = {

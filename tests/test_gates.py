@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from planted import RightJudge, planted_rows, sample_of
 
 from ragmetrics_core import Gate, Report, Sample, Scored, evaluate
+from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import (
     ErrorInfo,
@@ -164,7 +167,7 @@ def asked(outcomes: Sequence[Outcome]) -> Report:
 
 
 def test_rightly_undefined_rows_leave_the_denominator() -> None:
-    rows = report(*FIFTY, *["no_claim"] * 30, *["declined"] * 20)
+    rows = report(*FIFTY, *["no_claim"] * 50)
     assert decide(Gate(metric="m", at_least=0.9), rows).outcome == "passed"
     rows = report(*FIFTY, *["missing"] * 50)
     gate = Gate(metric="m", at_least=0.9)
@@ -369,3 +372,61 @@ def test_a_blank_answer_is_no_answer() -> None:
         samples[10:], METRIC_NAMES, judge=RightJudge().judge(), progress=False
     )
     assert unanswered.summary().answered_share == 0.0
+
+
+def test_a_typed_gate_is_decided_by_the_rows_of_a_run_until_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the run decided for another gate says nothing of this one."""
+    monkeypatch.chdir(tmp_path)
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna lit it."}
+    rows = [
+        {**row, "id": str(n), "answer": "Bo." if n % 10 == 0 else row["answer"]}
+        for n in range(300)
+    ]
+    Path("rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    gate = ["--fail-under", "adherence=0.6"]
+    run = ["evaluate", "rows.jsonl", "--judge", "lexical", "--until-decided", *gate]
+    assert main([*run, "--out", "run.jsonl"]) == 0
+    assert main(["report", "run.jsonl", *gate]) == 0
+    assert main(["report", "run.jsonl", "--fail-under", "adherence=0.99"]) == 1
+    lines = Path("run.jsonl").read_text().splitlines(keepends=True)
+    Path("part.jsonl").write_text("".join([*lines[:6], lines[-1]]))
+    for gates in ([], gate):
+        assert main(["report", "part.jsonl", *gates]) == 3
+    assert "of at least" in capsys.readouterr().out
+
+
+def test_a_broken_line_counts_as_a_row_without_a_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.jsonl"
+    report(*FIFTY).to_jsonl(path)
+    lines = path.read_text().splitlines(keepends=True)
+    broken = [line[: len(line) // 2] + "\n" for line in lines[1:21]]
+    path.write_text("".join([lines[0], *broken, *lines[21:]]))
+    gate = ["--fail-under", "m=0.8", "--allow-broken"]
+    assert main(["report", str(path), *gate]) == 3
+    assert "30 of 50 rows were scored" in capsys.readouterr().out
+    assert main(["report", str(path), *gate, "--min-scored", "0.6"]) == 0
+
+
+def test_rows_of_which_nobody_asked_are_no_answered_rows() -> None:
+    """Answers that decline, without contexts: no metric asked whether they do."""
+    silent = {"question": "q", "answer": "I don't know."}
+    told = {"question": "Who?", "contexts": ["Anna did."], "answer": "Anna did."}
+    measured = evaluate([told, *[silent] * 40], judge="lexical", progress=False)
+    assert (measured.summary().answered, measured.summary().asked) == (1, 1)
+    assert decide(Gate(metric="answered", at_least=0.9), measured).outcome == (
+        "undecided"
+    )
+
+
+def test_one_half_answered_is_too_few() -> None:
+    """A retriever that finds nothing in every second row, and a polite model."""
+    told = {"question": "Who?", "contexts": ["Anna did."], "answer": "Anna did."}
+    silent = {**told, "contexts": [], "answer": "I don't know."}
+    measured = evaluate([told, silent] * 30, judge="lexical", progress=False)
+    assert decide(Gate(metric="context_adherence", at_least=0.6), measured).outcome == (
+        "undecided"
+    )

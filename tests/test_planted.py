@@ -8,15 +8,21 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from planted import ROWS, RightJudge, planted_rows, sample_of
 from said import poll as polled
 
 from ragmetrics_core import (
     ContextAdherence,
+    ContextRecall,
     RetrievalAccuracy,
+    Sample,
     ScriptedJudge,
     evaluate,
 )
+from ragmetrics_core.metrics.adherence_cause import Sufficient
+from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 
@@ -68,3 +74,69 @@ def test_one_half_is_no() -> None:
     report = evaluate([sample_of(row)], metrics, judge=judge, progress=False)
     assert report.scores("context_adherence") == [0.5]
     assert (report.faults[0].name, report.faults[0].stage) == ("made up", "answer")
+
+
+TWO, THREE = ("one", "two"), ("one", "two", "three")
+
+
+@pytest.mark.parametrize(
+    ("retrieved", "contexts", "adherent", "score", "stages"),
+    [
+        # of three facts the text holds two: nobody knows what the question asks for
+        (None, TWO, True, 0.4, {None}),
+        (None, TWO, False, 0.3, {None}),
+        # the prompt lost a fact that was found, and the answer keeps to the prompt
+        (THREE, TWO, True, 0.4, {"prompt"}),
+        (THREE, TWO, False, 0.3, {None}),
+        # what was shown was found, whatever the list of retrieved texts lacks
+        (("other",), THREE, False, 0.3, {"answer"}),
+        ((), THREE, True, 1.0, {None}),
+        (None, ("other",), False, 0.3, {"search"}),
+    ],
+)
+def test_a_text_that_holds_some_of_the_facts_names_no_stage(
+    retrieved: tuple[str, ...] | None,
+    contexts: tuple[str, ...],
+    adherent: bool,
+    score: float,
+    stages: set[str | None],
+) -> None:
+    sample = Sample(
+        question="q",
+        answer="a",
+        reference="r",
+        facts=THREE,
+        retrieved=retrieved,
+        contexts=contexts,
+    )
+    judge = ScriptedJudge(
+        {
+            Adherent: {"claims": 1, "unsupported": [] if adherent else ["a"]},
+            RateRecall: {"score": score},
+            Declined: {"declined": 0},
+            FactInContext: lambda asked: {
+                "covered": int(asked["context"] == asked["fact"])
+            },
+        }
+    )
+    metrics = [ContextAdherence(polls=1), ContextRecall(), RetrievalAccuracy()]
+    (diagnosis,) = evaluate([sample], metrics, judge=judge, progress=False).faults
+    assert {diagnosis.stage} == stages
+
+
+def test_a_reference_without_facts_blames_no_search() -> None:
+    """Nothing could have been found."""
+    sample = Sample(
+        question="q", answer="a", contexts=["c"], reference="The documents do not say."
+    )
+    judge = ScriptedJudge(
+        {
+            Adherent: {"claims": 1, "unsupported": ["a"]},
+            Sufficient: {"sufficient": 0, "on_question": 1},
+            RateRecall: {"score": 0.0},
+            ExtractFacts: {"facts": []},
+        }
+    )
+    metrics = [ContextAdherence(polls=1), ContextRecall(), RetrievalAccuracy()]
+    (diagnosis,) = evaluate([sample], metrics, judge=judge, progress=False).faults
+    assert (diagnosis.name, diagnosis.stage) == ("made up", None)

@@ -381,10 +381,13 @@ def test_a_cut_off_last_line_is_left_out_and_named(tmp_path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[: whole.rindex(b"\xc3") + 1])  # inside a character
     report = Report.from_jsonl(path)
-    assert len(report.results) == 1
+    assert [row.problem for row in report.results] == [
+        "",
+        f"line 3 of {path.name} is broken",
+    ]
     assert report.run.notes == (
         *RUN.notes,
-        f"1 line of {path.name} is broken (line 3) and left out: {path}, line 3: not JSON"
+        f"1 line of {path.name} is broken (line 3): {path}, line 3: not JSON"
         " (not UTF-8)",
     )
     path.write_bytes(whole[:-1])  # only the end of the line is missing

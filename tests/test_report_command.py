@@ -73,9 +73,13 @@ def test_a_line_that_a_crash_cut_off_is_left_out_and_named() -> None:
     whole = Path("scores.jsonl").read_text()
     Path("scores.jsonl").write_text(whole[:-40])
     report = Report.from_jsonl("scores.jsonl")
-    assert len(report.results) == 2
+    assert [row.problem for row in report.results] == [
+        "",
+        "",
+        "line 3 of scores.jsonl is broken",
+    ]
     (note,) = report.run.notes
-    assert note.startswith("1 line of scores.jsonl is broken (line 3) and left out: ")
+    assert note.startswith("1 line of scores.jsonl is broken (line 3): ")
 
 
 def test_a_metric_that_was_measured_in_two_ways_is_said_to_be() -> None:

@@ -181,10 +181,9 @@ def test_a_sink_begins_a_line_after_a_kill(
     watched(range(40, 50))
     report = Report.from_jsonl("sink.jsonl")
     is_whole = cut == 1  # only the line end is missing
-    assert len(report.results) == 49 + is_whole
-    assert [row.sample and row.sample.question for row in report][-1] == (
-        "Who lit lamp 49?"
-    )
+    questions = [row.sample.question for row in report if row.sample is not None]
+    assert (len(report.results), len(questions)) == (50, 49 + is_whole)
+    assert questions[-1] == "Who lit lamp 49?"
     capsys.readouterr()
     for mode in MODES:
         code = main(["report", "sink.jsonl", *GATE, *mode])
@@ -263,7 +262,7 @@ with open("sink.jsonl", "a") as file:
     assert ended.returncode == 9
     JsonlSink("sink.jsonl").write(Report.from_jsonl("results.jsonl").results[1])
     report = Report.from_jsonl("sink.jsonl")
-    assert len(report.results) == 2
+    assert [bool(row.problem) for row in report.results] == [False, False, True]
     assert "1 line of sink.jsonl is broken (line 2)" in report.run.stopped
 
 

@@ -228,9 +228,10 @@ def test_retrieved_is_judged_where_known_and_the_loss_is_given():
         result.evidence.contexts_value,
     ) == (1.0, "retrieved", 0.5)
     other = RetrievalAccuracy().score(
-        sample.model_copy(update={"contexts": (Context(text="new"),)}), judge=judge
+        sample.model_copy(update={"retrieved": (), "contexts": (Context(text="c0"),)}),
+        judge=judge,
     )
-    assert other.evidence.contexts_value is None
+    assert other.evidence.contexts_value == 0.5  # asked as well, behind what was found
     same = RetrievalAccuracy().score(
         Sample(reference="r", retrieved=["c0"], contexts=["c0"]), judge=judge
     )
@@ -244,9 +245,9 @@ def test_retrieved_is_judged_where_known_and_the_loss_is_given():
     )
 
 
-def test_nothing_retrieved_scores_nothing_even_if_something_was_shown():
+def test_nothing_retrieved_and_nothing_shown_scores_nothing():
     result = RetrievalAccuracy().score(
-        Sample(reference="r", retrieved=(), contexts=["c"]), judge=ScriptedJudge({})
+        Sample(reference="r", retrieved=(), contexts=[" "]), judge=ScriptedJudge({})
     )
     assert (result.value, result.reason) == (0.0, "Nothing was retrieved.")
     assert result.evidence is None  # nobody divided the reference into facts

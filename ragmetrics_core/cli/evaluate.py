@@ -488,9 +488,11 @@ def _exit_code(run: Run, summary: Summary, decisions: Sequence[Decision]) -> int
     """Return the exit code of the run and its gates."""
     if run.interrupted:
         return _INTERRUPTED
-    if any(metric.count for metric in summary.metrics):
+    if not _was_judged(summary):
+        return BAD_INPUT
+    if decisions or any(metric.count for metric in summary.metrics):
         return shared.exit_code(decisions)
-    return 1 if _was_judged(summary) else BAD_INPUT
+    return 1
 
 
 def _was_judged(summary: Summary) -> bool:

@@ -420,7 +420,7 @@ def add_undecided(parser: Any) -> None:
     )
     add(parser, "--min-scored", help_text, unit="SHARE", convert=share)
     help_text = (
-        "share of the answers that must not decline; with fewer a gate is undecided"
+        "share above which answers must not decline; else a gate is undecided"
         f" ({MIN_ANSWERED})"
     )
     add(parser, "--min-answered", help_text, unit="SHARE", convert=share)
@@ -429,8 +429,8 @@ def add_undecided(parser: Any) -> None:
 def add_allow_broken(parser: Any) -> None:
     """Add the option that lets gates be decided on a file with broken lines."""
     help_text = (
-        "decide gates although lines of a file are broken, as after a full disk; they"
-        " are left out and counted"
+        "decide gates although lines of a file are broken, as after a full disk; each"
+        " counts as a row without a score"
     )
     flag(parser, "--allow-broken", help_text)
 

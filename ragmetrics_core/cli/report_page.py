@@ -156,14 +156,14 @@ def _summary_and_decisions(
 ) -> tuple[Summary, Sequence[Decision]]:
     """Return the numbers of a report, and what its gates decide.
 
-    A run that stopped when its gates were decided keeps those decisions. Otherwise the
-    gates of ``--fail-under`` are decided by the numbers. Example: a mean of .75 fails a
-    gate of .8.
+    The gates of ``--fail-under`` are decided by the numbers. Example: a mean of .75 fails
+    a gate of .8. Without any, a run that stopped when its gates were decided keeps those
+    decisions.
     """
     gates = [parse_gate(text, report.metrics) for text in options.fail_under]
     keys_of_slices = {gate.by for gate in gates if gate.by}
     summary = report.summary(cluster=options.cluster, slices=keys_of_slices)
-    if report.decisions:
+    if not gates:
         return summary, report.decisions
     decisions = [
         decide(
@@ -179,10 +179,10 @@ def _summary_and_decisions(
 
 
 def _exit_code(summary: Summary, decisions: Sequence[Decision]) -> int:
-    """Return the exit code of the gates; 1 if nothing was scored."""
-    if not any(metric.count for metric in summary.metrics):
-        return 1
-    return shared.exit_code(decisions)
+    """Return the exit code of the gates; without any, 1 if nothing was scored."""
+    if decisions or any(metric.count for metric in summary.metrics):
+        return shared.exit_code(decisions)
+    return 1
 
 
 def _names(options: argparse.Namespace) -> list[str]:

@@ -181,7 +181,6 @@ def _make_judge(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Ju
 def announce_embedded_judge() -> None:
     """Say once per process that nobody chose a judge."""
     _logger.info(
-        "no judge was chosen: the embedded lexical judge answers, by word overlap and"
-        " without any model; choose one with judge=, --judge or RAGMETRICS_JUDGE, e.g."
+        "no judge was chosen: lexical compares words; a model: --judge (judge=)"
         " openai/gpt-4o-mini"
     )

@@ -441,8 +441,19 @@ def _with_gain_of_each_search(
 
 
 def _contexts_to_evaluate(sample: Sample) -> Sequence[Context]:
-    """Return what was retrieved where that is known, else what was shown."""
-    return sample.known_contexts if sample.retrieved is None else sample.retrieved
+    """Return what was retrieved, and behind it what else was shown.
+
+    A context that is a part of a retrieved text is not asked again. One that is more,
+    such as the window around a sentence, is.
+    """
+    if sample.retrieved is None:
+        return sample.known_contexts
+    further = [
+        context
+        for context in sample.known_contexts
+        if not any(context.text in found.text for found in sample.retrieved)
+    ]
+    return (*sample.retrieved, *further)
 
 
 def _distinct_texts_of_contexts(contexts: Iterable[Context]) -> list[str]:
@@ -512,12 +523,13 @@ def _columns_of_kept_contexts(sample: Sample) -> list[int] | None:
     """Return the columns of the contexts that the application kept and showed.
 
     Returns None if it is not known what was retrieved, if no context was kept, or if a
-    kept context is not among the retrieved ones.
+    kept context was not asked: a part of a retrieved text.
     """
     if sample.retrieved is None:
         return None
     column_of = {
-        context.text: column for column, context in enumerate(sample.retrieved)
+        context.text: column
+        for column, context in enumerate(_contexts_to_evaluate(sample))
     }
     kept_texts = _distinct_texts_of_contexts(sample.known_contexts)
     if not kept_texts or not all(text in column_of for text in kept_texts):

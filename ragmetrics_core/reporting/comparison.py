@@ -206,6 +206,7 @@ class Comparison(Frozen):
     def _caveats(self) -> list[str]:
         """What makes the runs hard to compare, a line each."""
         return [
+            *([f"! undecided: {self.stopped}"] if self.stopped else []),
             *(f"! not comparable: {reason}" for reason in self.differing),
             *(f"! {sentence}" for sentence in self.not_compared),
         ]

@@ -24,6 +24,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.answered import has_answer_without_context, lacks_context
 from ragmetrics_core.data.errors import MetricCrashed, ScoreOutOfRange
 from ragmetrics_core.data.metric_evidence import Sufficed
+from ragmetrics_core.data.one_half import is_yes
 
 Stage = Literal["search", "prompt", "answer"]
 STAGES: tuple[Stage, ...] = ("search", "prompt", "answer")
@@ -32,8 +33,12 @@ Kind = Literal["fault", "fine", "unjudged"]
 """Whether something went wrong, nothing did, or nobody can say."""
 
 _DECLINED = ("abstained", "declined")
-# the metrics that score no answer that declines
-_ASKS_IF_DECLINED = ("context_adherence", "answer_relevance")
+# the metrics that score no answer which they find to decline
+_SCORE_NO_DECLINING = (
+    "context_adherence",
+    "context_utilization",
+    "answer_relevance",
+)
 _PARTIAL = 0.35  # the lowest score of the rubric's band of this name
 _ERRORS_OF_METRICS = (MetricCrashed.__name__, ScoreOutOfRange.__name__)
 _SUFFICIENT_BY_CAUSE = {"reasoning_error": True, "insufficient_context": False}
@@ -63,8 +68,10 @@ class Judged(NamedTuple):
     Attributes:
         searched: Whether a search ran.
         found: Whether anything was retrieved.
-        found_holds: Whether what was retrieved holds the answer to the question.
-        shown_holds: Whether what the model was shown holds it.
+        found_holds: Whether what was found holds the answer to the question: all of its
+            facts, or none. What was shown was found.
+        shown_holds: Whether what the model was shown holds it, likewise.
+        lost_facts: Whether what was found holds all facts, and what was shown fewer.
         all_shown: Whether the model was shown all that was retrieved.
         declined: Whether the answer declines.
         adherent: Whether the answer keeps to what was shown.
@@ -80,6 +87,7 @@ class Judged(NamedTuple):
     found: bool | None
     found_holds: bool | None
     shown_holds: bool | None
+    lost_facts: bool
     all_shown: bool | None
     declined: bool | None
     adherent: bool | None
@@ -143,7 +151,9 @@ RULES: tuple[Rule, ...] = (
         "prompt",
         "fault",
         lambda row: (
-            row.found_holds is True and row.shown_holds is False and not row.is_good
+            row.lost_facts
+            and not row.is_good
+            and (row.shown_holds is False or row.adherent is True)
         ),
         _PROMPT,
     ),
@@ -206,7 +216,13 @@ RULES: tuple[Rule, ...] = (
         lambda row: row.expected is False and row.shown_holds is True,
         _ANSWER,
     ),
-    Rule("beside it", None, "fault", lambda row: row.expected is False, _WHICH_STAGE),
+    Rule(
+        "not as expected",
+        None,
+        "fault",
+        lambda row: row.expected is False,
+        _WHICH_STAGE,
+    ),
     Rule(
         "off the question",
         "answer",
@@ -319,14 +335,15 @@ def is_unanswered(row: SampleResult) -> bool:
 def judged_on(sample: Sample, row: SampleResult) -> Judged:
     """Collect what the verdicts of all metrics say on a row."""
     by_kind = _scored_by_kind(row)
-    found_holds, shown_holds = _what_texts_hold(sample, by_kind)
+    texts_hold = _what_texts_hold(sample, row, by_kind)
     recall = by_kind.get("context_recall")
     expected = _verdict(recall)
     return Judged(
         searched=False if _did_not_search(sample) else None,
         found=_was_anything_found(sample),
-        found_holds=found_holds,
-        shown_holds=shown_holds,
+        found_holds=texts_hold.found,
+        shown_holds=texts_hold.shown,
+        lost_facts=texts_hold.lost_facts,
         all_shown=_was_all_shown(sample),
         declined=is_declined(row),
         adherent=_verdict(by_kind.get("context_adherence")),
@@ -373,7 +390,7 @@ def is_declined(row: SampleResult) -> bool | None:
                 return True
             asked = asked or evidence.declined is False
         elif isinstance(result, Scored) and evidence is not None:
-            asked = asked or evidence.kind in _ASKS_IF_DECLINED
+            asked = asked or evidence.kind in _SCORE_NO_DECLINING
     return False if asked else None
 
 
@@ -384,9 +401,9 @@ def _did_not_search(sample: Sample) -> bool:
 
 def _was_anything_found(sample: Sample) -> bool | None:
     """Whether a search returned anything; None where that was not recorded."""
-    found = sample.contexts if sample.retrieved is None else sample.retrieved
-    if found is None:
+    if sample.retrieved is None and sample.contexts is None:
         return False if lacks_context(sample) else None
+    found = (*(sample.retrieved or ()), *sample.known_contexts)
     return any(not text.blank for text in found)
 
 
@@ -401,28 +418,70 @@ def _was_all_shown(sample: Sample) -> bool | None:
     return True if all(one.text in shown for one in sample.retrieved) else None
 
 
-def _what_texts_hold(
-    sample: Sample, by_kind: dict[str, Scored]
-) -> tuple[bool | None, bool | None]:
-    """Whether what was retrieved, and what was shown, holds the answer to the question.
+class _TextsHold(NamedTuple):
+    """Whether what was found, and what was shown, holds the answer to the question."""
 
-    The facts of the reference tell; else whoever judged sufficiency, of what was shown
+    found: bool | None = None
+    shown: bool | None = None
+    lost_facts: bool = False
+
+
+def _what_texts_hold(
+    sample: Sample, row: SampleResult, by_kind: dict[str, Scored]
+) -> _TextsHold:
+    """Whether what was found, and what was shown, holds the answer to the question.
+
+    The facts of the reference tell: all of them, or none; between them nobody knows
+    whether those that the question asks for are there. A reference without facts tells
+    that nothing could be found. Else whoever judged sufficiency tells, of what was shown
     alone.
     """
+    if _has_reference_without_facts(row):
+        return _TextsHold()
     accuracy = by_kind.get("retrieval_accuracy")
-    if accuracy is not None and isinstance(accuracy.evidence, FactMatrix):
-        found_holds = _verdict(accuracy)
-        shown_value = accuracy.evidence.contexts_value
-        if shown_value is not None:
-            return found_holds, shown_value > 0.5
-        if _was_all_shown(sample):
-            return found_holds, found_holds
-        if found_holds is False:
-            return False, False
-        if lacks_context(sample):
-            return found_holds, False
-        return found_holds, _is_sufficient(by_kind)
-    return None, _is_sufficient(by_kind)
+    if accuracy is None or not isinstance(accuracy.evidence, FactMatrix):
+        return _TextsHold(shown=_is_sufficient(by_kind))
+    found_share = None if accuracy.uncertain else _share_held(accuracy.evidence)
+    found = _all_or_none(found_share)
+    if found is False or lacks_context(sample):
+        return _TextsHold(found, False, lost_facts=found is True)
+    shown_share = _share_shown(sample, accuracy.evidence, found_share)
+    if shown_share is None:
+        return _TextsHold(found, _is_sufficient(by_kind))
+    lost_facts = found is True and shown_share < 1
+    return _TextsHold(found, _all_or_none(shown_share), lost_facts)
+
+
+def _share_held(evidence: FactMatrix) -> float | None:
+    """The share of facts that some text holds; None without any fact."""
+    if not evidence.facts:
+        return None
+    n_held = 0
+    for cells in evidence.cells:
+        n_held += any(is_yes(cell.probability or 0.0) for cell in cells)
+    return n_held / len(evidence.facts)
+
+
+def _share_shown(
+    sample: Sample, evidence: FactMatrix, found_share: float | None
+) -> float | None:
+    """The share of facts that the model was shown; None if nobody asked."""
+    if _was_all_shown(sample):
+        return found_share
+    return evidence.contexts_value
+
+
+def _all_or_none(share: float | None) -> bool | None:
+    """Whether all facts are held, or none; None for some of them."""
+    return {1.0: True, 0.0: False}.get(-1.0 if share is None else share)
+
+
+def _has_reference_without_facts(row: SampleResult) -> bool:
+    """Whether the reference states no fact, as "The documents do not say."."""
+    return any(
+        isinstance(result, Undefined) and result.code == "no_facts"
+        for result in row.results.values()
+    )
 
 
 def _is_sufficient(by_kind: dict[str, Scored]) -> bool | None:

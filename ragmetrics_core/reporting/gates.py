@@ -249,7 +249,7 @@ def decide(
             threshold.
         min_scored: Share of the rows that must be scored, else the gate is undecided.
             Answers that decline and those without a claim do not count.
-        min_answered: Share of the answers that must not decline, else it is undecided;
+        min_answered: Share above which answers must not decline, else it is undecided;
             it does not matter for the gate on that share.
 
     Returns:
@@ -319,14 +319,23 @@ class _Rule(NamedTuple):
         if summary.stopped:
             return f"the run ended early: {summary.stopped}"
         if self.gate.metric == ANSWERED:
-            if summary.answered_share is None:
-                return "no metric of the run asks whether answers decline"
-            return ""
+            return self._why_not_asked(summary)
         numbers = summary[self.gate.metric]
         return (
             self._why_too_few(numbers, summary)
             or self._why_declined(summary)
             or _why_without_bounds(numbers, summary, self.gate)
+        )
+
+    def _why_not_asked(self, summary: Summary) -> str:
+        """Why the answered share says too little; "" if it is known of enough rows."""
+        if not summary.asked:
+            return "no metric of the run asks whether answers decline"
+        if summary.asked >= self.min_scored * summary.rows - ROUNDING:
+            return ""
+        return (
+            f"of {summary.asked:,} of {summary.rows:,} rows it is known whether they were"
+            f" answered, and a gate needs {100 * self.min_scored:.0f} %"
         )
 
     def _why_too_few(self, numbers: MetricSummary, summary: Summary) -> str:
@@ -346,17 +355,17 @@ class _Rule(NamedTuple):
     def _why_declined(self, summary: Summary) -> str:
         """Why too few answers say anything; "" if enough do."""
         share = summary.answered_share
-        if share is None or share >= self.min_answered - ROUNDING:
+        if share in (None, 1) or share > self.min_answered + ROUNDING:
             return ""
         return (
-            f"{summary.answered:,} of {count_in_words(summary.judged, 'row')} were"
-            f" answered, and a gate needs {100 * self.min_answered:.0f} %"
+            f"{summary.answered:,} of {count_in_words(summary.asked, 'row')} were"
+            f" answered, and a gate needs more than {100 * self.min_answered:.0f} %"
         )
 
     def _measure(self, summary: Summary) -> _Measure:
         """The mean or share of the rows, and what it may be for samples like these."""
         if self.gate.metric == ANSWERED:
-            return _share_of(summary.answered, summary.judged)
+            return _share_of(summary.answered, summary.asked)
         numbers = summary[self.gate.metric]
         if self.gate.above is not None:
             n_above = sum(score > self.gate.above for score in numbers.scores)

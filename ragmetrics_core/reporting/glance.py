@@ -245,7 +245,7 @@ class GlanceTally:
                 _metric(numbers, by_words=by_words) for numbers in summary.metrics
             ),
             answered=summary.answered,
-            answers=None if summary.answered_share is None else summary.judged,
+            answers=summary.asked or None,
             worst=tuple(self._rows_to_show(weakest, ordered)),
             n_faults=self._n_faults,
             failures=_failures(summary),
@@ -340,10 +340,12 @@ class GlanceTally:
     ) -> Iterable[RowGlance]:
         """The rows that failed the first gate; else those with faults.
 
+        A gate that is undecided lacks scores: the rows that have one say nothing of it.
+
         Of each fault the worst row comes first, faults of the weakest stage before
         others; then the next rows of each.
         """
-        if decisions and decisions[0].outcome != "passed":
+        if decisions and decisions[0].outcome == "failed":
             lowest = self._lowest.get(_metric_of_gate(decisions[0].metric), [])
             if lowest and lowest[0][0] < 1:
                 for score, _, row in lowest:

@@ -11,6 +11,7 @@ what changes or leaves raises it, and every earlier number is read.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import count
 from math import isfinite
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -133,9 +134,9 @@ def read_report(
 
     The file has a header, the rows and a closing line (``JsonlWriter``), or rows alone
     (``JsonlSink``). The rows are held against the run: those that are there twice count
-    once, a broken line is left out, and notes say so. If rows are missing, ``stopped``
+    once, a broken line is a bad row, and notes say so. If rows are missing, ``stopped``
     of the run says why, so that no gate is decided on a part. Example: a header, 3 rows
-    and half a row give 3 rows, a note, and a run that was stopped.
+    and half a row give 3 rows, a bad row, a note, and a run that was stopped.
 
     Args:
         path: The file.
@@ -244,6 +245,7 @@ class _ReportContent:
         else:
             run, rows = self._run, tuple(self._rows)
             reason = _why_not_whole(rows, run, len(self._broken_lines))
+        rows += self._bad_rows(rows)
         notes = [*run.notes]
         if self._n_copies:
             notes.append(
@@ -252,10 +254,31 @@ class _ReportContent:
             )
         if self._broken_lines:
             broken = self._broken_in_words()
-            notes.append(f"{broken} and left out: {self._first_problem}")
+            notes.append(f"{broken}: {self._first_problem}")
             reason = reason or ("" if allow_broken else f"{broken} (--allow-broken)")
-        changes = {"notes": tuple(notes), "stopped": run.stopped or reason}
+        changes: dict[str, object] = {"notes": tuple(notes)}
+        if reason:
+            changes["stopped"] = run.stopped or reason
+            # what was decided on all rows does not hold for a part of them
+            changes["decisions"] = tuple(
+                decision.undecided(reason) for decision in run.decisions
+            )
         return run.model_copy(update=changes), rows
+
+    def _bad_rows(self, rows: Sequence[SampleResult]) -> tuple[SampleResult, ...]:
+        """Return a bad row for each broken line, with a number that no row has."""
+        taken = {row.index for row in rows}
+        free_numbers = (number for number in count() if number not in taken)
+        return tuple(
+            SampleResult(
+                index=number,
+                sample=None,
+                problem=f"line {line_number} of {self._name} is broken",
+            )
+            for number, line_number in zip(
+                free_numbers, self._broken_lines, strict=False
+            )
+        )
 
     def _broken_in_words(self) -> str:
         """For example "1 line of scores.jsonl is broken (line 3)"."""
@@ -287,7 +310,7 @@ def _why_not_whole(rows: Sequence[SampleResult], run: RunFacts, n_broken: int) -
     """Say why rows are not all those of their run; "" if they are.
 
     Rows and their numbers are held against the rows of the run's inputs. A run that
-    stopped when its gates were decided has judged some rows of any number.
+    stopped when its gates were decided has judged at least the rows that decided them.
 
     Args:
         rows: The rows, each once.
@@ -298,6 +321,9 @@ def _why_not_whole(rows: Sequence[SampleResult], run: RunFacts, n_broken: int) -
     if len(numbers_of_rows) < len(rows):
         return "different rows of its file have the same index"
     if run.decisions:
+        n_rows = max(decision.decided_at or 0 for decision in run.decisions)
+        if len(rows) + n_broken < n_rows:
+            return f"only {len(rows):,} of at least {n_rows:,} rows are in the file"
         return ""
     highest = max(numbers_of_rows, default=-1)
     n_rows = highest + 1

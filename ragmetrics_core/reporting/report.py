@@ -478,7 +478,7 @@ class Report:
             shown.results,
             self.summary(cluster=cluster),
             shown.run,
-            decisions=self.decisions or decisions,
+            decisions=decisions or self.decisions,
         )
 
     def shown(self) -> Report:
@@ -532,7 +532,7 @@ class Report:
         # few runs ask for it, and an import of the core shall be cheap
         from ragmetrics_core.reporting.glance import glance_of
 
-        decisions = self.decisions or decisions
+        decisions = decisions or self.decisions
         return glance_of(self.results, self.summary(), self.run, decisions)
 
     def __str__(self) -> str:

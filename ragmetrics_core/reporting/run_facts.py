@@ -102,6 +102,11 @@ class SequentialDecision(Decision):
         description="calls that the rows not judged would have made; None if not known",
     )
 
+    def undecided(self, reason: str) -> Self:
+        """Return the same gate as undecided, because not all rows are there."""
+        sentence = f"{self.metric} is not held: {reason}."
+        return self.model_copy(update={"outcome": "undecided", "sentence": sentence})
+
     @property
     def interval(self) -> Interval:
         """The bounds, with the words that a report puts beside them."""

@@ -279,8 +279,9 @@ class Summary(Frozen):
         default=0,
         description="samples without a wanted answer, or whose answer rests on nothing",
     )
-    asks_if_declined: bool = Field(
-        default=False, description="whether any metric asked if an answer declines"
+    asked: int = Field(
+        default=0,
+        description="judged samples of which it is known whether they were answered",
     )
     application_errors: int = Field(
         default=0, description="samples whose application run went wrong"
@@ -325,12 +326,10 @@ class Summary(Frozen):
     def answered_share(self) -> float | None:
         """Share of the judged samples that were answered; None if nobody asked.
 
-        Of samples without an answer nobody needs to ask.
+        Of samples without an answer nobody needs to ask. A sample of which nobody asked
+        is in no share.
         """
-        is_known = self.asks_if_declined or self.without_answer == self.judged
-        if not is_known or not self.judged:
-            return None
-        return self.answered / self.judged
+        return self.answered / self.asked if self.asked else None
 
     @property
     def answered(self) -> int:
@@ -338,7 +337,7 @@ class Summary(Frozen):
 
         An answer for which it is known that nothing was found is none.
         """
-        return self.judged - self.declined - self.without_answer
+        return self.asked - self.declined - self.without_answer
 
     def _repr_html_(self) -> str:
         # which stands on this module
@@ -476,7 +475,6 @@ class Tally:
             self._keys_to_find = KeysSought()
         else:
             self._keys_to_find = KeysSought(self._slices_by_key, cluster)
-        self.asks_if_declined = False  # whether any metric did
         self.grades = Counter[Grade]()  # how surely the samples' contexts are known
         self.capture_warnings = CaptureWarningTally()
         self.usage = Usage()
@@ -508,9 +506,10 @@ class Tally:
             metric_tally.add(metric_result, cluster_number, sample.ledger)
         self._add_traits(sample)
         declined = is_declined(result)
-        self.asks_if_declined |= declined is not None
+        unanswered = is_unanswered(result)
         self.row_counts["declined"] += declined is True
-        self.row_counts["without_answer"] += is_unanswered(result)
+        self.row_counts["without_answer"] += unanswered
+        self.row_counts["asked"] += unanswered or declined is not None
         if sample.capture is not None:
             self.capture_warnings.add(sample.capture.warnings, result.index)
 
@@ -569,7 +568,6 @@ class Tally:
             metric_summaries.append(numbers)
         return Summary(
             **self.row_counts,  # such as rows=9, judged=7, bad_rows=1
-            asks_if_declined=self.asks_if_declined,
             grades=_counts(self.grades),
             capture_warnings=self.capture_warnings.warnings,
             metrics=tuple(metric_summaries),
