@@ -190,9 +190,9 @@ def absent(pair: str, text: str, theirs: list[dict[str, Any]]) -> bool:
     OpenTelemetry names documents by ids only.
     """
     # an older core, with which this file is run as well, has no such function
-    from ragmetrics_core.capture.normalized_text import normalize_text
+    from ragmetrics_core.capture.forms import letters_of
 
-    spans = normalize_text(text)
+    spans = letters_of(text)
     if pair.startswith("otel:langchain") and any(
         not (pair.endswith(":resolve") and c["id"] and f'\\"{c["id"]}\\"' in text)
         for s in theirs
@@ -201,7 +201,7 @@ def absent(pair: str, text: str, theirs: list[dict[str, Any]]) -> bool:
         return True
     texts = [one["text"] for sample in theirs for one in sample["contexts"] or []]
     texts += [sample[name] for sample in theirs for name in ("question", "answer")]
-    return any(one and normalize_text(one) not in spans for one in texts)
+    return any(one and letters_of(one) not in spans for one in texts)
 
 
 def read_shapes(

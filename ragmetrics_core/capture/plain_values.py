@@ -13,14 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from ragmetrics_core.capture.normalized_text import normalize_text
-from ragmetrics_core.capture.passages import (
-    share_a_passage,
-    stands_apart,
-)
+from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.shown import shows, shows_some
 from ragmetrics_core.capture.transcripts import (
     EarlierConversation,
-    read_conversation,
     turns_of_fields,
 )
 from ragmetrics_core.capture.tree import Document, Message
@@ -398,7 +394,7 @@ def _history_before_question(
 
     If its last turn is the current question, that turn is dropped.
     """
-    earlier = _read_history(value, question)
+    earlier = _read_history(value)
     if not earlier.turns:
         return earlier
     last_turn = earlier.turns[-1]
@@ -408,18 +404,14 @@ def _history_before_question(
     return earlier
 
 
-def _read_history(value: object, question: str | None) -> EarlierConversation:
+def _read_history(value: object) -> EarlierConversation:
     """Read a chat history in any of its usual forms; no turns for another value.
 
-    Example: "User: Open? Assistant: Yes." has the user's turn "Open?" and the
-    assistant's turn "Yes.". A list of texts may end with the current question, which is
-    dropped.
+    Texts do not surely tell who speaks, be it "User: Open? Assistant: Yes.".
     """
-    if isinstance(value, str):  # "User: Open? Assistant: Yes."
-        return _history_of_text(value)
     if isinstance(value, (list, tuple)) and value:
-        if all(isinstance(element, str) for element in value):  # ["Open?", "Yes."]
-            return _history_of_texts(value, question)
+        if all(isinstance(element, str) for element in value):  # who speaks is not told
+            return EarlierConversation()
         # [{"role": "user", "content": "Open?"}]
         if all(isinstance(element, Mapping) for element in value):
             turns: list[Turn] = []
@@ -433,24 +425,6 @@ def _read_history(value: object, question: str | None) -> EarlierConversation:
         # what user and assistant said, without messages of tools or the system
         return EarlierConversation(spoken(messages_with_answers))
     return EarlierConversation(_turns_of_pairs(value))  # [("Open?", "Yes.")]
-
-
-def _history_of_text(text: str) -> EarlierConversation:
-    """Read the turns of "User: Open? Assistant: Yes."; empty if nobody is named."""
-    earlier = read_conversation([text])
-    names_no_speaker = bool(earlier.doubts)
-    return EarlierConversation() if names_no_speaker else earlier
-
-
-def _history_of_texts(
-    texts: Sequence[str], question: str | None
-) -> EarlierConversation:
-    """Read the turns of a list of texts; user and assistant may speak by turns.
-
-    The current question is dropped if it is the last text.
-    """
-    is_question_last = as_one_line(texts[-1]) == as_one_line(question)
-    return read_conversation(texts[:-1] if is_question_last else texts)
 
 
 def _with_texts_as_answers(
@@ -596,7 +570,7 @@ def _is_prompt_around(words_of_user: str, text: str) -> bool:
     n_characters_around = len(as_one_line(text)) - len(as_one_line(words))
     if not words or n_characters_around < _FEWEST_LETTERS_AROUND:
         return False
-    return stands_apart(words, text)
+    return shows([text], words)
 
 
 def drop_shown_documents(
@@ -621,11 +595,11 @@ def drop_shown_documents(
         return list(messages)
     # each text once, though a search and a reranker return the same documents
     texts = dict.fromkeys(document.text for document in documents)
-    normalized_documents = [normalize_text(text) for text in texts]
+    normalized_documents = [letters_of(text) for text in texts]
     ids_of_shown_documents: set[int] = set()  # id() of each message that shows some
     for message in unanswered:
-        normalized = normalize_text(message.text)
-        if any(share_a_passage(each, normalized) for each in normalized_documents):
+        normalized = letters_of(message.text)
+        if any(shows_some(normalized, each) for each in normalized_documents):
             ids_of_shown_documents.add(id(message))
     return [
         message for message in messages if id(message) not in ids_of_shown_documents

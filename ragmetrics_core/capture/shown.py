@@ -180,6 +180,14 @@ def shows(message_texts: Iterable[str], text: str) -> bool:
     return False
 
 
+def shows_some(message_letters: str, letters: str) -> bool:
+    """Whether a message shows a text whole, or its beginning or end, by their letters."""
+    if len(letters) < _SHORTEST_PART:
+        return len(letters) >= SHORTEST and letters in message_letters
+    beginning, end = letters[:_SHORTEST_PART], letters[-_SHORTEST_PART:]
+    return beginning in message_letters or end in message_letters
+
+
 def _message(number: int, text: str) -> _Message:
     form = form_of(text)
     return _Message(number, form, bytearray(len(form.letters)))

@@ -6,8 +6,9 @@ given and what it returned are plain values, such as ``{"documents": [A, B]}``.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ragmetrics_core.capture.passages import is_long_enough
+from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.plain_values import documents_in, texts_in
+from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 _FEWEST_LISTS = 2  # a step divides documents into two lists at least
@@ -129,7 +130,9 @@ def _without_wrapping(value: object, names: Sequence[str]) -> object:
 def _long_texts_made(given: object, returned: object) -> tuple[str, ...]:
     """Return the texts that a step was not given; a word such as "yes" is left out."""
     long_texts = [
-        text for text in dict.fromkeys(texts_in(returned)) if is_long_enough(text)
+        text
+        for text in dict.fromkeys(texts_in(returned))
+        if len(letters_of(text)) >= SHORTEST
     ]
     if not long_texts:
         return ()

@@ -23,8 +23,8 @@ from typing import Any, Generic
 
 from ragmetrics_core.capture.authors import copy_authors
 from ragmetrics_core.capture.conversations import Conversations, conversations_named
+from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
-from ragmetrics_core.capture.normalized_text import normalize_text
 from ragmetrics_core.capture.plain_values import Overrides, parse_json, texts_in
 from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.tree import FLOW, THREAD, Message, Node, Tree
@@ -119,19 +119,19 @@ def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
     search by itself is asked a query, which need not be the user's question.
     """
     asking_runs: list[Tree] = []
-    written: set[bytes] = set()
-    found: set[bytes] = set()
+    written: set[str] = set()
+    found: set[str] = set()
     for tree in trees:
-        question = normalize_text(tree.question or "")
+        question = letters_of(tree.question or "")
         is_of_user = question not in written
         is_of_user &= not any(text[:_PART] in question for text in found if text)
         if question and is_of_user and not _only_retrieves(tree):
             asking_runs.append(tree)
         for call in _model_calls(tree):
-            written.update(map(normalize_text, _texts_written(call.reply)))
+            written.update(map(letters_of, _texts_written(call.reply)))
         for node in tree.root.walk():
             texts = [document.text for document in node.documents or ()]
-            found.update(map(normalize_text, texts))
+            found.update(map(letters_of, texts))
     return asking_runs
 
 
@@ -172,10 +172,10 @@ class _Prompts:
             for message in call.prompt:
                 is_assistant = message.role == "assistant"
                 (assistant_texts if is_assistant else shown_texts).append(message.text)
-        self._shown = [normalize_text(text) for text in dict.fromkeys(shown_texts)]
-        self._of_assistant = {normalize_text(text) for text in assistant_texts}
+        self._shown = [letters_of(text) for text in dict.fromkeys(shown_texts)]
+        self._of_assistant = {letters_of(text) for text in assistant_texts}
 
-    def show_any(self, forms: Iterable[bytes]) -> bool:
+    def show_any(self, forms: Iterable[str]) -> bool:
         """Return whether a prompt shows one of some texts, whole or in part."""
         for form in forms:
             step = max(_PART, len(form) // _MOST_PARTS)
@@ -186,7 +186,7 @@ class _Prompts:
                 return True
         return False
 
-    def repeat_reply(self, form: bytes) -> bool:
+    def repeat_reply(self, form: str) -> bool:
         """Return whether a reply stands there as words of the assistant: an earlier turn."""
         return form in self._of_assistant
 
@@ -206,9 +206,9 @@ class _OpenTurn:
     """
 
     runs: list[Tree] = field(default_factory=list)
-    forms: list[bytes] = field(default_factory=list)
-    requests: frozenset[bytes] = frozenset()
-    reply: bytes = b""
+    forms: list[str] = field(default_factory=list)
+    requests: frozenset[str] = frozenset()
+    reply: str = ""
     last_added: float = field(default_factory=time.monotonic)
 
     def is_of(self, task_or_thread: str) -> bool:
@@ -225,13 +225,13 @@ class _OpenTurn:
         asked_texts = [tree.question or ""]
         if _only_retrieves(tree):
             asked_texts += [node.query or "" for node in tree.root.walk()]
-        forms = {normalize_text(text) for text in asked_texts} - {b""}
+        forms = {letters_of(text) for text in asked_texts} - {""}
         return not forms.isdisjoint(self.requests)
 
     def is_read_by(self, tree: Tree, prompts: _Prompts) -> bool:
         """Return whether a run was given or shown a text that it found, or works on its answer."""
         given_texts = [document.text for document in tree.root.input_documents]
-        if not set(map(normalize_text, given_texts)).isdisjoint(self.forms):
+        if not set(map(letters_of, given_texts)).isdisjoint(self.forms):
             return True
         is_long = len(self.reply) >= _SHORTEST_REPLY
         if is_long and prompts.repeat_reply(self.reply):
@@ -249,20 +249,20 @@ class _OpenTurn:
             queries.append(node.query or "")
             if node.kind == "tool" and node.documents is None:
                 texts.append(node.text or "")
-        forms = [normalize_text(text) for text in dict.fromkeys(texts or queries)]
+        forms = [letters_of(text) for text in dict.fromkeys(texts or queries)]
         self.forms += [form for form in forms if form]
-        self.reply = b""  # what a model wrote before is what was searched for
+        self.reply = ""  # what a model wrote before is what was searched for
         self._add(tree)
 
     def add_model_run(self, tree: Tree) -> None:
         """Add a run of models."""
         if self.has_search and len(self.reply) >= _SHORTEST_REPLY:
             tree = _doubtful(tree, _SEVERAL_MODELS)
-        self.reply = b""
+        self.reply = ""
         for call in _model_calls(tree)[-1:]:
             message = call.reply or Message("assistant")
-            self.requests = frozenset(map(normalize_text, _texts_written(message)))
-            self.reply = b"" if message.tool_calls else normalize_text(message.text)
+            self.requests = frozenset(map(letters_of, _texts_written(message)))
+            self.reply = "" if message.tool_calls else letters_of(message.text)
         self._add(tree)
 
     def _add(self, tree: Tree) -> None:

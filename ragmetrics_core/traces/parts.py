@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from ragmetrics_core.capture.normalized_text import normalize_text
+from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.data import PassageNote, Sample
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -162,13 +162,11 @@ def _is_known(
 
     That is another document, the text around the document, or a query.
     """
-    next_words = normalize_text(" ".join(_WORD.findall(rest)[:_N_NEXT_WORDS]))
+    next_words = letters_of(" ".join(_WORD.findall(rest)[:_N_NEXT_WORDS]))
     others = [other.text for other in documents if other is not document]
     around = [*document.forms, *map(str, document.metadata.values())]
     queries = [node.query or "" for node in root.walk()]
-    return any(
-        next_words in normalize_text(text) for text in (*others, *around, *queries)
-    )
+    return any(next_words in letters_of(text) for text in (*others, *around, *queries))
 
 
 def with_unknown_fates(sample: Sample) -> Sample:

@@ -19,7 +19,7 @@ from ragmetrics_core.capture import (
     add_provider_evidence,
     evidence_in_reply,
 )
-from ragmetrics_core.capture.normalized_text import normalize_text
+from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.providers import ProviderSearch, may_tell_evidence
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -110,9 +110,9 @@ class _Replies:
         reply = self.of_models.get((model.name, model.began, model.ended))
         if reply is not None:
             return reply
-        normalized = normalize_text(model.reply.text)
+        normalized = letters_of(model.reply.text)
         for reply in self.of_steps:
-            if normalized and normalize_text(reply.text) == normalized:
+            if normalized and letters_of(reply.text) == normalized:
                 return reply
         return None
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from ragmetrics_core.capture.normalized_text import normalize_text
-from ragmetrics_core.capture.passages import share_a_passage
+from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.shown import shows_some
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.traces.dialects import session_of
 from ragmetrics_core.traces.span_calls import Call
@@ -154,21 +154,21 @@ def _with_those_inside(calls: Sequence[Call]) -> Iterator[Call]:
     return chain.from_iterable(call.walk() for call in calls)
 
 
-def _streams_of_prompts(nodes: Sequence[Node]) -> list[bytes]:
+def _streams_of_prompts(nodes: Sequence[Node]) -> list[str]:
     """The messages that models were shown, normalized, without their own words."""
     streams = []
     for node in nodes:
         for message in node.prompt:
             if message.role != "assistant":
-                streams.append(normalize_text(message.text))
+                streams.append(letters_of(message.text))
     return streams
 
 
-def _shows_a_document_of(retrieval: TraceOfCalls, prompts: Sequence[bytes]) -> bool:
+def _shows_a_document_of(retrieval: TraceOfCalls, prompts: Sequence[str]) -> bool:
     """Whether a passage of a document that was found stands in a prompt."""
     for node in retrieval.nodes:
         for document in node.documents or ():
-            normalized = normalize_text(document.text)
-            if any(share_a_passage(normalized, prompt) for prompt in prompts):
+            normalized = letters_of(document.text)
+            if any(shows_some(prompt, normalized) for prompt in prompts):
                 return True
     return False

@@ -9,9 +9,9 @@ from typing import Any
 from ragmetrics_core.capture import answer_in, as_one_line
 from ragmetrics_core.capture.authors import name_authors
 from ragmetrics_core.capture.calls import Reply
-from ragmetrics_core.capture.normalized_text import normalize_text
-from ragmetrics_core.capture.passages import is_contained_in
+from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.plain_values import question_in
+from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
 from ragmetrics_core.capture.turns import join_trees
 from ragmetrics_core.traces.dialects import Reading, session_of
@@ -189,9 +189,7 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
     """
     normalized_answers = []  # without blanks and signs
     for tree in trees:
-        normalized_answers += [
-            normalize_text(answer.text or "") for answer in tree.answers
-        ]
+        normalized_answers += [letters_of(answer.text or "") for answer in tree.answers]
     for tree in trees:
         has_searched = any(node.kind == "retriever" for node in tree.root.walk())
         if has_searched:
@@ -200,18 +198,18 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
         # prompts: it was written after them.
         normalized_prompts = _normalized_new_messages(tree.root)
         for answer, prompt in product(normalized_answers, normalized_prompts):
-            if is_contained_in(answer, prompt):
+            if len(answer) >= SHORTEST and answer in prompt:
                 return True
     return False
 
 
-def _normalized_new_messages(root: Node) -> list[bytes]:
+def _normalized_new_messages(root: Node) -> list[str]:
     """The messages that models of a run were shown, without blanks and signs.
 
     Messages of the assistant are left out: they belong to the conversation before.
     """
     messages = chain.from_iterable(node.prompt for node in root.walk())
-    return [normalize_text(one.text) for one in messages if one.role != "assistant"]
+    return [letters_of(one.text) for one in messages if one.role != "assistant"]
 
 
 def _is_only_around_turns(call: Call) -> bool:
