@@ -8,6 +8,17 @@ from ragmetrics_core.capture.captured import Captured as Captured
 from ragmetrics_core.capture.captured import Redact as Redact
 from ragmetrics_core.capture.captured import UserValues as UserValues
 from ragmetrics_core.capture.front_door import FrontDoor as FrontDoor
+from ragmetrics_core.capture.history import (
+    EarlierConversation as EarlierConversation,
+)
+from ragmetrics_core.capture.history import drop_shown_documents as drop_shown_documents
+from ragmetrics_core.capture.history import find_conversation as find_conversation
+from ragmetrics_core.capture.history import history_in as history_in
+from ragmetrics_core.capture.history import (
+    messages_up_to_question as messages_up_to_question,
+)
+from ragmetrics_core.capture.history import names_a_history as names_a_history
+from ragmetrics_core.capture.history import spoken as spoken
 from ragmetrics_core.capture.hooks import Listener as Listener
 from ragmetrics_core.capture.hooks import Listeners as Listeners
 from ragmetrics_core.capture.hooks import Problems as Problems
@@ -27,21 +38,11 @@ from ragmetrics_core.capture.plain_values import as_one_line as as_one_line
 from ragmetrics_core.capture.plain_values import compact as compact
 from ragmetrics_core.capture.plain_values import conversation as conversation
 from ragmetrics_core.capture.plain_values import documents_in as documents_in
-from ragmetrics_core.capture.plain_values import (
-    drop_shown_documents as drop_shown_documents,
-)
-from ragmetrics_core.capture.plain_values import find_conversation as find_conversation
 from ragmetrics_core.capture.plain_values import find_instances as find_instances
 from ragmetrics_core.capture.plain_values import has_written as has_written
-from ragmetrics_core.capture.plain_values import history_in as history_in
-from ragmetrics_core.capture.plain_values import names_a_history as names_a_history
 from ragmetrics_core.capture.plain_values import question_in as question_in
 from ragmetrics_core.capture.plain_values import question_in_state as question_in_state
-from ragmetrics_core.capture.plain_values import spoken as spoken
 from ragmetrics_core.capture.plain_values import texts_in as texts_in
-from ragmetrics_core.capture.prompt_turns import (
-    messages_up_to_question as messages_up_to_question,
-)
 from ragmetrics_core.capture.providers import UNREAD_SEARCH as UNREAD_SEARCH
 from ragmetrics_core.capture.providers import ProviderEvidence as ProviderEvidence
 from ragmetrics_core.capture.providers import (
@@ -51,19 +52,16 @@ from ragmetrics_core.capture.providers import (
     chunk_tells_of_search as chunk_tells_of_search,
 )
 from ragmetrics_core.capture.providers import evidence_in_reply as evidence_in_reply
-from ragmetrics_core.capture.searches import (
-    name_empty_searches as name_empty_searches,
-)
 from ragmetrics_core.capture.sinks import JsonlSink as JsonlSink
 from ragmetrics_core.capture.stages import samples_of as samples_of
 from ragmetrics_core.capture.step_documents import (
     lists_divided as lists_divided,
 )
 from ragmetrics_core.capture.step_documents import (
-    note_documents_of_step as note_documents_of_step,
+    name_empty_searches as name_empty_searches,
 )
-from ragmetrics_core.capture.transcripts import (
-    EarlierConversation as EarlierConversation,
+from ragmetrics_core.capture.step_documents import (
+    note_documents_of_step as note_documents_of_step,
 )
 from ragmetrics_core.capture.tree import SCORE_KEYS as SCORE_KEYS
 from ragmetrics_core.capture.tree import Answer as Answer

@@ -18,11 +18,11 @@ from ragmetrics_core.capture.calls import (
     NO_ANSWER,
     STRUCTURED,
     Calls,
+    Order,
     end_of,
 )
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.order import Order
 from ragmetrics_core.capture.plain_values import (
     answer_text,
     as_one_line,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ragmetrics_core.capture.answer import FoundAnswer
-from ragmetrics_core.capture.calls import Calls
+from ragmetrics_core.capture.calls import Calls, Order, tools_of
 from ragmetrics_core.capture.evidence import Evidence
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.found import Brought, Found
-from ragmetrics_core.capture.order import Order, tools_of
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.shown import SHORTEST, shows

@@ -24,8 +24,7 @@ from ragmetrics_core.capture.found import Found
 from ragmetrics_core.capture.ledger import ledger
 from ragmetrics_core.capture.plain_values import Overrides, parse_json, texts_in
 from ragmetrics_core.capture.question import Turn, turn_of
-from ragmetrics_core.capture.tree import Tree
-from ragmetrics_core.capture.tree_checks import check_tree
+from ragmetrics_core.capture.tree import Tree, check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Ledger, Sample
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 

@@ -4,7 +4,7 @@ A step is a node of a graph, a step of a workflow or a function in a chain. What
 given and what it returned are plain values, such as ``{"documents": [A, B]}``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.plain_values import documents_in, texts_in
@@ -148,3 +148,29 @@ def _has_documents(value: object) -> bool:
 def _is_empty_list(value: object) -> bool:
     """Whether a value is a list or tuple without elements."""
     return isinstance(value, (list, tuple)) and not value
+
+
+# an empty list as a tool's text
+_EMPTY = frozenset(("", "[]", "()"))
+
+
+def searching_tools(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the names of the tools that gave documents in some call."""
+    tools = [node for node in nodes if node.kind == "tool"]
+    return frozenset(tool.name for tool in tools if tool.documents)
+
+
+def name_empty_searches(root: Node) -> None:
+    """Take a tool's empty list for a search that found nothing.
+
+    Example: the tool "lookup" gave two documents in one call, and "[]" in another: the
+    second call found nothing. "[]" alone does not say so: a tool that asks a table
+    gives this as well.
+    """
+    nodes = list(root.walk())
+    names = searching_tools(nodes)
+    for node in nodes:
+        is_search = node.kind == "tool" and node.name in names
+        gave_a_list = node.documents is None and (node.text or "").strip() in _EMPTY
+        if is_search and gave_a_list and node.ended is not None and not node.error:
+            node.documents = ()

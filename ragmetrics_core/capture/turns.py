@@ -27,8 +27,7 @@ from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides, parse_json, texts_in
 from ragmetrics_core.capture.stages import samples_of
-from ragmetrics_core.capture.tree import FLOW, THREAD, Message, Node, Tree
-from ragmetrics_core.capture.tree_checks import check_tree
+from ragmetrics_core.capture.tree import FLOW, THREAD, Message, Node, Tree, check_tree
 from ragmetrics_core.data import Sample, SettingError
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ragmetrics_core.capture.history import turns_before_question
 from ragmetrics_core.capture.plain_values import find_instances, question_in
-from ragmetrics_core.capture.prompt_turns import turns_before_question
 from ragmetrics_core.capture.tree import Answer, Document, Kind, Message
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.dialects import Reading

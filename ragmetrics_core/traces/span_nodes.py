@@ -8,11 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture import compact, documents_in, note_documents_of_step
-from ragmetrics_core.capture.plain_values import (
-    find_instances,
-    question_in,
-    texts_in,
-)
+from ragmetrics_core.capture.plain_values import find_instances, question_in, texts_in
 from ragmetrics_core.capture.tree import Document, Message, Node
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.found_texts import (

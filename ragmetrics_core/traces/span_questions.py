@@ -13,12 +13,12 @@ from ragmetrics_core.capture import (
     has_written,
     history_in,
 )
+from ragmetrics_core.capture.history import turns_before_question
 from ragmetrics_core.capture.plain_values import (
     find_instances,
     question_in,
     question_in_state,
 )
-from ragmetrics_core.capture.prompt_turns import turns_before_question
 from ragmetrics_core.capture.tree import Message, Node, Tree
 from ragmetrics_core.data import Turn
 from ragmetrics_core.data.lazy_patterns import lazy_pattern

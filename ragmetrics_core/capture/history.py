@@ -1,0 +1,522 @@
+"""Finds what was said in earlier turns: in inputs, in histories and in prompts. Pure.
+
+Messages of a framework, mappings with a role, and pairs of question and answer have
+turns. A text such as "User: Open? Assistant: Yes." is kept as the text that it is, with
+a doubt. Of the messages "When did it open?", "In 1874." and "And the ferry?" the first
+two are the history, if the question of now is "And the ferry?".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.plain_values import (
+    as_one_line,
+    conversation,
+    find_instances,
+)
+from ragmetrics_core.capture.shown import shows, shows_some
+from ragmetrics_core.capture.tree import Document, Message
+from ragmetrics_core.data import Turn
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
+
+HISTORY_KEYS = ("chat_history", "history", "conversation_history")
+# other names under which an application hands in what was said, or what it remembers
+_HISTORY_LIKE_NAME = lazy_pattern(
+    "histor|memor|conversation|dialog|transcript", re.IGNORECASE
+)
+_SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
+# what an application writes around the user's words is at least so long
+_FEWEST_LETTERS_AROUND = 24
+_UNDIVIDED_HISTORY = (
+    "an earlier talk was handed in under {} as text that does not say who speaks: no"
+    " history was read from it"
+)
+
+_ASSISTANTS = frozenset(
+    ["a", "agent", "ai", "aimessage", "assistant", "bot", "chatbot", "gpt", "model"]
+)
+_USERS = frozenset(
+    [
+        "customer",
+        "human",
+        "humanmessage",
+        "input",
+        "q",
+        "query",
+        "question",
+        "user",
+        "you",
+    ]
+)
+# names before what was said in a history; before a draft some of them stand, too
+_REPLIES = _ASSISTANTS | {"answer", "reply", "response"}
+
+
+@dataclass(frozen=True)
+class EarlierConversation:
+    """Earlier turns of a conversation that a run was handed.
+
+    Attributes:
+        turns: The turns, oldest first.
+        doubts: What is uncertain about them, in words.
+        texts: What was handed in as an earlier talk, where no turns can be read from
+            it. It is no evidence where a prompt shows it.
+    """
+
+    turns: tuple[Turn, ...] = ()
+    doubts: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+def turns_of_fields(field_values: Mapping[str, object]) -> tuple[Turn, ...]:
+    """Read the turns of a conversation in one mapping of a history.
+
+    The mapping is a message with a role and a content, or a question with its answer.
+    Any other mapping has no turns.
+
+    Examples:
+        >>> turns_of_fields({"question": "Open?", "answer": "Yes."})
+        (Turn(role='user'), Turn(role='assistant'))
+        >>> turns_of_fields({"role": "human", "content": "Open?"})
+        (Turn(role='user'),)
+    """
+    role = field_values.get("role")
+    content = field_values.get("content")
+    if isinstance(role, str) and isinstance(content, str):
+        return _turns_of_role(role.lower(), content)
+    question = _first_text_of(_USERS, field_values)
+    answer = _first_text_of(_REPLIES, field_values)
+    if question is None or answer is None:
+        return ()
+    return (
+        Turn(role="user", content=question),
+        Turn(role="assistant", content=answer),
+    )
+
+
+def _turns_of_role(role: str, content: str) -> tuple[Turn, ...]:
+    """Return a message as a turn; none for another role than user or assistant, or a blank text."""
+    if not content.strip():
+        return ()
+    if role in _USERS:
+        return (Turn(role="user", content=content),)
+    if role in _ASSISTANTS:
+        return (Turn(role="assistant", content=content),)
+    return ()
+
+
+def _first_text_of(
+    names: Collection[str], field_values: Mapping[str, object]
+) -> str | None:
+    """Return the first text in a field with any of the names; None without one."""
+    for name, text in field_values.items():
+        if name.lower() not in names:
+            continue
+        if isinstance(text, str) and text.strip():
+            return text
+    return None
+
+
+def history_in(value: object, question: str | None = None) -> tuple[Turn, ...]:
+    """Find the earlier turns of a conversation; see ``find_conversation``."""
+    return find_conversation(value, question).turns
+
+
+def find_conversation(
+    value: object,
+    question: str | None = None,
+    *,
+    depth: int = 3,
+    only_before_question: bool = False,
+) -> EarlierConversation:
+    """Find the earlier turns of a conversation in what a run was given.
+
+    ``{"input": "When?", "chat_history": [("Open?", "Yes.")]}`` has two earlier turns:
+    the user's "Open?" and the assistant's "Yes.". So has a list of three messages,
+    "Open?", "Yes." and "When?".
+
+    Args:
+        value: A list of messages, or a mapping that may hold a history or messages.
+        question: What is asked now; None if it is not known.
+        depth: How many levels of nested mappings are searched.
+        only_before_question: Whether messages are earlier turns only if a later message
+            is the question. If not, any messages before the user's last one are.
+
+    Returns:
+        The turns; else texts that do not say who speaks, such as a memory's note "They
+        spoke about the bridge."; else an empty conversation.
+    """
+    messages = conversation(value)
+    # ["When did it open?", "Who built it?"] may be a list of queries
+    if messages is not None and any(find_instances(value, Message)):
+        n_earlier = _messages_before_question(
+            messages, question, only_before_question=only_before_question
+        )
+        return EarlierConversation(spoken(messages[:n_earlier]))
+    if depth == 0 or not isinstance(value, Mapping):
+        return EarlierConversation()
+    return (
+        _conversation_in_history_fields(value, question)
+        or _conversation_in_inner_parts(value, question, depth, only_before_question)
+        or _texts_without_speakers(value, question)
+    )
+
+
+def _conversation_in_history_fields(
+    inputs: Mapping[Any, Any], question: str | None
+) -> EarlierConversation | None:
+    """Read the first field such as "chat_history" that has turns; None without one."""
+    for key in HISTORY_KEYS:
+        earlier = _history_before_question(inputs.get(key), question)
+        if earlier.turns:
+            return earlier
+    return None
+
+
+def _conversation_in_inner_parts(
+    inputs: Mapping[Any, Any],
+    question: str | None,
+    depth: int,
+    only_before_question: bool,
+) -> EarlierConversation | None:
+    """Find a conversation in a field that may hold messages; None without one."""
+    for part in _parts_that_may_hold_messages(inputs):
+        earlier = find_conversation(
+            part,
+            question,
+            depth=depth - 1,
+            only_before_question=only_before_question,
+        )
+        if earlier.turns or earlier.texts:
+            return earlier
+    return None
+
+
+def _parts_that_may_hold_messages(inputs: Mapping[Any, Any]) -> list[object]:
+    """Return the input and the messages of a mapping, and its only value."""
+    parts = [inputs.get("input"), inputs.get("messages")]
+    if len(inputs) == 1:
+        parts.extend(inputs.values())
+    return parts
+
+
+def _history_before_question(
+    value: object, question: str | None
+) -> EarlierConversation:
+    """Read the turns of a value that stands under a name such as "chat_history".
+
+    If its last turn is the current question, that turn is dropped.
+    """
+    earlier = _read_history(value)
+    if not earlier.turns:
+        return earlier
+    last_turn = earlier.turns[-1]
+    is_question = as_one_line(last_turn.content) == as_one_line(question)
+    if last_turn.role == "user" and is_question:
+        return replace(earlier, turns=earlier.turns[:-1])
+    return earlier
+
+
+def _read_history(value: object) -> EarlierConversation:
+    """Read a chat history in any of its usual forms; no turns for another value.
+
+    Texts do not surely tell who speaks, be it "User: Open? Assistant: Yes.".
+    """
+    if isinstance(value, (list, tuple)) and value:
+        if all(isinstance(element, str) for element in value):  # who speaks is not told
+            return EarlierConversation()
+        # [{"role": "user", "content": "Open?"}]
+        if all(isinstance(element, Mapping) for element in value):
+            turns: list[Turn] = []
+            for fields in value:
+                turns += turns_of_fields(fields)
+            return EarlierConversation(tuple(turns))
+    messages = conversation(value)
+    if messages is not None:  # [Message("user", "Open?"), "Yes."]
+        # "Yes." was a mere text in ``value``: after a user's message it is the answer
+        messages_with_answers = _with_texts_as_answers(messages, value)
+        # what user and assistant said, without messages of tools or the system
+        return EarlierConversation(spoken(messages_with_answers))
+    return EarlierConversation(_turns_of_pairs(value))  # [("Open?", "Yes.")]
+
+
+def _with_texts_as_answers(
+    messages: Sequence[Message], history: object
+) -> list[Message]:
+    """Return the messages of a history; a text right after a user's message answers it.
+
+    Some applications append to their history the message that they sent, and then the
+    mere text of the reply: ``[Message("user", "Open?"), "Yes."]``.
+
+    Args:
+        messages: The messages of ``history``; bare texts count as the user's there.
+        history: What the application kept, one element for each message.
+    """
+    elements = history if isinstance(history, (list, tuple)) else ()
+    messages_with_answers: list[Message] = []
+    for message, element in zip(messages, elements, strict=False):
+        last_role = messages_with_answers[-1].role if messages_with_answers else ""
+        if isinstance(element, str) and last_role == "user":
+            message = replace(message, role="assistant")
+        messages_with_answers.append(message)
+    return messages_with_answers
+
+
+def names_a_history(key: object) -> bool:
+    """Return whether a name, such as "memory_notes", says that its value is a history."""
+    return isinstance(key, str) and _HISTORY_LIKE_NAME.search(key) is not None
+
+
+def _texts_without_speakers(
+    value: Mapping[Any, Any], question: str | None
+) -> EarlierConversation:
+    """Collect the texts of an earlier conversation that do not say who speaks.
+
+    ``{"memory_notes": ["Likes ferries."]}`` gives this text, no turns, and a doubt that
+    names "memory_notes". Fields with other names are passed over.
+    """
+    field_names: list[str] = []
+    texts: list[str] = []
+    for key, notes in value.items():
+        if not names_a_history(key):
+            continue
+        # the question that is asked now is no part of the earlier conversation
+        texts_of_field = _sentences_besides_question(notes, question)
+        if texts_of_field:
+            field_names.append(key)
+            texts += texts_of_field
+    if not texts:
+        return EarlierConversation()
+    doubt = _UNDIVIDED_HISTORY.format(", ".join(field_names))
+    return EarlierConversation(turns=(), doubts=(doubt,), texts=tuple(texts))
+
+
+def _sentences_besides_question(notes: object, question: str | None) -> list[str]:
+    """Return the texts of notes without the question and texts of one word, such as ids."""
+    sentences: list[str] = []
+    for text in _texts_alone(notes):
+        is_one_word = " " not in text.strip()
+        is_question = as_one_line(text) == as_one_line(question)
+        if not is_one_word and not is_question:
+            sentences.append(text)
+    return sentences
+
+
+def _texts_alone(value: object) -> list[str]:
+    """Return a text, or the texts of a list of nothing else; empty for other values."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)):
+        return []
+    if not all(isinstance(text, str) for text in texts):
+        return []
+    return list(texts)
+
+
+def _messages_before_question(
+    messages: Sequence[Message], question: str | None, *, only_before_question: bool
+) -> int:
+    """Count the messages before the question, else before the user's last message.
+
+    Example: user "Open?", assistant "Yes.", user "And when?": 2 for "And when?".
+
+    Args:
+        messages: The messages.
+        question: What is asked now; None if it is not known. Of several messages that
+            ask it, the last one counts.
+        only_before_question: Whether the count is 0 if no message asks the question.
+    """
+    n_before_question: int | None = None
+    n_before_last_of_user = 0
+    for n_before, message in enumerate(messages):
+        if message.role != "user":
+            continue
+        n_before_last_of_user = n_before
+        if as_one_line(message.text) == as_one_line(question):
+            n_before_question = n_before
+    if n_before_question is not None:
+        return n_before_question
+    return 0 if only_before_question else n_before_last_of_user
+
+
+def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
+    """Read a chat history of pairs, such as ``[("Open?", "Yes.")]``, as turns.
+
+    Each pair gives two turns: the user's "Open?" and the assistant's "Yes.". Empty if
+    the value is no list, or if an element is no pair of texts.
+    """
+    if not isinstance(value, (list, tuple)):
+        return ()
+    turns = []
+    for pair in value:
+        is_pair = isinstance(pair, (list, tuple)) and len(pair) == len(_SPEAKERS)
+        if not is_pair or not all(type(text) is str for text in pair):
+            return ()  # another structure, such as a list of messages
+        for role, text in zip(_SPEAKERS, pair, strict=True):
+            turns.append(Turn(role=role, content=text))
+    return tuple(turns)
+
+
+def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
+    """Return the messages of user and assistant as turns, without blank messages.
+
+    Of the user's "Open?" and, right after it, the user's "Answer from these documents:
+    … Question: Open?" only the first is a turn: the other is the prompt made of it.
+    """
+    turns: list[Turn] = []
+    for message in messages:
+        if message.role not in _SPEAKERS or not message.text.strip():
+            continue
+        words_of_user_just_before = ""  # "" if the last turn is not the user's
+        if turns and turns[-1].role == message.role == "user":
+            words_of_user_just_before = turns[-1].content
+        if not _is_prompt_around(words_of_user_just_before, message.text):
+            turns.append(Turn(role=message.role, content=message.text))
+    return tuple(turns)
+
+
+def _is_prompt_around(words_of_user: str, text: str) -> bool:
+    """Return whether a text is a longer prompt in which the user's words stand apart.
+
+    They are a line of it, or stand after a label such as "Question:".
+    """
+    words = words_of_user.strip()
+    n_characters_around = len(as_one_line(text)) - len(as_one_line(words))
+    if not words or n_characters_around < _FEWEST_LETTERS_AROUND:
+        return False
+    return shows([text], words)
+
+
+def drop_shown_documents(
+    messages: Sequence[Message], documents: Iterable[Document]
+) -> list[Message]:
+    """Leave out the user's messages that show documents instead of asking something.
+
+    Example: "Context: Porto lies on the Douro, in …" where this run found that passage.
+    It stays if the assistant's message right after it answers it.
+
+    Args:
+        messages: Messages of a conversation, oldest first.
+        documents: The documents that this run found.
+    """
+    ids_of_answered = _ids_of_answered(messages)  # id() of each answered message
+    unanswered = [
+        message
+        for message in messages
+        if message.role == "user" and id(message) not in ids_of_answered
+    ]
+    if not unanswered:
+        return list(messages)
+    # each text once, though a search and a reranker return the same documents
+    texts = dict.fromkeys(document.text for document in documents)
+    normalized_documents = [letters_of(text) for text in texts]
+    ids_of_shown_documents: set[int] = set()  # id() of each message that shows some
+    for message in unanswered:
+        normalized = letters_of(message.text)
+        if any(shows_some(normalized, each) for each in normalized_documents):
+            ids_of_shown_documents.add(id(message))
+    return [
+        message for message in messages if id(message) not in ids_of_shown_documents
+    ]
+
+
+def _ids_of_answered(messages: Sequence[Message]) -> set[int]:
+    """Return the identities of the messages right before a text of the assistant."""
+    spoken_messages = [message for message in messages if message.role in _SPEAKERS]
+    ids_of_answered = set()
+    for message, next_message in pairwise(spoken_messages):
+        if next_message.role == "assistant" and next_message.text.strip():
+            ids_of_answered.add(id(message))
+    return ids_of_answered
+
+
+# a question of fewer letters stands in other messages by chance
+_SHORTEST = 8
+
+
+def turns_before_question(
+    prompt: Sequence[Message], question: str | None, documents: Iterable[Document]
+) -> tuple[Turn, ...]:
+    """Return what user and assistant said in a prompt before the current question.
+
+    User "Open?", assistant "Yes.", user "And when?": the turns are "Open?" and "Yes."
+    They end with the assistant's last message if no message holds the question.
+
+    Args:
+        prompt: The messages that a model was shown.
+        question: What is asked now; None if that is not known.
+        documents: What was found; messages that only show these are no turns.
+    """
+    question_line = as_one_line(question)
+    n_earlier_messages = 0
+    for index, message in enumerate(prompt):
+        if message.role == "assistant" and message.text.strip():
+            n_earlier_messages = index + 1
+    # the last message that asks the question ends the earlier turns
+    for index, message in enumerate(prompt):
+        if message.role == "user" and _holds_question(message, question_line):
+            n_earlier_messages = index
+    return spoken(drop_shown_documents(prompt[:n_earlier_messages], documents))
+
+
+def _holds_question(message: Message, question_line: str) -> bool:
+    """Return whether a message is a question, or holds a long one among other words.
+
+    Args:
+        message: The message.
+        question_line: The question, in one line; empty if it is not known.
+    """
+    if not question_line:
+        return False
+    line = as_one_line(message.text)
+    if line == question_line:
+        return True
+    return len(question_line) >= _SHORTEST and question_line in line
+
+
+def messages_up_to_question(
+    messages: Sequence[Message], question: str | None, passed_on: Sequence[Message]
+) -> list[Message]:
+    """Return the messages that a step returned, up to the user's current question.
+
+    Example: an agent was given "Open?", and returned "Open?", "Let me look.", "Yes.":
+    only "Open?" is returned. Messages before the question are returned, too. The
+    question is the latest message of the user that is one of these:
+
+    - the question itself, as the step was given it
+    - a text that holds the question, "Context: … Question: Open?", if no reply follows
+
+    If there is none, all messages are returned.
+
+    Args:
+        messages: The messages that the step returned.
+        question: The question that is asked now; None if it is not known.
+        passed_on: The messages that the step was given.
+    """
+    question_line = as_one_line(question)
+    if not question_line:
+        return list(messages)
+    lines_given = [
+        as_one_line(message.text) for message in passed_on if message.role == "user"
+    ]
+    was_question_given = question_line in lines_given
+    is_reply_after = False  # whether the assistant replies after the message
+    for index in reversed(range(len(messages))):
+        message = messages[index]
+        line = as_one_line(message.text)
+        if message.role == "user":
+            # "Open?" as the step was given it: replies after it are of this turn
+            is_given_question = was_question_given and line == question_line
+            # "Context: … Question: Open?" is how this turn asks; with a reply after it, an
+            # earlier turn may have asked so
+            holds_question = question_line in line and not is_reply_after
+            if is_given_question or holds_question:
+                return list(messages[: index + 1])
+        elif message.role == "assistant" and line:
+            is_reply_after = True
+    return list(messages)
