@@ -397,7 +397,7 @@ def test_results_are_not_written_under_the_name_of_a_table(
 def test_bad_rows_are_named_counted_and_left_out(
     rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bad = {**GOOD, "answer": ["SECRET", 7]}
+    bad = {**GOOD, "answer": {"SECRET": 7}}
     assert (
         main(
             ["evaluate", rows(GOOD, *[bad] * 7, "{"), "--explain", "--out", "out.jsonl"]
@@ -406,7 +406,7 @@ def test_bad_rows_are_named_counted_and_left_out(
     )
     shown = capsys.readouterr()
     assert (
-        "ragmetrics: rows.jsonl, line 2: answer: needs a text, found list" in shown.err
+        "ragmetrics: rows.jsonl, line 2: answer: needs a text, found dict" in shown.err
     )
     assert "rows.jsonl, line 6:" in shown.err
     assert "rows.jsonl, line 7:" not in shown.err

@@ -219,7 +219,7 @@ def test_parquet_counts_rows_over_batches(tmp_path: Path) -> None:
         [{"answer": ["a"] if n != 600 else ["a", None]} for n in range(601)],
     )
     *_, last = read(path)
-    assert str(last) == f"{path}, row 601: answer: needs a text, found list"
+    assert str(last).startswith(f"{path}, row 601: answer: 2 answers in one row")
 
 
 TWO_ANSWERS = pa.table([["a"], ["b"], ["c"]], names=["answer", "question", "answer"])
@@ -432,9 +432,9 @@ def test_empty_files_have_no_rows(written: Any, name: str) -> None:
 
 
 def test_limit_counts_rows_of_the_file(written: Any) -> None:
-    path = written("a.jsonl", '{"answers": ["a", "b"]}\nbroken\n{"answer": "c"}\n')
+    path = written("a.jsonl", '{"answer": "a"}\nbroken\n{"answer": "c"}\n')
     found = list(read_samples(path, {}, 2))
-    assert [isinstance(item, Sample) for item in found] == [True, True, False]
+    assert [isinstance(item, Sample) for item in found] == [True, False]
 
 
 def test_results_of_an_earlier_run_can_be_judged_again(tmp_path: Path) -> None:

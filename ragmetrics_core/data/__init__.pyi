@@ -21,7 +21,6 @@ from ragmetrics_core.data.cells import follow_path as follow_path
 from ragmetrics_core.data.cells import number_as_text as number_as_text
 from ragmetrics_core.data.citations import Citation as Citation
 from ragmetrics_core.data.column_arguments import Columns as Columns
-from ragmetrics_core.data.column_arguments import Fields as Fields
 from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES
 from ragmetrics_core.data.display import caution_about as caution_about
 from ragmetrics_core.data.display import element as element
@@ -32,7 +31,6 @@ from ragmetrics_core.data.embedded_judge import EMBEDDED as EMBEDDED
 from ragmetrics_core.data.embedded_judge import adherence_worth as adherence_worth
 from ragmetrics_core.data.embedded_judge import unseen_worth as unseen_worth
 from ragmetrics_core.data.errors import AmbiguousColumns as AmbiguousColumns
-from ragmetrics_core.data.errors import AuthenticationFailed as AuthenticationFailed
 from ragmetrics_core.data.errors import BatchFailed as BatchFailed
 from ragmetrics_core.data.errors import ContentRefused as ContentRefused
 from ragmetrics_core.data.errors import ContextWindowExceeded as ContextWindowExceeded
@@ -42,7 +40,6 @@ from ragmetrics_core.data.errors import InputError as InputError
 from ragmetrics_core.data.errors import JudgeError as JudgeError
 from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
 from ragmetrics_core.data.errors import LimitReached as LimitReached
-from ragmetrics_core.data.errors import MetricCrashed as MetricCrashed
 from ragmetrics_core.data.errors import MissingDependency as MissingDependency
 from ragmetrics_core.data.errors import NoSuchColumn as NoSuchColumn
 from ragmetrics_core.data.errors import NotJson as NotJson
@@ -51,7 +48,6 @@ from ragmetrics_core.data.errors import RagMetricsError as RagMetricsError
 from ragmetrics_core.data.errors import RateLimited as RateLimited
 from ragmetrics_core.data.errors import RequestRejected as RequestRejected
 from ragmetrics_core.data.errors import RowError as RowError
-from ragmetrics_core.data.errors import ScoreOutOfRange as ScoreOutOfRange
 from ragmetrics_core.data.errors import SettingError as SettingError
 from ragmetrics_core.data.errors import TooFewPolls as TooFewPolls
 from ragmetrics_core.data.errors import TransientJudgeError as TransientJudgeError
@@ -80,7 +76,6 @@ from ragmetrics_core.data.frozen import sendable_text as sendable_text
 from ragmetrics_core.data.higher_rooms import import_deferred as import_deferred
 from ragmetrics_core.data.intervals import stopped_estimate as stopped_estimate
 from ragmetrics_core.data.intervals import wilson as wilson
-from ragmetrics_core.data.metric_evidence import AnyEvidence as AnyEvidence
 from ragmetrics_core.data.metric_evidence import CallGain as CallGain
 from ragmetrics_core.data.metric_evidence import CallTable as CallTable
 from ragmetrics_core.data.metric_evidence import CallVerdict as CallVerdict
@@ -88,19 +83,16 @@ from ragmetrics_core.data.metric_evidence import Cell as Cell
 from ragmetrics_core.data.metric_evidence import Claim as Claim
 from ragmetrics_core.data.metric_evidence import Evidence as Evidence
 from ragmetrics_core.data.metric_evidence import FactMatrix as FactMatrix
-from ragmetrics_core.data.metric_evidence import Grounds as Grounds
 from ragmetrics_core.data.metric_evidence import JudgedChunk as JudgedChunk
 from ragmetrics_core.data.metric_evidence import JudgedChunks as JudgedChunks
 from ragmetrics_core.data.metric_evidence import Needs as Needs
 from ragmetrics_core.data.metric_evidence import Polled as Polled
-from ragmetrics_core.data.nearest import SHIPPED_METRICS as SHIPPED_METRICS
 from ragmetrics_core.data.nearest import did_you_mean as did_you_mean
 from ragmetrics_core.data.nearest import find_metric as find_metric
 from ragmetrics_core.data.nearest import find_repeated_names as find_repeated_names
 from ragmetrics_core.data.nearest import names_in_words as names_in_words
 from ragmetrics_core.data.nearest import plain_name as plain_name
 from ragmetrics_core.data.number_values import plain_data as plain_data
-from ragmetrics_core.data.one_half import is_yes as is_yes
 from ragmetrics_core.data.replies import Answer as Answer
 from ragmetrics_core.data.replies import Asked as Asked
 from ragmetrics_core.data.replies import Bit as Bit
@@ -124,13 +116,10 @@ from ragmetrics_core.data.rows import columns_by_field as columns_by_field
 from ragmetrics_core.data.rows import sample_from_row as sample_from_row
 from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
 from ragmetrics_core.data.sample import Context as Context
-from ragmetrics_core.data.sample import Contexts as Contexts
 from ragmetrics_core.data.sample import CutPassage as CutPassage
 from ragmetrics_core.data.sample import DroppedPassage as DroppedPassage
 from ragmetrics_core.data.sample import EvidenceCall as EvidenceCall
-from ragmetrics_core.data.sample import EvidenceFrom as EvidenceFrom
 from ragmetrics_core.data.sample import Fact as Fact
-from ragmetrics_core.data.sample import Facts as Facts
 from ragmetrics_core.data.sample import Grade as Grade
 from ragmetrics_core.data.sample import Ledger as Ledger
 from ragmetrics_core.data.sample import PassageNote as PassageNote
@@ -142,7 +131,6 @@ from ragmetrics_core.data.settings import project_settings as project_settings
 from ragmetrics_core.data.settings import read_project_file as read_project_file
 from ragmetrics_core.data.typed import WORDING as WORDING
 from ragmetrics_core.data.typed import Chances as Chances
-from ragmetrics_core.data.typed import Option as Option
 from ragmetrics_core.data.typed import State as State
 from ragmetrics_core.data.typed import TypedForm as TypedForm
 from ragmetrics_core.data.typed import TypedQuestion as TypedQuestion

@@ -99,13 +99,6 @@ Points = Annotated[
 """A field of a reply that is 0, 1, 2 or 3."""
 
 
-def one_of(*labels: str) -> BeforeValidator:
-    """Return a validator of a label in words, such as "partial" for " Partial."."""
-    return _reader_of_labels(
-        {label: label for label in labels}, f"one of {', '.join(labels)}"
-    )
-
-
 def _read_number(value: object) -> object:
     """Return a number, also one that is written as text: .95 for "0.95"."""
     value = plain_data(value)
