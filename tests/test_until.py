@@ -499,17 +499,6 @@ def test_conversations_are_units() -> None:
     )
 
 
-def test_answers_of_one_row_enter_a_run_until_decided_together() -> None:
-    rows = [
-        {"question": f"Question {n}?", "answers": [str(float(n % 10 != 0))] * 5}
-        for n in range(200)
-    ]
-    (decision,) = until(rows, "good=0.6").decisions
-    assert decision.outcome == "passed"
-    assert decision.decided_at is not None
-    assert decision.decided_at % 5 == 0
-
-
 def test_a_limit_ends_what_counts(
     loopback_server: Callable[..., LoopbackServer],
 ) -> None:
