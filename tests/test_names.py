@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from ragmetrics_core import Report, Sample, Scored, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import (
-    SHIPPED_METRICS,
     SampleResult,
     SettingError,
     find_metric,
 )
-from ragmetrics_core.data.nearest import plain_name
+from ragmetrics_core.data.nearest import SHIPPED_METRICS, plain_name
 from ragmetrics_core.labelling.labels import Label, calibrate
 from ragmetrics_core.metrics.registry import (
     METRICS,

@@ -15,8 +15,8 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
-from ragmetrics_core.data import is_yes
 from ragmetrics_core.data.metric_evidence import Cell
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.metrics.adherence_cause import Sufficient
 from ragmetrics_core.metrics.context_sufficiency import (
