@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,17 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(run_examples(page.read_text(encoding="utf-8"), page, names)) >= 6
     assert names["report"].scores("context_utilization") == [1.0, 1.0]
     assert names["watching"].aggregates["context_adherence"].mean > 0.5
+
+
+def test_the_page_on_agents_runs() -> None:
+    page = HERE.parents[1].joinpath("docs", "agents.md").read_text(encoding="utf-8")
+    section = page.partition("\n## LangChain and LangGraph\n")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    # other tests run this page, too, and a name would continue their conversation
+    block = block.replace("visitor-7", "visitor of this test")
+    names: dict[str, Any] = {}
+    exec(compile(block, "agents.md", "exec", dont_inherit=True), names)
+    assert len(names["captured"].samples) == 2
 
 
 @pytest.mark.parametrize(("example", "questions"), [("chain", 8), ("agent", 2)])

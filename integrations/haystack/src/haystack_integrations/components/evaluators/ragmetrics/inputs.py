@@ -7,7 +7,7 @@ from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, Generat
 from haystack_integrations.tracing.ragmetrics.nodes import copied
 
 from ragmetrics_core import Context, Sample
-from ragmetrics_core.capture import Answer, CaptureNotes, SettingError
+from ragmetrics_core.capture import Answer, SettingError
 
 _PARTS = ("query", "documents", "replies", "response")
 _FIELD_OF_LIST = {
@@ -192,10 +192,9 @@ def _contexts(
 def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
     """Make the sample of an answer of Haystack.
 
-    Its contexts are the answer's documents that hold a text. An ``AnswerBuilder`` may
-    have left out documents that the model saw: then the sample gets a warning, in notes
-    on its capture. Example: the answer "It is old." to "Is it?" with two documents: a
-    sample with question, answer and two contexts.
+    Its contexts are the answer's documents that hold a text. Example: the answer "It is
+    old." to "Is it?" with two documents: a sample with question, answer and two
+    contexts.
 
     Raises:
         SettingError: If it is no answer of Haystack.
@@ -212,57 +211,30 @@ def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
         for document in copied_answer.documents or ()
         if document.text.strip()
     )
-    notes = None
-    missing_documents = _warnings_of_missing_documents([answer])
-    if missing_documents:
-        notes = CaptureNotes(
-            provenance={"contexts": "the answer's documents"},
-            warnings=tuple(missing_documents),
-        )
     return Sample(
         question=copied_answer.question,
         contexts=contexts,
         answer=copied_answer.text,
         generator=copied_answer.model,
-        capture=notes,
     )
 
 
 def _warnings_of_missing_documents(
     answers: Sequence[GeneratedAnswer | ExtractedAnswer],
 ) -> list[str]:
-    """Warn if documents look as if some had been left out of an answer.
+    """Warn if an ``AnswerBuilder`` kept only the documents that an answer cites.
 
-    An ``AnswerBuilder`` may keep only the documents that the answer cites.
+    It then marks each of them as referenced.
     """
     for answer in answers:
-        if isinstance(answer, GeneratedAnswer) and _looks_cut(answer):
+        documents = answer.documents if isinstance(answer, GeneratedAnswer) else ()
+        if documents and all(document.meta.get("referenced") for document in documents):
             return [
                 "the documents look cut to those that the answer cites"
                 " (reference_pattern): scores are those of the cited documents only;"
                 " set return_only_referenced_documents=False in the AnswerBuilder"
             ]
     return []
-
-
-def _looks_cut(answer: GeneratedAnswer) -> bool:
-    """Whether an ``AnswerBuilder`` seems to have left out documents of an answer.
-
-    There are two signs: all documents are marked as referenced, or their numbers have
-    gaps, such as 1 and 3. The builder numbers documents from 1, before it leaves any
-    out. If it left out only the last ones, no number is missing.
-    """
-    reference_marks = []  # of each document that has one: is it referenced?
-    numbers = []
-    for document in answer.documents or ():
-        meta = document.meta or {}
-        if "referenced" in meta:
-            reference_marks.append(meta["referenced"])
-        if isinstance(meta.get("source_index"), int):
-            numbers.append(meta["source_index"])
-    only_referenced = bool(reference_marks) and all(reference_marks)
-    has_gap = numbers != list(range(1, len(numbers) + 1))
-    return only_referenced or has_gap
 
 
 def _with_references(
