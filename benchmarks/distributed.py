@@ -388,12 +388,12 @@ def report(count: int, folder: Path) -> None:
 async def decided(count: int) -> float:
     """Calls per second that the limits let through, without any way to them."""
     keeper = JobLimits(Limits(max_calls=10**9, max_cost=1e9, requests_per_minute=6e9))
-    number = await keeper.acquire(100)
+    number = await keeper.acquire()
     await keeper.observe(int(number), Usage(cost=1e-6))
 
     async def worker(calls: int) -> None:
         for _ in range(calls):
-            await keeper.observe(int(await keeper.acquire(100)), Usage(cost=1e-6))
+            await keeper.observe(int(await keeper.acquire()), Usage(cost=1e-6))
 
     started = time.perf_counter()
     await asyncio.gather(*(worker(count // 100) for _ in range(100)))
@@ -424,7 +424,7 @@ def through_ray(count: int, workers: int = 2) -> None:
     def ask(calls: int) -> None:
         async def one() -> None:
             for _ in range(calls // 32):
-                number = await keeper.acquire.remote(100)
+                number = await keeper.acquire.remote()
                 keeper.observe.remote(number, None)
 
         async def every() -> None:

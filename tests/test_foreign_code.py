@@ -266,7 +266,7 @@ def test_a_reply_that_crashes_its_reader_is_paid_and_told() -> None:
     "digits", [17, 400, 4_299], ids=["no float", "no number of C", "no text"]
 )
 @pytest.mark.parametrize(
-    "limits", [None, Limits(tokens_per_minute=1_000_000)], ids=["free", "per minute"]
+    "limits", [None, Limits(requests_per_minute=1_000_000)], ids=["free", "per minute"]
 )
 def test_a_count_that_no_reply_has_is_no_count(
     digits: int,
@@ -379,7 +379,7 @@ NO_USAGE = [
 def test_a_usage_that_is_none_fails_its_question_and_holds_up_nobody(
     usage: Any,
 ) -> None:
-    limits = Limits(tokens_per_minute=1e9)
+    limits = Limits(requests_per_minute=1e9)
     judge = LLMJudge(Model(reply=reply_with(usage)), attempts=1)
     report = evaluate(
         ROWS, "utilization", judge=judge, limits=limits, concurrency=2, progress=False

@@ -190,7 +190,6 @@ def test_limits_hold_in_async_runs() -> None:
         "max_cost",
         "deadline",
         "requests_per_minute",
-        "tokens_per_minute",
     ],
 )
 @pytest.mark.parametrize("value", [0, -1])
@@ -218,12 +217,12 @@ def test_each_setting_says_what_it_is(kind: type[Settings]) -> None:
 @settings(max_examples=examples(60), deadline=None)
 def test_no_minute_holds_more_than_the_limit(limit: int, gaps: list[float]) -> None:
     clock, sent = Clock(), []
-    limiter = RateLimiter(Budget(Limits(requests_per_minute=limit), clock, clock.wait))
+    limiter = RateLimiter(Budget(clock=clock, sleep=clock.wait), limit)
 
     async def run() -> None:
         for gap in gaps:
             clock.now += gap
-            await limiter.acquire(0)
+            await limiter.acquire()
             sent.append(clock.now)
 
     asyncio.run(run())
@@ -247,48 +246,29 @@ def test_calls_are_spread_over_the_minute(
     per_minute: float, expected: list[float]
 ) -> None:
     clock, sent = Clock(), []
-    limits = Limits(requests_per_minute=per_minute)
-    limiter = RateLimiter(Budget(limits, clock, clock.wait))
+    limiter = RateLimiter(Budget(clock=clock, sleep=clock.wait), per_minute)
 
     async def run() -> None:
         for _ in range(4):
-            await limiter.acquire(0)
+            await limiter.acquire()
             sent.append(round(clock.now, 3))
 
     asyncio.run(run())
     assert sent == expected
 
 
-def test_tokens_are_counted_as_the_reply_tells_them() -> None:
-    """6000 a minute: 100 at once, the rest at 5900 / 60 a second; a reply is first taken to have 100."""
-    clock = Clock()
-    limiter = RateLimiter(Budget(Limits(tokens_per_minute=6000), clock, clock.wait))
-
-    async def run() -> None:
-        ticket = await limiter.acquire(0)
-        limiter.observe(
-            ticket, ChatReply((), Usage(prompt_tokens=4000, completion_tokens=1000))
-        )
-        assert clock.now == 0
-        await limiter.acquire(0)
-
-    asyncio.run(run())
-    assert clock.now == pytest.approx((5000 - 100) * 60 / 5900)
-
-
 def test_a_run_that_may_not_call_any_more_waits_no_longer() -> None:
     clock = Clock()
-    limits = Limits(requests_per_minute=1, deadline=10)
-    limiter = RateLimiter(Budget(limits, clock, clock.wait))
+    limiter = RateLimiter(Budget(Limits(deadline=10), clock, clock.wait), 1)
 
     async def run() -> list[object]:
         return await asyncio.gather(
-            *(limiter.acquire(0) for _ in range(3)), return_exceptions=True
+            *(limiter.acquire() for _ in range(3)), return_exceptions=True
         )
 
     outcomes = asyncio.run(run())
     assert [type(outcome) for outcome in outcomes] == [
-        float,
+        type(None),
         LimitReached,
         LimitReached,
     ]
@@ -296,17 +276,17 @@ def test_a_run_that_may_not_call_any_more_waits_no_longer() -> None:
 
 def test_the_limit_is_used() -> None:
     clock = Clock()
-    limiter = RateLimiter(Budget(Limits(requests_per_minute=600), clock, clock.wait))
+    limiter = RateLimiter(Budget(clock=clock, sleep=clock.wait), 600)
 
     async def run() -> None:
         for _ in range(1200):
-            await limiter.acquire(0)
+            await limiter.acquire()
 
     asyncio.run(run())
     assert clock.now < 60 * 2.05
 
 
-def test_requests_and_tokens_per_minute_are_kept() -> None:
+def test_requests_per_minute_are_kept() -> None:
     async def run(limits: Limits) -> float:
         clock = Clock()
         await called(Priced(), 100, 8, Budget(limits, clock, clock.wait))
@@ -314,9 +294,6 @@ def test_requests_and_tokens_per_minute_are_kept() -> None:
 
     assert asyncio.run(run(Limits())) == 0
     assert 49 <= asyncio.run(run(Limits(requests_per_minute=120))) <= 52
-    # each reply took 10 tokens: 1,000 tokens in all, at most 1,200 a minute, the first
-    # estimated too high
-    assert 45 <= asyncio.run(run(Limits(tokens_per_minute=1200))) <= 62
 
 
 def test_calls_that_wait_for_one_model_to_be_ready_share_one_limiter() -> None:
@@ -343,21 +320,6 @@ def test_calls_that_wait_for_one_model_to_be_ready_share_one_limiter() -> None:
     assert asyncio.run(run()) == pytest.approx(4)
 
 
-def test_what_replies_took_counts_not_what_was_estimated() -> None:
-    class Wordy(Priced):
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            return ChatReply((Choice("x"),), Usage(calls=1, prompt_tokens=1_000))
-
-    async def run() -> float:
-        clock = Clock()
-        await called(
-            Wordy(), 60, 8, Budget(Limits(tokens_per_minute=12_000), clock, clock.wait)
-        )
-        return clock.now
-
-    assert 270 <= asyncio.run(run()) <= 300  # 60,000 tokens
-
-
 # Slowing down
 
 
@@ -368,7 +330,7 @@ ANSWERED = ChatReply((Choice("x"),))
 async def taken(most: int) -> tuple[Slots, list[int]]:
     """All slots, taken."""
     slots = Slots(most)
-    return slots, [await slots.acquire(0) for _ in range(most)]
+    return slots, [await slots.acquire() for _ in range(most)]
 
 
 def test_slots_narrow_once_for_calls_sent_together_and_widen_again() -> None:
@@ -379,12 +341,12 @@ def test_slots_narrow_once_for_calls_sent_together_and_widen_again() -> None:
         assert slots.width == 20
         for ticket in sent[9:-1]:
             slots.observe(ticket, None)
-        again = [await slots.acquire(0) for _ in range(20)]
+        again = [await slots.acquire() for _ in range(20)]
         for ticket in again:
             slots.observe(ticket, REFUSED)
         assert slots.width == 14
         for _ in range(500):
-            slots.observe(await slots.acquire(0), ANSWERED)
+            slots.observe(await slots.acquire(), ANSWERED)
         assert slots.width == 32
 
     asyncio.run(run())
@@ -396,7 +358,7 @@ def test_single_refusals_narrow_nothing() -> None:
         for ticket in sent:
             slots.observe(ticket, None)
         for outcome in (REFUSED, REFUSED, REFUSED, ANSWERED) * 9:
-            slots.observe(await slots.acquire(0), outcome)
+            slots.observe(await slots.acquire(), outcome)
         assert slots.width == 32
 
     asyncio.run(run())
@@ -405,7 +367,7 @@ def test_single_refusals_narrow_nothing() -> None:
 def test_a_slot_is_never_lost_to_one_who_gave_up() -> None:
     async def run() -> None:
         slots, (sent,) = await taken(1)
-        waiting = [asyncio.ensure_future(slots.acquire(0)) for _ in range(3)]
+        waiting = [asyncio.ensure_future(slots.acquire()) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[0].cancel()
         slots.observe(sent, ANSWERED)

@@ -139,8 +139,6 @@ def test_requests_per_minute_hold() -> None:
 
 def test_what_cannot_be_held_is_refused_with_the_reason(tmp_path: Any) -> None:
     judge = Oracle()
-    with pytest.raises(SettingError, match="whose tokens nobody counts"):
-        judged(judge, limits=Limits(tokens_per_minute=1000))
     with pytest.raises(SettingError, match="keeps nothing of the judge oracle"):
         judged(judge, store=tmp_path / "replies.sqlite")
     cascade = CascadeJudge(LexicalJudge(), judge, band=(0.0, 1.0))
@@ -213,7 +211,7 @@ class Keeping(Oracle):
 
 def test_a_session_of_ones_own_is_handed_the_limits_and_trusted(tmp_path: Any) -> None:
     judge = Keeping()
-    limits = Limits(max_calls=10, tokens_per_minute=1000)
+    limits = Limits(max_calls=10, requests_per_minute=1000)
     judged(judge, limits=limits, store=tmp_path / "replies.sqlite", concurrency=7)
     assert judge.asked == 40
     assert judge.settings["concurrency"] == 7

@@ -551,7 +551,6 @@ def test_models_questions_and_limits_refuse_numbers_out_of_range(value: Any) -> 
             "max_cost",
             "deadline",
             "requests_per_minute",
-            "tokens_per_minute",
         ):
             with pytest.raises(SettingError, match=limit):
                 Limits(**{limit: value})

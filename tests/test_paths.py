@@ -34,7 +34,7 @@ Held = Callable[[], dict[str, bytes]]
 # test below.
 _OTHERS = """
     metrics judge api_base settings limit concurrency max_calls max_cost deadline requests_per_minute
-    tokens_per_minute min_scored min_answered fail_under cluster margin slice metric label threshold
+    min_scored min_answered fail_under cluster margin slice metric label threshold
     draws n stratify_by seed where model language chunk_size overlap questions top take retriever
     documents golden noise smallest largest extraction reviewer share prompts action older_than alpha max_samples
     question_column contexts_column answer_column reference_column retrieved_column facts_column id_column dialect

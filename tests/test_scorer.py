@@ -634,15 +634,15 @@ def test_limits_of_a_job_hold_for_all_who_ask_and_a_call_that_nobody_ends_is_tak
 
     async def run() -> list[int | str]:
         keeper = on_ray.JobLimits(Limits(max_cost=3.0))
-        first = await keeper.acquire(10)
+        first = await keeper.acquire()
         await keeper.observe(first, Usage(cost=1.0))  # type: ignore[arg-type]
-        lost = await keeper.acquire(10)  # its worker dies
-        third = await keeper.acquire(10)
+        lost = await keeper.acquire()  # its worker dies
+        third = await keeper.acquire()
         await keeper.observe(third, None)  # type: ignore[arg-type]
         await asyncio.sleep(0.2)
-        fourth = await keeper.acquire(10)
+        fourth = await keeper.acquire()
         await keeper.observe(fourth, Usage(cost=1.0))  # type: ignore[arg-type]
-        return [first, lost, third, fourth, await keeper.acquire(10)]
+        return [first, lost, third, fourth, await keeper.acquire()]
 
     told = asyncio.run(run())
     assert told[:4] == [1, 2, 3, 4]

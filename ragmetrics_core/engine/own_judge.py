@@ -36,7 +36,7 @@ from ragmetrics_core.engine.loop import submit_users_code
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge, check_answer
 from ragmetrics_core.models.features import gather_all
-from ragmetrics_core.models.limits import Budget, Limits, RateLimiter
+from ragmetrics_core.models.limits import Budget, RateLimiter
 from ragmetrics_core.models.reply_store import StoreLike
 from ragmetrics_core.models.threads import is_being_cancelled
 
@@ -99,7 +99,7 @@ class OwnJudge(Judge):
         self._budget = budget
         self._rate: RateLimiter | None = None
         if budget is not None and budget.limits.requests_per_minute is not None:
-            self._rate = RateLimiter(budget)
+            self._rate = RateLimiter(budget, budget.limits.requests_per_minute)
         self.name = judge.name
         self.models = judge.models
         self.free = judge.free
@@ -158,7 +158,7 @@ class OwnJudge(Judge):
         async with self._slots:
             try:
                 if self._rate is not None:
-                    await self._rate.acquire(tokens=0.0)  # only requests are limited
+                    await self._rate.acquire()
                 await budget.wait_for_room()
             except LimitReached as error:
                 not_asked = NotAnswered(error.with_traceback(None))
@@ -262,15 +262,13 @@ def _kind_and_length(value: object) -> str:
     return f"{kind} of {len(value)}" if isinstance(value, (list, tuple)) else kind
 
 
-def refuse_limits_that_do_not_hold(
-    judges: Iterable[Judge], limits: Limits, store: StoreLike
-) -> None:
-    """Refuse a limit on tokens, or a named store, without effect on a user's own judge.
+def refuse_store_without_effect(judges: Iterable[Judge], store: StoreLike) -> None:
+    """Refuse a named store without effect on a user's own judge.
 
-    Nobody counts its tokens, and nobody stores its replies, unless it has a ``session``.
+    Nobody stores its replies, unless it has a ``session``.
 
     Raises:
-        SettingError: If tokens are limited, or a store is named for the run.
+        SettingError: If a store is named for the run.
     """
     is_store_named = store is True or isinstance(store, (str, os.PathLike))
     for judge in judges:
@@ -278,12 +276,6 @@ def refuse_limits_that_do_not_hold(
         uncounted = [part.name for part in parts if not counts_by_itself(part)]
         if not uncounted:
             continue
-        if limits.tokens_per_minute is not None:
-            raise SettingError(
-                f"tokens_per_minute cannot be held for the judge {uncounted[0]}, whose"
-                " tokens nobody counts: take requests_per_minute, where each question is"
-                " one request, or give the judge a session() that keeps it"
-            )
         has_session = any(type(part).session is not Judge.session for part in parts)
         if is_store_named and not has_session:
             raise SettingError(

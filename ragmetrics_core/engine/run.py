@@ -37,7 +37,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.crashes import crash_in_words
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
-from ragmetrics_core.engine.own_judge import refuse_limits_that_do_not_hold
+from ragmetrics_core.engine.own_judge import refuse_store_without_effect
 from ragmetrics_core.engine.progress import Display, Show
 from ragmetrics_core.engine.resolve import NOBODY, JudgeLike, is_judge_chosen
 from ragmetrics_core.engine.rows_in_flight import AHEAD, RowsInFlight
@@ -145,9 +145,9 @@ class Run:
         self.judges = _distinct_judges(judge_by_metric.values())
         self.batch_store = self._make_batch_store(store) if batch else None
         self.store = self.batch_store or resolve_store(store)
-        # A judge that the user wrote may count no tokens and store no replies: a limit
-        # on tokens, or a store, would do nothing for it.
-        refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
+        # A judge that the user wrote may store no replies: a store would do nothing for
+        # it.
+        refuse_store_without_effect(self.judges, store)
         self._judging = self._make_judging(judge_by_metric)
         self.rows = RowsInFlight(self._judging, self.window)
         # Ends the run once it is decided whether the gates hold: until="decided".
@@ -490,7 +490,7 @@ def _check_settings(
     """Refuse, by ``SettingError``, settings that are too low or do not go together."""
     if concurrency < 1:
         raise SettingError(f"concurrency must be at least 1, got {concurrency}")
-    if batch and (until is not None or limits.per_minute):
+    if batch and (until is not None or limits.requests_per_minute):
         raise SettingError(
             "batches know neither until= nor limits per minute: leave them out"
         )

@@ -47,7 +47,6 @@ _LONGEST_WAIT = 60.0
 _MOST_DOUBLINGS = 10
 # How long after its first call a request may be sent again.
 _REPEATING_SECONDS = 600.0
-_CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(slots=True, repr=False)
@@ -176,8 +175,6 @@ class Attempts:
             JudgeError: If the call fails, the run has reached a limit, or the endpoint
                 refuses everything.
         """
-        n_characters = sum(len(message.content) for message in request.messages)
-        n_tokens = n_characters / _CHARACTERS_PER_TOKEN
         outcome: ChatReply | errors.JudgeError | None = None
         with ExitStack() as at_the_end:
 
@@ -189,12 +186,12 @@ class Attempts:
 
             try:
                 for limiter in self.limiters:
-                    ticket = await limiter.acquire(n_tokens)
+                    ticket = await limiter.acquire()
                     tell_outcome_at_the_end(limiter, ticket)
                 self.endpoint.refuse_during_outage()
                 # Replies that were paid for are on the disk before more are bought.
                 await self.store.settled()
-                ticket = await self.budget.acquire(n_tokens)
+                ticket = await self.budget.acquire()
                 tell_outcome_at_the_end(self.budget, ticket)
                 # The endpoint gives no ticket: it counts nothing in advance.
                 tell_outcome_at_the_end(self.endpoint, None)

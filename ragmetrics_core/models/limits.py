@@ -1,7 +1,7 @@
 """What a run may spend, and how fast.
 
 ``Budget`` holds the caps on calls, money and time, ``Slots`` the number of calls in
-flight, ``RateLimiter`` the calls and tokens per minute. Each call passes all three.
+flight, ``RateLimiter`` the calls per minute. Each call passes all three.
 """
 
 import asyncio
@@ -35,9 +35,6 @@ class Limits(Settings):
     call so far. The first call is sent alone. A call that turns out dearer than all
     before may exceed the cap by the difference. A call that failed counts as free.
 
-    **Tokens.** The tokens of a call are estimated before it is sent, and corrected by
-    its reply.
-
     Raises:
         SettingError: If a limit is not positive.
     """
@@ -63,12 +60,6 @@ class Limits(Settings):
         allow_inf_nan=False,
         description="most calls to each model in any minute",
     )
-    tokens_per_minute: float | None = Field(
-        default=None,
-        gt=0,
-        allow_inf_nan=False,
-        description="most tokens to and from each model in any minute",
-    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -78,27 +69,12 @@ class Limits(Settings):
             raise SettingError(f"give a number, or None for no limit, got {value}")
         return value
 
-    @property
-    def per_minute(self) -> dict[str, float]:
-        """Most ``requests`` and ``tokens`` in any minute.
-
-        A unit without such a limit is left out.
-        """
-        limits = {
-            "requests": self.requests_per_minute,
-            "tokens": self.tokens_per_minute,
-        }
-        return {unit: limit for unit, limit in limits.items() if limit is not None}
-
 
 class Limiter(Protocol):
     """Decides when a call may leave; every call passes through several."""
 
-    async def acquire(self, tokens: float) -> Any:
+    async def acquire(self) -> Any:
         """Wait until a call may leave.
-
-        Args:
-            tokens: Estimated tokens of the prompt.
 
         Returns:
             A ticket for the call, which is handed to ``observe`` at its end.
@@ -237,7 +213,7 @@ class Budget:
         if self.reached is not None:
             raise self.reached.with_traceback(None)
 
-    async def acquire(self, tokens: float) -> Any:
+    async def acquire(self) -> Any:
         """Count a call that is about to be sent.
 
         Under ``max_cost`` the call waits for the end of calls in flight until it is
@@ -246,7 +222,6 @@ class Budget:
         Raises:
             LimitReached: If a cap is reached.
         """
-        del tokens
         await self.wait_for_room()
         self.calls += 1
         self._n_in_flight += 1
@@ -376,9 +351,8 @@ class Slots:
         """Slots that there are now."""
         return self.most if self._width >= self.most else int(self._width)
 
-    async def acquire(self, tokens: float) -> int:
+    async def acquire(self) -> int:
         """Wait for a slot, and return the number of the call as its ticket."""
-        del tokens
         slot = asyncio.get_running_loop().create_future()
         self._waiting.append(slot)
         self._hand_out()
@@ -434,49 +408,45 @@ def _is_told_to_wait(outcome: JudgeError | None) -> bool:
     return isinstance(outcome, TransientJudgeError) and bool(outcome.retry_after)
 
 
-# Tokens of a reply, as they are estimated before the first reply.
-_FIRST_REPLY_TOKENS = 100.0
-# The estimate moves by this share of the difference towards the length of each reply.
-_LEARNED_SHARE = 0.1
-# From this limit per minute on, the calls or tokens of one second may leave at once:
-# these are two or more.
+# From this limit per minute on, the calls of one second may leave at once: these are two
+# or more.
 _BURST_FROM = 120.0
 _SAME_MOMENT = 5e-7  # a shorter wait, in seconds, counts as none
 _LONGEST_WAIT = 5.0  # a call that waits asks again after so many seconds at the latest
 
 
 class RateLimiter:
-    """Limits the calls and the tokens per minute to one model; a ``Limiter``.
+    """Limits the calls per minute to one model; a ``Limiter``.
 
-    A *bucket* is a meter of calls or of tokens: each call fills it, time empties it,
-    and a call waits while it is too full.
+    A bucket is a meter of calls: each call fills it, time empties it, and a call waits
+    while it is too full.
 
     Args:
-        budget: The run's budget, which holds the limits per minute, and the clock.
+        budget: The run's budget, which holds the limit per minute, and the clock.
+        per_minute: The limit.
 
     Source:
         The leaky bucket as a meter (ITU-T I.371).
     """
 
-    def __init__(self, budget: Budget) -> None:
-        """Begin with empty buckets.
+    def __init__(self, budget: Budget, per_minute: float) -> None:
+        """Begin with an empty bucket.
 
         Example: with 60 calls a minute, time empties the bucket by about one call each
         second.
         """
         self._budget = budget
-        # how full the buckets are, in calls and in tokens
-        self._fullness = dict.fromkeys(budget.limits.per_minute, 0.0)
-        self._emptied_at = budget.clock()  # when time last emptied the buckets
+        # How many calls may leave at once, and by how many time empties the bucket in a
+        # second. In any minute leave at most both together, which are the limit.
+        self._burst = per_minute / 60 if per_minute >= _BURST_FROM else 0.0
+        self._emptied_per_second = (per_minute - self._burst) / 60
+        self._fullness = 0.0
+        self._emptied_at = budget.clock()  # when time last emptied the bucket
         # Held while a call checks whether it may be sent now.
         self._checking_call = asyncio.Lock()
-        self._estimated_reply_tokens = _FIRST_REPLY_TOKENS
-        # What earlier calls took beyond their estimates, and no bucket counts yet: the
-        # next call counts it. Negative if they took less.
-        self._uncounted_tokens = 0.0
 
-    async def acquire(self, tokens: float) -> float:
-        """Wait until a call may leave; return how many tokens it was counted with.
+    async def acquire(self) -> None:
+        """Wait until a call may leave, and count it.
 
         Raises:
             LimitReached: If the run ends before that.
@@ -485,84 +455,22 @@ class RateLimiter:
         async with self._checking_call:
             while True:
                 self._budget.check()
-                counted_tokens = tokens + self._estimated_reply_tokens
-                wait = self._count_or_wait(counted_tokens)
-                if not wait:
-                    return counted_tokens
+                wait = self._seconds_until_room()
+                if wait <= _SAME_MOMENT:
+                    self._fullness += 1
+                    return
                 await self._budget.pause(min(wait, _LONGEST_WAIT))
 
-    def observe(self, ticket: float, outcome: ChatReply | JudgeError | None) -> None:
-        """Learn from a reply how long replies are.
+    def observe(self, ticket: None, outcome: ChatReply | JudgeError | None) -> None:
+        """Learn nothing: a call counts when it is sent."""
 
-        The error of the call's estimate is counted with the next call.
+    def _seconds_until_room(self) -> float:
+        """Empty the bucket by time; return after how many seconds a call may leave.
 
-        Args:
-            ticket: How many tokens the call was counted with.
-            outcome: The reply; nothing is learned from an error or None.
+        A call may leave while the bucket is no fuller than what may leave at once.
         """
-        if not isinstance(outcome, ChatReply):
-            return
-        usage = outcome.usage
-        self._uncounted_tokens += usage.prompt_tokens + usage.completion_tokens - ticket
-        longer_by = usage.completion_tokens - self._estimated_reply_tokens
-        self._estimated_reply_tokens += _LEARNED_SHARE * longer_by
-
-    def _count_or_wait(self, tokens: float) -> float:
-        """Count a call in the buckets if it may leave now; else say how long it waits.
-
-        A call leaves once its buckets are low enough, whatever its own size: its tokens
-        are added afterwards, and the calls after it wait for them. What earlier calls
-        took beyond their estimates fills the bucket in either case.
-
-        Args:
-            tokens: Estimated tokens of the call and its reply.
-
-        Returns:
-            0 if the call was counted; else after how many seconds to ask again.
-        """
-        self._empty_by_time()
-        limits = self._budget.limits.per_minute
-        if "tokens" in limits:
-            fullness = self._fullness["tokens"] + self._uncounted_tokens
-            self._fullness["tokens"] = max(fullness, 0.0)
-            self._uncounted_tokens = 0.0
-        seconds_to_wait = 0.0
-        for unit, per_minute in limits.items():
-            seconds = _seconds_until_room(self._fullness[unit], per_minute)
-            seconds_to_wait = max(seconds_to_wait, seconds)
-        if seconds_to_wait > _SAME_MOMENT:
-            return seconds_to_wait
-        for unit in limits:
-            self._fullness[unit] += tokens if unit == "tokens" else 1.0
-        return 0.0
-
-    def _empty_by_time(self) -> None:
-        """Empty the buckets by what time has emptied since this was last done."""
         now = self._budget.clock()
-        seconds = now - self._emptied_at
+        emptied = (now - self._emptied_at) * self._emptied_per_second
         self._emptied_at = now
-        for unit, per_minute in self._budget.limits.per_minute.items():
-            emptied = seconds * _emptied_per_second(per_minute)
-            self._fullness[unit] = max(self._fullness[unit] - emptied, 0.0)
-
-
-def _seconds_until_room(fullness: float, per_minute: float) -> float:
-    """Return after how many seconds a bucket allows a call; 0 or less for now.
-
-    A call may leave while its bucket is no fuller than what may leave at once.
-    """
-    return (fullness - _burst_of(per_minute)) / _emptied_per_second(per_minute)
-
-
-def _burst_of(per_minute: float) -> float:
-    """Return how many calls, or tokens, may leave at once, by their limit per minute."""
-    return per_minute / 60 if per_minute >= _BURST_FROM else 0.0
-
-
-def _emptied_per_second(per_minute: float) -> float:
-    """Return by how much time empties a bucket, by the limit per minute.
-
-    In any minute leave at most a burst and what the minute empties: both together are
-    the limit.
-    """
-    return (per_minute - _burst_of(per_minute)) / 60
+        self._fullness = max(self._fullness - emptied, 0.0)
+        return (self._fullness - self._burst) / self._emptied_per_second

@@ -210,8 +210,9 @@ class Session:
         """Return the object that sends the calls of this run within all limits."""
         shared.slots.most = max(shared.slots.most, self._concurrency)
         limiters: list[Limiter] = [shared.slots]
-        if self._budget.limits.per_minute:
-            limiters.append(RateLimiter(self._budget))
+        per_minute = self._budget.limits.requests_per_minute
+        if per_minute is not None:
+            limiters.append(RateLimiter(self._budget, per_minute))
         return Attempts(
             self.model,
             shared.endpoint,

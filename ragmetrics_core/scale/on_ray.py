@@ -99,18 +99,19 @@ class JobLimits:
 
     def __init__(self, limits: Limits) -> None:
         self._budget = Budget(limits)
-        self._rate = RateLimiter(self._budget) if limits.per_minute else None
-        # By number of the call: tokens counted for the rate, and a timer that takes the
-        # call for lost.
-        self._calls_in_flight: dict[int, tuple[float, asyncio.TimerHandle]] = {}
+        self._rate: RateLimiter | None = None
+        if limits.requests_per_minute is not None:
+            self._rate = RateLimiter(self._budget, limits.requests_per_minute)
+        # By number of the call: a timer that takes the call for lost.
+        self._calls_in_flight: dict[int, asyncio.TimerHandle] = {}
         self._dearest = 0.0  # US dollars of the dearest call so far
 
     async def remaining(self) -> float | None:
         """Seconds until the deadline; None without one."""
         return self._budget.remaining
 
-    async def acquire(self, tokens: float) -> int | str:
-        """Wait until a call of so many tokens may be sent, and count it.
+    async def acquire(self) -> int | str:
+        """Wait until a call may be sent, and count it.
 
         If its end is not reported for a long time, a timer counts the call as ended, at
         the cost of the dearest call so far. Example: the calls of all workers are
@@ -121,18 +122,16 @@ class JobLimits:
             calls may be sent.
         """
         try:
-            tokens_counted = 0.0
             if self._rate is not None:
-                tokens_counted = await self._rate.acquire(tokens)
-            await self._budget.acquire(tokens)
+                await self._rate.acquire()
+            await self._budget.acquire()
         except LimitReached as reached:
             return str(reached)
         number = self._budget.calls
         dearest = Usage(cost=self._dearest)
-        timer = asyncio.get_running_loop().call_later(
+        self._calls_in_flight[number] = asyncio.get_running_loop().call_later(
             _LOST_AFTER, self._note_end, number, dearest
         )
-        self._calls_in_flight[number] = (tokens_counted, timer)
         return number
 
     async def observe(self, number: int, usage: Usage | None) -> None:
@@ -152,14 +151,11 @@ class JobLimits:
         """
         if number not in self._calls_in_flight:
             return
-        tokens_counted, timer = self._calls_in_flight.pop(number)
-        timer.cancel()
+        self._calls_in_flight.pop(number).cancel()
         reply = None
         if usage is not None:
             reply = ChatReply((), usage)
             self._dearest = max(self._dearest, usage.cost or 0.0)
-        if self._rate is not None:
-            self._rate.observe(tokens_counted, reply)
         self._budget.observe(None, reply)
 
 
@@ -174,11 +170,11 @@ class _JobBudget(Budget):
             deadline = max(deadline, 1e-9)
         super().__init__(Limits(deadline=deadline))
 
-    async def acquire(self, tokens: float) -> int:
+    async def acquire(self) -> int:
         """Ask for a call."""
         self.check()
         try:
-            number_or_reason = await self._keeper.acquire.remote(tokens)
+            number_or_reason = await self._keeper.acquire.remote()
         except self._ray.exceptions.RayError:
             number_or_reason = "the actor that keeps the limits of the job is gone"
         if isinstance(number_or_reason, str):

@@ -82,7 +82,7 @@ def share_of_limits(limits: Limits, parts: int) -> Limits:
             " partitions: take fewer"
         )
     shares: dict[str, float] = {}
-    for name in ("max_cost", "requests_per_minute", "tokens_per_minute"):
+    for name in ("max_cost", "requests_per_minute"):
         limit = getattr(limits, name)
         if limit is not None:
             shares[name] = limit / parts
