@@ -33,6 +33,7 @@ _HISTORY_LIKE_NAME = lazy_pattern(
 _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 # what an application writes around the user's words is at least so long
 _FEWEST_LETTERS_AROUND = 24
+_ROLE_OF_LINE = lazy_pattern(r"^(user|assistant): ", re.MULTILINE)
 _UNDIVIDED_HISTORY = (
     "an earlier talk was handed in under {} as text that does not say who speaks: no"
     " history was read from it"
@@ -226,8 +227,10 @@ def _history_before_question(
 def _read_history(value: object) -> EarlierConversation:
     """Read a chat history in any of its usual forms; no turns for another value.
 
-    Texts do not surely tell who speaks, be it "User: Open? Assistant: Yes.".
+    Other texts do not surely tell who speaks, be it "User: Open? Assistant: Yes.".
     """
+    if isinstance(value, str):
+        return EarlierConversation(_turns_of_lines(value))
     if isinstance(value, (list, tuple)) and value:
         if all(isinstance(element, str) for element in value):  # who speaks is not told
             return EarlierConversation()
@@ -244,6 +247,24 @@ def _read_history(value: object) -> EarlierConversation:
         # what user and assistant said, without messages of tools or the system
         return EarlierConversation(spoken(messages_with_answers))
     return EarlierConversation(_turns_of_pairs(value))  # [("Open?", "Yes.")]
+
+
+def _turns_of_lines(text: str) -> tuple[Turn, ...]:
+    r"""Read a history as LlamaIndex writes it into prompts, by the names of its roles.
+
+    Example: "user: Open?\nassistant: Yes." has two turns. Any other text has none.
+    """
+    before, *parts = _ROLE_OF_LINE.split(text)
+    if before.strip():
+        return ()
+    turns: list[Turn] = []
+    for role, content in zip(parts[::2], parts[1::2], strict=True):
+        if content.strip():
+            is_user = role == "user"
+            turns.append(
+                Turn(role="user" if is_user else "assistant", content=content.strip())
+            )
+    return tuple(turns)
 
 
 def _with_texts_as_answers(
