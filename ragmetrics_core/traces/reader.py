@@ -23,7 +23,6 @@ from ragmetrics_core.traces.dialects import (
 )
 from ragmetrics_core.traces.evaluator_questions import EvaluatorQuestions
 from ragmetrics_core.traces.grouping import Lines, Source, UnreadableSpan, traces_of
-from ragmetrics_core.traces.llamaindex_streams import put_streams_into_chats
 from ragmetrics_core.traces.notes import SPANS_ARE_MISSING, Code, Notes
 from ragmetrics_core.traces.parts import with_unknown_fates
 from ragmetrics_core.traces.separate_retrievals import (
@@ -264,9 +263,7 @@ class TraceReader:
         if is_haystack:
             haystack.read(calls)
         if _is_llamaindex(spans):
-            llamaindex.read(calls)
-            # the spans of a streamed answer may stand beside the chat: put them into it
-            return put_streams_into_chats(calls)
+            return llamaindex.read(calls)
         return calls
 
     def _samples_of(self, traces: Sequence[TraceOfCalls]) -> list[Sample]:

@@ -430,48 +430,33 @@ def replies_in(value: object) -> tuple[Message, ...]:
     return ()
 
 
-def parse_objects(value: Any, *, any_object: bool = False, depth: int = _DEPTH) -> Any:
-    """Parse LlamaIndex's objects that stand as text in a value.
-
-    Example: {"ev": "StartEvent(query='Who?')"} becomes {"ev": {"query": "Who?"}}.
-
-    Args:
-        value: The plain value.
-        any_object: True parses each text in the form of an object. False parses only
-            messages and scored nodes, and anything in an event (the key "ev").
-        depth: Levels of the value that are parsed.
-    """
+def read_nodes(value: Any, depth: int = _DEPTH) -> Any:
+    """Read LlamaIndex's nodes and messages, which stand as texts in a value."""
     if isinstance(value, str):
-        return _parse_object(value, any_object=any_object)
+        return _read_node(value)
     if depth and isinstance(value, tuple):
-        return tuple(
-            parse_objects(element, any_object=any_object, depth=depth - 1)
-            for element in value
-        )
+        return tuple(read_nodes(element, depth - 1) for element in value)
     if depth and isinstance(value, Mapping):
-        parsed = {}
-        for key, entry in value.items():
-            may_be_any = any_object or key == "ev"
-            parsed[key] = parse_objects(entry, any_object=may_be_any, depth=depth - 1)
-        return parsed
+        return {key: read_nodes(entry, depth - 1) for key, entry in value.items()}
     return value
 
 
-def _parse_object(text: str, *, any_object: bool) -> Any:
-    """The object that a text stands for, else the text.
-
-    None for a text that says nothing: an object without its fields.
-    """
+def _read_node(text: str) -> Any:
+    """The node or message that a text stands for; None for a nameless object, else the text."""
     scored_node = _SCORED_NODE.fullmatch(text)
     if scored_node is not None:
         name, score = scored_node.groups()
         return Document("", name, None if score == "None" else float(score))
     if text.startswith('{"node":'):
         return plain(text)
-    may_be_object = any_object or text.startswith("ChatMessage(")
-    if may_be_object and _OBJECT.fullmatch(text):
+    if text.startswith("ChatMessage(") and is_written_object(text):
         return parse_repr(text)
     return None if _NAMELESS_OBJECT.fullmatch(text) else text
+
+
+def is_written_object(value: object) -> bool:
+    """Whether a value is an object as Python writes it, perhaps cut: "StopEvent(result="."""
+    return isinstance(value, str) and _OBJECT.fullmatch(value) is not None
 
 
 def parse_repr(text: str) -> Any:
