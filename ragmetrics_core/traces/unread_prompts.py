@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ragmetrics_core.capture import (
     UnreadRequest,
@@ -54,18 +54,6 @@ _FILE: Mapping[str, Any] = {"type": "file"}
 _IMAGE: Mapping[str, Any] = {"type": "image"}
 
 
-class _Sent(NamedTuple):
-    """What a message holds that a model was sent, and did not write.
-
-    Attributes:
-        role: Who wrote it; "" for a text or block that stands in no message.
-        content: A text, or blocks.
-    """
-
-    role: str
-    content: object
-
-
 def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
     """From a model's span, find what the model was shown but no recorded text holds.
 
@@ -77,7 +65,7 @@ def unread_request_of(attributes: Mapping[str, Any]) -> UnreadRequest:
         attributes: The attributes of the model's span, in any dialect.
     """
     inputs = [decode(value) for value in _values(attributes, "input")]
-    contents = [sent.content for sent in _everything_sent(attributes)]
+    contents = _everything_sent(attributes)
     contents.append(_blocks_told_by_attributes(attributes, inputs))
     unread = unread_request(_parameters(attributes, inputs), contents)
     if _lacks_arguments(attributes):
@@ -121,16 +109,14 @@ def _lacks_arguments(attributes: Mapping[str, Any]) -> bool:
     return is_call and _ARGUMENTS_OF_CALL not in attributes
 
 
-def _everything_sent(attributes: Mapping[str, Any]) -> list[_Sent]:
-    """Collect what a model was sent and did not write, by the attributes of its span."""
-    everything: list[_Sent] = []
+def _everything_sent(attributes: Mapping[str, Any]) -> list[object]:
+    """Collect what a model was sent and did not write: texts, and lists of blocks."""
+    everything: list[object] = []
     for field_name in ("input", "prompt"):
         for value in _values(attributes, field_name):
             everything += _contents_sent(decode(value))
     if "traceloop" in dialects_of(attributes):
-        everything += [
-            _Sent(sent.role, _blocks_in_texts(sent.content)) for sent in everything
-        ]
+        everything += list(map(_blocks_in_texts, everything))
     return everything
 
 
@@ -173,62 +159,33 @@ def _parameters(
     return parameters
 
 
-def _contents_sent(value: object, depth: int = _DEEPEST) -> Iterator[_Sent]:
+def _contents_sent(value: object, depth: int = _DEEPEST) -> Iterator[object]:
     """Yield what a recorded value holds that a model was sent and did not write.
 
-    Example: ``{"messages": [{"role": "user", "content": "Who?"}]}`` yields "Who?" by
-    the user. A text that is no message is yielded itself.
+    Example: ``{"messages": [{"role": "user", "content": "Who?"}]}`` yields "Who?". A
+    text or block that stands in no message is yielded itself.
     """
-    if isinstance(value, str):
+    if isinstance(value, str) and value.startswith(_REPR_OF_MESSAGE):
         # LlamaIndex and Haystack under OpenInference
-        fields = fields_of_repr(value) if value.startswith(_REPR_OF_MESSAGE) else None
-        if isinstance(fields, Mapping):
-            yield from _contents_sent(fields, depth)
-        else:
-            yield _Sent("", value)
-    elif isinstance(value, (list, tuple)) and depth:
+        value = fields_of_repr(value) or value
+    if isinstance(value, (list, tuple)) and depth:
         for element in value:
             yield from _contents_sent(element, depth - 1)
     elif isinstance(value, Mapping) and depth:
-        yield from _contents_of_object(value, depth)
-
-
-def _contents_of_object(value: Mapping[str, Any], depth: int) -> Iterator[_Sent]:
-    """Yield the contents sent in an object: a message, a request or a lone block.
-
-    Example: the message ``{"role": "user", "content": […]}`` yields its content, and a
-    request ``{"messages": […]}`` the contents of its messages. Any other object yields
-    nothing.
-
-    Args:
-        value: The object.
-        depth: How many levels of lists and objects are looked into.
-    """
-    message = unwrap_message(value)
-    if message.role == "assistant":
-        return  # a model wrote it
-    if message.role is not None:
-        for name in _FIELDS_OF_CONTENT:
-            if message.fields.get(name):
-                yield _Sent(message.role, message.fields[name])
-        return
-    yield from _contents_of_request_or_block(message.fields, depth)
-
-
-def _contents_of_request_or_block(
-    fields: Mapping[str, Any], depth: int
-) -> Iterator[_Sent]:
-    """Yield the contents of a request's messages, or of a block that stands in no message.
-
-    OpenAI and Gemini take a block, ``{"type": "text", …}``, in place of a message.
-    """
-    is_request = False
-    for name in _FIELDS_OF_MESSAGES:
-        if isinstance(fields.get(name), (str, list, tuple, Mapping)):
-            is_request = True
-            yield from _contents_sent(fields[name], depth - 1)
-    if not is_request and not _NAMES_OF_BLOCKS.isdisjoint(fields):
-        yield _Sent("", [fields])
+        message = unwrap_message(value)
+        is_message = message.role is not None
+        names = _FIELDS_OF_CONTENT if is_message else _FIELDS_OF_MESSAGES
+        contents = [message.fields[name] for name in names if message.fields.get(name)]
+        if message.role == "assistant":
+            return  # a model wrote it
+        if is_message:
+            yield from contents
+        elif contents:  # a request
+            yield from _contents_sent(contents, depth)
+        elif not _NAMES_OF_BLOCKS.isdisjoint(message.fields):
+            yield [message.fields]
+    elif isinstance(value, str):
+        yield value
 
 
 def _blocks_in_texts(content: object) -> list[Any]:
