@@ -7,14 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from losses import losses
 from spans_by_hand import GATE, MILL, QUESTION, Told, otlp, span
 
 from ragmetrics_core import Sample, evaluate
 from ragmetrics_core.traces import samples_from_spans
-from ragmetrics_core.traces.found_texts import documents_by_index, found_texts
 
 ANSWER = "I do not know."
 WELL = "The well in the market square is older than the town's first wall."
@@ -79,16 +76,22 @@ FORMS: dict[str, Callable[[Sequence[str]], object]] = {
     "texts": list,
     "text": lambda texts: [{"text": text} for text in texts],
     "content and score": lambda texts: [{"content": t, "score": 0.5} for t in texts],
-    "texts with scores": lambda texts: [[text, 0.5] for text in texts],
     "documents": lambda texts: {"documents": list(texts)},
-    "Chroma": lambda texts: {"ids": [["a"] * len(texts)], "documents": [list(texts)]},
-    "Pinecone": lambda texts: {
-        "matches": [{"id": "a", "metadata": {"text": text}} for text in texts]
-    },
-    "Qdrant": lambda texts: {"points": [{"payload": {"text": text}} for text in texts]},
-    "Elasticsearch": lambda texts: {
-        "hits": {"hits": [{"_source": {"body": text}} for text in texts]}
-    },
+    "results": lambda texts: {"results": [{"content": text} for text in texts]},
+}
+UNREAD_FORMS: dict[str, object] = {
+    "texts with scores": [[text, 0.5] for text in TEXTS],
+    "Chroma": {"ids": [["a"] * 3], "documents": [list(TEXTS)]},
+    "Pinecone": {"matches": [{"id": "a", "metadata": {"text": GATE}}]},
+    "Qdrant": {"points": [{"payload": {"text": GATE}}]},
+    "Elasticsearch": {"hits": {"hits": [{"_source": {"body": GATE}}]}},
+    "a number": {"n": 2},
+    "numbers": [1, 2],
+    "titles": [{"title": "Gates"}],
+    "a text and numbers": [GATE, 7, 8],
+    "addresses": {"documents": [{"url": "https://a.org"}]},
+    "documents as Python writes them": "[Document(page_content='The gate')]",
+    "texts as Python writes them": "['The gate', 'The mill']",
 }
 
 
@@ -104,47 +107,11 @@ def test_texts_in_a_form_of_their_own_are_documents(form: str, dialect: str) -> 
     assert sample.capture.grade == "exact", sample.capture.warnings
 
 
-@given(st.sampled_from(sorted(FORMS)), st.lists(st.sampled_from(TEXTS), min_size=1))
-def test_every_form_holds_every_text_in_its_order(form: str, texts: list[str]) -> None:
-    documents = found_texts(FORMS[form](texts))
-    assert [document.text for document in documents or ()] == texts
-
-
-def test_ids_and_scores_beside_texts_are_read() -> None:
-    (document,) = found_texts([{"text": GATE, "_id": "g", "similarity": 0.5}]) or ()
-    assert (document.id, document.score) == ("g", 0.5)
-
-
-@pytest.mark.parametrize(
-    "empty", [[], {}, "", " ", {"documents": []}, [[]], {"a": None}]
-)
-def test_nothing_found_is_nothing_found(empty: object) -> None:
-    assert found_texts(empty) == ()
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
-        {"n": 2},
-        [1, 2],
-        [{"title": "Gates"}],
-        [GATE, 7, 8],
-        {"documents": [{"url": "https://a.org"}]},
-        "[Document(page_content='The gate')]",
-        "['The gate', 'The mill']",
-    ],
-    ids=str,
-)
-def test_what_cannot_be_read_is_said(output: object) -> None:
+@pytest.mark.parametrize("form", UNREAD_FORMS)
+def test_what_cannot_be_read_is_said(form: str) -> None:
     """It is never taken for a search that found nothing."""
-    assert found_texts(output) is None
-    sample = sample_of(retriever_of("mlflow", output))
-    sample = sample.model_copy(update={"reference": (GATE,)})
-    assert sample.capture is not None
-    assert sample.capture.grade == "incomplete"
-    assert "in a form that is not read" in " ".join(sample.capture.warnings)
-    journey = evaluate([sample], metrics=["accuracy"], judge="lexical").journey()
-    assert not losses(journey)
+    sample = sample_of(retriever_of("mlflow", UNREAD_FORMS[form]))
+    assert_nothing_is_known(sample, "in a form that is not read")
 
 
 def test_a_single_text_is_one_document() -> None:
@@ -176,8 +143,6 @@ def with_ids() -> Told:
 
 
 RETURNED = {
-    "indexes": {"output.value": json.dumps([2, 1])},
-    "results": {"output.value": json.dumps({"results": [{"index": 2}, {"index": 1}]})},
     "ids": {
         "reranker.output_documents.0.document.id": "d2",
         "reranker.output_documents.1.document.id": "d1",
@@ -188,7 +153,7 @@ RETURNED = {
 
 @pytest.mark.parametrize("form", RETURNED)
 @pytest.mark.parametrize("shown", [[WELL, MILL], [WELL]])
-def test_a_reranker_may_return_indexes_or_ids(form: str, shown: list[str]) -> None:
+def test_a_reranker_may_return_texts_or_ids(form: str, shown: list[str]) -> None:
     sample = sample_of(with_ids(), reranker_with(**RETURNED[form]), shown=shown)
     assert [context.text for context in sample.known_contexts] == shown
     assert sample.capture is not None
@@ -196,24 +161,6 @@ def test_a_reranker_may_return_indexes_or_ids(form: str, shown: list[str]) -> No
     notes = sample.capture.passages or ()
     assert [note.kept for note in notes][1:] != [False, False]
     assert notes[0].kept is not True
-
-
-@given(st.lists(st.integers(-2, 4), max_size=4), st.booleans())
-@example([1, 2, 0], True)
-@example([1, 2, 0], False)
-def test_only_distinct_indexes_of_documents_are_read(
-    indexes: list[int], are_named: bool
-) -> None:
-    """Three bare numbers for three documents may be their scores, and are not read."""
-    documents = found_texts(list(TEXTS)) or ()
-    output = [{"index": index} for index in indexes] if are_named else indexes
-    by_index = documents_by_index(output, documents)
-    are_read = bool(indexes) and set(indexes) <= {0, 1, 2}
-    may_be_scores = len(indexes) == 3 and not are_named
-    if are_read and len(set(indexes)) == len(indexes) and not may_be_scores:
-        assert by_index == tuple(documents[index] for index in indexes)
-    else:
-        assert by_index is None
 
 
 SCORES = {
@@ -228,6 +175,8 @@ SCORES = {
     "numbers": {"output.value": json.dumps([0.2, 0.5, 0.9])},
     "under a name": {"output.value": json.dumps({"scores": [0.2, 0.5, 0.9]})},
     "of objects": {"output.value": json.dumps([{"score": 0.9}, {"score": 0.2}])},
+    "indexes": {"output.value": json.dumps([2, 1])},
+    "named indexes": {"output.value": json.dumps({"results": [{"index": 2}]})},
     "grades like indexes": {"output.value": json.dumps([1, 0, 2])},
 }
 
@@ -270,27 +219,6 @@ def test_each_document_without_text_and_id_is_counted() -> None:
     sample = sample_of(search, shown=[GATE])
     assert sample.capture is not None
     assert "3 documents" in sample.capture.doubts["not_recorded"]
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["text", "documents", "hits", "metadata", "index", "x"]),
-            inner,
-            max_size=3,
-        )
-    ),
-    max_leaves=8,
-)
-
-
-@given(json_values)
-def test_any_output_can_be_read(output: object) -> None:
-    documents = found_texts(output)
-    assert documents is None or all(document.text for document in documents)
-    documents_by_index(output, documents or ())
 
 
 def search_with(**attributes: Any) -> Told:

@@ -13,7 +13,6 @@ from ragmetrics_core.capture.tree import Document, Message, Node
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.found_texts import (
     FORM_NOT_READ,
-    documents_by_index,
     found_texts,
     holds_only_numbers,
 )
@@ -200,16 +199,12 @@ def _framework_documents_in(output: Any) -> tuple[Document, ...] | None:
 def _read_output_of_own_form(node: Node, output: Any) -> None:
     """Write into a retriever's node what it returned in a form of the application's own.
 
-    A reranker may return the indexes of documents that it was given. If it returns
-    scores alone, nobody knows which documents it kept, and in which order; but it
-    brought no others. Where an output cannot be read, that is noted.
+    If a reranker returns numbers alone, nobody knows which documents it kept, and in
+    which order; but it brought no others. Where an output cannot be read, that is noted.
     """
-    if node.kind == "reranker":
-        node.documents = documents_by_index(output, node.input_documents)
-        if node.documents is None and holds_only_numbers(output):
-            return
-    if node.documents is None:
-        node.documents = found_texts(output)
+    if node.kind == "reranker" and holds_only_numbers(output):
+        return
+    node.documents = found_texts(output)
     if node.documents is None:
         node.evidence_not_recorded += (FORM_NOT_READ,)
 
