@@ -1,17 +1,11 @@
 """Holds the trace reader against the adapters: the same runs, recorded by real instrumentations, read back.
 
 Usage: python benchmarks/traces.py [DIALECT:FRAMEWORK[:resolve]…] [--write] [--shuffle]
-       python benchmarks/traces.py [DIALECT:FRAMEWORK[:resolve]…] --than FOLDER
 
 Each shape of the adapters' tests runs once under the adapter's capture and the
 instrumentation; what the reader makes of the spans is held against what the adapter
 made of the run. ``--write`` puts the table into docs/traces.md. With ``:resolve`` the
 reader gets the texts of documents by their ids, as a store would give them.
-
-With ``--than`` an older reader reads the same spans: FOLDER holds the package
-``ragmetrics_core`` of an earlier commit (``git archive COMMIT ragmetrics_core``). Both
-are held against today's adapter, and each shape is printed of which the older reading
-is right and today's is not.
 
 - right: question, history, contexts, answer and retrieved are the adapter's; hedged:
   the same, but graded weaker than by it.
@@ -27,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import random
 import subprocess
 import sys
@@ -36,6 +29,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.traces import samples_from_spans
 
 ROOT = Path(__file__).parents[1]
@@ -189,9 +183,6 @@ def absent(pair: str, text: str, theirs: list[dict[str, Any]]) -> bool:
 
     OpenTelemetry names documents by ids only.
     """
-    # an older core, with which this file is run as well, has no such function
-    from ragmetrics_core.capture.forms import letters_of
-
     spans = letters_of(text)
     if pair.startswith("otel:langchain") and any(
         not (pair.endswith(":resolve") and c["id"] and f'\\"{c["id"]}\\"' in text)
@@ -224,30 +215,6 @@ def read_shapes(
     return samples_by_shape
 
 
-def read_by_older_core(
-    core: str, folder: Path, *, with_texts: bool
-) -> dict[str, list[dict[str, Any]]]:
-    """The samples that the reader of an older core makes of the same spans.
-
-    Args:
-        core: The folder that holds the package ``ragmetrics_core`` of an older commit.
-        folder: As for ``read_shapes``.
-        with_texts: Likewise.
-    """
-    # -P: the script's own folder is not searched for packages
-    command = [sys.executable, "-P", __file__, "--read", str(folder)]
-    if with_texts:
-        command.append("resolve")
-    settings = {**os.environ, "PYTHONPATH": core}
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=settings
-    )
-    if done.returncode:
-        raise SystemExit(f"{core}: {done.stderr[-2000:]}")
-    samples_by_shape: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
-    return samples_by_shape
-
-
 def _expected(folder: Path) -> dict[str, Any]:
     """What the adapter made of each shape that is held against it, by its name."""
     recorded_shapes = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
@@ -266,61 +233,24 @@ def _texts_by_id(samples: list[dict[str, Any]]) -> dict[str, str]:
     return {one["id"]: one["text"] for one in reversed(listed) if one["id"]}
 
 
-def row(
-    pair: str, *, shuffle: bool = False, older_core: str | None = None
-) -> tuple[Counter[str], Counter[str]]:
-    """Record and read the shapes of one dialect and framework.
-
-    Returns:
-        How many shapes have which verdict, and the same by the older reader.
-    """
+def row(pair: str, *, shuffle: bool = False) -> Counter[str]:
+    """Record and read the shapes of one dialect and framework: how many have which verdict."""
     counts: Counter[str] = Counter()
-    older_counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = Path(name_of_folder)
         recorded(pair, folder)
         with_texts = pair.endswith(":resolve")
         samples_by_shape = read_shapes(folder, with_texts=with_texts, shuffle=shuffle)
-        older_samples = samples_by_shape
-        if older_core is not None:
-            older_samples = read_by_older_core(
-                older_core, folder, with_texts=with_texts
-            )
         for name, one in _expected(folder).items():
             found = verdict(samples_by_shape[name], one["samples"])
-            found_before = verdict(older_samples[name], one["samples"])
             text = (folder / f"{name}.json").read_text(encoding="utf-8")
             is_absent = absent(pair, text, one["samples"])
             counts["shapes"] += 1
             counts[found] += 1
             counts["absent"] += found in ("said", "silent") and is_absent
-            older_counts[found_before] += 1
-            is_shown = found in ("hedged", "silent") or (
-                "--all" in sys.argv and found == "said"
-            )
-            if older_core is not None:
-                is_shown = found_before == "right" != found
-            if is_shown:
+            if found in ("hedged", "silent") or "--all" in sys.argv:
                 print(f"  {pair} {found}: {name}{' (absent)' if is_absent else ''}")
-    return counts, older_counts
-
-
-def table_of_both(
-    rows: dict[str, tuple[Counter[str], Counter[str]]],
-) -> str:
-    """How many shapes are right, and silently wrong, by the older reader and today's."""
-    lines = [
-        "| recorded by | shapes | right, before → now | right or hedged | silent |",
-        "|---" * 5 + "|",
-    ]
-    for pair, (counts, older) in rows.items():
-        cells = [pair.replace(":", ", "), str(counts["shapes"])]
-        for verdicts in (("right",), ("right", "hedged"), ("silent",)):
-            before = sum(older[one] for one in verdicts)
-            now = sum(counts[one] for one in verdicts)
-            cells.append(f"{before} → {now}")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return counts
 
 
 def table(rows: dict[str, Counter[str]]) -> str:
@@ -343,24 +273,9 @@ def main() -> None:
     """Print the table, or write it."""
     logging.disable(logging.CRITICAL)
     arguments = sys.argv[1:]
-    if arguments[:1] == ["--read"]:
-        with_texts = "resolve" in arguments
-        folder = Path(arguments[1])
-        print(json.dumps(read_shapes(folder, with_texts=with_texts, shuffle=False)))
-        return
-    older_core = None
-    if "--than" in arguments:
-        place = arguments.index("--than")
-        older_core = arguments.pop(place + 1)
     options = [one for one in arguments if one.startswith("--")]
     pairs = [one for one in arguments if not one.startswith("--")] or ALL
-    rows = {
-        pair: row(pair, shuffle="--shuffle" in options, older_core=older_core)
-        for pair in pairs
-    }
-    if older_core is not None:
-        print(table_of_both(rows))
-    made = table({pair: counts for pair, (counts, _) in rows.items()})
+    made = table({pair: row(pair, shuffle="--shuffle" in options) for pair in pairs})
     print(made)
     if "--write" in options:
         page = ROOT / "docs" / "traces.md"

