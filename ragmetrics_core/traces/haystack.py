@@ -249,14 +249,7 @@ class _Trace:
         if self._answers:
             return tuple(self._answers)
         texts = list(_texts(_answer_values(outputs)))
-        if len(texts) == 1 and not self._may_be_verdict(texts[0]):
-            return texts[0]
-        return None
-
-    def _may_be_verdict(self, text: str) -> bool:
-        """Whether a text is one word, such as "yes", that may judge another model's answer."""
-        has_several_models = len(self._models) > 1
-        return has_several_models and len(text.split()) < 2
+        return texts[0] if len(texts) == 1 else None
 
     def _may_a_reply_be_answer(self, outputs: Mapping[str, Any]) -> bool:
         """Whether the reply of a model may be the answer of a run that returned none.

@@ -230,11 +230,10 @@ def _reply_in(recorded: Mapping[str, Any]) -> _Reply | None:
     """
     fields = dict(unwrap_message(recorded).fields)
     citations = fields.get("citations")
-    is_list = isinstance(citations, (list, tuple)) and bool(citations)
-    if is_list and not any(
-        isinstance(one, Mapping) or "://" in str(one) for one in citations
-    ):
-        del fields["citations"]
+    if isinstance(citations, (list, tuple)) and citations:
+        are_objects = any(isinstance(one, Mapping) for one in citations)
+        if not are_objects and "://" not in str(citations):
+            del fields["citations"]
     # values beside the content that may tell of a search, as under "response_metadata"
     beside_content = [fields.get(name) for name in _BESIDE_CONTENT]
     # To say so here spares reading the text of an object that tells of none.
