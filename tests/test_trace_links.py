@@ -16,7 +16,6 @@ from spans_by_hand import ANSWER, GATE, MILL, PROMPT, QUESTION, Told, otlp, span
 
 from ragmetrics_core import Sample
 from ragmetrics_core.traces import samples_from_spans
-from ragmetrics_core.traces.spans import spans_in
 
 NOT_SHOWN = "The bell was cast in 1711 by Anna Brandt."
 
@@ -124,12 +123,6 @@ def test_links_in_no_known_form_are_passed_over(links: Any) -> None:
     (sample,), codes = read({**search("b", GATE), "links": links}, model("c"))
     assert (texts(sample), sample.answer) == ([GATE], None)
     assert codes == {"c": "no_retrieval"}
-
-
-def test_a_link_to_its_own_trace_joins_nothing() -> None:
-    found = search("b", GATE)
-    (own,) = spans_in(otlp(linked(found, found, model("c"))))
-    assert own.links == ("c" * 32,)
 
 
 def test_links_of_the_sdks_own_spans_are_read() -> None:

@@ -31,14 +31,12 @@ from ragmetrics_core.traces.spans import (
     UnknownForm,
     spans_in,
 )
-from ragmetrics_core.traces.splitting import elements
 
 # what cannot be read twice is kept in memory up to here, then in a temporary file
 _MAX_SPOOLED_IN_MEMORY = 64 * 2**20
 _PIECE = 2**20  # bytes of a line that are looked through at once
 _LONG = 4 * 2**20  # of a longer line the memory that it would take is estimated first
 _OBJECT = 64  # bytes of an object of Python, with its entry in a list or mapping
-_PLACE = 128  # bytes of the note on each element of a long line
 _MAX_RECENT_LINES = 4
 # Bytes that a packed file may always hold; a larger one may hold so many times its
 # size. Traces in gzip hold 10 to 50 times.
@@ -135,32 +133,12 @@ class Lines:
                 self._spans_of_recent_lines.clear()
 
     def places(self) -> Iterator[Place]:
-        """Yield the place of each line.
-
-        Of a long line that holds a list each element has a place.
-        """
+        """Yield the place of each line, or of each value of a list."""
         for number in range(len(self.values)):
             yield Place(0, number, 0)
         for number, file in enumerate(self._files):
             for offset, length in _values(file):
-                for part_offset, part_length in self._parts(file, offset, length):
-                    yield Place(number, part_offset, part_length)
-                # whoever read a part has moved the place in the file
-                file.seek(offset + length)
-
-    def _parts(
-        self, file: BufferedReader, offset: int, length: int
-    ) -> list[tuple[int, int]]:
-        """Offset and length of the parts in which a line is read.
-
-        A line that is not long is its only part.
-        """
-        if length > _LONG:
-            most = self.max_bytes // _PLACE
-            parts = elements(file, offset, length, most=most)
-            if parts:
-                return parts
-        return [(offset, length)]
+                yield Place(number, offset, length)
 
     def parse(self, place: Place) -> list[Span]:
         """Parse the spans of one line.
