@@ -12,7 +12,7 @@ from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.plain_values import question_in
 from ragmetrics_core.capture.shown import SHORTEST
-from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
+from ragmetrics_core.capture.tree import FLOW, Answer, Document, Node, Tree
 from ragmetrics_core.capture.turns import join_trees
 from ragmetrics_core.traces.dialects import Reading, session_of
 from ragmetrics_core.traces.notes import (
@@ -254,8 +254,6 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     tree = _tree_of_calls(root, call, session)
     tree.output = reading.output
     # The order counts: each step reads what those before it have written into the calls.
-    # A model's streamed reply may not be recorded: the run's output is its reply.
-    _restore_reply_of_stream(call, models, reading.output)
     # What a model's provider searched on its own becomes a call inside the model's call.
     add_provider_searches(root, call)
     add_question(tree, reading)
@@ -298,7 +296,7 @@ def _add_answers(
         models: The calls of models inside it.
         synthesizers: Calls of LlamaIndex inside it that answer from documents.
     """
-    tree.answers = _answers(tree.root, reading.output, synthesizers)
+    tree.answers = _answers(tree.root, reading.output)
     # a chat or agent that did not retrieve is a sample all the same
     tree.is_always_a_sample = _is_turn_without_retrieval(tree, reading, models)
     tree.gives_only_documents = _gives_only_documents(tree.root, reading.output, models)
@@ -328,18 +326,6 @@ def _tree_of_calls(root: Node, call: Call, session: str | None) -> Tree:
 def _is_synthesizer(node: Node) -> bool:
     """Whether it is LlamaIndex's step that answers a query from the nodes it is given."""
     return node.kind == "step" and node.query is not None
-
-
-def _restore_reply_of_stream(call: Call, models: Sequence[Node], output: Any) -> None:
-    """Take the run's output as the reply of its only model.
-
-    A stream's own reply may be missing.
-    """
-    if len(models) != 1 or not isinstance(output, str) or call.span.error:
-        return
-    model = models[0]
-    if model.reply is None:
-        model.reply = Message("assistant", output)
 
 
 def _ignore_choices_of_indices(root: Node, synthesizers: Sequence[Node]) -> None:
@@ -575,9 +561,7 @@ def _holds_only(output: Any, kind: type) -> bool:
     return isinstance(output, tuple) and set(map(type, output)) == {kind}
 
 
-def _answers(
-    root: Node, output: Any, synthesizers: Sequence[Node]
-) -> tuple[Answer, ...]:
+def _answers(root: Node, output: Any) -> tuple[Answer, ...]:
     """Find the answers of a turn; () if there is none. Only Haystack gives several.
 
     Example: the output {"result": "Anna"} gives "Anna", with the place "output result".
@@ -586,8 +570,6 @@ def _answers(
     Args:
         root: The outermost call of the turn.
         output: What the outermost call returned.
-        synthesizers: Calls of LlamaIndex that answer from documents. If one of them
-            joined several replies into the answer, the answer lists these replies.
     """
     if root.kind == "model":
         if root.reply is None or not root.reply.text:
@@ -599,9 +581,7 @@ def _answers(
     text, key = _answer_and_key(output)
     if text is None:
         return ()
-    place = f"output {key}".strip()
-    replies = _replies_put_together(text, synthesizers)
-    return (Answer(text, place, replies),)
+    return (Answer(text, f"output {key}".strip()),)
 
 
 def _answer_and_key(output: Any) -> tuple[str | None, str]:
@@ -617,14 +597,3 @@ def _answer_and_key(output: Any) -> tuple[str | None, str]:
 def _is_of_crewai(output: Any) -> bool:
     """Whether a crew gave an output: it holds the answer beside the crew's tasks."""
     return isinstance(output, Mapping) and {"raw", "tasks_output"} <= set(output)
-
-
-def _replies_put_together(answer: str, synthesizers: Sequence[Node]) -> tuple[str, ...]:
-    """The replies that LlamaIndex's response mode "accumulate" put into an answer."""
-    if not synthesizers or "Accumulate" not in synthesizers[-1].name:
-        return ()
-    texts = []
-    for node in synthesizers[-1].walk():
-        if node.reply is not None and node.reply.text in answer:
-            texts.append(node.reply.text)
-    return tuple(texts)
