@@ -95,7 +95,6 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
             "undecided: context_adherence",
         ),
         (["--fail-under", "answered=0.8"], 0, "passed: answered reaches 0.8"),
-        (["--fail-under", "answered=0.8", "--metrics", "utilization"], 3, "no metric"),
         (
             ["--fail-under", "share(adherence>0.5)=0.9"],
             0,

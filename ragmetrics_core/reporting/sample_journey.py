@@ -460,16 +460,24 @@ def _facts(
         reason = _why_not_scored(row, "retrieval_accuracy")
         unknown["facts"] = reason or _NOBODY_ASKED_FACTS
         return
-    texts = sample.known_contexts if sample.retrieved is None else sample.retrieved
-    if any(len(cells) != len(texts) for cells in matrix.cells):
+    asked = sample.known_contexts if sample.retrieved is None else sample.retrieved
+    # behind the retrieved texts stand those of other contexts, which were asked as well
+    n_further = min((len(cells) for cells in matrix.cells), default=0) - len(asked)
+    if n_further < 0 or (n_further > 0 and sample.retrieved is None):
         unknown["facts"] = _OTHER_TEXTS
         return
-    why_unasked = why_texts_are_unread(sample) or _why_unasked(sample, passages)
+    n_retrieved = len(asked)
+    if n_further:
+        asked = (*asked, *sample.known_contexts)
+    why_unasked = why_texts_are_unread(sample) or _why_unasked(sample, passages, asked)
     for number, cells in enumerate(matrix.cells, start=1):
         if sample.retrieved is None:
             fact = _fact_in_contexts(number, cells, "shown" not in unknown)
+        elif any(cell.covered for cell in cells[n_retrieved:]):
+            # what was shown was found and kept
+            fact = FactOnItsWay(number, retrieved=True, kept=True, shown=True)
         else:
-            fact = _fact_in_retrieved(number, cells, sample, passages)
+            fact = _fact_in_retrieved(number, cells[:n_retrieved], sample, passages)
         if why_unasked and fact.lost is not None:
             fact = FactOnItsWay(number, fact.passages, fact.retrieved or None)
             unknown.setdefault("facts", why_unasked)
@@ -486,12 +494,14 @@ def _fact_matrix(row: SampleResult) -> FactMatrix | None:
     return None
 
 
-def _why_unasked(sample: Sample, passages: Iterable[Passage]) -> str:
+def _why_unasked(
+    sample: Sample, passages: Iterable[Passage], asked: Iterable[Context]
+) -> str:
     """Why a fact may stand in a text that nobody asked about; "" if there is no such text.
 
     A context that is a part of a retrieved passage was asked about with it.
     """
-    asked = sample.known_contexts if sample.retrieved is None else sample.retrieved
+    asked = list(asked)
     texts = {context.text for context in asked}
     ids = {context.id for context in asked if context.id is not None}
     ranks_of_parts = {passage.context for passage in passages if passage.shown == "cut"}
