@@ -58,7 +58,9 @@ _METHODS_BY_KEYS = {
     "message": "chat",
     "prompt_args": "predict",
     **dict.fromkeys(("messages", "prompt", "args"), "complete"),
+    ">messages": "_prepare_chat_with_tools",
 }
+_PREPARES_PROMPT = "_prepare_chat_with_tools"
 _QUERY_KEYS = (
     "message",
     "user_msg",
@@ -140,6 +142,8 @@ class _Trace:
         """
         reading = call.reading
         if reading is not None:
+            if self.methods[call] == "run_agent_step":
+                self._find_model_of_step(call)
             kind = self._kind(call, reading, around)
             # they are objects written out: the rules below know where the texts stand
             reading.input = None
@@ -151,6 +155,21 @@ class _Trace:
                 around = (*around, call)
         for inner in call.inside:
             self.read(inner, around=around)
+
+    def _find_model_of_step(self, step: Call) -> None:
+        """Make a model's call of the one that prepared its prompt, if no model is there.
+
+        The reply of the model is not recorded then.
+        """
+        inner = [call for call in step.walk() if call.reading is not None]
+        if any(
+            self._kind(call, call.reading or Reading(), ()) == "model" for call in inner
+        ):
+            return
+        for call in inner:
+            if self.methods[call] == _PREPARES_PROMPT:
+                self.methods[call] = "complete"
+                self.inputs[call], self.outputs[call] = self.outputs[call], None
 
     def _read_as(self, kind: Kind, call: Call, reading: Reading) -> None:
         """Write into a reading what a call of its kind was given and returned."""
