@@ -249,7 +249,8 @@ class _Trace:
         if self._answers:
             return tuple(self._answers)
         texts = list(_texts(_answer_values(outputs)))
-        return texts[0] if len(texts) == 1 else None
+        replies = {reply.text for model in self._models for reply in model.replies}
+        return texts[0] if len(texts) == 1 and texts[0] in replies else None
 
     def _may_a_reply_be_answer(self, outputs: Mapping[str, Any]) -> bool:
         """Whether the reply of a model may be the answer of a run that returned none.
