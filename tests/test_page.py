@@ -24,6 +24,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from ragmetrics_core import CitationQuality, evaluate
+from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, MissingDependency
 from ragmetrics_core.data.metric_evidence import (
     CallTable,
@@ -1313,6 +1314,39 @@ def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
         ("s0", (False,)),
         ("s2", (False,)),
     ]
+    assert browser.console() == []
+
+
+@needs_chromium
+def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The judge says yes to all of 200; people say no to every fifth."""
+    metric = "context_utilization"
+    run = RUN.model_copy(update={"started": "fifty"})
+    report = Report([row(place, 0.9, f"a{place}") for place in range(200)], run)
+    page_of(report, tmp_path)
+    report.to_jsonl(tmp_path / "run.jsonl")
+    files = [str(tmp_path / name) for name in ("run.jsonl", "drawn.jsonl")]
+    draw = ["agreement", "draw", files[0], "--n", "50", "--seed", "1"]
+    assert main([*draw, "--out", files[1]]) == 0
+    drawn = [label.id for label in read_labels(tmp_path / "drawn.jsonl")]
+    assert len(drawn) == 50
+
+    browser.open(tmp_path / "report.html")
+    for place, sample_id in enumerate(drawn):
+        browser.js("return openRow(arguments[0])", int(sample_id[1:]))
+        word = "disagree" if place % 5 == 0 else "agree"
+        chosen = f"fieldset.people input[value={word}][data-id={sample_id}]"
+        browser.wait(f"document.querySelector('{chosen}') !== null")
+        browser.js(f"document.querySelector('{chosen}').click()")
+    saved = browser.download("#labels button", tmp_path / f"labels.{metric}.jsonl")
+    page = tmp_path / "people.html"
+    agreement = ["agreement", files[0], str(saved), "--drawn", files[1]]
+    options = ["--calibrate", "--draws", "20", "--report", str(page)]
+    assert main([*agreement, *options]) == 0
+    browser.open(page)
+    assert "by 50 labels of people: 0.80" in browser.find(".stages")[0].text
     assert browser.console() == []
 
 

@@ -17,10 +17,12 @@ from ragmetrics_core.labelling.labels import (
     calibrate,
     describe_left_over,
     draw,
+    fill_in_draw,
     group_by_cluster,
     match_labels,
     read_labels,
 )
+from ragmetrics_core.page.render import write_page
 from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.calibration import curve
@@ -79,6 +81,12 @@ def add_to(commands: Any) -> None:
         "--calibrate",
         "also the mean that people would give, from labels drawn at random (PPI++)",
     )
+    help_text = "what agreement draw drew, where the labels were given on the page"
+    add(parser, "--drawn", help_text, unit="DRAWN.jsonl", convert=Path)
+    help_text = (
+        "with --calibrate: the page of RESULTS, with this mean beside the judge's"
+    )
+    add(parser, "--report", help_text, unit="PAGE.html", convert=Path)
     shared.add_clusters_of_samples(parser)
     flag(parser, "--assume-random", "labels that no draw recorded are a random sample")
     add(
@@ -173,10 +181,15 @@ def _agreement(options: argparse.Namespace) -> int:
     Returns:
         The exit code, 0.
     """
+    if options.report and not options.calibrate:
+        raise SettingError("--report shows the mean of --calibrate; give both")
     report = Report.from_jsonl(options.results)
     rival = Report.from_jsonl(options.against) if options.against else None
     metric = _metric(report, options.metric)
     labels = read_labels(options.labels, column=options.label)
+    if options.drawn:
+        drawn = read_labels(options.drawn, column=options.label)
+        labels = fill_in_draw(drawn, labels)
     rows = match_labels(report, metric, labels, rival)
     # rows of one cluster are not independent, so they are resampled together
     clusters = group_by_cluster(rows, report, rival, cluster=options.cluster)
@@ -202,6 +215,15 @@ def _agreement(options: argparse.Namespace) -> int:
             assume_random=options.assume_random,
         )
         lines.append(calibrated.sentence)
+        if options.report:
+            write_page(
+                options.report,
+                report.results,
+                report.summary(cluster=options.cluster),
+                report.run,
+                by_people={metric: calibrated},
+            )
+            lines.append(f"page   {options.report}")
     show(*lines)
     return 0
 

@@ -6,7 +6,7 @@ Samples are drawn, their labels are read and matched with the scores of the run.
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,6 +87,17 @@ def read_labels(path: Path, *, column: str = "label") -> list[Label]:
     if not labels:
         raise InputError(f"{path} has no labels")
     return labels
+
+
+def fill_in_draw(drawn: Iterable[Label], labels: Iterable[Label]) -> list[Label]:
+    """Give drawn samples the votes that people gave in another place, as on the page.
+
+    Votes on samples that were not drawn are left out: they are no random sample.
+    """
+    votes_by_id = {label.id: label.votes for label in labels}
+    return [
+        replace(label, votes=votes_by_id.get(label.id, label.votes)) for label in drawn
+    ]
 
 
 def _label(row: Any, place: str, column: str) -> Label:

@@ -1,4 +1,4 @@
-"""The page of a comparison: a forest plot, then the most changed samples side by side."""
+"""The page of a comparison: better, worse, same; the rows that moved; both answers."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragmetrics_core.data import SampleResult
+from ragmetrics_core.data.display import one_line
 from ragmetrics_core.page.render import write_html
 from ragmetrics_core.page.sample_rows import cut
 from ragmetrics_core.page.wordings import WORDINGS
+from ragmetrics_core.reporting.changed_samples import Changed
 from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.metric_change import MetricChange
 from ragmetrics_core.statistics.stopping import ROUNDING
 
 _LONGEST_DIFF = 4000
 _MOST_SAMPLES = 15
+_MOST_MOVED = 25
+_LONGEST_QUESTION = 120
 _LEAST_AXIS_LIMIT = 0.01
 _SAYS_NOTHING = ("cannot tell", "not tested")
 
@@ -59,10 +63,11 @@ class ChangedSample:
 def write_comparison(path: str | Path, comparison: Comparison) -> None:
     """Write a comparison of two runs as one HTML page.
 
-    It shows the differences of all metrics with their intervals (a forest plot), then
-    the most changed samples with both answers side by side: first those that lost, then
-    those that won. Example: 30 samples lost and 4 won: those that lost most, then the
-    4, the largest gain first.
+    It shows what is better, worse and the same, and the rows that moved. Then come the
+    differences of all metrics with their intervals (a forest plot), and the most changed
+    samples with both answers side by side: first those that lost, then those that won.
+    Example: 30 samples lost and 4 won: those that lost most, then the 4, the largest
+    gain first.
     """
     metrics = comparison.metrics_in_order
     # the samples that changed most, from the largest loss to the largest gain
@@ -71,19 +76,51 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     won = [sample for sample in changed_samples if not sample.has_lost]
     won.reverse()  # the largest gain first
     drawn_changes = _changes_to_draw(comparison, metrics)
+    lost_to_show = _lost_samples_to_show(lost, comparison)
+    won_to_show = won[:_MOST_SAMPLES]
+    moved = comparison.moved
     data = {
         "comparison": comparison,
+        "by_verdict": _changes_by_verdict(comparison),
+        "moved": moved[:_MOST_MOVED],
+        "n_moved": len(moved),
+        "shown_rows": {
+            sample.pair[1].index + 1 for sample in (*lost_to_show, *won_to_show)
+        },
+        "question_of": _question_of,
         "wordings": WORDINGS,
         "drawn_changes": drawn_changes,
         "axis_limit": _axis_limit(comparison, drawn_changes),
         # counts all samples that lost; ``lost`` is only a selection of them
         "n_lost": _count_lost(comparison, metrics),
         # those that lost most, and then further samples that the page links to
-        "lost": _lost_samples_to_show(lost, comparison),
-        "won": won[:_MOST_SAMPLES],
+        "lost": lost_to_show,
+        "won": won_to_show,
     }
     # () for no scripts
     write_html(path, "comparison.html.j2", (), data)
+
+
+def _changes_by_verdict(comparison: Comparison) -> dict[str, list[MetricChange]]:
+    """Sort the changes over all samples into worse, better and same.
+
+    What cannot be told has a place only where there is such a change.
+    """
+    changes_by_verdict: dict[str, list[MetricChange]] = {
+        "worse": [],
+        "better": [],
+        "same": [],
+    }
+    for change in comparison.over_all_samples:
+        verdict = "same" if change.verdict == "identical" else change.verdict
+        changes_by_verdict.setdefault(verdict, []).append(change)
+    return changes_by_verdict
+
+
+def _question_of(change: Changed) -> str:
+    """How the question of a row begins."""
+    sample = change.second.sample
+    return one_line((sample and sample.question) or "", _LONGEST_QUESTION)
 
 
 def _lost_samples_to_show(

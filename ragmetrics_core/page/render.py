@@ -5,7 +5,7 @@ comes from elsewhere.
 """
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -39,6 +39,7 @@ from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.sample_journey import journey_of
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.what_if import what_if_known
+from ragmetrics_core.statistics.corrected_means import CorrectedMean
 
 _HERE = files("ragmetrics_core.page")
 PAGE_MARK = '<meta name="generator" content="ragmetrics">'
@@ -56,13 +57,25 @@ def write_page(
     summary: Summary,
     run: RunFacts,
     decisions: Sequence[Decision] = (),
+    *,
+    by_people: Mapping[str, CorrectedMean] | None = None,
 ) -> None:
     """Write the report as one HTML file that opens offline.
 
     The file asks nothing of any network. See ``Report.to_html``.
+
+    Args:
+        path: The file.
+        rows: The results.
+        summary: Their numbers.
+        run: The facts of the run.
+        decisions: What its gates decided.
+        by_people: By metric the mean that people's labels give, beside the judge's.
     """
     glance = glance_of(rows, summary, run, decisions)
-    write_page_from(glance, path, rows, summary, run)
+    data = page_data(rows, summary, run, glance)
+    data["by_people"] = by_people or {}
+    write_html(path, "report.html.j2", _SCRIPTS, data)
 
 
 def write_page_from(
@@ -151,6 +164,7 @@ def page_data(
         "date": date_of(run),
         "screen_rows": len(rows),
         "summary": summary,
+        "by_people": {},  # by metric, the mean that people's labels give
         "run": run,
         "wordings": WORDINGS,
         "answerings": answerings_of(rows, summary),

@@ -25,6 +25,7 @@ from ragmetrics_core.data.metric_evidence import (
     AnsweringCase,
     Sufficed,
 )
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, numbering
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.means import (
@@ -35,7 +36,6 @@ from ragmetrics_core.statistics.means import (
 )
 
 _WITH_ANSWER: tuple[AnsweringCase, ...] = ("answered", "unbacked")
-_RIGHT = 0.5  # the least Context Recall of an answer that counts as right
 _NOT_WRONG = (
     '"Answered from elsewhere" does not mean wrong: a model may know the answer, and'
     " nothing shown backs it."
@@ -75,9 +75,7 @@ class AnsweringShare(Frozen):
 class RightAnswers(Frozen):
     """How many answers of one case match the reference."""
 
-    right: int = Field(
-        default=0, description="answers with a Context Recall of 0.5 or more"
-    )
+    right: int = Field(default=0, description="answers with a Context Recall above 0.5")
     wrong: int = Field(default=0, description="answers with a lower one")
     unknown: int = Field(
         default=0, description="answers without a score of Context Recall"
@@ -164,7 +162,7 @@ class Answering(Frozen):
                 continue
             yield (
                 f"Of those {CASES_IN_WORDS[case]}: {answers.right:,} of {n_known:,}"
-                f" match the reference (Context Recall of {_RIGHT:g} or more)."
+                f" match the reference (Context Recall above 0.5)."
             )
 
     def _repr_html_(self) -> str:
@@ -369,4 +367,4 @@ def _match_with_reference(row: SampleResult, recall: str) -> str:
     result = row.results.get(recall)
     if not isinstance(result, Scored):
         return "unknown"
-    return "right" if result.value >= _RIGHT else "wrong"
+    return "right" if is_yes(result.value) else "wrong"

@@ -291,7 +291,7 @@ class Report:
             metric: Name of a ``ContextSufficiency`` of the run.
             recall: Name of a ``ContextRecall`` of the run; None for the one that is
                 named ``context_recall``, if there is one. The answered samples are
-                divided by whether it is 0.5 or more.
+                divided by whether it is above 0.5.
             cluster: Which samples belong together, as in ``summary``.
 
         Returns:
