@@ -547,3 +547,24 @@ def test_what_a_question_cost_that_was_cut_off_is_told(
     assert (last.calls, last.cost) == (report.usage.calls, report.usage.cost)
     report.to_jsonl(tmp_path / "r.jsonl")
     assert Report.from_jsonl(tmp_path / "r.jsonl").usage == report.usage
+
+
+@pytest.mark.parametrize("status", [408, 409, 425])
+def test_a_conflict_and_what_came_too_early_are_asked_again(
+    loopback_server: Callable[..., LoopbackServer], status: int
+) -> None:
+    body = json.dumps(
+        {"choices": [{"message": {"content": VERDICT}, "finish_reason": "stop"}]}
+    )
+    server = loopback_server(
+        faults=lambda number: Fault(200, body=body) if number else Fault(status)
+    )
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
+    report = evaluate(
+        [{"question": "q", "contexts": ["c"], "answer": "a"}],
+        "utilization",
+        judge=judge,
+        progress=False,
+    )
+    assert len(server.requests) == 2
+    assert report.scores("utilization") == [1.0]
