@@ -218,7 +218,8 @@ def write_named_files() -> None:
     # what a sink of JSON lines leaves: rows alone
     with Path("scores.jsonl").open("w") as file:
         file.writelines(Path("results.jsonl").read_text().splitlines(True)[1:-1])
-    Path("labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
+    for name in ("labels", "labels.adherence"):  # the second as the page saves them
+        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, labels)))
     [traces, *_] = _PYTHON.findall(
         (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")
     )

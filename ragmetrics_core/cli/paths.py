@@ -20,7 +20,7 @@ from ragmetrics_core.models.reply_store import default_path
 # The options and arguments, of all commands, that name files to read. A test holds the
 # list complete.
 _NAMES_OF_INPUTS = (
-    "files file corpus data pairs results against template labels runs set sets"
+    "files file corpus data pairs results against template labels drawn runs set sets"
 )
 READ = tuple(_NAMES_OF_INPUTS.split())
 # The options that name outputs, with the endings of the files that each writes: "" is

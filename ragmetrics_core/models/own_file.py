@@ -20,6 +20,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -38,6 +39,8 @@ TABLE = (
 _logger = logging.getLogger("ragmetrics_core")
 _TROUBLE = (OSError, sqlite3.Error, ForeignFile)
 _BUSY_SECONDS = 30.0
+_MAKING_SECONDS = 0.5
+"""A file that was changed so lately may still be made by another process."""
 
 Change = Callable[[sqlite3.Connection], object]
 
@@ -93,17 +96,14 @@ def _leads_to_itself(path: Path) -> bool:
 
 def _check_header(path: Path) -> None:
     """Raise ``ForeignFile`` unless a file is ours, and of this version."""
-    try:
-        # Read by SQLite: to open and close the file in another way would release the
-        # locks that this process holds on it. As an immutable file it is neither locked,
-        # nor are its journals looked at.
-        with contextlib.closing(
-            sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)
-        ) as connection:
-            application_id = _number(connection, "application_id")
-            version = _number(connection, "user_version")
-    except sqlite3.DatabaseError:  # no database, or a damaged one
-        application_id = version = 0
+    application_id, version = _header(path)
+    # Another process may be making the file at this moment: its header comes last.
+    deadline = time.monotonic() + _MAKING_SECONDS
+    while application_id != APPLICATION_ID and time.monotonic() < deadline:
+        if time.time() - path.stat().st_mtime > _MAKING_SECONDS:
+            break
+        time.sleep(0.01)
+        application_id, version = _header(path)
     if application_id != APPLICATION_ID:
         raise ForeignFile(
             f"{path} is no file of ragmetrics' replies, or is damaged; it is left as it"
@@ -113,6 +113,23 @@ def _check_header(path: Path) -> None:
         raise ForeignFile(
             f"{path} was made by another version of ragmetrics; name another file"
         )
+
+
+def _header(path: Path) -> tuple[int, int]:
+    """Read who made a file, and its version; 0 and 0 of what is no database."""
+    try:
+        # Read by SQLite: to open and close the file in another way would release the
+        # locks that this process holds on it. As an immutable file it is neither locked,
+        # nor are its journals looked at.
+        with contextlib.closing(
+            sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)
+        ) as connection:
+            return (
+                _number(connection, "application_id"),
+                _number(connection, "user_version"),
+            )
+    except sqlite3.DatabaseError:  # no database, or a damaged one
+        return 0, 0
 
 
 def _number(connection: sqlite3.Connection, name: str) -> int:
