@@ -24,7 +24,6 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.answered import has_answer_without_context, lacks_context
 from ragmetrics_core.data.errors import MetricCrashed, ScoreOutOfRange
 from ragmetrics_core.data.metric_evidence import Sufficed
-from ragmetrics_core.data.one_half import is_yes
 
 Stage = Literal["search", "prompt", "answer"]
 STAGES: tuple[Stage, ...] = ("search", "prompt", "answer")
@@ -458,7 +457,7 @@ def _share_held(evidence: FactMatrix) -> float | None:
         return None
     n_held = 0
     for cells in evidence.cells:
-        n_held += any(is_yes(cell.probability or 0.0) for cell in cells)
+        n_held += any(cell.covered for cell in cells)
     return n_held / len(evidence.facts)
 
 
