@@ -208,7 +208,7 @@ if find_spec("litellm") is None:
 def test_no_secret_enters_the_store_however_it_is_given(
     kind: str, server: LoopbackServer, tmp_path: Path
 ) -> None:
-    """Neither with usable replies, nor with those kept for inspection."""
+    """Neither with a usable reply, nor with one that is forgotten again."""
     server.reply = lambda body: (
         "what?" if "odd" in str(body) else '{"useful": 1, "reason": "kept"}'
     )
@@ -225,7 +225,6 @@ def test_no_secret_enters_the_store_however_it_is_given(
     assert SECRET in sent or encoded in sent
     content = b"".join(file.read_bytes() for file in tmp_path.glob("s.sqlite*"))
     assert b"kept" in content
-    assert b"what?" in content
     for text in (SECRET, encoded, SECRET.encode().hex(), "127.0.0.1"):
         assert text.encode() not in content
 
