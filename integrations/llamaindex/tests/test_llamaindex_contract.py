@@ -5,10 +5,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from llama_index.core.evaluation.dataset_generation import DatasetGenerator
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
+from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.evaluation.ragmetrics import capture
 from llama_index.evaluation.ragmetrics.evaluators import native
 
@@ -181,7 +183,8 @@ class TestContract(AdapterContract):
         return pieces
 
     def hooks(self) -> object:
-        return None  # nothing is replaced: the root dispatcher keeps its handlers
+        # what is replaced while somebody listens; the root dispatcher keeps its handlers
+        return VectorStoreQueryResult.__init__, DatasetGenerator._agenerate_dataset
 
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         made = native(result, Sample())

@@ -427,6 +427,27 @@ def _(kit: ModuleType) -> None:
 
 
 @app(
+    "questions made in a running loop, as in a notebook, then asked",
+    f"{DOCS}examples/evaluation/QuestionGeneration.ipynb",
+    sample(contexts=[PARIS], retrieved=[PARIS]),
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(script=[("generate only questions", f"1. {Q}")])
+
+    async def run() -> None:
+        made = await DatasetGenerator(
+            kit.pages("paris"), llm=llm
+        ).agenerate_dataset_from_nodes(num=1)
+        await (
+            VectorStoreIndex(kit.pages("paris"))
+            .as_query_engine(llm=llm)
+            .aquery(made.questions[0])
+        )
+
+    asyncio.run(run())
+
+
+@app(
     "a retriever evaluated, then asked",
     f"{DOCS}examples/evaluation/retrieval/retriever_eval.ipynb",
     sample(),

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, TypeGuard
 from uuid import uuid4
 
@@ -45,6 +46,7 @@ from llama_index.core.schema import (
 )
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput
+from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Context, Event, StopEvent
 from llama_index.evaluation.ragmetrics.recording.kinds import Kind
 from llama_index.evaluation.ragmetrics.recording.run import Run, call_when_gone
@@ -285,7 +287,9 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
         result: What the method returned.
         instance: The object whose method it is.
     """
-    if kind in ("retrieve", "post"):
+    if isinstance(result, VectorStoreQueryResult):
+        node.documents = _documents_of_store(result)
+    elif kind in ("retrieve", "post"):
         node.documents = documents_of(result)
     elif kind == "tool" and isinstance(result, ToolOutput):
         _copy_tool_output(node, result)
@@ -295,6 +299,14 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
         node.text = result.model_dump_json() if isinstance(result, BaseModel) else None
     else:
         node.text = answer_of(result)
+
+
+def _documents_of_store(result: VectorStoreQueryResult) -> tuple[Document, ...]:
+    """Copy what a vector store found, with the similarities as scores."""
+    found = zip_longest(result.nodes or (), result.similarities or ())
+    return documents_of(
+        [NodeWithScore(node=node, score=score) for node, score in found if node]
+    )
 
 
 def _copy_tool_output(node: Node, output: ToolOutput) -> None:

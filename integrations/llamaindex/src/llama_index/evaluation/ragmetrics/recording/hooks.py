@@ -5,12 +5,23 @@ application's place. The handlers only hand on to the recorder, which guards its
 because the framework swallows what a handler raises.
 """
 
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractContextManager
+import asyncio
+import functools
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+)
+from contextlib import AbstractContextManager, contextmanager
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.evaluation.dataset_generation import DatasetGenerator
 from llama_index.core.instrumentation.events.chat_engine import (
     StreamChatDeltaReceivedEvent,
 )
@@ -20,6 +31,7 @@ from llama_index.core.instrumentation.events.llm import (
     LLMCompletionEndEvent,
     LLMCompletionInProgressEvent,
 )
+from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.evaluation.ragmetrics.recording.run import call_when_gone
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.base import BaseEvent
@@ -27,6 +39,8 @@ from llama_index_instrumentation.event_handlers import BaseEventHandler
 from llama_index_instrumentation.span.base import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 from pydantic import Field, PrivateAttr
+
+from ragmetrics_core.capture import as_judge_work
 
 # Called with what was read, and what broke it off; only the first call has an effect.
 OnEnd = Callable[[str, BaseException | None], None]
@@ -97,6 +111,99 @@ def install(spans: Spans, events: Events) -> None:
         root.add_span_handler(spans)
     if not any(handler is events for handler in root.event_handlers):
         root.add_event_handler(events)
+
+
+@contextmanager
+def replaced(
+    on_search: Callable[[VectorStoreQueryResult], object],
+) -> Iterator[None]:
+    """Replace two methods of the framework, of which no span tells, until it is left.
+
+    All stores make one class of result: its constructor tells of each search. A
+    generator of test data works as a judge does: it is marked so, also in its tasks.
+
+    Args:
+        on_search: Called with each result of a vector store.
+    """
+    make_result = VectorStoreQueryResult.__init__
+    generate = DatasetGenerator._agenerate_dataset  # noqa: SLF001  # all its public methods lead to it
+
+    @functools.wraps(make_result)
+    def make_and_tell(result: VectorStoreQueryResult, *args: Any, **kw: Any) -> None:
+        make_result(result, *args, **kw)
+        on_search(result)
+
+    @functools.wraps(generate)
+    async def generate_aside(generator: DatasetGenerator, *args: Any, **kw: Any) -> Any:
+        with as_judge_work():
+            return await generate(generator, *args, **kw)
+
+    replacements = (
+        (VectorStoreQueryResult, "__init__", make_result, make_and_tell),
+        (DatasetGenerator, "_agenerate_dataset", generate, generate_aside),
+    )
+    for owner, name, _, replacement in replacements:
+        setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        for owner, name, original, replacement in replacements:
+            # others may have replaced it meanwhile
+            if getattr(owner, name) is replacement:
+                setattr(owner, name, original)
+
+
+class _Pieces(deque[str]):
+    """The pieces of a streamed chat answer that the application has not taken yet."""
+
+    def __init__(self, pieces: Iterable[str], on_taken: Callable[[], object]) -> None:
+        super().__init__(pieces)
+        self._on_taken = on_taken
+
+    def popleft(self) -> str:
+        """Take a piece out, and tell so."""
+        piece = super().popleft()
+        self._on_taken()
+        return piece
+
+
+class _AsyncPieces(asyncio.Queue[str]):
+    """The same for an answer that is read asynchronously."""
+
+    def __init__(self, on_taken: Callable[[], object]) -> None:
+        super().__init__()
+        self._on_taken = on_taken
+
+    def _get(self) -> str:
+        piece = super()._get()
+        self._on_taken()
+        return piece
+
+
+def follow_pieces(
+    response: StreamingAgentChatResponse, on_taken: Callable[[], object]
+) -> Callable[[], bool]:
+    """Have it told when the application takes a piece of a streamed chat answer.
+
+    The engine writes the pieces to the end, whether the application reads on or not.
+
+    Args:
+        response: The response, before the application has it.
+        on_taken: Called when a piece was taken. The queue may be locked then.
+
+    Returns:
+        A function that says whether all that was written was taken.
+    """
+    if response.achat_stream is None:
+        with response.queue.mutex:
+            pieces = _Pieces(response.queue.queue, on_taken)
+            response.queue.queue = pieces
+        return lambda: not pieces
+    queue = _AsyncPieces(on_taken)
+    while response.aqueue is not None and not response.aqueue.empty():
+        queue.put_nowait(response.aqueue.get_nowait())
+    response.aqueue = queue
+    return queue.empty
 
 
 def observe(response: object, on_end: OnEnd, while_fetching: WhileFetching) -> None:

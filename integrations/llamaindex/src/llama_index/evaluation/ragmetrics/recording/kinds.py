@@ -17,7 +17,6 @@ from llama_index.core.chat_engine.types import (
     StreamingAgentChatResponse,
 )
 from llama_index.core.evaluation.base import BaseEvaluator
-from llama_index.core.evaluation.dataset_generation import DatasetGenerator
 from llama_index.core.evaluation.retrieval.base import BaseRetrievalEvaluator
 from llama_index.core.indices.base import BaseIndex
 from llama_index.core.ingestion import IngestionPipeline
@@ -29,6 +28,7 @@ from llama_index.core.response_synthesizers.base import BaseSynthesizer
 from llama_index.core.schema import TransformComponent
 from llama_index.core.tools import BaseTool
 from llama_index.core.types import BasePydanticProgram
+from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Workflow
 
 Root = Literal[
@@ -60,11 +60,13 @@ KINDS_OF_CALLS: dict[Kind, Any] = {
     "respond": "step",
     "program": "step",
 }
+STORE_METHOD = "query"  # of a store that is searched by hand, of which no span tells
 _METHODS: tuple[tuple[type, Kind, str], ...] = (
     (BaseQueryEngine, "query", "query aquery"),
     (BaseChatEngine, "chat", "chat achat stream_chat astream_chat"),
     (Workflow, "workflow", "run"),
     (BaseRetriever, "retrieve", "retrieve aretrieve"),
+    (VectorStoreQueryResult, "retrieve", STORE_METHOD),
     (BaseSynthesizer, "synth", "synthesize asynthesize"),
     (BaseSynthesizer, "respond", "get_response aget_response"),
     (
@@ -92,10 +94,6 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
 _ASIDE: tuple[tuple[type, str], ...] = (
     (BaseEvaluator, "evaluate aevaluate evaluate_response aevaluate_response"),
     (BaseRetrievalEvaluator, "evaluate aevaluate"),
-    (
-        DatasetGenerator,
-        "_agenerate_dataset generate_questions_from_nodes generate_dataset_from_nodes",
-    ),
     (ObjectRetriever, "retrieve aretrieve"),
     (
         BaseIndex,

@@ -8,11 +8,12 @@ here, and runs that belong together are joined by the core.
 import itertools
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
@@ -20,17 +21,21 @@ from llama_index.core.chat_engine.types import (
     BaseChatEngine,
     StreamingAgentChatResponse,
 )
+from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Workflow
 from llama_index.evaluation.ragmetrics.recording import copies
 from llama_index.evaluation.ragmetrics.recording.hooks import (
     Events,
     Spans,
+    follow_pieces,
     install,
     observe,
+    replaced,
 )
 from llama_index.evaluation.ragmetrics.recording.kinds import (
     KINDS_OF_CALLS,
     ROOTS,
+    STORE_METHOD,
     Kind,
     is_called_aside,
     kind_of,
@@ -55,6 +60,7 @@ _NOT_READ_YET = (
     "a streamed answer was not read to its end when the block ended; its sample is there"
     " once it is read, or its response is gone"
 )
+_UNKNOWN_SEARCH = "of a search without a retriever, of which the store names only ids"
 # gives the next moment, over all runs: whole numbers, without gaps
 _tick = itertools.count().__next__
 
@@ -73,6 +79,7 @@ class OpenRun:
             identity of the streamed response.
         awaited_response: The identity of the streamed chat response whose answer the
             run waits for; None if it waits for none.
+        is_read: Says whether the application took all that was written of it so far.
         n_calls: How many calls it has.
         ended: Whether it was handed over.
     """
@@ -83,6 +90,7 @@ class OpenRun:
     span_ids: list[str] = field(default_factory=list)
     written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
     awaited_response: int | None = None
+    is_read: Callable[[], bool] = bool
     n_calls: int = 1
     ended: bool = False
 
@@ -117,6 +125,12 @@ class OpenSpan:
         """
         return OpenSpan(self.runs, node or self.node, None, self.kinds, self.events)
 
+
+# Who listened when a store was searched in this task, outside of any run, and named
+# only ids: the next run that answers may have been shown texts that are not known.
+_listeners_of_unknown_search: ContextVar[tuple[Listener, ...]] = ContextVar(
+    "ragmetrics_unknown_search", default=()
+)
 
 # stands around a span that is in no run
 _NO_SPAN = OpenSpan()
@@ -155,6 +169,7 @@ class Recorder:
         # the hooks by which the framework reports to this object
         self._span_handler = Spans(self)
         self._event_handler = Events(recorder=self)
+        self._replacements = ExitStack()
         capture.renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -172,10 +187,14 @@ class Recorder:
     def _opened(self, listener: Listener) -> None:
         """Put the hooks in for a new listener, and note under which span it listens."""
         listener.under = active_span_id.get()
+        if len(self.listeners.open) == 1:
+            self._replacements.enter_context(replaced(self.on_search_of_store))
         install(self._span_handler, self._event_handler)
 
     def _closed(self, listener: Listener) -> None:
         """Note as a problem of the listener that a streamed answer was not read yet."""
+        if not self.listeners.open:
+            self._replacements.close()
         for span in list(self._spans.values()):
             for open_run in span.runs:
                 if listener in open_run.listeners and open_run.run.is_streamed:
@@ -337,6 +356,11 @@ class Recorder:
         # the user of a listener may name keys or paths in the whole arguments
         needs_data = any(listener.needs_data for listener in listeners)
         run = Run(node, kind=kind, task_or_thread=current_task_or_thread())
+        if kind not in ("retrieve", "post"):
+            listened = _listeners_of_unknown_search.get()
+            if not set(listened).isdisjoint(listeners):
+                node.evidence_not_recorded += (_UNKNOWN_SEARCH,)
+                _listeners_of_unknown_search.set(())
         for listener in listeners:
             listener.begun = True
         self._copy(copies.copy_start, run, arguments, instance, needs_data)
@@ -412,6 +436,26 @@ class Recorder:
             open_run.run.is_complete = isinstance(error, Exception)
             self._end(open_run)
 
+    @guard_hook
+    def on_search_of_store(self, result: VectorStoreQueryResult) -> None:
+        """Record what a vector store found as a retriever's search.
+
+        A retriever's own search is recorded already. Where the store names only ids, the
+        texts that the model may be shown are unknown.
+        """
+        parent_id = active_span_id.get()
+        around = self._span_around(parent_id)
+        if "retrieve" in around.kinds or is_called_aside():
+            return
+        if result.nodes or not result.ids:
+            id_ = f"{type(result).__name__}.{STORE_METHOD}-{uuid4()}"
+            self.on_span_begin(id_, {}, result, parent_id)
+            self.on_span_end(id_, result, result, None)
+        elif around.node is not None:
+            around.node.evidence_not_recorded += (_UNKNOWN_SEARCH,)
+        else:
+            _listeners_of_unknown_search.set(self.listeners.here())
+
     # Streams
 
     @guard_hook
@@ -432,8 +476,11 @@ class Recorder:
             call_when_gone(result, self._end, open_run)
         elif copies.is_being_written(response):
             open_run.awaited_response = id(response)
+            open_run.is_read = follow_pieces(
+                response, partial(self._end_if_read, open_run)
+            )
             call_when_gone(response, self._end_stream, open_run, "", GeneratorExit())
-            self._end_if_written(open_run)
+            self._end_if_read(open_run)
         elif isinstance(response, copies.Streamed) and run.root.text is None:
             # calls while it is read belong to this run
             observe(
@@ -462,13 +509,15 @@ class Recorder:
         if isinstance(response, StreamingAgentChatResponse):
             for open_run in span.runs:
                 open_run.written[id(response)] = (text, error)
-                self._end_if_written(open_run)
+                self._end_if_read(open_run)
 
-    def _end_if_written(self, open_run: OpenRun) -> None:
-        """End a run if the answer that it waits for is written."""
+    @guard_hook
+    def _end_if_read(self, open_run: OpenRun) -> None:
+        """End a run if the answer that it waits for is written, and read or broken off."""
         if open_run.awaited_response in open_run.written:
             text, error = open_run.written[open_run.awaited_response]
-            self._end_stream(open_run, text, error)
+            if error is not None or open_run.is_read():
+                self._end_stream(open_run, text, error)
 
     @guard_hook
     def on_model_chunk(
