@@ -989,15 +989,24 @@ def test_a_deadline_in_a_round_leaves_nothing_hanging(
     assert report.usage.calls == len(server.requests)
 
 
+def wait_for_a_request(server: DecisionServer) -> None:
+    while not server.requests:
+        time.sleep(0.01)
+
+
 def test_a_caller_who_leaves_a_round_leaves_no_call(server: DecisionServer) -> None:
     server.faults = lambda _: Fault(hang=True)
 
     async def leave() -> None:
-        work = aevaluate(
-            [SAMPLE], METRICS, judge=judge_at(server), progress=False, store=False
+        work = asyncio.ensure_future(
+            aevaluate(
+                [SAMPLE], METRICS, judge=judge_at(server), progress=False, store=False
+            )
         )
-        with suppress(TimeoutError):
-            await asyncio.wait_for(work, 1)
+        await asyncio.to_thread(wait_for_a_request, server)
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
 
     start = time.monotonic()
     asyncio.run(asyncio.wait_for(leave(), 20))

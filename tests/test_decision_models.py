@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -29,17 +28,12 @@ from ragmetrics_core.metrics.polls import Poll
 from ragmetrics_core.models.addresses import TYPESAFE, provider_endpoint
 from ragmetrics_core.models.decision_model import (
     DecisionModel,
-    LiteLLMDecisionModel,
     SystemOneModel,
 )
 from ragmetrics_core.testing.decision_loopback import DecisionServer
 from ragmetrics_core.testing.loopback import Fault
 
 Body = dict[str, Any]
-OF_LITELLM = "systemone/hosted_vllm/tiny"
-needs_litellm = pytest.mark.skipif(
-    find_spec("litellm") is None, reason="without the extra litellm"
-)
 
 
 @pytest.fixture(params=FORMS)
@@ -300,8 +294,6 @@ HERE = "http://127.0.0.1:9/v1"
         ("systemone/", None),
         ("systemone/", HERE),
         ("systemone/typesafe/", None),
-        ("systemone/openrouter/", None),
-        ("systemone/openrouter/", HERE),
     ],
 )
 def test_a_name_without_a_model_says_so(name: str, address: str | None) -> None:
@@ -333,70 +325,3 @@ def test_a_name_with_slashes_is_sent_as_it_stands_to_ones_own_address(
     judge = resolve_judge("systemone/openai/oss", api_base=server.base_url)
     assert isinstance(run(judge.answer(tone())).reply, Asked)
     assert server.requests[0].body["model"] == "openai/oss"
-
-
-# Providers that LiteLLM reaches
-
-
-@needs_litellm
-@pytest.mark.parametrize(
-    "name",
-    [
-        "systemone/perplexity/pplx-decide",
-        "systemone/databricks/decide",
-        "systemone/cloudflare/clef",
-    ],
-)
-def test_other_providers_are_reached_through_litellm(name: str) -> None:
-    for address in (None, HERE):
-        judge = resolve_judge(name, api_base=address)
-        assert isinstance(judge, DecisionJudge)
-        assert isinstance(judge.model, LiteLLMDecisionModel)
-        assert judge.name == name
-
-
-def litellm_error(server: DecisionServer, *typed: TypedQuestion) -> errors.JudgeError:
-    model = LiteLLMDecisionModel(OF_LITELLM, api_base=server.base_url)
-    return error_of(model, *typed)
-
-
-@needs_litellm
-def test_litellm_sends_what_our_own_client_sends(server: DecisionServer) -> None:
-    options = (Option("A", "one"), Option("B", "another"))
-    typed = [
-        TypedQuestion("predicate", "`answer` is polite."),
-        TypedQuestion("choice", "Which?", options),
-        TypedQuestion("score", "How much?", options),
-    ]
-    server.answer = lambda _, question: (
-        0.9 if question["type"] == "noul" else [0.5, 0.5]
-    )
-    for model in (
-        LiteLLMDecisionModel(OF_LITELLM, api_base=server.base_url),
-        SystemOneModel("tiny", api_base=server.base_url),
-    ):
-        assert isinstance(run(DecisionJudge(model).answer(tone(*typed))).reply, Asked)
-    through_litellm, by_ourselves = (request.body for request in server.requests)
-    assert through_litellm == by_ourselves
-
-
-@needs_litellm
-def test_what_litellm_cannot_read_fails_at_once_and_is_no_outage(
-    server: DecisionServer,
-) -> None:
-    server.extra = {"answers": {"q1": {"type": "noul", "noul": None}}}
-    error = litellm_error(server)
-    assert isinstance(error, errors.UnusableReply)
-    assert "HTTP 500" not in str(error)
-    assert len(server.requests) == 1
-
-
-@needs_litellm
-def test_a_server_without_a_decision_model_is_told_through_litellm_too(
-    server: DecisionServer,
-) -> None:
-    server.faults = lambda _: Fault(501)
-    error = litellm_error(server)
-    assert isinstance(error, errors.JudgeUnavailable)
-    assert str(error).startswith(f"{OF_LITELLM} answers no typed questions (HTTP 501)")
-    assert len(server.requests) == 1

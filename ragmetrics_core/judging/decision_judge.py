@@ -58,7 +58,7 @@ class DecisionJudge(ModelJudge):
         model: The decision model.
         attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call, beside the model's own timeout; None for no
-            limit, as always for a model on this machine.
+            limit.
         replicate: Number of an independent repetition: stored answers of one are not
             used for another.
 
@@ -82,21 +82,18 @@ class DecisionJudge(ModelJudge):
                 f"DecisionJudge asks models of typed questions, and got a"
                 f" {type(self.model).__name__}; give a DecisionModel, or take LLMJudge"
             )
-        if self.model.on_this_machine:
-            self.timeout = None
         super().__post_init__()
 
     @property
     def details(self) -> dict[str, str]:
-        """The version of the wordings, and the model's settings that change answers."""
-        return {"typed": WORDING, **self.model.details}
+        """The version of the wordings."""
+        return {"typed": WORDING}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
 
         Raises:
             JudgeUnavailable: If the model cannot be prepared; nothing was sent.
-            SettingError: In a run in batches, which take no typed questions.
         """
         (answer,) = await self.answer_all([question])
         return answer
@@ -109,7 +106,6 @@ class DecisionJudge(ModelJudge):
 
         Raises:
             JudgeUnavailable: If the model cannot be prepared; nothing was sent.
-            SettingError: In a run in batches, which take no typed questions.
         """
         if self._run_session is None:
             return await self._for_one_call().answer_all(questions)

@@ -355,10 +355,6 @@ def _names_a_truncation(part: Any) -> bool:
     )
 
 
-LABELS_UNLIKELY = "the labels together have a probability of only "
-"""What the text of a choice begins with that has no probabilities for that reason."""
-
-
 def chances_of(typed: TypedQuestion, choice: Choice, model: str) -> Chances:
     """Check the probabilities that an answer holds, and return them.
 
@@ -378,7 +374,7 @@ def chances_of(typed: TypedQuestion, choice: Choice, model: str) -> Chances:
         UnusableReply: If the answer is missing or of another type, a number is no
             probability, or the options' do not sum to one.
     """
-    _check_answered(typed, choice)
+    _check_answered(choice)
     n_wanted = len(typed.options) or 1  # a predicate has one number, and no options
     numbers = _numbers_of(choice)
     if len(numbers) != n_wanted:
@@ -405,8 +401,8 @@ def chances_of(typed: TypedQuestion, choice: Choice, model: str) -> Chances:
     return tuple(float(number) for number in numbers)
 
 
-def _check_answered(typed: TypedQuestion, choice: Choice) -> None:
-    """Refuse what is no answer: a refusal, half of the texts read, unlikely labels.
+def _check_answered(choice: Choice) -> None:
+    """Refuse what is no answer: a refusal, or an answer to a part of the texts.
 
     Raises:
         JudgeError: One of the errors under Raises of ``chances_of``.
@@ -416,11 +412,6 @@ def _check_answered(typed: TypedQuestion, choice: Choice) -> None:
     if choice.finish == "length":
         raise ContextWindowExceeded(
             "the model reads only a part of the texts: use shorter contexts"
-        )
-    if choice.finish == "other" and choice.text.startswith(LABELS_UNLIKELY):
-        raise UnusableReply(
-            f"{choice.text}, so that the model would hardly answer a {typed.kind} with"
-            " any of them: take one that was trained to"
         )
 
 

@@ -180,8 +180,7 @@ def _guard_key(call: LiteLLMCall, request: httpx.Request) -> None:
             environment names.
     """
     url = str(request.url)
-    path = "/v1/systemone" if url.endswith("/v1/systemone") else "/chat/completions"
-    call.address = public_address(url).removesuffix(path)
+    call.address = public_address(url).removesuffix("/chat/completions")
     if call.given_address:
         _remove_keys_of_environment(call, request)
     else:

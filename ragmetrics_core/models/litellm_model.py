@@ -265,7 +265,9 @@ class LiteLLMModel(ChatModel):
         token = current_call.set(call)
         try:
             async with asyncio.timeout(self._timeout):
-                response = await self._call_litellm(litellm, request)
+                response = await litellm.acompletion(
+                    **request_body(request), **self._how_to_call(), **self._extra
+                )
         except TimeoutError:
             failure: errors.JudgeError = errors.TransientJudgeError(
                 f"{self.name} sent no reply within {self._timeout:g} s"
@@ -273,7 +275,7 @@ class LiteLLMModel(ChatModel):
         except self._exceptions_of_litellm as error:
             failure = self._translate_error(error)
         else:
-            return self._reply(response, request)
+            return self._reply(response)
         finally:
             current_call.reset(token)
             # the provider's address, which nobody knows before the first call
@@ -299,15 +301,8 @@ class LiteLLMModel(ChatModel):
             self.name, self._key(), self.api_base or "", frozenset(named_headers)
         )
 
-    async def _call_litellm(self, litellm: Any, request: ChatRequest) -> Any:
-        """Call the function of LiteLLM that this request is for."""
-        return await litellm.acompletion(
-            **request_body(request), **self._how_to_call(), **self._extra
-        )
-
-    def _reply(self, response: Any, request: ChatRequest) -> ChatReply:
+    def _reply(self, response: Any) -> ChatReply:
         """Make a reply of LiteLLM's response."""
-        del request  # used where requests are not chats
         usage = dict(getattr(response, "usage", None) or ())
         choices = map(_choice, response.choices or ())
         reply = reply_of(

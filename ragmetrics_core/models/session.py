@@ -491,12 +491,8 @@ class Session:
         Returns:
             The answer and cost of each question, by the question. The costs sum to what
             the request cost.
-
-        Raises:
-            SettingError: In a run in batches, as no batch takes typed questions.
         """
         await self.prepare()
-        self._refuse_batches()
         question_by_key = self._keys_of_typed(state, questions)
         # Noted before the request, to share out its cost: afterwards all are stored.
         unanswered_by_key = self._not_stored_nor_on_their_way(question_by_key)
@@ -518,14 +514,6 @@ class Session:
                 self._reply_store.reject(key)
             decisions[question] = Decision(result, cost_by_key[key])
         return decisions
-
-    def _refuse_batches(self) -> None:
-        """Refuse, by ``SettingError``, typed questions in a run in batches."""
-        if _is_in_batches(self._store):
-            raise errors.SettingError(
-                f"no batch takes the typed questions of {self.model.name}: leave out"
-                " batch="
-            )
 
     def _keys_of_typed(self, state: str, questions: Sequence[str]) -> dict[str, str]:
         """Return typed questions by the keys of their answers in the store.

@@ -27,6 +27,7 @@ from ragmetrics_core.data import SettingError, Usage, errors
 from ragmetrics_core.models.attempts import check_reply
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.endpoint_errors import Fault, judge_error
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore, SqliteStore
@@ -661,7 +662,10 @@ def _check_store(store: ReplyStore) -> SqliteStore:
 def _check_models(models: Sequence[ChatModel]) -> list[OpenAICompatibleModel]:
     """Return the models; raise ``SettingError`` if there is none that takes batches."""
     batch_models = [
-        model for model in models if isinstance(model, OpenAICompatibleModel)
+        model
+        for model in models
+        if isinstance(model, OpenAICompatibleModel)
+        and not isinstance(model, DecisionModel)
     ]
     if not models or len(batch_models) < len(models):
         raise SettingError(
