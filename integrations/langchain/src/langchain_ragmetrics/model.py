@@ -1,7 +1,4 @@
-"""Any chat model or runnable of LangChain as the model behind a judge.
-
-A decision model of LangChain, which answers typed questions, is taken for what it is.
-"""
+"""Any chat model or runnable of LangChain as the model behind a judge."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +18,6 @@ from langchain_core.runnables import (
 )
 from langchain_core.runnables.base import RunnableBindingBase
 from langsmith import tracing_context
-from pydantic import BaseModel, TypeAdapter
 
 from langchain_ragmetrics.recording.recorder import JUDGE_TAG
 from langchain_ragmetrics.values import compact, message_of
@@ -34,13 +30,6 @@ from ragmetrics_core.models.chat import (
     ChatRequest,
     Choice,
 )
-from ragmetrics_core.models.decision_forms import (
-    no_answers,
-    systemone_choices,
-    systemone_fields,
-    tokens_by_name,
-)
-from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
 from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
 
@@ -114,7 +103,10 @@ class LangChainModel(FrameworkModel):
         Raises:
             ValueError: If it leaves out a part.
         """
-        return _serialised(self._model)
+        form = dumpd(self._model)
+        if "'not_implemented'" in repr(form):
+            raise ValueError("a part has no serialised form")
+        return form
 
     def _quiet(self) -> AbstractContextManager[object]:
         return tracing_context(enabled=False)
@@ -290,136 +282,31 @@ class LangChainModel(FrameworkModel):
             ) from error
 
 
-class LangChainDecisionModel(DecisionModel, FrameworkModel):
-    """A decision model of LangChain, a ``BaseDecisionModel``, as a judge's model.
-
-    It is called as chat models are, in a thread of its own and in an empty context.
-
-    Args:
-        model: The model.
-        name: Name in results; by default the model's own.
-        judge_async: Await the model's async API on the judges' event loop instead.
-        cache_key: What beside the name changes its answers, for stored ones; by default
-            LangChain's own serialised form of it, without secrets.
-        most_questions: Most questions that one request may hold.
-    """
-
-    def __init__(
-        self,
-        model: Runnable[Any, Any],
-        *,
-        name: str | None = None,
-        judge_async: bool = False,
-        cache_key: str | None = None,
-        most_questions: int = 128,
-    ) -> None:
-        super().__init__(
-            model,
-            name or _name_of_decision_model(model),
-            Capabilities(),
-            judge_async,
-            cache_key,
-        )
-        self._model = model
-        self.most_questions = most_questions
-
-    def _form(self) -> object:
-        """As LangChain writes it to a file; ValueError if that leaves out a part."""
-        return _serialised(self._model)
-
-    def _quiet(self) -> AbstractContextManager[object]:
-        return tracing_context(enabled=False)
-
-    def _exchange(self, request: ChatRequest) -> Exchange:
-        """Make ready how typed questions are asked and how the answers are read.
-
-        A typed question, such as "is the answer true?", is answered with a probability.
-
-        Returns:
-            The call that asks them, its async counterpart, and the function that makes
-            a reply of what either of them returns.
-        """
-        state_and_questions = request.messages[0].content
-        model_input = _input_of_decision_model(state_and_questions)
-        return (
-            partial(self._model.invoke, model_input, _CONFIG),
-            partial(self._model.ainvoke, model_input, _CONFIG),
-            partial(self._read_answers, state_and_questions),
-        )
-
-    def _read_answers(self, text: str, output: Any) -> ChatReply:
-        if not isinstance(output, BaseModel):
-            raise no_answers(self.name, "systemone")
-        # with the fields of an answer's own class, which may say that it was cut
-        answered = output.model_dump(mode="json", serialize_as_any=True)
-        return reply_of(
-            self.name,
-            systemone_choices(self.name, text, answered),
-            usage=tokens_by_name(answered),
-            models=[answered.get("model")],
-        )
-
-
-def _input_of_decision_model(state_and_questions: str) -> dict[str, Any]:
-    """Turn what our models of typed questions are sent into what LangChain's take.
-
-    Args:
-        state_and_questions: JSON of the texts to judge ("state"), and of the questions
-            about them.
-
-    Returns:
-        The state, and LangChain's questions by name: {"state": "…", "questions": {"q1":
-        Question(…)}}.
-    """
-    fields = systemone_fields(state_and_questions)
-    # Whoever made the model has loaded this module. It is not imported here, since
-    # older releases of LangChain have no such module.
-    types = sys.modules["langchain_core.decisions.types"]
-    question_type: TypeAdapter[Any] = TypeAdapter(types.Question)
-    questions = {}
-    for name, question_fields in fields["questions"].items():
-        questions[name] = question_type.validate_python(question_fields)
-    return {"state": fields["state"], "questions": questions}
-
-
 def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
-    """What the core takes for a judge; a runnable of LangChain is wrapped."""
+    """What the core takes for a judge; a runnable of LangChain is wrapped.
+
+    Raises:
+        SettingError: If it is a decision model, which answers no prompt.
+    """
     if not isinstance(judge, Runnable):
         return judge
-    if _is_decision_model(_unbound(judge)):
-        return LangChainDecisionModel(judge)
+    if _is_decision_model(judge):
+        raise errors.SettingError(
+            "a decision model of LangChain is no judge; name its model instead, as"
+            ' judge="systemone/MODEL" or judge="decisions/MODEL"'
+        )
     return LangChainModel(judge)
 
 
-def _unbound(model: Runnable[Any, Any]) -> Any:
-    """A model without the settings, retries and the like that are bound to it."""
+def _is_decision_model(model: Runnable[Any, Any]) -> bool:
+    """Whether it is one, in whatever is bound to it.
+
+    Where nobody has imported their module, there is none.
+    """
     while isinstance(model, RunnableBindingBase):
         model = model.bound
-    return model
-
-
-def _is_decision_model(model: object) -> bool:
-    """Whether it is one; where nobody has imported their module, there is none."""
     module = sys.modules.get("langchain_core.decisions.base")
     return module is not None and isinstance(model, module.BaseDecisionModel)
-
-
-def _name_of_decision_model(model: Runnable[Any, Any]) -> str:
-    """The name of a decision model, whatever is bound to it."""
-    decision_model = _unbound(model)
-    return str(getattr(decision_model, "model", "")) or str(decision_model.get_name())
-
-
-def _serialised(model: Runnable[Any, Any]) -> object:
-    """As LangChain writes a model to a file.
-
-    Raises:
-        ValueError: If that leaves out a part.
-    """
-    form = dumpd(model)
-    if "'not_implemented'" in repr(form):
-        raise ValueError("a part has no serialised form")
-    return form
 
 
 def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
