@@ -28,7 +28,7 @@ from langchain_ragmetrics.recording.recorder import Recorder
 
 from ragmetrics_core.capture import Problems
 
-LIMIT_MS = 0.6
+LIMIT_MS = 0.3
 DOCUMENTS = [
     Document(f"{number} " + "word " * 160, metadata={"page": number})
     for number in range(5)

@@ -85,6 +85,9 @@ from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
 from ragmetrics_core.data.errors import RagMetricsError as RagMetricsError
 from ragmetrics_core.data.errors import RowError as RowError
 from ragmetrics_core.data.errors import SettingError as SettingError
+from ragmetrics_core.data.messages import ROLES as ROLES
+from ragmetrics_core.data.messages import text_of_content as text_of_content
+from ragmetrics_core.data.messages import unwrap_message as unwrap_message
 from ragmetrics_core.data.replies import Usage as Usage
 from ragmetrics_core.data.results import ErrorInfo as ErrorInfo
 from ragmetrics_core.data.results import MetricResult as MetricResult

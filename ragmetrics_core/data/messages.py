@@ -115,7 +115,10 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
     """
     # OpenInference writes the part one level deeper: {"message_content": {…}}
     fields = unwrap_message(part).fields
-    if fields.get("type") in _SILENT_PARTS:
+    kind = fields.get("type")
+    # "web_fetch_tool_result": what the provider found, and nobody said
+    is_of_provider = isinstance(kind, str) and kind.endswith("_tool_result")
+    if kind in _SILENT_PARTS or is_of_provider:
         return ""
     # a document: {"type": "document", "source": {"type": "text", "data": "Page one"}};
     # Amazon Bedrock's stands one level deeper: {"document": {"source": {"text": …}}}

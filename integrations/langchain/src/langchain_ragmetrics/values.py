@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeGuard
 
@@ -14,20 +14,19 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from ragmetrics_core import capture
-from ragmetrics_core.capture import SCORE_KEYS, Message, ToolCall
+from ragmetrics_core.capture import (
+    ROLES,
+    SCORE_KEYS,
+    Message,
+    ToolCall,
+    text_of_content,
+    unwrap_message,
+)
 
 _DEPTH_COPIED = 4
 # deeper than a structured answer: {"output": {"answer": [{"quotes": ["It fell."]}]}}
 _DEPTH_READ = 10
 _SHORT = 8  # items; a list of more numbers is a vector
-ROLES = {
-    **dict.fromkeys(("human", "user", "HumanMessage", "HumanMessageChunk"), "user"),
-    **dict.fromkeys(("ai", "assistant", "AIMessage", "AIMessageChunk"), "assistant"),
-    **dict.fromkeys(("system", "developer", "SystemMessage"), "system"),
-    **dict.fromkeys(("tool", "ToolMessage", "function", "FunctionMessage"), "tool"),
-    "summary": "summary",
-    "other": "other",
-}
 
 
 def copied(value: object, *, messages: bool = False, depth: int = _DEPTH_COPIED) -> Any:
@@ -179,7 +178,7 @@ def _document(value: object) -> capture.Document | None:
             return None
         return dataclasses.replace(document, score=float(score))
     if isinstance(value, Mapping):
-        fields = _unwrapped(value)
+        fields = unwrap_message(value).fields
         text = fields.get("page_content")
         if isinstance(text, str):
             return _document_of(text, fields.get("id"), fields.get("metadata"))
@@ -218,52 +217,51 @@ def message_of(value: object) -> Message | None:
     """
     if isinstance(value, BaseMessage):
         calls = value.tool_calls if isinstance(value, AIMessage) else ()
-        role = ROLES.get(kind_of(value), "other")
-        return Message(
-            role, _text_for_role(role, value.content), tuple(map(_call, calls))
-        )
+        return _message(_role_of(value), value.content, calls)
     if isinstance(value, tuple) and len(value) == 2:
         kind, content = value
         if isinstance(kind, str) and kind in ROLES:
-            return Message(ROLES[kind], _text_for_role(ROLES[kind], content))
+            return _message(ROLES[kind], content)
     if isinstance(value, Mapping):
-        return _message_of_mapping(value)
+        unwrapped = unwrap_message(value)
+        if unwrapped.role is not None and "content" in unwrapped.fields:
+            calls = unwrapped.fields.get("tool_calls") or ()
+            return _message(unwrapped.role, unwrapped.fields["content"], calls)
     return None
 
 
-def _message_of_mapping(mapping: Mapping[str, Any]) -> Message | None:
-    """Read a message that is stored as a mapping; None if it is none.
+def _role_of(message: BaseMessage) -> str:
+    """The role of who speaks in a message, "summary" or "other".
 
-    Example: ``{"role": "user", "content": "Who?"}`` is the user's message "Who?". Its
-    kind is its role or type; in what LangChain's ``dumpd`` wrote it is the name of the
-    class, such as "HumanMessage".
+    A summary is a message that LangChain's middleware put in the place of earlier ones.
     """
-    fields = _unwrapped(mapping)
-    is_written_by_dumpd = fields is not mapping
-    if is_written_by_dumpd:
-        kind = mapping["id"][-1]
-    else:
-        kind = mapping.get("role", mapping.get("type"))
-    is_message = isinstance(kind, str) and kind in ROLES and "content" in fields
-    if not is_message:
-        return None
-    calls = []
-    for call in fields.get("tool_calls") or ():
-        if isinstance(call, Mapping):
-            calls.append(_call(call))
-    text = _text_for_role(ROLES[kind], fields["content"])
-    return Message(ROLES[kind], text, tuple(calls))
+    if message.additional_kwargs.get("lc_source") == "summarization":
+        return "summary"
+    return ROLES.get(message.type, "other")
 
 
-def _text_for_role(role: str, content: object) -> str:
-    """Return the texts in the content of a message that somebody in this role wrote.
+def _message(role: str, content: object, calls: Iterable[object] = ()) -> Message:
+    """Make a message of the core: who speaks, the texts in its content, and its calls.
 
     A model writes one text in many blocks, and a tool a result in each block: those of
     an MCP server may be ["Lit in 1882.", "A horn followed."], each on a line of its own.
     """
     if role == "tool" and isinstance(content, list):
-        return "\n".join(text_of(block) for block in content)
-    return text_of(content)
+        text = "\n".join(map(text_of_content, content))
+    else:
+        text = text_of_content(content)
+    tool_calls = [_call(call) for call in calls if isinstance(call, Mapping)]
+    return Message(role, text, tuple(tool_calls))
+
+
+def content_of_sent(message: object) -> object:
+    """The content of a message that the application sends: not of a model's reply."""
+    if isinstance(message, BaseMessage):
+        return () if isinstance(message, AIMessage) else message.content
+    if not isinstance(message, Mapping):
+        return ()
+    unwrapped = unwrap_message(message)
+    return () if unwrapped.role == "assistant" else unwrapped.fields.get("content")
 
 
 def provider_evidence_of(message: object) -> capture.ProviderEvidence:
@@ -285,7 +283,7 @@ def provider_evidence_of(message: object) -> capture.ProviderEvidence:
     plain_message = message_of(message)
     if plain_message is None or plain_message.role != "assistant":
         return capture.ProviderEvidence()
-    fields = _unwrapped(message)
+    fields = unwrap_message(message).fields
     return capture.evidence_in_reply(
         {"content": fields.get("content")},
         fields.get("additional_kwargs"),
@@ -323,16 +321,6 @@ def offered_tools(parameters: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def kind_of(message: BaseMessage) -> str:
-    """The type of a message as LangChain names it, or "summary".
-
-    A summary is a message that LangChain's middleware put in the place of earlier ones.
-    """
-    if message.additional_kwargs.get("lc_source") == "summarization":
-        return "summary"
-    return message.type
-
-
 def _call(call: Mapping[str, Any]) -> ToolCall:
     arguments = call.get("args")
     return ToolCall(
@@ -340,58 +328,6 @@ def _call(call: Mapping[str, Any]) -> ToolCall:
         arguments if isinstance(arguments, Mapping) else {},
         call.get("id"),
     )
-
-
-def _unwrapped(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Fields of an object as LangChain's ``dumpd`` writes it, else the mapping itself."""
-    serialized = (
-        value.get("lc") == 1
-        and isinstance(value.get("kwargs"), Mapping)
-        and isinstance(value.get("id"), list)
-    )
-    return value["kwargs"] if serialized else value
-
-
-def text_of(content: object) -> str:
-    """The texts in a message's content, joined.
-
-    Example: [{"type": "text", "text": "Who is "}, {"type": "text", "text": "Anna?"}]
-    gives "Who is Anna?". The content is a text, or blocks in which a text may stand:
-    text blocks, and the blocks in which evidence is handed to a provider. Other blocks,
-    such as images, have none.
-    """
-    if isinstance(content, str):
-        return content
-    if isinstance(content, (list, tuple)):
-        return "".join(text_of(block) for block in content)
-    if not isinstance(content, Mapping):
-        return ""
-    kind = content.get("type", "text")
-    if kind in ("document", "search_result", "tool_result"):
-        # Amazon Bedrock's document stands one level deeper
-        document = content.get("document")
-        holder = document if isinstance(document, Mapping) else content
-        data = _data_of_source(holder.get("source"))
-        text = text_of(data or content.get("content"))
-        # a line of its own, since the blocks of evidence are separate texts
-        return f"{text}\n" if text else ""
-    if kind in ("text", "text-plain", "output_text"):
-        return text_of(content.get("text"))
-    return ""
-
-
-def _data_of_source(source: object) -> object:
-    """What a document holds: a text or blocks of text; None for a file.
-
-    Anthropic names which of the two it is; Amazon Bedrock does not.
-    """
-    if not isinstance(source, Mapping):
-        return None
-    if "type" not in source:
-        return source.get("text") or source.get("content")
-    if source.get("type") == "text":
-        return source.get("data")
-    return source.get("content") if source.get("type") == "content" else None
 
 
 def fields_of(value: object) -> Mapping[str, Any] | None:
@@ -443,7 +379,7 @@ def artifacts_of(output: object) -> Iterator[object]:
     if isinstance(output, ToolMessage):
         yield output.artifact
     elif isinstance(output, Mapping) and message_of(output) is not None:
-        yield _unwrapped(output).get("artifact")
+        yield unwrap_message(output).fields.get("artifact")
     elif is_command(output):
         # by name, since LangGraph may not be installed, which has the type
         yield from artifacts_of(getattr(output, "update", None))

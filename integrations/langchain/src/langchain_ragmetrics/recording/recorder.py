@@ -3,14 +3,18 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Any
 from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.outputs import (
+    ChatGeneration,
+    Generation,
+    GenerationChunk,
+    LLMResult,
+)
 from langchain_core.runnables.config import ensure_config
 
 from langchain_ragmetrics.recording.run import STORE_SEARCH, Run
@@ -19,25 +23,15 @@ from langchain_ragmetrics.recording.tree import (
     CALL,
     FALLBACKS,
     HANDOFF,
-    OBSERVED,
-    PROVIDER,
+    PARAMETERS,
     TASK_OR_THREAD,
-    TOOLS,
-    UNREAD,
 )
-from langchain_ragmetrics.values import (
-    copied,
-    is_command,
-    messages_shown,
-    offered_tools,
-    provider_evidence_of,
-)
+from langchain_ragmetrics.values import copied, is_command
 from ragmetrics_core.capture import (
     Problems,
     current_task_or_thread,
     guard_hook,
     is_judge_work,
-    unread_request,
     words_of,
 )
 
@@ -129,25 +123,10 @@ class Recorder(BaseCallbackHandler):
         run_id: UUID,
         **details: Any,
     ) -> None:
-        """Begin the run of a chat model, and keep the texts that the model is shown.
-
-        Example: the message ``HumanMessage("Who?")`` is kept as
-        ``{"role": "user", "content": "Who?"}``.
-        """
+        """Copy the messages that a chat model is shown."""
         if run := self._run_began("chat_model", serialized, run_id, details):
-            all_messages = list(chain.from_iterable(messages))
-            texts_shown = chain.from_iterable(map(messages_shown, all_messages))
-            run.inputs = {
-                "messages": [
-                    {"role": shown.role, "content": shown.text} for shown in texts_shown
-                ]
-            }
-            run.extra[TOOLS] = offered_tools(details.get("invocation_params"))
-            # what the model saw and no recorded text holds, such as a PDF
-            run.extra[UNREAD] = unread_request(
-                _parameters_sent(serialized, details),
-                [message.content for message in all_messages if _is_sent(message)],
-            )
+            run.inputs = {"messages": [list(map(_copied, batch)) for batch in messages]}
+            run.extra[PARAMETERS] = _parameters_sent(serialized, details)
 
     @guard_hook
     def on_llm_start(
@@ -161,11 +140,11 @@ class Recorder(BaseCallbackHandler):
         """Keep what the model is shown."""
         if run := self._run_began("llm", serialized, run_id, details):
             run.inputs = {"prompts": list(prompts)}
-            run.extra[UNREAD] = unread_request(details.get("invocation_params"), ())
+            run.extra[PARAMETERS] = _parameters_sent(serialized, details)
 
     @guard_hook
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Keep what the model said first: its text, and the tools that it called."""
+        """Keep what the model said first: its text, and its message."""
         if run := self._run_going(run_id):
             # of several replies to the first batch, the first one
             first_generation = []
@@ -239,7 +218,6 @@ class Recorder(BaseCallbackHandler):
             query,
             run_id=run_id,
             parent_run_id=parent if retriever is None else retriever.id,
-            tags=[OBSERVED],
             name=name,
         )
 
@@ -397,11 +375,6 @@ def _parameters_sent(
     return parameters
 
 
-def _is_sent(message: BaseMessage) -> bool:
-    """Whether the application sends a message: it is no reply of a model."""
-    return not isinstance(message, AIMessage)
-
-
 def _named(name: str, value: Any) -> dict[str, Any]:
     """Inputs or outputs as LangSmith keeps them: anything but a dict is put under a name."""
     return value if isinstance(value, dict) else {name: value}
@@ -424,11 +397,14 @@ def _tool_output(output: Any) -> Any:
     return copied(output)
 
 
-def _generation_copied(generation: Any) -> dict[str, Any]:
+def _copied(message: BaseMessage) -> BaseMessage:
+    """Copy a message, which a later step may edit in place."""
+    return message.model_copy()
+
+
+def _generation_copied(generation: Generation | GenerationChunk) -> dict[str, Any]:
     message = generation.message if isinstance(generation, ChatGeneration) else None
-    calls = list(message.tool_calls) if isinstance(message, AIMessage) else []
     return {
         "text": generation.text,
-        "message": {"role": "assistant", "content": "", "tool_calls": calls},
-        PROVIDER: provider_evidence_of(message),
+        "message": None if message is None else _copied(message),
     }

@@ -1,6 +1,7 @@
 """From LangChain's runs to the core's tree of calls; pure, nothing is changed."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -9,12 +10,13 @@ from langchain_ragmetrics.recording.run import AnyRun, children, walk
 from langchain_ragmetrics.values import (
     artifacts_of,
     compact,
+    content_of_sent,
     is_command,
     message_of,
     messages_shown,
+    offered_tools,
     plain,
     provider_evidence_of,
-    text_of,
 )
 from ragmetrics_core import capture
 from ragmetrics_core.capture import (
@@ -28,18 +30,13 @@ from ragmetrics_core.capture import (
 )
 
 FALLBACKS = "RunnableWithFallbacks"
-OBSERVED = "ragmetrics-observed"
 # Keys of ``extra`` that the recorder fills: of a root the task or thread it ran in; of
 # a tool the call that it answers, whether it handed over.
 TASK_OR_THREAD = "ragmetrics_task_or_thread"
 CALL = "ragmetrics_call"
 HANDOFF = "ragmetrics_handoff"
-# of what a model said: what its provider found meanwhile
-PROVIDER = "ragmetrics_provider"
-# of a call of a model: the names of the tools that it may call
-TOOLS = "ragmetrics_tools"
-# of a call of a model: what it was shown and no recorded text holds
-UNREAD = "ragmetrics_unread"
+# of a call of a model: the parameters of its request, under LangSmith's own name
+PARAMETERS = "invocation_params"
 _OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
 _ANSWERED_BY_A_PERSON = (
     "a person answered a call of a tool, and no tool ran: what the person wrote is not"
@@ -543,10 +540,10 @@ def _text_of_tool(output: object) -> str | None:
     LangChain shows lists and mappings as JSON.
     """
     message = message_of(output)
-    text = message.text if message is not None else text_of(output)
-    if not text and isinstance(output, (list, dict)) and output:
-        return compact(output)
-    return text
+    text = output if message is None else message.text
+    if isinstance(text, str) and text:
+        return text
+    return compact(output) if isinstance(output, (list, dict)) and output else None
 
 
 def _documents_of_tool(output: object) -> tuple[Document, ...] | None:
@@ -570,25 +567,16 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     prompt and reply.
     """
     name = metadata_of(run).get("ls_model_name")
+    parameters = (run.extra or {}).get(PARAMETERS)
+    messages = list(_messages_sent(run))
     node.kind = "model"
     node.model = name if isinstance(name, str) else None
-    node.prompt = _prompt(run)
-    _add_notes_on_request(node, run.extra or {})
-    _add_reply(node, run)
-
-
-def _add_notes_on_request(node: Node, notes: Mapping[str, Any]) -> None:
-    """Write into a model's call what our recorder noted of the request.
-
-    Args:
-        node: The call; it is changed.
-        notes: The notes, by names such as ``TOOLS``. A run of LangSmith has none.
-    """
-    node.offered_tools = tuple(notes.get(TOOLS) or ())
+    node.prompt = _prompt(run, messages)
+    node.offered_tools = offered_tools(parameters)
     # what the model saw and no recorded text holds, such as a PDF
-    unread = notes.get(UNREAD)
-    if isinstance(unread, capture.UnreadRequest):
-        unread.add_to(node)
+    contents = [content_of_sent(message) for message in messages]
+    capture.unread_request(parameters, contents).add_to(node)
+    _add_reply(node, run)
 
 
 def _add_reply(node: Node, run: AnyRun) -> None:
@@ -604,36 +592,22 @@ def _add_reply(node: Node, run: AnyRun) -> None:
     message = message_of(first_reply.get("message")) or Message("assistant")
     text = str(first_reply.get("text") or message.text)
     node.reply = Message("assistant", text, message.tool_calls)
-    capture.add_provider_evidence(node, _provider_evidence(first_reply))
+    evidence = provider_evidence_of(first_reply.get("message"))
+    capture.add_provider_evidence(node, evidence)
 
 
-def _provider_evidence(reply: Mapping[str, Any]) -> capture.ProviderEvidence:
-    """Return what a model's provider, such as OpenAI, searched and found for a reply.
-
-    Our own recorder has kept just this, in the field ``PROVIDER``. A run of LangSmith
-    has kept the whole message, and it is read from there.
-    """
-    kept_by_recorder = reply.get(PROVIDER)
-    if isinstance(kept_by_recorder, capture.ProviderEvidence):
-        return kept_by_recorder
-    return provider_evidence_of(reply.get("message"))
+def _messages_sent(run: AnyRun) -> Iterator[object]:
+    """Yield the messages that a chat model was sent, from all recorded batches."""
+    for batch in run.inputs.get("messages") or []:
+        yield from batch if isinstance(batch, list) else [batch]
 
 
-def _prompt(run: AnyRun) -> tuple[Message, ...]:
-    """The messages that a model was shown.
-
-    Examples: the prompt "Who?" of a model without roles gives the user's message
-    "Who?". A chat model's messages are read from the recorded batches.
-    """
+def _prompt(run: AnyRun, messages: Iterable[object]) -> tuple[Message, ...]:
+    """What a model was shown: messages, or the user's texts for a model without roles."""
     prompts = run.inputs.get("prompts")
     if isinstance(prompts, list):
         return tuple(Message("user", str(prompt)) for prompt in prompts)
-    messages: list[Message] = []
-    for batch in run.inputs.get("messages") or []:
-        messages_of_batch = batch if isinstance(batch, list) else [batch]
-        for message in messages_of_batch:
-            messages += messages_shown(message)
-    return tuple(messages)
+    return tuple(chain.from_iterable(map(messages_shown, messages)))
 
 
 def _fill_step(node: Node, run: AnyRun) -> None:
