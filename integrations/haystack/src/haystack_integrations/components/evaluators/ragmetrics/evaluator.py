@@ -9,10 +9,6 @@ from typing import Any
 from haystack import Document, component, default_from_dict, default_to_dict, logging
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.errors import SerializationError
-from haystack.core.serialization import (
-    generate_qualified_class_name,
-    import_class_by_name,
-)
 from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
 from haystack_integrations.components.evaluators.ragmetrics import inputs
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
@@ -22,7 +18,6 @@ from ragmetrics_core import (
     LLMJudge,
     Metric,
     Sample,
-    aevaluate,
     capture,
     evaluate,
 )
@@ -38,13 +33,7 @@ from ragmetrics_core.data import errors
 
 logger = logging.getLogger(__name__)
 MetricLike = str | Metric | dict[str, Any]
-_SETTINGS = (
-    "chat_generator",
-    "raise_on_failure",
-    "progress_bar",
-    "concurrency",
-    "judge_async",
-)
+_SETTINGS = ("chat_generator", "raise_on_failure", "concurrency")
 _USAGE_FIELDS = ("calls", "stored", "prompt_tokens", "completion_tokens", "cost")
 
 
@@ -70,16 +59,14 @@ class RagMetricsEvaluator:
     ``reference_pattern`` are not all that the model saw; ``meta["warnings"]`` says so.
 
     Args:
-        metrics: Names, metrics, or ``{"name": …, "settings": {…}}``; None for all four.
+        metrics: Names, metrics, or ``{"name": …, "settings": {…}}``; None for all.
         chat_generator: The model of the judge: any ChatGenerator.
         judge: Instead, a judge of ragmetrics or the name of a model, e.g.
             ``"openai/gpt-4o-mini"``; ``"lexical"`` is the embedded judge, which needs
             neither key nor network and is the default.
         raise_on_failure: Raise if a score could not be determined; otherwise it is NaN
             with the status ``failed``.
-        progress_bar: Show a progress bar on a terminal.
         concurrency: Most model calls in flight.
-        judge_async: Call the generator's ``run_async`` instead of ``run`` in threads.
 
     Raises:
         SettingError: If a metric or setting is unknown, or both a generator and a judge
@@ -100,9 +87,7 @@ class RagMetricsEvaluator:
         chat_generator: ChatGenerator | None = None,
         judge: JudgeLike = None,
         raise_on_failure: bool = True,
-        progress_bar: bool = True,
         concurrency: int = 32,
-        judge_async: bool = False,
     ) -> None:
         """Keep the settings, and choose what judges; see the class for the arguments.
 
@@ -120,14 +105,12 @@ class RagMetricsEvaluator:
         self.chat_generator = chat_generator
         self.judge = judge
         self.raise_on_failure = raise_on_failure
-        self.progress_bar = progress_bar
         self.concurrency = concurrency
-        self.judge_async = judge_async
         # what judges: the generator as a model, else the judge as the user gave it
         self._model: HaystackModel | None = None
         self._judge: JudgeLike = judge
         if chat_generator is not None:
-            self._model = HaystackModel(chat_generator, judge_async=judge_async)
+            self._model = HaystackModel(chat_generator)
             self._judge = LLMJudge(self._model)
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,13 +127,8 @@ class RagMetricsEvaluator:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> RagMetricsEvaluator:
-        """Make the component again; metrics of other packages must be on Haystack's allowlist."""
+        """Make the component again."""
         return default_from_dict(cls, data)
-
-    def warm_up(self) -> None:
-        """Warm up the generator, if it can be."""
-        if self.chat_generator is not None and hasattr(self.chat_generator, "warm_up"):
-            self.chat_generator.warm_up()
 
     def close(self) -> None:
         """Release what the generator holds."""
@@ -168,15 +146,11 @@ class RagMetricsEvaluator:
         contexts: list[list[str]] | None = None,
         predicted_answers: list[str] | None = None,
         ground_truth_answers: list[str] | None = None,
-        reference: str | list[str] | None = None,
-        response: str | None = None,
-        responses: list[str] | None = None,
     ) -> dict[str, Any]:
         """Score answers; give one of three groups of inputs.
 
         The groups: ``answers``; or ``query`` with ``documents`` and ``replies``; or the
-        lists ``questions``, ``contexts``, ``predicted_answers`` and
-        ``ground_truth_answers``.
+        lists ``questions``, ``contexts`` and ``predicted_answers``.
 
         Args:
             answers: Answers with their questions and documents.
@@ -186,11 +160,7 @@ class RagMetricsEvaluator:
             questions: Questions of a batch.
             contexts: Texts that the model saw, per question.
             predicted_answers: Answers, per question.
-            ground_truth_answers: Expected answers, per question.
-            reference: The expected answer, with ``answers`` or ``query``; a list holds
-                one per answer.
-            response: The answer, as other evaluators call ``replies``.
-            responses: Answers per question, as others call ``predicted_answers``.
+            ground_truth_answers: Expected answers, one for each answer.
 
         Returns:
             ``results``: per metric its mean ``score``, ``individual_scores`` (NaN where
@@ -204,67 +174,18 @@ class RagMetricsEvaluator:
             RagMetricsError: With ``raise_on_failure``, if a score could not be
                 determined; the type says why.
         """
-        samples, warnings = inputs.samples(
-            answers,
-            query,
-            documents,
-            replies,
-            questions,
-            contexts,
-            predicted_answers,
-            ground_truth_answers,
-            reference,
-            response,
-            responses,
-        )
-        progress = None if self.progress_bar else False  # None: on a terminal only
+        values = {
+            "answers": answers,
+            "query": query,
+            "documents": documents,
+            "replies": replies,
+            "questions": questions,
+            "contexts": contexts,
+            "predicted_answers": predicted_answers,
+        }
+        samples, warnings = inputs.samples(values, ground_truth_answers)
         try:
             report = evaluate(
-                samples,
-                self.metrics,
-                judge=self._judge,
-                concurrency=self.concurrency,
-                progress=progress,
-            )
-        except errors.JudgeUnavailable as error:
-            return self._outputs(self._unavailable(samples, error), warnings)
-        return self._outputs(report.results, warnings)
-
-    @component.output_types(**_OUTPUT_TYPES)
-    async def run_async(
-        self,
-        answers: list[GeneratedAnswer | ExtractedAnswer] | None = None,
-        query: str | None = None,
-        documents: list[Document] | None = None,
-        replies: list[ChatMessage] | list[str] | str | None = None,
-        questions: list[str] | None = None,
-        contexts: list[list[str]] | None = None,
-        predicted_answers: list[str] | None = None,
-        ground_truth_answers: list[str] | None = None,
-        reference: str | list[str] | None = None,
-        response: str | None = None,
-        responses: list[str] | None = None,
-    ) -> dict[str, Any]:
-        """Score answers without blocking the event loop, all at the same time.
-
-        Inputs, outputs and errors are those of ``run``. Example:
-        ``await evaluator.run_async(query="Who?", documents=[…], replies="Anna")``.
-        """
-        samples, warnings = inputs.samples(
-            answers,
-            query,
-            documents,
-            replies,
-            questions,
-            contexts,
-            predicted_answers,
-            ground_truth_answers,
-            reference,
-            response,
-            responses,
-        )
-        try:
-            report = await aevaluate(
                 samples, self.metrics, judge=self._judge, concurrency=self.concurrency
             )
         except errors.JudgeUnavailable as error:
@@ -422,59 +343,36 @@ def _metric_of(metric_like: object) -> Metric | str:
     """Return the metric that a value of a user's Python code or YAML file describes.
 
     Args:
-        metric_like: A metric or the name of one, which is returned as it is; or a
-            mapping that describes one.
+        metric_like: A metric or the name of one, which is returned as it is; or
+            ``{"name": "context_adherence", "settings": {"polls": 3}}``.
 
     Raises:
         SettingError: If it is none of these, or a name or setting is unknown.
-        DeserializationError: If Haystack's allowlist does not hold the import path.
     """
     if isinstance(metric_like, (Metric, str)):
         return metric_like
     if isinstance(metric_like, Mapping):
         keys = set(metric_like)
-        has_name_or_type = "name" in keys or "type" in keys
-        if has_name_or_type and keys <= {"name", "type", "settings"}:
-            return _metric_described(metric_like)
+        if {"name"} <= keys <= {"name", "settings"}:
+            settings = dict(metric_like.get("settings") or {})
+            return capture.metric_named(str(metric_like["name"]), settings)
     raise SettingError(
-        "a metric is a name, a Metric, or {name or type, settings}, got "
+        "a metric is a name, a Metric, or {name, settings}, got "
         + type(metric_like).__name__
     )
 
 
-def _metric_described(description: Mapping[Any, Any]) -> Metric:
-    """Make a metric of its name, or else of its type, with its settings.
-
-    Examples: {"name": "context_adherence", "settings": {"polls": 3}}, and {"type":
-    "my_package.MyMetric"}, the import path of a class.
+def _stored(metric: Metric) -> dict[str, Any]:
+    """What YAML holds of a metric: its name and settings.
 
     Raises:
-        SettingError: If the type is no metric, or a name or setting is unknown.
-        DeserializationError: If Haystack's allowlist does not hold the import path.
+        SerializationError: If it is none of ours.
     """
-    settings = dict(description.get("settings") or {})
-    if "name" in description:
-        return capture.metric_named(str(description["name"]), settings)
-    metric_class = import_class_by_name(str(description["type"]))
-    if not issubclass(metric_class, Metric):
-        raise SettingError(f"{description['type']} is no Metric")
-    return metric_class(**settings)
-
-
-def _stored(metric: Metric) -> str | dict[str, Any]:
-    """What YAML holds of a metric."""
-    settings = metric.model_dump(mode="json", exclude_defaults=True)
-    name = next(
-        (
-            name
-            for name, metric_class in capture.NAMED_METRICS.items()
-            if type(metric) is metric_class
-        ),
-        None,
+    for name, metric_class in capture.NAMED_METRICS.items():
+        if type(metric) is metric_class:
+            settings = metric.model_dump(mode="json", exclude_defaults=True)
+            return {"name": name, "settings": settings}
+    raise SerializationError(
+        f"a {type(metric).__name__} cannot be written to YAML, which holds the metrics"
+        " of ragmetrics alone"
     )
-    if name is None:
-        return {
-            "type": generate_qualified_class_name(type(metric)),
-            "settings": settings,
-        }
-    return {"name": name, "settings": settings} if settings else name
