@@ -1,7 +1,6 @@
 """Which stages of a journey lost something."""
 
-from ragmetrics_core.reporting.journey import Journey, Unit
-from ragmetrics_core.reporting.sample_journey import Loss
+from ragmetrics_core.reporting.journey import Journey, Loss, Unit
 
 
 def losses(journey: Journey, unit: Unit = "facts") -> set[Loss]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from losses import losses
 from pyarrow import parquet
 
-from ragmetrics_core import Report, Sample, Scored, Undefined, evaluate
+from ragmetrics_core import Report, Sample, Scored, evaluate
 from ragmetrics_core.data import (
     CaptureNotes,
     Cell,
@@ -33,11 +33,12 @@ from ragmetrics_core.data import (
     PassageNote,
     SampleResult,
 )
-from ragmetrics_core.reporting.journey import Journey, journey
-from ragmetrics_core.reporting.sample_journey import (
+from ragmetrics_core.reporting.journey import (
     COUNTS,
+    Journey,
     Loss,
     SampleJourney,
+    journey,
     journey_of,
 )
 from ragmetrics_core.scale.scorer import Scorer
@@ -153,7 +154,7 @@ SHOWN: dict[str, tuple[list[Any], list[Any], list[str | None]]] = {
     "the same id, other words": (
         [Context(text="Porto is old.", id="a"), Context(text="Faro.", id="b")],
         [Context(text="An old city: Porto.", id="a")],
-        [None, "not shown"],
+        [None, None],
     ),
     "an id that stands twice": (
         [Context(text="Porto.", id="a"), Context(text="Faro.", id="a")],
@@ -166,7 +167,7 @@ SHOWN: dict[str, tuple[list[Any], list[Any], list[str | None]]] = {
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_table_is_compared_by_ids_and_whole_texts_and_nothing_more(name: str) -> None:
+def test_a_table_is_compared_by_whole_texts_and_nothing_more(name: str) -> None:
     retrieved, contexts, expected = SHOWN[name]
     found = followed(retrieved=retrieved, contexts=contexts)
     assert [one.shown for one in found.passages] == expected
@@ -175,7 +176,7 @@ def test_a_table_is_compared_by_ids_and_whole_texts_and_nothing_more(name: str) 
 
 UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
     "retrieved": ({"contexts": TEXTS}, "what was retrieved was not recorded"),
-    "shown": ({"retrieved": TEXTS}, "what the model was shown was not recorded"),
+    "shown": ({"retrieved": TEXTS}, "whether the model was shown them"),
     "kept": ({"retrieved": TEXTS, "contexts": TEXTS}, "no step between"),
     "useful": ({"contexts": TEXTS}, "no metric judged"),
     "cited": ({"contexts": TEXTS}, "no marks"),
@@ -208,7 +209,7 @@ _UNTOLD = PassageNote(kept=True, context=0)
 FACTS: dict[str, tuple[list[PassageNote], list[float | None], Loss | None, bool]] = {
     # notes on two passages, which of them holds the fact, its loss, whether it is known
     "shown": ([_WHOLE, _DROPPED], [0.9, 0.1], None, True),
-    "in one that was dropped": ([_WHOLE, _DROPPED], [0.1, 0.9], "not_kept", True),
+    "in one that was dropped": ([_WHOLE, _DROPPED], [0.1, 0.9], "not_shown", True),
     "in one that was left out": ([_WHOLE, _LEFT_OUT], [0.1, 0.9], "not_shown", True),
     "in both": ([_WHOLE, _DROPPED], [0.9, 0.9], None, True),
     "of two the farthest": ([_LEFT_OUT, _DROPPED], [0.9, 0.9], "not_shown", True),
@@ -319,20 +320,14 @@ def test_no_fact_is_lost_for_sure_where_it_may_stand_in_a_text_nobody_asked_abou
 def test_without_the_retrieved_a_fact_that_no_context_holds_is_missing() -> None:
     asked = matrix([0.9, 0.1], [0.1, 0.1])
     found = followed(asked, contexts=TEXTS[:2])
-    assert [fact.lost for fact in found.facts] == [None, "missing"]
-    assert losses(journey([row(asked, contexts=TEXTS[:2])])) == {"missing"}
+    assert [fact.lost for fact in found.facts] == [None, "not_shown"]
+    assert losses(journey([row(asked, contexts=TEXTS[:2])])) == {"not_shown"}
 
 
 def test_facts_over_other_texts_are_unknown() -> None:
     found = followed(matrix([0.9]), contexts=TEXTS)
     assert found.facts == ()
     assert "other texts" in found.unknown["facts"]
-
-
-def test_an_undefined_metric_asked_nothing() -> None:
-    undefined = Undefined(metric="retrieval_accuracy", reason="no fact", code="missing")
-    found = followed(undefined, contexts=TEXTS)
-    assert found.unknown["facts"] == "retrieval_accuracy gave no score: no fact"
 
 
 @pytest.mark.parametrize(
@@ -377,7 +372,7 @@ def test_a_run_is_counted_by_stage() -> None:
     assert (found.samples, found.passages, found.facts) == (2, 8, 6)
     assert [(one.unit, one.loss, one.lost, one.of) for one in found.stages] == [
         ("facts", "not_retrieved", 2, 6),
-        ("facts", "not_kept", 2, 4),
+        ("facts", "not_shown", 2, 2),
         ("passages", "not_kept", 2, 8),
         ("passages", "not_shown", 2, 6),
         ("passages", "cut", 2, 4),

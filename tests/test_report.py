@@ -30,9 +30,9 @@ from ragmetrics_core.data.results import (
 )
 from ragmetrics_core.data.sample import CaptureNotes, Context, Sample
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
+from ragmetrics_core.reporting.journey import COUNTS
 from ragmetrics_core.reporting.jsonl import FORMAT
 from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
-from ragmetrics_core.reporting.sample_journey import COUNTS
 
 SECRET = "Zanzibar"
 RUN = RunFacts(

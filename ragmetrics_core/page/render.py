@@ -34,9 +34,9 @@ from ragmetrics_core.page.wordings import WORDINGS
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.diagnosis import RULES
 from ragmetrics_core.reporting.glance import Glance, date_of, glance_of
+from ragmetrics_core.reporting.journey import journey_of
 from ragmetrics_core.reporting.judge_card import figures_of_cards
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
-from ragmetrics_core.reporting.sample_journey import journey_of
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.what_if import what_if_known
 from ragmetrics_core.statistics.corrected_means import CorrectedMean

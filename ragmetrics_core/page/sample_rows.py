@@ -15,15 +15,15 @@ from ragmetrics_core.data import MetricResult, SampleResult, replace_surrogates
 from ragmetrics_core.data.display import one_line
 from ragmetrics_core.reporting.diagnosis import diagnose
 from ragmetrics_core.reporting.glance import RowGlance, row_glance
-from ragmetrics_core.reporting.journey import LOSS_IN_WORDS
-from ragmetrics_core.reporting.jsonl import plain
-from ragmetrics_core.reporting.sample_journey import (
+from ragmetrics_core.reporting.journey import (
     COUNTS,
+    LOSS_IN_WORDS,
     FactOnItsWay,
     Passage,
     SampleJourney,
-    counts_of_journey,
+    counts_of,
 )
+from ragmetrics_core.reporting.jsonl import plain
 
 LONGEST = 20_000
 """Most bytes of one text that the page holds."""
@@ -136,7 +136,7 @@ def journey_cells(journeys: Iterable[SampleJourney | None]) -> dict[str, Any]:
     """
     cells_by_row: list[list[Any] | None] = []
     for journey in journeys:
-        counts = counts_of_journey(journey)
+        counts = counts_of(journey)
         cells = [counts[name] for name in COUNTS]
         is_known = any(cell is not None for cell in cells)
         cells_by_row.append(cells if is_known else None)

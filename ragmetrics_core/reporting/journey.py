@@ -2,45 +2,63 @@
 
 A passage is retrieved, kept by rerankers and filters, shown whole or in part, useful, and
 cited. A fact of the reference is in a retrieved text or in none, and in a text that was
-shown or in none. A stage's loss is its share of what the stage before held. What nobody
-noted, and no judge looked at, is left out with its reason.
+shown or in none. Capturing notes each passage's fate; metrics say which passages are
+useful and which hold a fact; citations say what is cited. What nobody noted or judged is
+None, never a guess.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ragmetrics_core.data import SampleResult
-from ragmetrics_core.data.display import count_in_words
-from ragmetrics_core.reporting.sample_journey import (
-    FactOnItsWay,
-    Loss,
-    Passage,
-    SampleJourney,
-    journey_of,
+from ragmetrics_core.data import (
+    Cell,
+    Context,
+    FactMatrix,
+    JudgedChunks,
+    PassageNote,
+    Sample,
+    SampleResult,
 )
+from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.data.unread import why_texts_are_unread
 from ragmetrics_core.statistics.means import Interval, mean_interval
 
+Loss = Literal[
+    "not_retrieved", "not_kept", "not_shown", "cut", "not_useful", "not_cited"
+]
+"""How a passage or a fact may be lost, in the order of the stages."""
+Showing = Literal["whole", "cut", "not shown"]
 Unit = Literal["passages", "facts"]
 
 LOSS_IN_WORDS: Mapping[Loss, str] = {
     "not_retrieved": "in no retrieved text",
-    "missing": "in no text that the model was shown",
     "not_kept": "dropped between search and prompt",
-    "not_shown": "retrieved, and not shown to the model",
+    "not_shown": "not shown to the model",
     "cut": "shown in part",
     "not_useful": "shown, and of no use",
     "not_cited": "shown, and not cited",
 }
 """What happened to a passage or fact, in the order of the stages."""
 
+COUNTS = (
+    "passages_retrieved",
+    "passages_kept",
+    "passages_shown",
+    "passages_cut",
+    "passages_useful",
+    "passages_cited",
+    "facts_asked",
+    "facts_retrieved",
+    "facts_shown",
+)
+"""Names of the columns that a table has of the journey of each row."""
+
 _STAGES: tuple[tuple[Unit, Loss], ...] = (
     ("facts", "not_retrieved"),
-    ("facts", "missing"),
-    ("facts", "not_kept"),
     ("facts", "not_shown"),
     ("passages", "not_kept"),
     ("passages", "not_shown"),
@@ -48,6 +66,427 @@ _STAGES: tuple[tuple[Unit, Loss], ...] = (
     ("passages", "not_useful"),
     ("passages", "not_cited"),
 )
+_NOT_RETRIEVED = (
+    "what was retrieved was not recorded: give the column retrieved, or capture the run"
+)
+_NOT_KEPT = "no step between search and prompt was recorded"
+_NOT_SHOWN = "of some passages it was not recorded whether the model was shown them"
+_NOT_JUDGED = "no metric judged whether passages are useful"
+_NOT_ASKED = "no metric asked which facts of a reference were retrieved"
+_OTHER_TEXTS = "facts were judged over other texts than the sample holds"
+_UNASKED = (
+    "the model may have been shown texts of which nobody asked whether they hold the"
+    " facts, such as a tool's or those of earlier turns"
+)
+_UNTOLD = "of some passages the judge or the prompt does not tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One passage on its way; None where something is not known.
+
+    Args:
+        rank: Among the retrieved, from 1; None if what was retrieved is not known, or
+            for one that was found inside a retriever and that it did not hand on.
+        id: The store's own id.
+        retriever: The call that found it first.
+        retriever_rank: Its rank there, from 1.
+        kept: Whether rerankers and filters handed it on.
+        rank_kept: Its rank behind the last of them, from 1.
+        dropped_by: The name of the one that did not.
+        shown: Whether the model was shown it, whole or cut.
+        share: The share of its letters that was shown.
+        context: Rank of the context that shows it, from 1.
+        useful: Whether it was judged useful.
+        cited: Whether the answer cites it.
+    """
+
+    rank: int | None = None
+    id: str | None = None
+    retriever: str | None = None
+    retriever_rank: int | None = None
+    kept: bool | None = None
+    rank_kept: int | None = None
+    dropped_by: str | None = None
+    shown: Showing | None = None
+    share: float | None = None
+    context: int | None = None
+    useful: bool | None = None
+    cited: bool | None = None
+
+    @property
+    def was_shown(self) -> bool:
+        """True if the model was shown it, or a part of it."""
+        return self.shown in ("whole", "cut")
+
+    @property
+    def shows_all(self) -> bool | None:
+        """Whether all of it was shown; None of a part, which may hold a fact or not."""
+        if self.kept is False or self.shown == "not shown":
+            return False
+        return True if self.shown == "whole" else None
+
+    @property
+    def lost(self) -> Loss | None:
+        """The stage that lost the passage; None if it passed all stages that are known.
+
+        A passage that was cut is not lost.
+        """
+        if self.kept is False:
+            return "not_kept"
+        if self.shown == "not shown":
+            return "not_shown"
+        if self.useful is False:
+            return "not_useful"
+        return "not_cited" if self.cited is False else None
+
+
+@dataclass(frozen=True, slots=True)
+class FactOnItsWay:
+    """A fact of the reference; None where something is not known of it.
+
+    Args:
+        number: Its number, from 1.
+        passages: Ranks of the texts that hold it, from 1.
+        retrieved: Whether a search found it.
+        shown: Whether the model was shown it.
+    """
+
+    number: int
+    passages: tuple[int, ...] = ()
+    retrieved: bool | None = None
+    shown: bool | None = None
+
+    @property
+    def lost(self) -> Loss | None:
+        """The stage that lost it; None if it was shown, or too little is known."""
+        if self.retrieved is False:
+            return "not_retrieved"
+        return "not_shown" if self.shown is False else None
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known what became of it."""
+        return self.shown is True or self.lost is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleJourney:
+    """What became of the passages and facts of one sample.
+
+    Args:
+        passages: The retrieved ones in order; where these are not known, the contexts.
+        facts: Those that RetrievalAccuracy asked about; () if nobody asked.
+        unknown: By stage why something is not known of it: ``retrieved``, ``kept``,
+            ``shown``, ``useful``, ``cited``, ``facts``.
+    """
+
+    passages: tuple[Passage, ...] = ()
+    facts: tuple[FactOnItsWay, ...] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+
+def journey_of(row: SampleResult) -> SampleJourney | None:
+    """Follow the passages and facts of one row from the search to the answer.
+
+    None for a row that is no sample, or whose application failed.
+    Example: passage 1 shown, useful and cited; fact 2 lost as "not_retrieved".
+    """
+    sample = row.sample
+    if sample is None or row.problem or sample.error is not None:
+        return None
+    useful_by_rank = _useful_by_rank(row)
+    passages = tuple(_passages(sample, useful_by_rank or {}))
+    matrix = _fact_matrix(row)
+    facts: tuple[FactOnItsWay, ...] = ()
+    why_facts_unknown = _NOT_ASKED
+    if matrix is not None:
+        facts, why_facts_unknown = _facts(matrix, sample, passages)
+    unknown = _unknown_stages(sample, passages)
+    if useful_by_rank is None:
+        unknown["useful"] = _NOT_JUDGED
+    if why_facts_unknown:
+        unknown["facts"] = why_facts_unknown
+    return SampleJourney(passages, facts, unknown)
+
+
+def _unknown_stages(sample: Sample, passages: Sequence[Passage]) -> dict[str, str]:
+    """Say of which stages of passages something is not known, and why."""
+    unknown: dict[str, str] = {}
+    if sample.retrieved is None:
+        unread = why_texts_are_unread(sample)
+        unknown["retrieved"] = unread or _NOT_RETRIEVED
+    if all(passage.kept is None for passage in passages):
+        unknown["kept"] = _NOT_KEPT
+    is_some_untold = any(passage.shown is None for passage in passages if passage.rank)
+    if is_some_untold or not _is_showing_known(sample):
+        unknown["shown"] = _NOT_SHOWN
+    if sample.citations is None:
+        unknown["cited"] = sample.citations_unknown
+    return unknown
+
+
+# The passages
+
+
+def _useful_by_rank(row: SampleResult) -> dict[int, bool | None] | None:
+    """Whether each context was judged useful, by its rank; None if nobody judged."""
+    for result in row.results.values():
+        if isinstance(result.evidence, JudgedChunks):
+            return {chunk.rank: chunk.useful for chunk in result.evidence.chunks}
+    return None
+
+
+def _passages(
+    sample: Sample, useful_by_rank: Mapping[int, bool | None]
+) -> Iterator[Passage]:
+    """Yield a passage for each retrieved text; where these are not known, each context.
+
+    What a retriever found inside itself and did not hand on comes last.
+    """
+    is_known = _is_showing_known(sample)
+    ranks_cited: set[int] | None = None
+    if sample.citations is not None:
+        ranks_cited = {
+            place + 1 for citation in sample.citations for place in citation.contexts
+        }
+    texts = sample.known_contexts if sample.retrieved is None else sample.retrieved
+    for place, note in _noted_places(sample):
+        shown = _showing(note, sample) if is_known else None
+        was_shown = shown in ("whole", "cut")
+        context = None if note.context is None else note.context + 1
+        is_seen = was_shown and context is not None
+        yield Passage(
+            rank=None if sample.retrieved is None else place + 1,
+            id=texts[place].id,
+            retriever=note.retriever,
+            retriever_rank=note.rank,
+            # what was shown was kept, whatever step dropped it on another way
+            kept=True if was_shown and note.kept is not None else note.kept,
+            rank_kept=note.rank_kept,
+            dropped_by=None if was_shown else note.dropped_by,
+            shown=shown,
+            share=None if shown is None else note.share,
+            context=context,
+            useful=useful_by_rank.get(context or 0) if is_seen else None,
+            cited=context in ranks_cited
+            if is_seen and ranks_cited is not None
+            else None,
+        )
+    yield from _dropped_inside(sample)
+
+
+def _noted_places(sample: Sample) -> Iterator[tuple[int, PassageNote]]:
+    """Yield the place of each retrieved text, else context, with what was noted of it."""
+    if sample.retrieved is None:
+        for place, context in enumerate(sample.known_contexts):
+            if not context.blank and _is_showing_known(sample):
+                yield place, PassageNote(context=place, share=1.0)
+        return
+    noted = None if sample.capture is None else sample.capture.passages
+    if noted is None or len(noted) != len(sample.retrieved):
+        noted = _notes_of_table(sample.retrieved, sample.known_contexts)
+    yield from enumerate(noted)
+
+
+def _notes_of_table(
+    retrieved: Sequence[Context], contexts: Sequence[Context]
+) -> tuple[PassageNote, ...]:
+    """Note of each passage of a table's row whether it is one of the contexts.
+
+    A passage that is none of them was not shown only if each context is another passage:
+    else some context may be this passage in another form.
+    """
+    texts = [context.text for context in contexts]
+    is_each_a_passage = set(texts) <= {passage.text for passage in retrieved}
+    not_shown = PassageNote(share=0.0 if is_each_a_passage else None)
+    return tuple(
+        PassageNote(context=texts.index(passage.text), share=1.0)
+        if passage.text in texts
+        else not_shown
+        for passage in retrieved
+    )
+
+
+def _is_showing_known(sample: Sample) -> bool:
+    """Whether it is known which texts the model was shown."""
+    notes = sample.capture
+    # a row of a table may have notes that hold no more than why its marks are not read
+    if notes is None or (notes.grade is None and notes.evidence_from is None):
+        return sample.contexts is not None
+    if notes.evidence_from in ("prompt", "named"):
+        return True
+    if notes.evidence_from == "flow" and not sample.contexts:
+        return True  # nothing was found, or nothing was kept
+    return bool(notes.passages) and all(one.share == 0 for one in notes.passages or ())
+
+
+def _showing(note: PassageNote, sample: Sample) -> Showing | None:
+    """Say from a note how a passage was shown; None if that is not sure."""
+    if note.share is None:
+        return None
+    if note.share == 0:
+        return "not shown"
+    if note.share >= 1:
+        return "whole"
+    # a doubt in_part says that the prompt may hold the rest in other words
+    is_doubted = sample.capture is not None and "in_part" in sample.capture.doubts
+    return None if is_doubted else "cut"
+
+
+def _dropped_inside(sample: Sample) -> Iterator[Passage]:
+    """Yield the passages that retrievers found inside themselves and did not hand on.
+
+    Older results files only hold their number.
+    """
+    notes = sample.capture
+    if notes is None:
+        return
+    for noted in notes.passages_dropped_inside or ():
+        yield Passage(
+            id=noted.id,
+            retriever=noted.retriever,
+            retriever_rank=noted.rank,
+            kept=False,
+            dropped_by=noted.dropped_by,
+        )
+    if not notes.passages_dropped_inside:
+        for name, n_dropped in (notes.dropped_inside or {}).items():
+            yield from [Passage(kept=False, dropped_by=name)] * n_dropped
+
+
+# The facts
+
+
+def _fact_matrix(row: SampleResult) -> FactMatrix | None:
+    """Which facts the texts hold, of the first metric that asked for it; else None."""
+    for result in row.results.values():
+        if isinstance(result.evidence, FactMatrix):
+            return result.evidence
+    return None
+
+
+def _facts(
+    matrix: FactMatrix, sample: Sample, passages: Sequence[Passage]
+) -> tuple[tuple[FactOnItsWay, ...], str]:
+    """Say what became of each fact that was asked about, and why some is not known."""
+    asked = sample.known_contexts if sample.retrieved is None else sample.retrieved
+    # behind the retrieved texts stand those of other contexts, which were asked as well
+    n_further = min((len(cells) for cells in matrix.cells), default=0) - len(asked)
+    if n_further < 0 or (n_further > 0 and sample.retrieved is None):
+        return (), _OTHER_TEXTS
+    if n_further:
+        asked = (*asked, *sample.known_contexts)
+    why_unasked = why_texts_are_unread(sample) or _why_unasked(sample, passages, asked)
+    facts: list[FactOnItsWay] = []
+    why_unknown = ""
+    for number, cells in enumerate(matrix.cells, start=1):
+        fact = _fact(number, cells, sample, passages)
+        if why_unasked and fact.lost is not None:
+            fact = FactOnItsWay(number, fact.passages, fact.retrieved or None)
+            why_unknown = why_unknown or why_unasked
+        if not fact.known:
+            why_unknown = why_unknown or _UNTOLD
+        facts.append(fact)
+    return tuple(facts), why_unknown
+
+
+def _why_unasked(
+    sample: Sample, passages: Iterable[Passage], asked: Iterable[Context]
+) -> str:
+    """Why a fact may stand in a text that nobody asked about; "" if there is no such text.
+
+    A context that is a part of a retrieved passage was asked about with it.
+    """
+    texts = {context.text for context in asked}
+    ranks_of_parts = {passage.context for passage in passages if passage.shown == "cut"}
+    for rank, context in enumerate(sample.known_contexts, start=1):
+        if context.text not in texts and rank not in ranks_of_parts:
+            return _UNASKED
+    ledger = sample.ledger
+    for call in () if ledger is None else ledger.calls:
+        if call.kind == "written":  # the words of a model are no evidence
+            continue
+        for place, item in enumerate(call.items):
+            was_shown = call.shown is None or place in call.shown
+            if was_shown and item.text not in texts:
+                return _UNASKED
+    return ""
+
+
+def _fact(
+    number: int, cells: Sequence[Cell], sample: Sample, passages: Sequence[Passage]
+) -> FactOnItsWay:
+    """Say how far a fact came: as far as the text that holds it and came farthest."""
+    is_judged_on_all = all(cell.probability is not None for cell in cells)
+    if sample.retrieved is None:
+        holders = _ranks_of_holders(cells)
+        is_shown = bool(holders)
+        is_known = _is_showing_known(sample) and (is_shown or is_judged_on_all)
+        return FactOnItsWay(number, holders, shown=is_shown if is_known else None)
+    n_retrieved = len(sample.retrieved)
+    if any(cell.covered for cell in cells[n_retrieved:]):
+        return FactOnItsWay(number, retrieved=True, shown=True)
+    holders = _ranks_of_holders(cells[:n_retrieved])
+    if not holders:
+        is_all_asked = is_judged_on_all and not _has_kept_inside(sample)
+        return FactOnItsWay(number, retrieved=False if is_all_asked else None)
+    showings = [one.shows_all for one in passages if one.rank in holders]
+    is_undecided = True not in showings and None in showings
+    shown = None if is_undecided else True in showings
+    return FactOnItsWay(number, holders, retrieved=True, shown=shown)
+
+
+def _ranks_of_holders(cells: Sequence[Cell]) -> tuple[int, ...]:
+    """The ranks of the texts that hold a fact."""
+    return tuple(rank for rank, cell in enumerate(cells, start=1) if cell.covered)
+
+
+def _has_kept_inside(sample: Sample) -> bool:
+    """Whether a retriever found more inside itself than it handed on."""
+    notes = sample.capture
+    if notes is None:
+        return False
+    return bool(notes.dropped_inside or notes.passages_dropped_or_cut)
+
+
+# Counts for tables
+
+
+def counts_of(journey: SampleJourney | None) -> dict[str, int | None]:
+    """Count what passed each stage of a row's journey, by ``COUNTS``; None: not known.
+
+    Example: of 5 retrieved passages a filter dropped 2, and citations are not known:
+    passages_retrieved 5, passages_kept 3, passages_cited None.
+    """
+    counts: dict[str, int | None] = dict.fromkeys(COUNTS)
+    if journey is None:
+        return counts
+    retrieved = [one for one in journey.passages if one.rank is not None]
+    shown = [one for one in journey.passages if one.was_shown]
+    unknown = journey.unknown
+    if "retrieved" not in unknown:
+        counts["passages_retrieved"] = len(retrieved)
+    if "kept" not in unknown:
+        counts["passages_kept"] = sum(one.kept is not False for one in retrieved)
+    if "shown" not in unknown:
+        counts["passages_shown"] = len(shown)
+        counts["passages_cut"] = sum(one.shown == "cut" for one in shown)
+        if "useful" not in unknown:
+            counts["passages_useful"] = sum(one.useful is True for one in shown)
+        if "cited" not in unknown:
+            counts["passages_cited"] = sum(one.cited is True for one in shown)
+    facts = journey.facts
+    if facts:
+        counts["facts_asked"] = len(facts)
+    if facts and all(fact.retrieved is not None for fact in facts):
+        counts["facts_retrieved"] = sum(fact.retrieved is True for fact in facts)
+    if facts and all(fact.known for fact in facts):
+        counts["facts_shown"] = sum(fact.shown is True for fact in facts)
+    return counts
+
+
+# A whole run
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +499,6 @@ class StageLoss:
         lost: How many were lost; of ``cut``, how many were shown in part.
         of: How many the stage before held, as far as that is known.
         interval: 95 % interval of the share, clustered by sample.
-        samples: In how many samples something is known of the stage.
         by: Of ``not_kept``, how many passages each named step dropped.
     """
 
@@ -69,7 +507,6 @@ class StageLoss:
     lost: int
     of: int
     interval: Interval
-    samples: int
     by: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -102,8 +539,6 @@ class Journey:
             is left out if nothing is known of it.
         unknown: By stage and reason, in how many samples something is not known of it.
         facts_unknown: Of how many facts it is not known what became of them.
-        passages_unknown: Of how many retrieved passages, that no step is known to have
-            dropped, it is not known whether the model was shown them.
     """
 
     samples: int
@@ -112,7 +547,6 @@ class Journey:
     stages: tuple[StageLoss, ...]
     unknown: Mapping[tuple[str, str], int] = field(default_factory=dict)
     facts_unknown: int = 0
-    passages_unknown: int = 0
 
     def of(self, loss: Loss, unit: Unit = "passages") -> StageLoss | None:
         """One stage's loss; None if nothing is known of it."""
@@ -153,36 +587,27 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
     unknown = Counter[tuple[str, str]]()
     for number, sample in enumerate(followed):
         unknown.update(sample.unknown.items())
-        for unit, loss, is_lost, name in _stages_reached(sample):
-            tallies[unit, loss].add(is_lost, number, name)
+        for passage in sample.passages:
+            for loss, is_lost in _stages_of_passage(passage):
+                name = passage.dropped_by if loss == "not_kept" else None
+                tallies["passages", loss].add(is_lost, number, name)
+        for fact in sample.facts:
+            for loss, is_lost in _stages_of_fact(fact):
+                tallies["facts", loss].add(is_lost, number)
+    passages = [passage for sample in followed for passage in sample.passages]
+    facts = [fact for sample in followed for fact in sample.facts]
     return Journey(
         samples=len(followed),
-        passages=sum(
-            passage.rank is not None
-            for sample in followed
-            for passage in sample.passages
-        ),
-        facts=sum(len(sample.facts) for sample in followed),
+        passages=sum(passage.rank is not None for passage in passages),
+        facts=len(facts),
         stages=tuple(
             tally.stage_loss(unit, loss)
             for (unit, loss), tally in tallies.items()
             if tally.lost
         ),
         unknown=dict(sorted(unknown.items())),
-        facts_unknown=sum(
-            not fact.known for sample in followed for fact in sample.facts
-        ),
-        passages_unknown=sum(
-            _is_showing_unknown(passage)
-            for sample in followed
-            for passage in sample.passages
-        ),
+        facts_unknown=sum(not fact.known for fact in facts),
     )
-
-
-def _is_showing_unknown(passage: Passage) -> bool:
-    is_retrieved_and_kept = passage.rank is not None and passage.kept is not False
-    return is_retrieved_and_kept and passage.shown is None
 
 
 class _StageTally:
@@ -193,7 +618,7 @@ class _StageTally:
         self._samples: list[int] = []
         self._lost_by_name = Counter[str]()
 
-    def add(self, is_lost: bool, sample: int, name: str | None) -> None:
+    def add(self, is_lost: bool, sample: int, name: str | None = None) -> None:
         """Count a fact or passage of a sample; ``name`` is the step that lost it."""
         self.lost.append(is_lost)
         self._samples.append(sample)
@@ -213,37 +638,15 @@ class _StageTally:
             lost=sum(self.lost),
             of=len(self.lost),
             interval=interval,
-            samples=len(set(self._samples)),
             by=dict(names),
         )
 
 
-def _stages_reached(
-    sample: SampleJourney,
-) -> Iterator[tuple[Unit, Loss, bool, str | None]]:
-    """Yield each stage that a fact or passage is known to have reached, and whether it was lost there."""
-    for fact in sample.facts:
-        for loss, is_lost in _stages_of_fact(fact, "retrieved" not in sample.unknown):
-            yield "facts", loss, is_lost, None
-    for passage in sample.passages:
-        for loss, is_lost in _stages_of_passage(passage):
-            name = passage.dropped_by if loss == "not_kept" else None
-            yield "passages", loss, is_lost, name
-
-
-def _stages_of_fact(
-    fact: FactOnItsWay, is_retrieval_known: bool
-) -> Iterator[tuple[Loss, bool]]:
+def _stages_of_fact(fact: FactOnItsWay) -> Iterator[tuple[Loss, bool]]:
     """Yield the stages of which it is known whether they lost a fact, up to its loss."""
-    if not is_retrieval_known:
-        if fact.shown is not None:
-            yield "missing", not fact.shown
-        return
     if fact.retrieved is not None:
         yield "not_retrieved", not fact.retrieved
-    if fact.kept is not None:
-        yield "not_kept", not fact.kept
-    if fact.shown is not None and fact.kept is not False:
+    if fact.shown is not None:
         yield "not_shown", not fact.shown
 
 

@@ -341,7 +341,7 @@ def columns(
         Columns ``index``, ``id``, ``question``, ``answer``, per metric ``<metric>``,
         ``<metric>_status`` and ``<metric>_reason``, then ``calls``, ``cost`` (US
         dollars), ``problem`` (why a row is no sample) and the counts of the journey
-        (``sample_journey.COUNTS``).
+        (``journey.COUNTS``).
     """
     cells_by_column = _columns_of_samples(results)
     for metric in metrics:
@@ -391,9 +391,9 @@ def _columns_of_costs(results: Sequence[SampleResult]) -> dict[str, list[Any]]:
 def _columns_of_journey(results: Sequence[SampleResult]) -> dict[str, list[Any]]:
     """How many passages and facts passed each stage of each row."""
     # loaded with the first table: most runs ask for no journeys
-    from ragmetrics_core.reporting.sample_journey import COUNTS, counts_of
+    from ragmetrics_core.reporting.journey import COUNTS, counts_of, journey_of
 
-    counts_of_rows = [counts_of(row) for row in results]
+    counts_of_rows = [counts_of(journey_of(row)) for row in results]
     return {name: [counts[name] for counts in counts_of_rows] for name in COUNTS}
 
 
@@ -424,7 +424,7 @@ def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.Da
     Raises:
         MissingDependency: If pandas is not installed.
     """
-    from ragmetrics_core.reporting.sample_journey import COUNTS
+    from ragmetrics_core.reporting.journey import COUNTS
 
     pandas = import_extra("pandas", "pandas", "a DataFrame")
     types = {

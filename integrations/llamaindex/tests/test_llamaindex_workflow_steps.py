@@ -28,7 +28,7 @@ from llama_index.evaluation.ragmetrics import capture
 
 from ragmetrics_core import evaluate
 from ragmetrics_core.data import Sample
-from ragmetrics_core.reporting.sample_journey import Passage, journey_of
+from ragmetrics_core.reporting.journey import Passage, journey_of
 
 QUESTION = "When was the Velm bridge opened?"
 TEXTS = (
