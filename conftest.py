@@ -3,7 +3,6 @@
 import gc
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,12 +33,6 @@ if sys.dont_write_bytecode:
 # What tests share stands in a folder that the processes they start find, too.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, (str(Path(__file__).with_name("tests")), os.environ.get("PYTHONPATH")))
-)
-
-# Every test has a cache folder of its own; in an empty one matplotlib would look
-# through all fonts again.
-os.environ.setdefault(
-    "MPLCONFIGDIR", str(Path(tempfile.gettempdir()) / "ragmetrics-tests-matplotlib")
 )
 
 # Times differ by machine and load: no test may fail for them.

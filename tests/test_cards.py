@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -1145,29 +1144,6 @@ def test_what_does_not_go_together_is_refused(
         == 2
     )
     assert told in capsys.readouterr().err
-
-
-def test_a_page_needs_jinja2_before_anything_is_judged(
-    labelled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert (
-        main(
-            [
-                "--judge",
-                "lexical",
-                "--data",
-                str(labelled),
-                "--html",
-                "x.html",
-                "--out",
-                "x.json",
-            ]
-        )
-        == 2
-    )
-    assert "ragmetrics-core[report]" in capsys.readouterr().err
-    assert not Path("x.json").exists()
 
 
 def test_a_card_goes_on_from_the_store(

@@ -27,7 +27,6 @@ HEAVY = {
     "pandas",
     "numpy",
     "pyarrow",
-    "matplotlib",
     "plotly",
     "rich",
     "openai",

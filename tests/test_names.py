@@ -201,7 +201,6 @@ DOORS: dict[str, tuple[str, Callable[[], object]]] = {
     ),
     "scores": (METRIC, lambda: report().scores("adherance")),
     "worst": (METRIC, lambda: report().worst("adherance")),
-    "figure": (METRIC, lambda: report().plot_histogram("adherance")),
     "summary": (METRIC, lambda: report().summary()["adherance"]),
     "comparison": (METRIC, lambda: report().compare(report(), metrics=["adherance"])),
     "of a comparison": (
@@ -258,7 +257,6 @@ DOORS: dict[str, tuple[str, Callable[[], object]]] = {
         ),
     ),
     "field": ("did you mean 'answer'", lambda: Sample.from_row(ROW, answr="answer")),
-    "grade": ("did you mean 'exact'", lambda: report().graded("exakt")),  # type: ignore[arg-type]  # a slip
 }
 
 

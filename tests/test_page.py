@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import sys
 import time
 from base64 import b64decode
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from selenium.webdriver.common.keys import Keys
 
 from ragmetrics_core import CitationQuality, evaluate
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.errors import InputError, MissingDependency
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.metric_evidence import (
     CallTable,
     CallVerdict,
@@ -312,12 +311,6 @@ def test_details_are_carried_of_unscored_rows_first_then_of_the_lowest_scores(
     assert packed is not None
     lines = decompress(b64decode(packed[1])).decode().splitlines()
     assert [json.loads(line)["index"] for line in lines] == [3, 1, 2, 0]
-
-
-def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingDependency, match=r"ragmetrics-core\[report\]"):
-        Report([row(0, 0.5, "q")]).to_html(tmp_path / "r.html")
 
 
 def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:

@@ -504,42 +504,8 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         Report([]).to_jsonl(tmp_path / "none" / "r.jsonl")
 
 
-# Figures, Parquet, methods
+# Parquet, methods
 # ------------------------------------------------------------------------------
-
-
-def test_figures() -> None:
-    report = Report(
-        [
-            a_row(index, value)
-            for index, value in enumerate((0.0, 0.05, 0.3, 0.9999, 1.0))
-        ]
-    )
-    (axes,) = report.plot_histogram("context_recall").axes
-    assert [bar.get_height() for bar in axes.patches] == [2, 0, 0, 1, 0, 0, 0, 0, 0, 2]  # type: ignore[attr-defined]
-    assert axes.get_xlabel() == "context_recall"
-    (axes,) = report.plot_box().axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["context_recall"]
-    with pytest.raises(SettingError, match="there are: context_recall"):
-        report.plot_histogram("other")
-    assert Report([]).plot_box().axes
-    named = Report(
-        [
-            SampleResult(
-                index=0,
-                sample=Sample(),
-                results={"$x^": Scored(metric="m", value=1, reason="")},
-            )
-        ]
-    )
-    assert named.plot_histogram("$x^").axes[0].get_xlabel() == "$x^"
-    named.plot_histogram("$x^").canvas.draw()
-
-
-def test_figures_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingDependency, match=r"ragmetrics-core\[report\]"):
-        Report([]).plot_box()
 
 
 def test_to_parquet(tmp_path: Path) -> None:
@@ -574,7 +540,7 @@ def test_methods() -> None:
     assert SECRET not in text
 
 
-def test_grades_of_captured_samples_are_counted_and_filtered() -> None:
+def test_grades_of_captured_samples_are_counted() -> None:
     grades = ["exact", "inferred", "exact", None]
     notes = [
         CaptureNotes() if grade is None else CaptureNotes(grade=grade)
@@ -587,7 +553,6 @@ def test_grades_of_captured_samples_are_counted_and_filtered() -> None:
     report = Report([*rows, SampleResult(index=4, sample=Sample(), results={})])
     assert report.summary().grades == {"exact": 2, "inferred": 1}
     assert "Captured: 2 exact, 1 inferred." in report.table()
-    assert [row.index for row in report.graded("exact").results] == [0, 2]
     assert "Captured" not in Report([rows[3]]).table()
 
 

@@ -234,9 +234,7 @@ def test_figures_are_those_of_the_same_rows_as_json_lines(
         hidden = f"{draw.randrange(9)} of 9 documents were not shown"
         capture = CaptureNotes(
             grade=draw.choice(["exact", "located", None]),
-            warnings=draw.choice(
-                [(), ("no prompt",), (hidden, "no prompt"), (hidden,)]
-            ),
+            doubts=draw.choice([{}, {"no_prompt": "no prompt"}, {"hidden": hidden}]),
         )
         contexts, error = draw.choice([(), ("x",)]), draw.choice([None, "timeout"])
         about |= {"reranker": "gpt-4o"} if draw.random() < 0.5 else {}
@@ -282,7 +280,7 @@ def test_figures_are_those_of_the_same_rows_as_json_lines(
         Report.from_parquet(tmp_path / "a.parquet"),
     )
     assert other.summary() == one.summary()
-    assert [warning.samples for warning in other.summary().capture_warnings] != []
+    assert [doubt.samples for doubt in other.summary().doubts] != []
     assert other.summary(cluster=None) == one.summary(cluster=None)
     assert other.table() == one.table()
     assert other.scores("two") == one.scores("two")

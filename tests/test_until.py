@@ -27,7 +27,6 @@ from ragmetrics_core import (
     LLMJudge,
     OpenAICompatibleModel,
     Report,
-    Sample,
     aevaluate,
     evaluate,
     iter_results,
@@ -35,7 +34,6 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.labelling.labels import Label, calibrate, draw
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide
 from ragmetrics_core.testing import UndecidedWarning, assert_score
@@ -584,16 +582,6 @@ def test_a_stopped_run_shows_the_bounds_and_nothing_else(tmp_path: Path) -> None
     assert not re.search(r"95 % interval|Wilson|BCa|\bt with", told)
     report.to_jsonl(tmp_path / "r.jsonl")
     assert Report.from_jsonl(tmp_path / "r.jsonl") == report
-
-
-def test_a_part_of_a_stopped_run_has_no_bounds() -> None:
-    captured = [
-        Sample(**row, capture=CaptureNotes(grade="exact"))
-        for row in rows(*verdicts(300, 0.9))
-    ]
-    report = until(captured, "good=0.7").graded("exact")
-    assert report.summary()["good"].interval is None
-    assert decide(Gate(metric="good", at_least=0.1), report).outcome == "undecided"
 
 
 def test_another_gate_of_a_stopped_run_is_held_against_its_bounds() -> None:

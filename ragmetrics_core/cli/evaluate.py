@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +189,7 @@ def _choose_paths(options: argparse.Namespace) -> Path | None:
     if folder is None:
         return None
     options.out = options.out or folder / RESULTS
-    if options.report is None and find_spec("jinja2") is not None:
+    if options.report is None:
         options.report = folder / PAGE
     return folder
 

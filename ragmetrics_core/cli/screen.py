@@ -68,7 +68,7 @@ def explain_lines(
         lines.append(f"To mend: {glance.advice}")
     if glance.failures:
         lines.append(f"! {glance.failures}")
-    lines += [f"! {sign}" for sign in summary.folded_signs]
+    lines += [f"! {sign}" for sign in summary.all_signs]
     lines += [*remarks, *footnotes(summary, run)]
     return lines
 

@@ -3,7 +3,6 @@
 import argparse
 import os
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +104,8 @@ def _demo(options: argparse.Namespace) -> int:
     folder = None if options.no_files else new_run_folder()
     if folder is not None:
         options.out = options.out or folder / RESULTS
-        if find_spec("jinja2") is not None:
-            page = str(folder / PAGE)
-            report.to_html(page)
+        page = str(folder / PAGE)
+        report.to_html(page)
     if options.out:
         report.to_jsonl(options.out)
         if folder is not None:

@@ -1,4 +1,3 @@
-from ragmetrics_core.data.answered import answer_holds_contexts as answer_holds_contexts
 from ragmetrics_core.data.answered import (
     has_answer_without_context as has_answer_without_context,
 )

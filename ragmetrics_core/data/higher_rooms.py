@@ -19,13 +19,11 @@ class _DeferredName(NamedTuple):
 
 
 _DEFERRED_NAMES = {
-    # a report and a comparison as pages and figures
+    # a report and a comparison as pages
     "write_page": _DeferredName("page.render", "write_page", "a page of results"),
     "write_comparison": _DeferredName(
         "page.comparison_page", "write_comparison", "a page of a comparison"
     ),
-    "histogram": _DeferredName("page.figures", "histogram", "a figure"),
-    "box_plot": _DeferredName("page.figures", "box_plot", "a figure"),
     "method_paragraphs": _DeferredName(
         "page.methods", "paragraphs", "the methods paragraph"
     ),

@@ -15,7 +15,6 @@ from ragmetrics_core.data import (
     InputError,
     SampleResult,
     adherence_worth,
-    import_extra,
     judge_in_words,
     replace_surrogates,
     write_text,
@@ -122,7 +121,6 @@ def check_page(path: Path) -> None:
 
     The check comes before anything is judged.
     """
-    _environment()
     if not path.parent.is_dir():
         raise InputError(
             f"the page cannot be written to {path}: there is no folder {path.parent}"
@@ -223,7 +221,8 @@ def _as_markup(text: str) -> Any:
 
 def _environment() -> Any:
     """Set up Jinja2 with our templates; it escapes everything that they show."""
-    jinja2 = import_extra("jinja2", "report", "a page")
+    import jinja2  # only now: most runs write no page
+
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ragmetrics_core.page", ""),
         autoescape=True,

@@ -11,18 +11,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast
 from zlib import compress, decompress
 
 from ragmetrics_core.data import (
     Columns,
-    Grade,
     SampleResult,
     SettingError,
     Usage,
     as_input_error,
     columns_by_field,
-    did_you_mean,
     find_metric,
     import_deferred,
     import_extra,
@@ -35,7 +33,6 @@ from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts, SequentialDecision
 from ragmetrics_core.reporting.summary import (
     MetricSummary,
-    RiskThresholds,
     Summary,
     Tally,
 )
@@ -51,7 +48,6 @@ from ragmetrics_core.reporting.what_if import WhatIf, what_if
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
     from ragmetrics_core.reporting.glance import Glance
     from ragmetrics_core.reporting.journey import Journey
@@ -229,7 +225,6 @@ class Report:
 
     def summary(
         self,
-        thresholds: RiskThresholds | None = None,
         *,
         cluster: GroupBy = "auto",
         slices: Iterable[str] = (),
@@ -237,7 +232,6 @@ class Report:
         """The run in numbers, with the signs of high risk.
 
         Args:
-            thresholds: When a number counts as a sign; None for the defaults.
             cluster: Which samples belong together: a name or dotted path in a sample's
                 metadata, a callable that gets the sample, or None; ``"auto"``: the
                 conversation, else the source document, where known.
@@ -247,7 +241,7 @@ class Report:
         tally = Tally(self.metrics, cluster=cluster, slices=slices)
         for row in self.results:
             tally.add(row)
-        return tally.summary(thresholds, run=self.run)
+        return tally.summary(run=self.run)
 
     def journey(self) -> Journey:
         """Where passages and facts were lost on the way into the answers.
@@ -345,28 +339,6 @@ class Report:
         """The rows with the lowest scores of a metric, the lowest first."""
         return [self.results[place] for place in lowest(self.scores(metric), count)]
 
-    def graded(self, *grades: Grade) -> Report:
-        """Return the report over the captured samples of these grades alone.
-
-        A grade says how surely capturing knows what a sample's contexts are, see
-        ``CaptureNotes``. Samples that were not captured have none and are left out.
-
-        Raises:
-            SettingError: If a grade does not exist.
-
-        Examples:
-            >>> from ragmetrics_core.data import CaptureNotes, Sample
-            >>> notes = [CaptureNotes(grade=grade) for grade in ("exact", "inferred")]
-            >>> rows = [SampleResult(index=n, sample=Sample(capture=one), results={}) for n, one in enumerate(notes)]
-            >>> len(Report(rows).graded("exact").results)
-            1
-        """
-        _refuse_unknown_grades(grades)
-        rows_of_grades = [row for row in self.results if _grade_of(row) in grades]
-        decisions = tuple(map(_without_bounds, self.decisions))
-        run = self.run.model_copy(update={"decisions": decisions})
-        return Report(rows_of_grades, run)
-
     def to_jsonl(self, path: str | Path) -> None:
         """Write the report as JSON lines, in place of an existing file.
 
@@ -461,7 +433,7 @@ class Report:
         cluster: GroupBy = "auto",
         decisions: Sequence[Decision] = (),
     ) -> None:
-        """Write the report as one HTML page that opens offline (extra ``report``).
+        """Write the report as one HTML page that opens offline.
 
         Texts of the samples are in it.
 
@@ -498,20 +470,6 @@ class Report:
         with as_input_error(f"the table cannot be written to {path}"):
             frame.to_parquet(path, engine="pyarrow", index=False)
 
-    def plot_histogram(self, metric: str) -> Figure:
-        """Draw a histogram of one metric's scores as a matplotlib figure.
-
-        It has ten bins on [0, 1]. It needs the extra ``report``.
-        """
-        figure: Figure = import_deferred("histogram")(metric, self._scores_of(metric))
-        return figure
-
-    def plot_box(self) -> Figure:
-        """A box plot per metric, as one matplotlib figure (extra ``report``)."""
-        scores = {metric: self._scores_of(metric) for metric in self.metrics}
-        figure: Figure = import_deferred("box_plot")(scores)
-        return figure
-
     def methods(self) -> str:
         """Return the methods paragraph.
 
@@ -519,9 +477,6 @@ class Report:
         """
         paragraphs = import_deferred("method_paragraphs")
         return "\n\n".join(paragraphs(self.summary(), self.run, self.results))
-
-    def _scores_of(self, metric: str) -> list[float]:
-        return [value for value in self.scores(metric) if value is not None]
 
     def glance(self, decisions: Sequence[Decision] = ()) -> Glance:
         """What people see first: the weakest stage, the metrics, the worst rows.
@@ -571,32 +526,6 @@ class Report:
         return (
             f"Report({rows}, {judged} judged: {', '.join(self.metrics) or 'no metric'})"
         )
-
-
-def _refuse_unknown_grades(grades: Iterable[str]) -> None:
-    """Raise ``SettingError`` for a grade that does not exist."""
-    known_grades = get_args(Grade)
-    for grade in grades:
-        if grade not in known_grades:
-            near = did_you_mean(grade, known_grades)
-            raise SettingError(
-                f"no grade {grade!r}{near}; there are: {', '.join(known_grades)}"
-            )
-
-
-def _grade_of(row: SampleResult) -> Grade | None:
-    """The grade of a captured sample; None for any other row."""
-    if row.sample is None or row.sample.capture is None:
-        return None
-    return row.sample.capture.grade
-
-
-def _without_bounds(decision: SequentialDecision) -> SequentialDecision:
-    """A decision whose bounds no summary takes, since they are of all rows of the run.
-
-    A summary takes bounds only from decisions with a threshold.
-    """
-    return decision.model_copy(update={"at_least": None})
 
 
 def lowest(scores: Iterable[float | None], count: int) -> list[int]:

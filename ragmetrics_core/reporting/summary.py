@@ -2,10 +2,10 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import chain, compress
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 from pydantic import Field
 
@@ -15,22 +15,17 @@ from ragmetrics_core.data import (
     JudgedChunks,
     Ledger,
     Sample,
-    Share,
     Usage,
-    answer_holds_contexts,
     find_metric,
     has_answer_without_context,
 )
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.results import (
     Failed,
     MetricResult,
     SampleResult,
     Scored,
     Undefined,
-)
-from ragmetrics_core.reporting.capture_warnings import (
-    CaptureWarning,
-    CaptureWarningTally,
 )
 from ragmetrics_core.reporting.conversation_facts import Conversations, TurnTally
 from ragmetrics_core.reporting.diagnosis import is_declined, is_unanswered
@@ -80,25 +75,12 @@ _WHY_UNDEFINED = {
 }
 
 
-class RiskThresholds(Frozen):
-    """When a number counts as a sign of high risk.
-
-    The defaults are conventions, not measurements.
-    """
-
-    mean: Share = Field(default=0.7, description="a mean below this is low")
-    median: Share = Field(default=0.7, description="a median below this is low")
-    max: Share = Field(
-        default=0.8,
-        description="a highest score below this is low: not one sample went well",
-    )
-    count: Annotated[int, Field(ge=0)] = Field(
-        default=30, description="fewer scores than this are too few to say"
-    )
-    failed_share: Share = Field(
-        default=0.05,
-        description="a larger share of failed among the rows with an outcome is high",
-    )
+# When a number is a sign of high risk: conventions, not measurements.
+LOW_MEAN = 0.7
+_LOW_MEDIAN = 0.7
+_LOW_MAXIMUM = 0.8
+_FEW_ROWS = 30
+_MANY_FAILED = 0.05
 
 
 class MetricSummary(Frozen):
@@ -169,10 +151,10 @@ class MetricSummary(Frozen):
         exclude=True,
         description="every score, the lowest first",
     )
-    limits: RiskThresholds = Field(
-        default=RiskThresholds.model_construct(),
+    is_decided: bool = Field(
+        default=False,
         repr=False,
-        description="when a number is a sign",
+        description="whether its gate has said that the rows are enough",
     )
 
     @property
@@ -198,21 +180,20 @@ class MetricSummary(Frozen):
 
         Example: "low mean: 0.420, under 0.7."
         """
-        limits = self.limits
-        if self.mean is not None and self.mean < limits.mean:
+        if self.mean is not None and self.mean < LOW_MEAN:
             interval_reaches_limit = (
-                self.interval is not None and self.interval.high >= limits.mean
+                self.interval is not None and self.interval.high >= LOW_MEAN
             )
             if interval_reaches_limit:
                 yield (
-                    f"the mean may be low: {self.mean:.3f} is under {limits.mean:g}, a"
+                    f"the mean may be low: {self.mean:.3f} is under {LOW_MEAN:g}, a"
                     " rule of thumb of this tool, and its interval reaches that."
                 )
             else:
-                yield f"low mean: {self.mean:.3f}, under {limits.mean:g}."
-        if self.median is not None and self.median < limits.median:
-            yield f"low median: {self.median:.3f}, under {limits.median:g}."
-        if self.max is not None and self.max < limits.max:
+                yield f"low mean: {self.mean:.3f}, under {LOW_MEAN:g}."
+        if self.median is not None and self.median < _LOW_MEDIAN:
+            yield f"low median: {self.median:.3f}, under {_LOW_MEDIAN:g}."
+        if self.max is not None and self.max < _LOW_MAXIMUM:
             yield f"low maximum: no row scored over {self.max:.3f}."
 
     def _signs_of_counts(self) -> Iterator[str]:
@@ -220,14 +201,13 @@ class MetricSummary(Frozen):
 
         Example: "too few rows to say: 12 scored, 30 wanted."
         """
-        limits = self.limits
         n_failed = sum(self.failed.values())
         n_undefined = sum(self.undefined.values())
         n_outcomes = self.count + n_failed + n_undefined
         if self.count == 0:
             yield f"nothing scored: {self.unscored_in_words or 'no row to score'}."
-        elif self.count < limits.count:
-            yield f"too few rows to say: {self.count} scored, {limits.count} wanted."
+        elif self.count < _FEW_ROWS and not self.is_decided:
+            yield f"too few rows to say: {self.count} scored, {_FEW_ROWS} wanted."
         n_clusters = self.interval.clusters if self.interval is not None else None
         if n_clusters and n_clusters < FEWEST_CLUSTERS:
             yield (
@@ -241,12 +221,26 @@ class MetricSummary(Frozen):
                 f"declining answers: {n_declined} of {n_outcomes} results; the mean"
                 " leaves them out, so that declining more may raise it."
             )
-        if n_failed > limits.failed_share * n_outcomes:
+        if n_failed > _MANY_FAILED * n_outcomes:
             kinds = ", ".join(f"{count} {kind}" for kind, count in self.failed.items())
             yield (
                 f"many failed: {n_failed / n_outcomes:.0%} ({kinds}); the mean does not"
                 " speak for them."
             )
+
+
+class CaptureDoubt(Frozen):
+    """What capturing was not sure of in some samples, by the code of the doubt."""
+
+    code: str = Field(description="which doubt it is")
+    text: str = Field(description="what it is, as the first sample says it")
+    samples: int = Field(default=0, description="how many samples bear it")
+    index: int = Field(description="place of the first of them in the input, from 0")
+
+    def __str__(self) -> str:
+        """The doubt in a line."""
+        samples = count_in_words(self.samples, "sample")
+        return f"{self.text} ({samples}; the first is row {self.index + 1})"
 
 
 class Summary(Frozen):
@@ -269,9 +263,6 @@ class Summary(Frozen):
             "answers given without any context, as far as contexts were recorded"
         ),
     )
-    holding_contexts: int = Field(
-        default=0, description="answers that contain all their contexts whole"
-    )
     declined: int = Field(
         default=0, description="judged samples whose answer was found to decline"
     )
@@ -289,9 +280,9 @@ class Summary(Frozen):
     grades: dict[Grade, int] = Field(
         default={}, description="captured samples by grade, see ``CaptureNotes``"
     )
-    capture_warnings: tuple[CaptureWarning, ...] = Field(
+    doubts: tuple[CaptureDoubt, ...] = Field(
         default=(),
-        description="what capturing was not sure of, the most frequent warning first",
+        description="what capturing was not sure of, the most frequent first",
     )
     metrics: tuple[MetricSummary, ...] = Field(description="one summary per metric")
     usage: Usage = Field(
@@ -359,13 +350,6 @@ class Summary(Frozen):
                 f"answered without any context: {self.without_context} of"
                 f" {n_samples} rows."
             )
-        if self.holding_contexts:
-            sentences.append(
-                "answers that contain their own contexts whole:"
-                f" {self.holding_contexts} of {n_samples} rows; such an answer"
-                " supports itself, so name the column or key that holds the answer"
-                " alone."
-            )
         if self.application_errors:
             sentences.append(
                 f"the application itself failed: {self.application_errors} of"
@@ -382,52 +366,12 @@ class Summary(Frozen):
         return tuple(sentences)
 
     @property
-    def folded_signs(self) -> tuple[str, ...]:
-        """Return the warning signs of the run, then those of metrics, a line for each kind.
-
-        A metric's sign is a text such as "adherence: few clusters: 3, under 20":
-        metric, kind, detail. If several metrics show the same kind of sign, their
-        details stand in one line.
-        """
-        metrics_by_kind: dict[str, list[tuple[str, str]]] = {}
-        for numbers in self.metrics:
-            for sign in numbers.signs:
-                sentence = sign.removeprefix(f"{numbers.metric}: ")
-                kind, _, detail = sentence.partition(": ")
-                metrics_by_kind.setdefault(kind, []).append((numbers.metric, detail))
-        lines = list(self.signs)
-        for kind, metrics_with_details in metrics_by_kind.items():
-            lines.append(_fold_signs(kind, metrics_with_details))
-        return tuple(lines)
-
-    @property
     def all_signs(self) -> tuple[str, ...]:
         """Signs of the run, then those of each metric."""
         return (
             *self.signs,
             *chain.from_iterable(numbers.signs for numbers in self.metrics),
         )
-
-
-def _fold_signs(kind: str, metrics: Sequence[tuple[str, str]]) -> str:
-    """Write one line about a kind of warning sign, with the metrics that show it.
-
-    Example: "few clusters in 2 metrics: adherence 3, under 20; recall 4, under 20."
-
-    Args:
-        kind: The kind of sign, such as "few clusters".
-        metrics: Name of each metric that shows the sign, and the details in words,
-            which may be "". Of several metrics only the details before a semicolon are
-            shown.
-    """
-    ((first_metric, first_detail), *further_metrics) = metrics
-    if not further_metrics:
-        return f"{first_metric}: {kind}{f': {first_detail}' if first_detail else ''}"
-    details = [
-        f"{metric} {detail.partition(';')[0].rstrip('.')}".rstrip()
-        for metric, detail in metrics
-    ]
-    return f"{kind} in {len(metrics)} metrics: {'; '.join(details)}."
 
 
 class Tally:
@@ -476,7 +420,7 @@ class Tally:
         else:
             self._keys_to_find = KeysSought(self._slices_by_key, cluster)
         self.grades = Counter[Grade]()  # how surely the samples' contexts are known
-        self.capture_warnings = CaptureWarningTally()
+        self._doubts: dict[str, CaptureDoubt] = {}
         self.usage = Usage()
 
     def add(self, result: SampleResult) -> None:
@@ -511,7 +455,7 @@ class Tally:
         self.row_counts["without_answer"] += unanswered
         self.row_counts["asked"] += unanswered or declined is not None
         if sample.capture is not None:
-            self.capture_warnings.add(sample.capture.warnings, result.index)
+            self._add_doubts(sample.capture.doubts, result.index)
 
     def _add_to_slices(self, result: SampleResult, sample: Sample) -> None:
         """Count a row in the slice of each key to which its sample belongs."""
@@ -523,10 +467,21 @@ class Tally:
     def _add_traits(self, sample: Sample) -> None:
         """Count what is known of a sample without any metric."""
         self.row_counts["without_context"] += has_answer_without_context(sample)
-        self.row_counts["holding_contexts"] += answer_holds_contexts(sample)
         self.row_counts["application_errors"] += sample.error is not None
         if sample.capture is not None and sample.capture.grade is not None:
             self.grades[sample.capture.grade] += 1
+
+    def _add_doubts(self, doubts: Mapping[str, str], index: int) -> None:
+        """Count what capturing was not sure of in the sample of a row, by code."""
+        for code, text in doubts.items():
+            known = self._doubts.get(code)
+            if known is None or index < known.index:
+                n_samples = 0 if known is None else known.samples
+                known = CaptureDoubt(
+                    code=code, text=text, index=index, samples=n_samples
+                )
+            counted = known.model_copy(update={"samples": known.samples + 1})
+            self._doubts[code] = counted
 
     def _add_bad_row(self, result: SampleResult) -> None:
         """Count a row that is no sample: it belongs to no slice, and so to each."""
@@ -536,20 +491,13 @@ class Tally:
         for metric in self.metrics.values():
             metric.add_bad_row()
 
-    def summary(
-        self,
-        thresholds: RiskThresholds | None = None,
-        *,
-        run: RunFacts | None = None,
-    ) -> Summary:
+    def summary(self, *, run: RunFacts | None = None) -> Summary:
         """Sum up everything counted so far, as ``Report.summary`` does.
 
         Example: 10 rows with one metric and slices "en" and "de": the numbers of the
         metric over 10 rows, and a summary of each slice.
 
         Args:
-            thresholds: When a number counts as a sign of high risk; None for the
-                defaults.
             run: Facts of the run: who judged, and why it ended early.
 
         Raises:
@@ -557,10 +505,9 @@ class Tally:
         """
         self._keys_to_find.check()
         run = run or RunFacts()
-        limits = thresholds or RiskThresholds()
         metric_summaries = []
         for name, metric_tally in self.metrics.items():
-            numbers = metric_tally.summary(name, limits)
+            numbers = metric_tally.summary(name)
             # A run that stopped once its gates were decided has bounds in place of
             # intervals.
             if run.decisions:
@@ -569,24 +516,22 @@ class Tally:
         return Summary(
             **self.row_counts,  # such as rows=9, judged=7, bad_rows=1
             grades=_counts(self.grades),
-            capture_warnings=self.capture_warnings.warnings,
+            doubts=tuple(sorted(self._doubts.values(), key=_frequent_first)),
             metrics=tuple(metric_summaries),
             usage=self.usage,
             stopped=run.ended_early,
             judges=run.judges,
             decisions=run.decisions,
             caption=_caption(run),
-            slices=self._summaries_of_slices(limits, run),
+            slices=self._summaries_of_slices(run),
         )
 
-    def _summaries_of_slices(
-        self, limits: RiskThresholds, run: RunFacts
-    ) -> dict[str, dict[str, Summary]]:
+    def _summaries_of_slices(self, run: RunFacts) -> dict[str, dict[str, Summary]]:
         """Sum up each slice, by key and by value of the key."""
         summaries_by_key: dict[str, dict[str, Summary]] = {}
         for key, slices in self._slices_by_key.items():
             summaries_by_key[key] = {
-                slice_name: tally.summary(limits, run=run)
+                slice_name: tally.summary(run=run)
                 for slice_name, tally in slices.tally_by_name.items()
             }
         return summaries_by_key
@@ -637,7 +582,7 @@ def _with_bounds(
             "interval": bounds,
             "worst": bounds,
             "best": bounds,
-            "limits": numbers.limits.model_copy(update={"count": 0}),
+            "is_decided": True,
         }
     )
 
@@ -732,15 +677,13 @@ class MetricTally:
             self.n_samples_with_usefulness += 1
         self.has_useful_chunk.append(bool(n_useful_chunks))
 
-    def summary(self, name: str, limits: RiskThresholds) -> MetricSummary:
+    def summary(self, name: str) -> MetricSummary:
         """Sum up what was counted of the metric.
 
         Example: scores .5 and 1.0 and one failure: count 2, mean .75, unknown 1.
 
         Args:
             name: Name of the metric.
-            limits: When a number counts as a sign of high risk. A turn of a
-                conversation that scores less than ``limits.mean`` is a low one.
         """
         scores = self.scores
         return MetricSummary(
@@ -764,8 +707,7 @@ class MetricTally:
             useful_share=self._share_with_useful_chunk(),
             useful_known=self.n_samples_with_usefulness,
             mean_if_useful=mean(self._scores_if_useful()),
-            conversations=self.turns.summary(limits.mean),
-            limits=limits,
+            conversations=self.turns.summary(LOW_MEAN),
         )
 
     def _scores_if_useful(self) -> "array[float]":
@@ -796,6 +738,11 @@ def _n_useful_chunks(result: Scored) -> int | None:
     if isinstance(result.evidence, JudgedChunks):
         return result.evidence.useful_known
     return None
+
+
+def _frequent_first(doubt: CaptureDoubt) -> tuple[int, int]:
+    """Sort key: the most frequent doubt first, of equal ones the earlier row."""
+    return -doubt.samples, doubt.index
 
 
 def _counts(counter: Counter[Name]) -> dict[Name, int]:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ragmetrics_core.reporting.glance import Glance
 
 _FORMULA = lazy_pattern(r"\s*[=+\-@|%]|[\t\r\n]")
-_MOST_WARNINGS = 8
 _HEADINGS = (
     "metric",
     "mean",
@@ -179,12 +178,8 @@ def _notes_on_rows(summary: Summary) -> Iterator[str]:
     if summary.grades:
         grades = [f"{count} {grade}" for grade, count in summary.grades.items()]
         yield f"Captured: {', '.join(grades)}."
-    shown_warnings = summary.capture_warnings[:_MOST_WARNINGS]
-    for warning in shown_warnings:
-        yield f"Not sure of captured samples: {warning}."
-    n_more = len(summary.capture_warnings) - len(shown_warnings)
-    if n_more:
-        yield f"{count_in_words(n_more, 'more warning')} of capturing."
+    for doubt in summary.doubts:
+        yield f"Not sure of captured samples: {doubt}."
 
 
 def _notes_on_run(summary: Summary, run: RunFacts) -> Iterator[str]:

@@ -107,8 +107,6 @@ def many(samples: list[Sample]) -> Report:
         verdict,
         comparison.table(),
         report.methods(),
-        report.plot_box(),
-        report.plot_histogram("m"),
     )
     assert_score(report, at_least=0.8, undecided="fail")
     stopped = evaluate(
