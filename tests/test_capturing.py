@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import tracemalloc
-from functools import partial
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from said import covered, facts, poll, polls
 
-from ragmetrics_core import RetrievalAccuracy, Sample, ScriptedJudge, metric
+from ragmetrics_core import Context, RetrievalAccuracy, Sample, ScriptedJudge, metric
 from ragmetrics_core.capture import Answer as FoundAnswer
 from ragmetrics_core.capture import (
     BackgroundEvaluator,
@@ -33,7 +33,6 @@ from ragmetrics_core.capture import (
     as_judge_work,
     guard_hook,
     judge_context,
-    samples_of,
 )
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.replies import Answer, Usage
@@ -71,8 +70,8 @@ RECORDER = ToyRecorder()
 class ToyApp:
     """A framework in ten lines: it retrieves, answers, and tells those who listen when a run has ended."""
 
-    def __init__(self, turn, fail=False):
-        self.turn, self.fail = turn, fail
+    def __init__(self, turn, fail=False, prompt=None):
+        self.turn, self.fail, self.prompt = turn, fail, prompt
 
     def run(self):
         listening, output, error = LISTENERS.here(), None, None
@@ -91,6 +90,8 @@ class ToyApp:
                 "output": output,
                 "error": error,
             }
+            if self.prompt is not None:
+                run["prompt"] = self.prompt
             RECORDER.hand_on(run, listening)
 
     async def arun(self):
@@ -98,22 +99,10 @@ class ToyApp:
         return self.run()
 
 
-def samples_from(
-    run,
-    *,
-    question_from=None,
-    contexts_from=None,
-    answer_from=None,
-    context_tools=None,
-    build=None,
-):
-    where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
-    if where.build is not None:
-        return list(where.build(run))
-    said, question = where.find("question", run, run["inputs"])
+def samples_from(run):
     return [
         Sample(
-            question=question if said else run["inputs"]["query"],
+            question=run["inputs"]["query"],
             contexts=run["documents"],
             answer=run["output"],
             error=run["error"],
@@ -130,40 +119,36 @@ def call_of(found):
     return EvidenceCall(kind="retrieval", items=found, shown=tuple(range(len(found))))
 
 
-def shown_by(prompt, run):
-    """The same by the rules: a tree of two calls."""
+def trees(run, where):
+    """A tree of two calls: the search, and the model that is shown what it found."""
     found = tuple(
         Document(one.text, one.id, one.score, one.metadata) for one in run["documents"]
     )
-    calls = [
-        Node(
-            "retriever", began=1, ended=2, query=run["inputs"]["query"], documents=found
-        ),
-        Node(
-            "model",
-            began=3,
-            ended=4,
-            prompt=(Message("user", prompt),),
-            reply=Message("assistant", run["output"]),
-        ),
-    ]
-    answers = (FoundAnswer(run["output"], "output"),)
-    return samples_of(
+    query = run["inputs"]["query"]
+    shown = "\n\n".join(document.text for document in found)
+    calls = [Node("retriever", began=1, ended=2, query=query, documents=found)]
+    answers = ()
+    if run["output"] is not None:
+        calls.append(
+            Node(
+                "model",
+                began=3,
+                ended=4,
+                prompt=(Message("user", run.get("prompt", f"{shown}\n\n{query}")),),
+                reply=Message("assistant", run["output"]),
+            )
+        )
+        answers = (FoundAnswer(run["output"], "output"),)
+    return [
         Tree(
             Node("step", "app", 0, 5, calls),
-            question=run["inputs"]["query"],
+            question=query,
             answers=answers,
+            error=run["error"],
+            native_run=run,
+            lookup_inputs=(run["inputs"],),
         )
-    )
-
-
-def places(*sources):
-    given = vars(Overrides(*sources))
-    return Overrides(
-        build=partial(
-            samples_from, **{name: given[name] for name in given if name != "question"}
-        )
-    )
+    ]
 
 
 def as_run(run):
@@ -174,12 +159,11 @@ def as_run(run):
 
 DOOR = FrontDoor(
     LISTENERS,
-    lambda run, where: [Tree(Node("step"), native_run=run)],
+    trees,
     lambda judge: judge,
     as_run=as_run,
-    make_overrides=places,
     unseen="make the calls inside the block",
-    hint="say where things are by build=",
+    hint="say where things are by contexts_from=",
 )
 capture = DOOR.capture
 
@@ -228,8 +212,8 @@ class TestToyContract(AdapterContract):
         return None  # each run has ended when its call returns
 
     def play_prompt(self, turn, prompt):
-        with capture(build=partial(shown_by, prompt)) as captured:
-            ToyApp(turn).run()
+        with capture() as captured:
+            ToyApp(turn, prompt=prompt).run()
         return list(captured.samples)
 
     def play_changed(self, turn):
@@ -270,10 +254,11 @@ def test_all_runs_of_a_block_around_a_question_are_one_turn():
 
 
 def test_runs_without_a_sample_are_said():
-    with capture(build=lambda run: []) as captured:
+    door = replace(DOOR, trees=lambda run, where: [Tree(Node("step"))])
+    with door.capture() as captured:
         ToyApp(GOLDEN_TURNS[0]).run()
     assert captured.samples == ()
-    assert captured.problems.counts == {"say where things are by build=": 1}
+    assert captured.problems.counts == {"say where things are by contexts_from=": 1}
 
 
 def in_a_bare_thread():
@@ -282,12 +267,12 @@ def in_a_bare_thread():
     thread.join()
 
 
-def test_bare_threads_are_left_out_with_a_word_or_taken_where_one_asks():
-    with capture(all_threads=True) as everything, capture() as own:
+def test_bare_threads_are_left_out_with_a_word_and_a_watch_takes_them():
+    with DOOR.watch([]) as everything, capture() as own:
         in_a_bare_thread()
     assert (len(everything.samples), len(own.samples)) == (1, 0)
     (said,) = own.problems.counts
-    assert "all_threads=True" in said
+    assert "take the whole process by watch()" in said
     assert not everything.problems
 
 
@@ -368,7 +353,6 @@ def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
         pairs.add,
         [],
         make_waiting_samples=pairs.finish,
-        settings=WatchSettings(keep=True),
     )
     for run in ("q1", "a1", "q2"):
         background.record(run)
@@ -390,15 +374,24 @@ def test_captured_is_evaluated_in_both_forms():
     )
 
 
-def test_samples_grow_and_max_samples_bounds_them(caplog):
-    captured = Captured(samples_from, max_samples=2)
-    run = {"inputs": {"query": "q"}, "documents": (), "output": "a", "error": None}
-    captured.record(run)
+def test_samples_grow():
+    captured = Captured(samples_from)
+    captured.record(run_of())
     assert len(captured.samples) == 1
-    for _ in range(3):
-        captured.record(run)
-    assert (len(captured.samples), captured.dropped) == (2, 2)
-    assert caplog.text.count("max_samples=2") == 1
+    captured.record(run_of())
+    assert len(captured.samples) == 2
+
+
+def test_a_report_holds_the_latest_thousand_and_says_so():
+    background = BackgroundEvaluator(lambda run: [Sample(question=run)], [])
+    for number in range(1003):
+        background.record(f"q{number}")
+        if number % 500 == 0:
+            assert background.flush(30)
+    report = background.report()
+    questions = [result.sample.question for result in report.results]
+    assert questions == [f"q{number}" for number in range(3, 1003)]
+    assert "the latest 1,000 of 1,003 results are kept" in report.run.notes[0]
 
 
 def test_an_error_while_assembling_is_counted_and_the_rest_goes_on(caplog):
@@ -508,14 +501,14 @@ def evaluator(judge=YES, **settings):
 def run_of(number=0):
     return {
         "inputs": {"query": f"q{number}"},
-        "documents": ("c",),
+        "documents": (Context(text="c"),),
         "output": f"a{number}",
         "error": None,
     }
 
 
 def test_background_report_holds_everything_in_order():
-    background = evaluator(keep=True)
+    background = evaluator()
     for number in range(100):
         background.record(run_of(number))
     report = background.report()
@@ -580,7 +573,6 @@ def test_one_hanging_call_stops_nothing_else():
         judge,
         max_queue=None,
         concurrency=2,
-        keep=True,
         on_result=lambda result: done.release(),
     )
     for number in range(100):
@@ -605,7 +597,7 @@ def test_a_watched_control_comes_from_one_of_the_last_runs():
         lambda run: [Sample(reference="r", contexts=[run])],
         RetrievalAccuracy(controls=1),
         judge,
-        settings=WatchSettings(keep=True, concurrency=1),
+        settings=WatchSettings(concurrency=1),
     )
     for number in range(100):
         background.record(f"own {number}")
@@ -650,7 +642,7 @@ def test_a_limit_that_is_reached_is_said():
 
 
 def test_threads_record_at_once_and_nothing_is_lost_or_doubled():
-    background = evaluator(keep=True, max_queue=None)
+    background = evaluator(max_queue=None)
 
     def work(base):
         for number in range(40):
@@ -676,7 +668,7 @@ def test_sample_rate_draws_samples_because_runs_may_belong_together():
         pair,
         ["adherence"],
         YES,
-        settings=WatchSettings(sample_rate=0.25, max_queue=None, keep=True),
+        settings=WatchSettings(sample_rate=0.25, max_queue=None),
     )
     for number in range(400):
         background.record(run_of(number))
@@ -741,7 +733,7 @@ def test_what_waits_for_the_judge_is_refused_where_the_judge_waits_for_it(call, 
         samples_from,
         metrics,
         judge,
-        settings=WatchSettings(keep=True, **settings.get(place, {})),
+        settings=WatchSettings(**settings.get(place, {})),
     )
     background.record(run_of())
     assert background.flush(30)
@@ -775,8 +767,6 @@ def test_on_result_may_fail_and_broken_runs_are_counted():
         "BackgroundEvaluator._count_result: RuntimeError": 1,
         "BackgroundEvaluator._start_judging: KeyError": 1,
     }
-    with pytest.raises(SettingError, match="keep"):
-        background.report()
 
 
 def test_stop_finishes_and_accepts_no_more():

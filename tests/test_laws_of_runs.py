@@ -133,7 +133,7 @@ def test_one_at_a_time_all_at_once_in_the_background_and_divided_are_one_run(
         lambda sample: [sample],
         METRICS,
         LLMJudge(Scripted()),
-        settings=WatchSettings(keep=True),
+        settings=WatchSettings(),
     )
     for sample in samples_of(kinds):
         watching.record(sample)

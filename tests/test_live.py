@@ -80,11 +80,9 @@ class Application:
             self.model(question)
 
 
-def processor(
-    *, linger_s: float = LONG, keep: bool = True, **settings: Any
-) -> SampleProcessor:
+def processor(*, linger_s: float = LONG, **settings: Any) -> SampleProcessor:
     return SampleProcessor(
-        ["context_adherence"], "lexical", linger_s=linger_s, keep=keep, **settings
+        ["context_adherence"], "lexical", linger_s=linger_s, **settings
     )
 
 
@@ -363,7 +361,7 @@ def test_no_span_is_held_once_its_trace_is_judged() -> None:
 
         on_start = _on_ending = lambda *_, **__: None
 
-    live = processor(keep=False)
+    live = processor()
     application = Application(Watch(), live)
     for number in range(50):
         application.ask(f"{number}?", f"session {number % 5}")

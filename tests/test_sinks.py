@@ -81,7 +81,7 @@ def test_every_sink_gets_every_result_and_is_flushed():
 
 def test_a_sink_that_raises_is_counted_and_the_others_go_on():
     kept = Kept()
-    background = watched(Broken(), kept, keep=True)
+    background = watched(Broken(), kept)
     for number in range(3):
         background.record(sample(number))
     assert background.stop(timeout=30)

@@ -157,9 +157,7 @@ def test_an_agent_without_a_tool_a_model_or_an_answer_is_no_sample() -> None:
 
 
 def test_the_processor_knows_the_tools_that_are_named() -> None:
-    processor = SampleProcessor(
-        [], keep=True, linger_s=0, context_tools={"search_knowledge"}
-    )
+    processor = SampleProcessor([], linger_s=0, context_tools={"search_knowledge"})
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(processor)
     tracer = provider.get_tracer("app")

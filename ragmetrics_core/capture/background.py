@@ -35,6 +35,7 @@ from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Report, Sink
 
 _EXIT_SECONDS = 2.0
+_MOST_RESULTS = 1000
 _FULL = (
     "the judge is slower than the application: more than {} runs wait; further ones are"
     " dropped"
@@ -81,8 +82,6 @@ class WatchSettings:
             conversations, where they have an id.
         max_queue: Most runs waiting; later ones are dropped and counted. None never
             drops.
-        keep: Keep every result for ``report()``; otherwise only running ``aggregates``,
-            in constant memory.
         on_result: Called in the background thread with each result, in the order in
             which they are done.
         sinks: Where results go, each in a thread of its own: ``JsonlSink``, or yours
@@ -97,7 +96,6 @@ class WatchSettings:
 
     sample_rate: float = 1.0
     max_queue: int | None = 1000
-    keep: bool = False
     on_result: Callable[[SampleResult], None] | None = None
     sinks: Iterable[Sink] = ()
     concurrency: int = 8
@@ -132,20 +130,20 @@ class BackgroundEvaluator(Generic[Run]):
     ``problems``.
 
     Args:
-        build: Makes the samples of a recorded run; called in the thread.
+        make_samples: Makes the samples of a recorded run; called in the thread.
         metrics: Metrics or their names; None for all, ``[]`` to count only.
         judge: A judge, a chat model, or a model's name.
         settings: What is judged, and what becomes of the results; None for the usual.
-        make_waiting_samples: Makes the samples of runs that ``build`` keeps because a
-            further run may belong to them. It is called whenever ``flush``, ``report``
+        make_waiting_samples: Makes the samples of runs that ``make_samples`` keeps
+            because a further run may belong to them. It is called whenever ``flush``, ``report``
             or ``stop`` wait.
         make_due_samples: Makes the samples of those of these runs that have waited long
             enough.
         seconds_until_due: The seconds until it may make any; None if no run waits.
         on_stop: Called when the evaluator stops.
         problems: Where internal errors are counted; None for a new count.
-        linger_s: How many seconds a recorded run stays in the queue before ``build`` is
-            called with it. ``flush``, ``report`` and ``stop`` end this wait.
+        linger_s: How many seconds a recorded run stays in the queue before
+            ``make_samples`` is called with it. ``flush``, ``report`` and ``stop`` end this wait.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -159,7 +157,7 @@ class BackgroundEvaluator(Generic[Run]):
 
     def __init__(
         self,
-        build: Callable[[Run], Iterable[Sample]],
+        make_samples: Callable[[Run], Iterable[Sample]],
         metrics: Metrics = None,
         judge: JudgeLike = None,
         settings: WatchSettings | None = None,
@@ -179,8 +177,8 @@ class BackgroundEvaluator(Generic[Run]):
         """
         self._settings = settings or WatchSettings()
         self.problems = Problems() if problems is None else problems
-        self._build = build  # makes the samples of one recorded run
-        # ``build`` may keep a run back, to join it with a later run of the same
+        self._make_samples = make_samples  # of one recorded run
+        # ``make_samples`` may keep a run back, to join it with a later run of the same
         # question: this makes the samples of such runs. ``tuple`` makes none.
         self._make_waiting_samples = make_waiting_samples
         # the same, of those that have waited long enough
@@ -240,7 +238,9 @@ class BackgroundEvaluator(Generic[Run]):
         self._uncounted_results: deque[Future[SampleResult]] = deque()
         self._n_in_flight = 0  # samples that are being made or judged
         self._n_judging_begun = 0  # samples, also the ones that are judged by now
-        self._results: list[SampleResult] = []
+        self._n_results = 0
+        # what ``report`` needs: of many results the latest
+        self._results: deque[SampleResult] = deque(maxlen=_MOST_RESULTS)
 
     @guard_hook
     def record(self, run: Run) -> bool:
@@ -257,7 +257,8 @@ class BackgroundEvaluator(Generic[Run]):
                 self._count_lost(1, _FULL.format(max_queue))
                 return False
             self._put_in_queue(
-                partial(self._build, run), time.monotonic() + self._linger_seconds
+                partial(self._make_samples, run),
+                time.monotonic() + self._linger_seconds,
             )
             return True
 
@@ -340,7 +341,7 @@ class BackgroundEvaluator(Generic[Run]):
     def _make_all_samples_now(self) -> None:
         """End the lingering of queued runs; then make the samples of runs held back.
 
-        ``build`` holds back runs to whose question a further run may belong. They come
+        ``make_samples`` holds back runs to whose question a further run may belong. They come
         last, since queued runs may belong to them.
         """
         self._queue = deque(_QueuedWork(work.make_samples) for work in self._queue)
@@ -372,23 +373,25 @@ class BackgroundEvaluator(Generic[Run]):
             return self._n_in_flight + n_waiting
 
     def report(self, timeout: float | None = None) -> Report:
-        """Wait for the judge, and report on everything judged so far.
+        """Wait for the judge, and report on what was judged so far.
+
+        It holds the latest 1,000 results, and says so where there were more.
 
         Args:
             timeout: The most seconds to wait; None for any number. At the timeout the
                 report says that it is not complete.
-
-        Raises:
-            SettingError: If results are not kept.
         """
-        if not self._settings.keep:
-            raise SettingError(
-                "results are not kept (keep=False); use aggregates or on_result"
-            )
         is_all_judged = self.flush(timeout)
         with self._state_changed:
             results = sorted(self._results, key=lambda result: result.index)
+            n_judged = self._n_results
         facts = self._run.facts
+        if n_judged > len(results):
+            note = (
+                f"the latest {len(results):,} of {n_judged:,} results are kept; a sink"
+                " gets them all"
+            )
+            facts = facts.model_copy(update={"notes": (*facts.notes, note)})
         if not is_all_judged:
             facts = facts.model_copy(
                 update={
@@ -400,7 +403,7 @@ class BackgroundEvaluator(Generic[Run]):
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Samples of the kept results."""
+        """Samples of the latest 1,000 results."""
         results = self.report().results
         return tuple(result.sample for result in results if result.sample is not None)
 
@@ -528,9 +531,9 @@ class BackgroundEvaluator(Generic[Run]):
             self.aggregates[name].add(outcome.status, outcome.value)
             if outcome.status == "failed":
                 self.problems.note(f"{name} failed: {outcome.error.type}")
-        if self._settings.keep:
-            with self._state_changed:
-                self._results.append(result)
+        with self._state_changed:
+            self._n_results += 1
+            self._results.append(result)
         for outlet in self.outlets:
             outlet.put(result)
         if self._settings.on_result is not None:

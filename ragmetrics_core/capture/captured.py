@@ -205,10 +205,9 @@ class Captured(Generic[Run]):
     ``FrontDoor.capture`` makes it.
 
     Args:
-        build: Makes the samples of a recorded run.
+        make_samples: Makes the samples of a recorded run.
         user_values: What the user says of the samples, such as a reference; None for
             nothing.
-        max_samples: How many runs are kept; None for all.
         redact: The user's function that hides texts of a sample.
         samples_that_wait: Makes the samples of runs that were not made into samples
             yet, because a further run may belong to the same question. These runs are
@@ -220,15 +219,13 @@ class Captured(Generic[Run]):
         problems: Internal errors, and why there is no sample; an application's own
             error is ``Sample.error``.
         recorded: Runs kept so far.
-        dropped: Runs not kept because of ``max_samples``.
     """
 
     def __init__(
         self,
-        build: Callable[[Run], Iterable[Sample]],
+        make_samples: Callable[[Run], Iterable[Sample]],
         *,
         user_values: UserValues | None = None,
-        max_samples: int | None = None,
         redact: Redact | None = None,
         samples_that_wait: Callable[[], Iterable[Sample]] = tuple,
         as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
@@ -242,18 +239,15 @@ class Captured(Generic[Run]):
         """
         self.problems = Problems() if problems is None else problems
         self.recorded = 0  # number of runs kept
-        self.dropped = 0  # number of runs beyond ``max_samples``, which were not kept
         self._n_samples_made = 0  # also counts samples that ``redact`` dropped
-        self._samples_of_run = build
-        # makes the samples of runs that ``build`` keeps for a later run of the same
+        self._samples_of_run = make_samples
+        # makes the samples of runs that ``make_samples`` keeps for a later run of the same
         # question, such as a search by itself; ``tuple`` makes none
         self._samples_of_waiting_runs = samples_that_wait
         # makes a judge of a framework's own model object
         self._as_judge = as_judge
         self._user_values = user_values or UserValues()  # such as a reference
         self._redaction = Redaction(redact, self.problems)
-        # in spite of its name ``max_samples`` limits runs: most runs give one sample
-        self._max_runs = max_samples
         self._runs_without_samples: list[Run] = []  # recorded since the last reading
         self._samples: list[Sample] = []
         # How many capture blocks of this process ended before this one: their samples are
@@ -263,21 +257,11 @@ class Captured(Generic[Run]):
 
     def __repr__(self) -> str:
         """Show how many runs were kept, and no text of them."""
-        return (
-            f"Captured({self.recorded} runs, {len(self.problems)} problems,"
-            f" {self.dropped} dropped)"
-        )
+        return f"Captured({self.recorded} runs, {len(self.problems)} problems)"
 
     def record(self, run: Run) -> None:
         """Keep a finished run; cheap, from any thread."""
         with self._lock:
-            if self._max_runs is not None and self.recorded >= self._max_runs:
-                self.dropped += 1
-                self.problems.note(
-                    f"more than max_samples={self._max_runs} runs ended; later ones"
-                    " are dropped"
-                )
-                return
             self.recorded += 1
             self._runs_without_samples.append(run)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 from ragmetrics_core.capture.captured import Captured, Redact, UserValues
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MISSED = (
     "runs began in threads or tasks that do not carry this block's context, and were"
     " left out: start them with a copy of it (asyncio.to_thread,"
-    " contextvars.copy_context().run), or say capture(all_threads=True)"
+    " contextvars.copy_context().run), or take the whole process by watch()"
 )
 
 
@@ -43,8 +43,6 @@ class FrontDoor(Generic[Run]):
         as_judge: Makes a judge of the framework's own model object.
         as_run: Makes a recorded run of what an application returned; None if
             ``samples_from`` is given recorded runs only.
-        make_overrides: Makes the overrides of the user's settings ``question_from``,
-            ``contexts_from``, ``answer_from``, ``context_tools`` and ``build``.
         unseen: What the user should do if a block saw no run, in words.
         hint: What the user should do if a block saw runs and none gave a sample.
     """
@@ -54,7 +52,6 @@ class FrontDoor(Generic[Run]):
     as_judge: Callable[[Any], JudgeLike]
     _: KW_ONLY
     as_run: Callable[[Any], Run] | None = None
-    make_overrides: Callable[..., Overrides] = Overrides
     unseen: str
     hint: str
 
@@ -81,10 +78,7 @@ class FrontDoor(Generic[Run]):
         contexts_from: Source | None = None,
         answer_from: Source | None = None,
         context_tools: Collection[str] | None = None,
-        build: Callable[[Any], Iterable[Sample]] | None = None,
         redact: Redact | None = None,
-        max_samples: int | None = None,
-        all_threads: bool = False,
     ) -> Iterator[Captured[Run]]:
         """Capture the runs of the application inside a ``with`` block as samples.
 
@@ -108,52 +102,43 @@ class FrontDoor(Generic[Run]):
             answer_from: Where the answer is, in the same way.
             context_tools: Names of the tools whose text is a context, where they return
                 no documents. An empty set says that no tool searches.
-            build: A callable that makes the samples of a run; the adapter's own rules
-                are not used then.
             redact: A function through which each sample goes before anybody else gets
                 it: judge, store, file or you. If it raises, the sample is dropped, and
                 ``problems`` counts it. The list of searches and tool calls in
                 ``Sample.ledger`` repeats texts of the sample: hide them there, too. If
                 the function changes other texts and leaves the ledger as it was, the
                 calls are removed from the ledger.
-            max_samples: Most runs kept; later ones are counted, and ``problems`` says
-                so. None keeps all.
-            all_threads: Also take runs in threads that the application started without
-                the block's context. Else a run belongs to the block only if it begins
-                in its thread or task, in tasks started from it or in
-                ``asyncio.to_thread``, so that concurrent requests never mix.
 
         Returns:
             A context manager that gives the ``Captured``. Its samples can be read at
             any time; runs that still go on when the block ends are added as they end.
-            ``problems`` says why there is no sample.
+            ``problems`` says why there is no sample. A run belongs to the block if it
+            begins in its thread or task, in tasks started from it or in
+            ``asyncio.to_thread``, so that concurrent requests never mix; ``watch``
+            takes the runs of all threads.
 
         Raises:
             SettingError: If a place is neither a text nor callable, or the adapter does
                 not know a setting.
         """
-        overrides = self.make_overrides(
-            question_from, contexts_from, answer_from, context_tools, build
-        )
         # the rules that read a run need the question, too
-        overrides = replace(overrides, question=question)
+        overrides = Overrides(
+            question_from, contexts_from, answer_from, context_tools, question
+        )
         user_values = UserValues(
             question, reference, id, dict(metadata or {}), conversation
         )
         sample_maker = self.turns(overrides, Problems())
         sample_maker.share_with_conversation(conversation, redact)
-        captured = self._captured(sample_maker, user_values, max_samples, redact)
+        captured = self._captured(sample_maker, user_values, redact)
         # inputs and outputs are recorded whole if contexts_from="inputs.docs" reads them
-        with self._listening(
-            captured, all_threads=all_threads, needs_data=overrides.needs_data
-        ):
+        with self._listening(captured, needs_data=overrides.needs_data):
             yield captured
 
     def _captured(
         self,
         turns: Turns[Run],
         user_values: UserValues,
-        max_samples: int | None,
         redact: Redact | None,
     ) -> Captured[Run]:
         """Make the object that keeps the runs of a block and gives their samples.
@@ -162,13 +147,11 @@ class FrontDoor(Generic[Run]):
             turns: Makes the samples: of each run, and of runs that wait for another
                 one.
             user_values: What the user says of the samples.
-            max_samples: As for ``capture``.
             redact: As for ``capture``.
         """
         return Captured(
             turns.add,
             user_values=user_values,
-            max_samples=max_samples,
             redact=redact,
             samples_that_wait=turns.samples_that_wait,
             as_judge=self.as_judge,
@@ -177,7 +160,7 @@ class FrontDoor(Generic[Run]):
 
     @contextmanager
     def _listening(
-        self, captured: Captured[Run], *, all_threads: bool, needs_data: bool
+        self, captured: Captured[Run], *, needs_data: bool
     ) -> Iterator[None]:
         """Hand the runs of a block to ``captured`` while the block runs.
 
@@ -185,13 +168,10 @@ class FrontDoor(Generic[Run]):
 
         Args:
             captured: The object that gets the runs.
-            all_threads: As for ``capture``.
             needs_data: Whether the inputs and outputs of the runs are needed whole.
         """
         problems = captured.problems
-        listener = Listener(
-            problems, captured.record, all_threads=all_threads, needs_data=needs_data
-        )
+        listener = Listener(problems, captured.record, needs_data=needs_data)
         self.listeners.add(listener)
         try:
             yield
@@ -211,7 +191,6 @@ class FrontDoor(Generic[Run]):
         *,
         sample_rate: float = 1.0,
         max_queue: int | None = 1000,
-        keep: bool = False,
         on_result: Callable[[SampleResult], None] | None = None,
         sinks: Iterable[Sink] = (),
         concurrency: int = 8,
@@ -221,7 +200,6 @@ class FrontDoor(Generic[Run]):
         contexts_from: Source | None = None,
         answer_from: Source | None = None,
         context_tools: Collection[str] | None = None,
-        build: Callable[[Any], Iterable[Sample]] | None = None,
     ) -> BackgroundEvaluator[Run]:
         """Judge the runs of the whole process from now on, in a background thread.
 
@@ -237,8 +215,6 @@ class FrontDoor(Generic[Run]):
                 that has an id is judged as a whole or not at all.
             max_queue: Most runs waiting; later ones are dropped and counted. None never
                 drops.
-            keep: Keep every result for ``report()``; otherwise only running
-                ``aggregates``, in constant memory.
             on_result: Called in the background thread with each result, in the order in
                 which they are done.
             sinks: Where results go, each in a thread of its own: ``JsonlSink``, or
@@ -250,12 +226,12 @@ class FrontDoor(Generic[Run]):
             contexts_from: As for ``capture``.
             answer_from: As for ``capture``.
             context_tools: As for ``capture``.
-            build: As for ``capture``.
 
         Returns:
             The evaluator that watches, until its ``stop()`` is called. Its figures are
             ``aggregates``, ``problems`` and ``dropped``; ``flush(timeout)`` and
-            ``report()`` wait for the judge.
+            ``report()`` wait for the judge. The report is on the latest 1,000 results;
+            a sink gets them all.
 
         Raises:
             SettingError: If a setting is invalid.
@@ -266,13 +242,10 @@ class FrontDoor(Generic[Run]):
             WatchSettings,
         )
 
-        overrides = self.make_overrides(
-            question_from, contexts_from, answer_from, context_tools, build
-        )
+        overrides = Overrides(question_from, contexts_from, answer_from, context_tools)
         settings = WatchSettings(
             sample_rate=sample_rate,
             max_queue=max_queue,
-            keep=keep,
             on_result=on_result,
             sinks=sinks,
             concurrency=concurrency,
@@ -311,7 +284,6 @@ class FrontDoor(Generic[Run]):
         contexts_from: Source | None = None,
         answer_from: Source | None = None,
         context_tools: Collection[str] | None = None,
-        build: Callable[[Any], Iterable[Sample]] | None = None,
     ) -> list[Sample]:
         """Make the samples of one finished run, without a ``capture()`` block.
 
@@ -333,7 +305,6 @@ class FrontDoor(Generic[Run]):
             contexts_from: As for ``capture``. A callable gets ``run``.
             answer_from: As for ``capture``. A callable gets ``run``.
             context_tools: As for ``capture``.
-            build: As for ``capture``.
 
         Returns:
             The samples that ``capture`` gives of that run.
@@ -342,9 +313,7 @@ class FrontDoor(Generic[Run]):
             SettingError: If the adapter makes no samples of such an object, or a
                 setting is invalid.
         """
-        overrides = self.make_overrides(
-            question_from, contexts_from, answer_from, context_tools, build
-        )
+        overrides = Overrides(question_from, contexts_from, answer_from, context_tools)
         turns = self.turns(overrides, Problems(logged=False))
         recorded_run = run if self.as_run is None else self.as_run(run)
         # no further run follows: samples that would wait for one are complete as well

@@ -9,7 +9,7 @@ import os
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
@@ -232,8 +232,6 @@ class Listener:
         record: Called with each finished run, in the application's thread.
         everywhere: Whether it gets the runs of the whole process: a watch. If not, it
             gets the runs that begin in its context: a block.
-        all_threads: Whether a block also gets runs that begin in the context of no
-            block.
         needs_data: Whether it needs inputs and outputs whole, because the user names
             keys or paths in them.
         under: The framework's call in which listening began, where an adapter needs to
@@ -246,7 +244,6 @@ class Listener:
     record: Callable[[Any], object]
     _: KW_ONLY
     everywhere: bool = False
-    all_threads: bool = False
     needs_data: bool = False
     under: object = None
     begun: bool = False
@@ -307,10 +304,10 @@ class Listeners:
     def here(self) -> tuple[Listener, ...]:
         """Find the listeners that get a run of the application beginning here and now.
 
-        These are the watches, and the ``capture`` blocks in whose context the code runs;
-        outside of all blocks those with ``all_threads=True``. Example: inside ``with
-        capture():`` while a watch is on, both get the run. Work of a judge reaches
-        nobody.
+        These are the watches, and the ``capture`` blocks in whose context the code
+        runs. Example: inside ``with capture():`` while a watch is on, both get the run.
+        Outside of all blocks, as in a thread that was started without a copy of the
+        context, each block notes that it missed a run. Work of a judge reaches nobody.
         """
         listeners = self.open  # another thread may open and close some meanwhile
         if not listeners or is_judge_work():
@@ -319,8 +316,10 @@ class Listeners:
         blocks = [listener for listener in listeners if not listener.everywhere]
         listeners_around = _listeners_around.get()
         blocks_around = [block for block in blocks if block in listeners_around]
-        receiving_blocks = blocks_around or _blocks_of_all_threads(blocks)
-        return (*watches, *receiving_blocks)
+        if not blocks_around:
+            for block in blocks:
+                block.missed = True
+        return (*watches, *blocks_around)
 
     def begin(self) -> tuple[Listener, ...]:
         """Return the listeners that get a run beginning now; each notes that it began."""
@@ -328,21 +327,6 @@ class Listeners:
         for listener in listeners:
             listener.begun = True
         return listeners
-
-
-def _blocks_of_all_threads(blocks: Iterable[Listener]) -> list[Listener]:
-    """Return the blocks that get a run which begins in the context of no block.
-
-    A thread that was started without a copy of the context makes such a run. All other
-    blocks note that they missed one.
-    """
-    receivers: list[Listener] = []
-    for block in blocks:
-        if block.all_threads:
-            receivers.append(block)
-        else:
-            block.missed = True
-    return receivers
 
 
 def _without(

@@ -6,7 +6,7 @@ under a usual name, and the history is two texts whose speakers are not named.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -59,7 +59,6 @@ class Overrides:
         answer_from: Where the answer is.
         context_tools: Names of tools whose text is a context; an empty set if there are
             none, None if the user says nothing.
-        build: Makes the samples of a run in place of the rules.
         question: The question itself, in the caller's own words.
 
     Raises:
@@ -71,7 +70,6 @@ class Overrides:
     contexts_from: Source | None = None
     answer_from: Source | None = None
     context_tools: Collection[str] | None = None
-    build: Callable[[Any], Iterable[Sample]] | None = None
     question: str | None = None
 
     def __post_init__(self) -> None:
@@ -96,12 +94,7 @@ class Overrides:
 
         Keys, paths and callables of the user may ask for anything in them.
         """
-        sources = (
-            self.question_from,
-            self.contexts_from,
-            self.answer_from,
-            self.build,
-        )
+        sources = (self.question_from, self.contexts_from, self.answer_from)
         return any(source is not None for source in sources)
 
     def find(self, field: str, run: Any, *mappings: Any) -> tuple[bool, Any]:

@@ -56,8 +56,6 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
     Raises:
         SettingError: If the tree holds values of wrong types.
     """
-    if overrides.build is not None:
-        return list(overrides.build(tree.native_run))
     check_tree(tree)
     turn = turn_of(tree, overrides)
     if turn is None:

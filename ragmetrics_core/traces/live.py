@@ -59,7 +59,6 @@ class SampleProcessor(BackgroundEvaluator[int]):
         context_tools: As for ``samples_from_spans``.
         sample_rate: Share of the traces that are judged, as for an adapter's ``watch``.
         max_queue: As for an adapter's ``watch``; so are the arguments that follow.
-        keep: Whether every result is kept for ``report()``.
         on_result: Called with each result.
         sinks: Where results go.
         concurrency: Most model calls in flight.
@@ -102,7 +101,6 @@ class SampleProcessor(BackgroundEvaluator[int]):
         context_tools: Collection[str] | None = None,
         sample_rate: float = 1.0,
         max_queue: int | None = 1000,
-        keep: bool = False,
         on_result: Callable[[SampleResult], None] | None = None,
         sinks: Iterable[Sink] = (),
         concurrency: int = 8,
@@ -131,7 +129,6 @@ class SampleProcessor(BackgroundEvaluator[int]):
         settings = WatchSettings(
             sample_rate=sample_rate,
             max_queue=max_queue,
-            keep=keep,
             on_result=on_result,
             sinks=sinks,
             concurrency=concurrency,

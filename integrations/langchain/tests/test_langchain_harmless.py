@@ -100,18 +100,18 @@ def test_captures_at_the_same_time_do_not_mix() -> None:
     ] == [[(str(number), f"q{number}")] for number in range(50)]
 
 
-def test_bare_threads_belong_to_who_asks_for_them() -> None:
+def test_bare_threads_belong_to_a_watch() -> None:
     def in_thread() -> None:
         thread = threading.Thread(target=rag().invoke, args=(QUESTION,))
         thread.start()
         thread.join()
 
-    with capture(all_threads=True) as everything:
+    with watch([]) as everything:
         in_thread()
         with capture() as own:
             in_thread()
     assert (len(everything.samples), len(own.samples)) == (2, 0)
-    assert "all_threads=True" in repr(own.problems)
+    assert "take the whole process by watch()" in repr(own.problems)
     assert not everything.problems
 
 

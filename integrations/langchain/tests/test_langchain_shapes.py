@@ -233,7 +233,6 @@ NAMED = [
     "observed_store_as_retriever",
     "observed_store_async",
     "handler_twice",
-    "user_thread",
     "asyncio_tasks",
     "question_per_call",
     "everything_per_call",
@@ -241,7 +240,6 @@ NAMED = [
     "answer_from",
     "contexts_from",
     "contexts_from_a_state_that_starts_empty",
-    "build",
     "langsmith_target",
     "traceable_parent",
     "text_model",
@@ -1350,13 +1348,6 @@ def handler_twice() -> None:
     )
 
 
-@shape(Turn(), all_threads=True)
-def user_thread() -> None:
-    thread = threading.Thread(target=rag().invoke, args=(QUESTION,))
-    thread.start()
-    thread.join()
-
-
 @shape(turn_about("a"), turn_about("b"))
 async def asyncio_tasks() -> None:
     first = asyncio.create_task(by_question().ainvoke("a"))
@@ -1416,16 +1407,6 @@ def contexts_from() -> None:
         RunnableParallel(answer=rag())
         | RunnablePassthrough.assign(used=lambda state: [LYON])
     ).invoke(QUESTION)
-
-
-@shape(
-    Turn(answer="built", contexts=[]),
-    build=lambda run: [
-        Sample(question=QUESTION, contexts=[], answer="built", retrieved=())
-    ],
-)
-def build() -> None:
-    RunnableLambda(str.upper).invoke("x")
 
 
 @shape(Turn())

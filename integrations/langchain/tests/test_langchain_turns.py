@@ -166,7 +166,7 @@ def test_a_block_gives_the_turns_of_a_program(name: str) -> None:
 @pytest.mark.parametrize("name", PLAYS)
 def test_a_watch_gives_the_same_turns(name: str) -> None:
     play, turns = PLAYS[name]
-    with watch([], keep=True) as watching:
+    with watch([]) as watching:
         play()
         check(watching.samples, turns)
 

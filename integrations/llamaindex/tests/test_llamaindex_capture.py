@@ -132,7 +132,10 @@ def test_50_threads(echo: RetrieverQueryEngine, copied: bool) -> None:
         for part in range(4):
             echo.query(f"question {number}.{part}")
 
-    with capture(all_threads=not copied) as captured, ThreadPoolExecutor(50) as pool:
+    with (
+        capture() if copied else watch([]) as captured,
+        ThreadPoolExecutor(50) as pool,
+    ):
         if copied:
             contexts = [contextvars.copy_context() for _ in range(50)]
             list(pool.map(lambda number: contexts[number].run(work, number), range(50)))
@@ -154,10 +157,10 @@ def test_threads_of_others(echo: RetrieverQueryEngine) -> None:
     with capture() as captured:
         in_thread("not mine")
     assert captured.samples == ()
-    assert "all_threads=True" in repr(captured.problems)
-    with capture(all_threads=True) as captured:
-        in_thread("mine as well")
-    assert [sample.question for sample in captured.samples] == ["mine as well"]
+    assert "take the whole process by watch()" in repr(captured.problems)
+    with watch([]) as watching:
+        in_thread("everybody's")
+    assert [sample.question for sample in watching.samples] == ["everybody's"]
     with capture() as outer, capture() as inner:
         in_thread("whose?")
         echo.query("both")
@@ -232,23 +235,13 @@ def test_overrides() -> None:
         ("one", None),
         ("two", "2"),
     ]
-    with capture(question_from=lambda run: run.fields["tone"], build=None) as captured:
+    with capture(question_from=lambda run: run.fields["tone"]) as captured:
         asyncio.run(run())
     assert captured.samples[0].question == "dry"
-    with capture(build=lambda run: [Sample(question=run.kind)] * 2) as captured:
+    with capture(contexts_from=lambda run: [run.kind]) as captured:
         asyncio.run(run())
-    assert [sample.question for sample in captured.samples] == ["workflow", "workflow"]
-
-
-def test_max_samples(
-    echo: RetrieverQueryEngine, caplog: pytest.LogCaptureFixture
-) -> None:
-    with capture(max_samples=2) as captured:
-        for number in range(4):
-            echo.query(f"question {number}")
-    assert len(captured.samples) == 2
-    assert captured.dropped == 2
-    assert "max_samples" in caplog.text
+    (context,) = captured.samples[0].known_contexts
+    assert context.text == "workflow"
 
 
 # LlamaIndex's own, of pydantic
@@ -573,7 +566,7 @@ def test_a_capture_within_a_run_that_others_follow(
     async def run() -> None:
         await Outer().run(query="outer question")
 
-    watching = watch([], keep=True)
+    watching = watch([])
     with capture(id="outer") as captured:
         asyncio.run(run())
     assert watching.stop(timeout=10)
@@ -596,7 +589,7 @@ def test_a_watch_that_begins_within_a_run(
     started = []
 
     def nodes(question: str) -> list[NodeWithScore]:
-        started.append(watch([], keep=True))
+        started.append(watch([]))
         return [kit.node("a", question)]
 
     engine = RetrieverQueryEngine(
@@ -633,11 +626,11 @@ def test_too_many_steps(
 
 
 def test_no_text_in_reprs(echo: RetrieverQueryEngine) -> None:
-    runs = []
-    with capture(build=lambda run: runs.append(run) or []) as captured:
+    runs: list[Any] = []
+    with capture(contexts_from=lambda run: runs.append(run) or []) as captured:
         echo.query("secret")
-    assert captured.samples == ()
-    (run,) = runs
+    assert captured.samples
+    run = runs[0]
     texts = [
         repr(run),
         repr(run.root),

@@ -117,7 +117,7 @@ def seen_by(door: str, **settings: Any) -> Iterator[list[Sample]]:
             yield samples
         samples += captured.samples
     else:
-        watching = watch([], keep=True, **settings)
+        watching = watch([], **settings)
         yield samples
         assert watching.stop(timeout=20)
         samples += watching.samples
@@ -617,7 +617,7 @@ def test_a_stream_that_is_read_after_the_block(
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_that_is_watched(kit: ModuleType, name: str) -> None:
     run, expected = STREAMS[name]
-    watching = watch([], keep=True)
+    watching = watch([])
 
     async def play() -> None:
         await reading(await run(kit))

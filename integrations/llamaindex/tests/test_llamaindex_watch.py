@@ -41,7 +41,6 @@ def test_watch(engine: RetrieverQueryEngine, kit: ModuleType, tmp_path: Path) ->
     watching = watch(
         [ContextAdherence()],
         ADHERENT,
-        keep=True,
         on_result=results.append,
         sinks=[sink],
     )
@@ -69,7 +68,7 @@ def test_watch(engine: RetrieverQueryEngine, kit: ModuleType, tmp_path: Path) ->
 
 
 def test_watch_beside_capture(engine: RetrieverQueryEngine) -> None:
-    watching = watch([], keep=True)
+    watching = watch([])
     with capture(id="mine") as captured:
         engine.query("both")
     assert watching.stop(timeout=10)
@@ -85,7 +84,7 @@ def test_a_judge_that_queries_is_not_watched(engine: RetrieverQueryEngine) -> No
             response = await engine.aquery("of the judge")
             return Answer(polls((poll("yes", str(response)),)))
 
-    watching = watch([ContextAdherence()], Asking(), keep=True)
+    watching = watch([ContextAdherence()], Asking())
     engine.query("of the user")
     assert watching.stop(timeout=10)
     assert [sample.question for sample in watching.samples] == ["of the user"]

@@ -4,13 +4,12 @@ It stands apart from `capture`, which loads nothing that evaluates.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
 
 from langchain_ragmetrics.capturing import ADAPTER
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.recording.run import AnyRun
-from ragmetrics_core import Limits, Sample
+from ragmetrics_core import Limits
 from ragmetrics_core.capture import (
     BackgroundEvaluator,
     Metrics,
@@ -33,8 +32,6 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         metrics: Metrics or their names; None for all, ``[]`` to capture only.
         judge: A judge, a chat model or runnable of LangChain, or a model's name; see
             ``ragmetrics_core.evaluate``.
-        keep: Keep every result for ``report()``; otherwise only running ``aggregates``,
-            in constant memory.
         max_queue: Most runs waiting; later ones are dropped and counted. None never
             drops.
         sample_rate: Share of the samples that are judged, as for ``watch``; so are the
@@ -48,7 +45,6 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         contexts_from: Where the contexts are.
         answer_from: Where the answer is.
         context_tools: Names of the tools whose text is a context.
-        build: A callable from the run to its samples, instead of all rules.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -74,7 +70,6 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         metrics: Metrics = None,
         judge: LangChainJudge = None,
         *,
-        keep: bool = True,
         max_queue: int | None = None,
         sample_rate: float = 1.0,
         on_result: Callable[[SampleResult], None] | None = None,
@@ -86,19 +81,12 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         contexts_from: Source | None = None,
         answer_from: Source | None = None,
         context_tools: Collection[str] | None = None,
-        build: Callable[[Any], Iterable[Sample]] | None = None,
     ) -> None:
         """Set up the recorder of LangChain's runs, and what judges them.
 
         Example: ``RagMetricsCallback(judge="lexical")``; the class says the arguments.
         """
-        sources = Overrides(
-            question_from,
-            contexts_from,
-            answer_from,
-            context_tools,
-            build,
-        )
+        sources = Overrides(question_from, contexts_from, answer_from, context_tools)
         # Gets each finished run, and makes samples of it. It remembers the turns of each
         # conversation, which become the history of a later sample.
         sample_maker = ADAPTER.turns(sources, Problems())
@@ -108,7 +96,6 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         settings = WatchSettings(
             sample_rate=sample_rate,
             max_queue=max_queue,
-            keep=keep,
             on_result=on_result,
             sinks=sinks,
             concurrency=concurrency,

@@ -1,9 +1,8 @@
 """A LangSmith evaluator: usable in ``client.evaluate``, as a function of run and example, and in callbacks."""
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluator
@@ -43,7 +42,6 @@ class RagMetricsRunEvaluator(RunEvaluator):
         contexts_from: Where the contexts are.
         answer_from: Where the answer is.
         context_tools: Names of the tools whose text is a context.
-        build: A callable from the run to its samples, instead of all rules.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -64,7 +62,6 @@ class RagMetricsRunEvaluator(RunEvaluator):
         contexts_from: Source | None = None,
         answer_from: Source | None = None,
         context_tools: Collection[str] | None = None,
-        build: Callable[[Any], Iterable[Sample]] | None = None,
     ) -> None:
         """Take the settings; see the class for the arguments.
 
@@ -81,7 +78,6 @@ class RagMetricsRunEvaluator(RunEvaluator):
             contexts_from=contexts_from,
             answer_from=answer_from,
             context_tools=context_tools,
-            build=build,
         )
         self._counted = itertools.count()  # numbers the samples: 0, 1, 2, …
 

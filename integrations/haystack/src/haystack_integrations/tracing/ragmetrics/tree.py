@@ -90,14 +90,13 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
 
     A run without an answer gives one tree; a run that only fills a document store gives
     none.
-    With ``build``, the user's function, one tree is made, from which it makes samples.
 
     Args:
         run: The run.
         where: Where the user says that question, contexts and answer are.
     """
     calls = Calls(run)
-    if where.build is None and not calls.models and _is_indexing(run):
+    if not calls.models and _is_indexing(run):
         return []
     answer_trees: list[Tree] = []
     # what a run returned before it failed is no answer
@@ -105,7 +104,7 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
         answer_trees = [_tree(calls, answer, where) for answer in answers(calls)]
     if not answer_trees:
         answer_trees = [_tree(calls, None, where)]
-    if where.build is not None or where.answer_from is not None:
+    if where.answer_from is not None:
         return answer_trees[:1]  # the user says what the one answer is
     return answer_trees
 

@@ -39,7 +39,7 @@ _ADAPTER: FrontDoor[Run] = FrontDoor(
     hint=(
         "runs of Haystack neither retrieved nor answered: what the application says then"
         " is not seen; if they did, say where things are by question_from=,"
-        " contexts_from= and answer_from= (component.socket), or by build="
+        " contexts_from= and answer_from= (component.socket)"
     ),
 )
 capture = _ADAPTER.capture

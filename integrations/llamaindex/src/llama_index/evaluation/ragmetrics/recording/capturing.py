@@ -34,8 +34,8 @@ _ADAPTER: FrontDoor[Run] = FrontDoor(
     ),
     hint=(
         "LlamaIndex's runs were seen, but none gave a sample; say where things are by"
-        " question_from=, contexts_from= and answer_from=, name tools whose text is a"
-        " context in context_tools=, or use build="
+        " question_from=, contexts_from= and answer_from=, or name tools whose text is a"
+        " context in context_tools="
     ),
 )
 capture = _ADAPTER.capture
