@@ -250,7 +250,10 @@ def test_the_command_says_why_samples_are_incomplete_and_what_mends_that(
     options.append("--explain")
     assert command.main([*options, "--metrics", "adherence"]) == 0
     said = capsys.readouterr().out
-    assert "incomplete samples: 2: documents are recorded by their ids alone" in said
+    assert (
+        "incomplete samples: 2 ids_only: documents are recorded by their ids alone"
+        in said
+    )
     assert "--resolve module:name" in said
     assert "traces that gave no sample: 1 no_content" in said
     assert "search_knowledge (1)" in said
@@ -265,25 +268,22 @@ def test_the_command_says_why_samples_are_incomplete_and_what_mends_that(
 
 def test_each_gap_of_a_sample_is_counted_with_what_mends_it() -> None:
     chain, search, model = openinference()
-    cases = {
-        "spans": [chain, search, {**model, "parentSpanId": "9" * 16}],
-        "attributes": [chain, {**search, "droppedAttributesCount": 3}, model],
-        "end": [
-            {**chain, "status": {"code": 2, "message": "gone"}},
-            search,
-            {**model, "status": {"code": 2, "message": "gone"}},
-        ],
-        "answer": [search],
-    }
-    for gap, spans in cases.items():
+    broken = {"code": 2, "message": "gone"}
+    cases = [
+        ("not_recorded", [chain, search, {**model, "parentSpanId": "9" * 16}]),
+        ("not_recorded", [chain, {**search, "droppedAttributesCount": 3}, model]),
+        ("broken", [{**chain, "status": broken}, search, {**model, "status": broken}]),
+        ("no_answer", [search]),
+    ]
+    for gap, spans in cases:
         read = samples_from_spans([otlp(*spans)])
         (sample,) = read
         assert sample.capture is not None
         assert sample.capture.grade == "incomplete"
         assert read.notes.incomplete == {gap: 1}
-        assert len(read.notes.sentences) == 1
+        assert f"incomplete samples: 1 {gap}: " in read.notes.sentences[0]
         assert why_texts_are_unread(sample)
-        may_be_missing = gap in ("spans", "attributes")
+        may_be_missing = gap == "not_recorded"
         assert bool(sample.capture.unread_texts) == may_be_missing
 
 
@@ -301,7 +301,7 @@ def test_events_that_the_sdk_dropped_count_where_events_tell_messages(
     (sample,) = read
     assert sample.capture is not None
     assert (sample.capture.grade == "incomplete") == tells_messages
-    assert read.notes.incomplete == ({"attributes": 1} if tells_messages else {})
+    assert read.notes.incomplete == ({"not_recorded": 1} if tells_messages else {})
     is_mended = any(
         "OTEL_SPAN_EVENT_COUNT_LIMIT" in one for one in read.notes.sentences
     )
@@ -332,7 +332,9 @@ def test_a_trace_of_mlflow_with_fewer_spans_than_it_says_is_incomplete(
     (sample,) = read
     assert sample.capture is not None
     assert (sample.capture.grade == "incomplete") == (n_spans > len(spans))
-    assert read.notes.incomplete == ({"spans": 1} if n_spans > len(spans) else {})
+    assert read.notes.incomplete == (
+        {"not_recorded": 1} if n_spans > len(spans) else {}
+    )
 
 
 def test_what_cannot_be_read_is_counted_with_what_mends_it() -> None:

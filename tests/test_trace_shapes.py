@@ -233,37 +233,15 @@ SHAPES: dict[str, Shape] = {
         n_exact=0,
         is_whole=False,
     ),
-    # one question in separate traces
+    # one question in separate traces: they are not joined
     "a retrieval and a model in traces of one conversation": Shape(
         [
             search(ASK_GATE, GATE, session="one"),
             model(shown(GATE, ASK_GATE), SAY_GATE, session="one"),
         ],
-        [OF_GATE],
-        n_exact=0,
-        warns="separate traces",
-    ),
-    "two questions of one conversation, each in two traces, in turn": Shape(
-        [
-            search(ASK_GATE, GATE, session="one"),
-            search(ASK_MILL, MILL, session="one"),
-            model(shown(GATE, ASK_GATE), SAY_GATE, session="one"),
-            model(shown(MILL, ASK_MILL), SAY_MILL, session="one"),
-        ],
-        [OF_GATE, OF_MILL],
-        n_exact=0,
-        warns="separate traces",
-    ),
-    "a title is made before the answer, all in traces of one conversation": Shape(
-        [
-            search(ASK_GATE, GATE, session="one"),
-            model(f"Give this a title: {ASK_GATE}", "The gate", session="one"),
-            model(shown(GATE, ASK_GATE), SAY_GATE, session="one"),
-        ],
-        [OF_GATE],
+        [(ASK_GATE, (GATE,), None)],
         n_exact=0,
         named={"b": "no_retrieval"},
-        warns="separate traces",
     ),
     "a retrieval and a model in traces that name no conversation": Shape(
         [search(ASK_GATE, GATE), model(shown(GATE, ASK_GATE), SAY_GATE)],

@@ -145,16 +145,16 @@ def dialects_of(attributes: Mapping[str, Any]) -> list[str]:
     return dialects
 
 
-def attribute_names(field_name: str) -> tuple[str, ...]:
-    """The names of the attributes that may hold a field, in any dialect, each once.
+def attribute_names(*field_names: str) -> tuple[str, ...]:
+    """The names of the attributes that may hold some fields, in any dialect, each once.
 
     Example: the input stands in "input.value", "mlflow.spanInputs" and others. A name
     that ends with a dot stands for all attributes that begin so.
     """
     names: dict[str, None] = {}
     for dialect in DIALECTS.values():
-        for name in dialect.get(field_name, ()):
-            names[name] = None
+        for field_name in field_names:
+            names.update(dict.fromkeys(dialect.get(field_name, ())))
     return tuple(names)
 
 

@@ -51,8 +51,6 @@ _CREATE_INDEX = (
     "CREATE TABLE lines"
     " (trace TEXT, ended INT, size INT, file INT, position INT, length INT)"
 )
-_CREATE_LINKS = "CREATE TABLE links (linked_trace TEXT PRIMARY KEY) WITHOUT ROWID"
-_IS_LINKED = "SELECT 1 FROM links WHERE linked_trace = ?"
 _TRACES_AS_THEY_ENDED = (
     "SELECT trace, max(ended), sum(size) FROM lines GROUP BY trace ORDER BY 2, 1"
 )
@@ -296,11 +294,11 @@ def _start_of_closing_line(file: BufferedReader) -> bytes:
     return b"\n\n"  # no line begins so: the value ends with the file
 
 
-def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
-    """Yield the id of each trace, its spans, and whether other traces link to it.
+def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
+    """Yield the id of each trace, and its spans.
 
     Traces that ended first come first. None stands in place of spans that are larger
-    than allowed. Example: ("0af7…", [a query's span, a retriever's span], False).
+    than allowed. Example: ("0af7…", [a query's span, a retriever's span]).
 
     Args:
         lines: Where the spans stand. Its ``unreadable`` is filled on the way.
@@ -313,13 +311,12 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
     with closing(sqlite3.connect("")) as index, lines.open_files():
         _write_index(index, lines)
         for trace, _ended, n_bytes in index.execute(_TRACES_AS_THEY_ENDED):
-            is_linked = index.execute(_IS_LINKED, (trace,)).fetchone() is not None
             if n_bytes > lines.max_bytes:
-                yield trace, None, is_linked
+                yield trace, None
             else:
                 rows = index.execute(_LINES_OF_TRACE, (trace,)).fetchall()
                 places = [Place(*row) for row in rows]  # file, position, length
-                yield trace, _spans_of_trace(trace, lines, places), is_linked
+                yield trace, _spans_of_trace(trace, lines, places)
 
 
 def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
@@ -327,7 +324,7 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
 
     Example: line 3 holds spans of the traces "a" and "b": the index gets line 3 under
     "a" and under "b". Lines without a span are noted in ``lines.unreadable``, which is
-    emptied first. A second table holds the traces to which spans of other traces link.
+    emptied first.
 
     Args:
         index: An empty database.
@@ -337,7 +334,6 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
         InputError: If no line holds a span, and some cannot be read.
     """
     index.execute(_CREATE_INDEX)
-    index.execute(_CREATE_LINKS)
     lines.unreadable.clear()
     keys_of_first_unknown_form = ""
     for number, place in enumerate(lines.places(), start=1):
@@ -377,7 +373,7 @@ def _reason(error: Exception) -> str:
 
 
 def _index_line(index: sqlite3.Connection, place: Place, spans: Sequence[Span]) -> None:
-    """Write the spans of a line into the index, and the traces that they link to.
+    """Write the spans of a line into the index.
 
     Each span counts with an equal share of the line's length, so that the size of a
     trace is known. Example: four spans in a line of 4000 bytes count 1000 each. A span
@@ -390,14 +386,10 @@ def _index_line(index: sqlite3.Connection, place: Place, spans: Sequence[Span]) 
     """
     length_per_span = place.length // max(1, len(spans))
     rows_of_lines = []
-    rows_of_links: list[tuple[str]] = []
     for span in spans:
         if span.trace and _can_be_stored(span.trace):
             rows_of_lines.append((span.trace, span.end, length_per_span, *place))
-            for linked_trace in filter(_can_be_stored, span.links):
-                rows_of_links.append((linked_trace,))
     index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows_of_lines)
-    index.executemany("INSERT OR IGNORE INTO links VALUES (?)", rows_of_links)
 
 
 def _is_readable(span: Span) -> bool:

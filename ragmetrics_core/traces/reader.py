@@ -6,14 +6,12 @@ A **mark** is an attribute by which a span of a known instrumentation is recogni
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Literal
 
 from ragmetrics_core.capture import InputError, Overrides, RowError, Turns
+from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Sample
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.data.unread import with_unread_texts
 from ragmetrics_core.traces import haystack, llamaindex
 from ragmetrics_core.traces.dialects import (
     DIALECTS,
@@ -21,20 +19,15 @@ from ragmetrics_core.traces.dialects import (
     dialects_of,
     switches_of,
 )
-from ragmetrics_core.traces.evaluator_questions import EvaluatorQuestions
 from ragmetrics_core.traces.grouping import Lines, Source, UnreadableSpan, traces_of
 from ragmetrics_core.traces.notes import SPANS_ARE_MISSING, Code, Notes
 from ragmetrics_core.traces.parts import with_unknown_fates
-from ragmetrics_core.traces.separate_retrievals import (
-    TraceOfCalls,
-    WaitingRetrievals,
-    only_retrieves,
-)
 from ragmetrics_core.traces.span_calls import Call, Resolve, calls_of
 from ragmetrics_core.traces.span_nodes import ANSWER_TOOLS
 from ragmetrics_core.traces.span_trees import trees_of
 from ragmetrics_core.traces.spans import ERRORS_OF_OTHER_FORMS, MLFLOW_SIZES, Span
 from ragmetrics_core.traces.values import mapping, plain
+from ragmetrics_core.traces.written_questions import WrittenQuestions
 
 # The traces of these codes may hold answers that nobody judged.
 _UNKNOWN_CONTENT: tuple[Code, ...] = ("too_large", "unreadable")
@@ -46,37 +39,7 @@ _HAYSTACK_SPAN = lazy_pattern(
 )
 _OPENINFERENCE_MARK = "openinference.span.kind"
 _MAX_KEYS = 12  # of attributes, in a message
-_JOINED_TRACES = (
-    "retrieval and answer were recorded in separate traces, joined because they name one"
-    " conversation and the model was shown what was found"
-)
-_LINKED_TRACES = (
-    "retrieval and answer were recorded in separate traces, joined because one links to"
-    " the other and the model was shown what was found"
-)
 _NO_MARK = "no span bears the mark of a known instrumentation ({}); attributes seen: {}"
-
-
-@dataclass(frozen=True)
-class _OverridesThatNoteTraces(Overrides):
-    """What the user says of traces, and note of the traces that one sample is made of.
-
-    The rules look every field up with ``find``, and hand in the traces of the sample in
-    the making.
-
-    Attributes:
-        by_first_trace: The ids of these traces, by the id of the first one. That is
-            also the id of the sample.
-    """
-
-    by_first_trace: dict[str, set[str]] = field(default_factory=dict)
-
-    def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:  # noqa: ARG002  # overridden
-        """Note the traces of a sample in the making, the latest first; nothing is found."""
-        if places:
-            traces = self.by_first_trace.setdefault(places[-1], set())
-            traces.update(places)
-        return False, None
 
 
 class TraceReader:
@@ -125,16 +88,10 @@ class TraceReader:
             )
         self._dialect = dialect
         self._resolve = resolve
-        # what evaluators ask looks like a user's question: it makes no sample
-        self._evaluator_questions = EvaluatorQuestions()
-        # Says which tools' texts are contexts. ``Turns`` asks it for each sample that it
-        # makes, and thereby tells it the sample's traces: it notes them.
-        self._overrides = _OverridesThatNoteTraces(context_tools=context_tools)
+        self._written_questions = WrittenQuestions()
         # Makes the samples: one for each turn (question and answer) of a conversation.
-        # ``trees_of`` tells which turns a call holds.
-        self._turns: Turns[Call] = Turns(trees_of, self._overrides)
-        # traces that only retrieved: the model's call may stand in a later trace
-        self._retrievals = WaitingRetrievals()
+        overrides = Overrides(context_tools=context_tools)
+        self._turns: Turns[Call] = Turns(_trees_of, overrides)
         # why a trace gave no sample, such as "no_retrieval"
         self.reason_by_trace_without_sample: dict[str, Code] = {}
         # names of tools that returned text and may have retrieved, with how often
@@ -145,9 +102,7 @@ class TraceReader:
         self.has_marked_spans = False
         self.attributes_without_mark: set[str] = set()
 
-    def read(
-        self, trace: str, spans: Sequence[Span] | None, *, is_linked: bool = False
-    ) -> list[Sample]:
+    def read(self, trace: str, spans: Sequence[Span] | None) -> list[Sample]:
         """Read a trace and return the samples that are complete with it.
 
         Usually that is one sample. If there is none, ``reason_by_trace_without_sample``
@@ -156,7 +111,6 @@ class TraceReader:
         Args:
             trace: The id of the trace.
             spans: Its spans; None if they are too large.
-            is_linked: Whether spans of another trace link to this one.
 
         Raises:
             InputError: If ``resolve`` raises.
@@ -165,7 +119,7 @@ class TraceReader:
             self.reason_by_trace_without_sample[trace] = "too_large"
             return []
         try:
-            samples = self._read(trace, spans, is_linked=is_linked)
+            samples = self._read(trace, spans)
         except InputError:
             raise
         except ERRORS_OF_OTHER_FORMS:
@@ -174,65 +128,47 @@ class TraceReader:
             with suppress(*ERRORS_OF_OTHER_FORMS):
                 self._turns.finish_trace()
             return []
+        if samples:  # a run that went on in this trace has the id of its first trace
+            self.reason_by_trace_without_sample.pop(trace, None)
         self._remove_reasons_of(samples)
         return list(map(with_unknown_fates, samples))
 
     def finish(self) -> list[Sample]:
-        """Return the samples of all that waits for a later trace, and forget it."""
-        samples = self._samples_of_retrievals(self._retrievals.take_all())
-        samples += self._turns.finish()
+        """Return the samples of the runs that wait to be resumed, and forget these."""
+        samples = self._turns.finish()
         self._remove_reasons_of(samples)
         return list(map(with_unknown_fates, samples))
 
     def forget_traces(self) -> None:
         """Forget which traces were read: a process that never ends has no end of them."""
         self.reason_by_trace_without_sample.clear()
-        self._overrides.by_first_trace.clear()
 
     def _remove_reasons_of(self, samples: Iterable[Sample]) -> None:
         """Remove the reasons why traces gave no sample, for the traces of these samples."""
-        by_first_trace = self._overrides.by_first_trace
         for sample in samples:
-            first_trace = str(sample.id)
-            for trace in by_first_trace.pop(first_trace, {first_trace}):
-                self.reason_by_trace_without_sample.pop(trace, None)
+            self.reason_by_trace_without_sample.pop(str(sample.id), None)
 
-    def _read(
-        self, trace: str, spans: Sequence[Span], *, is_linked: bool
-    ) -> list[Sample]:
+    def _read(self, trace: str, spans: Sequence[Span]) -> list[Sample]:
         """Read a trace, and return the samples that are finished with it.
 
         Example: a query that retrieved and called a model gives one sample. A trace
-        that only retrieved waits for a later trace that shows a model what was found.
-        When too many wait, the oldest becomes samples without a model's answer. A trace
         without a sample leaves the reason in ``reason_by_trace_without_sample``.
 
         Args:
             trace: The id of the trace.
             spans: Its spans.
-            is_linked: Whether spans of another trace link to this one.
         """
         calls = self._read_calls(trace, spans)
         if calls is None:
             return []
-        whole_trace = TraceOfCalls.of(trace, calls)
-        # a later trace is known to go on with this one if a link joins them, or if both
-        # name the same conversation
-        may_be_joined = is_linked or whole_trace.has_link_or_conversation
-        if may_be_joined and only_retrieves(whole_trace):
-            # it waits; the oldest traces are returned if too many wait, usually none
-            oldest_retrievals = self._retrievals.add(whole_trace)
-            return self._samples_of_retrievals(oldest_retrievals)
-        # earlier traces that only retrieved: a prompt of this one shows what they found
-        retrievals = self._retrievals.take_those_shown_in(whole_trace)
-        samples = self._samples_of([*retrievals, whole_trace])
-        if _has_missing_spans(calls, spans):
-            samples = [
-                _with_warning(sample, SPANS_ARE_MISSING, grade="incomplete")
-                for sample in samples
-            ]
+        has_missing_spans = _has_missing_spans(calls, spans)
+        samples: list[Sample] = []
+        for call in calls:
+            call.lacks_spans = has_missing_spans
+            samples += self._turns.add(call)
+        samples += self._turns.finish_trace()
         if _is_llamaindex(spans):
-            samples = self._leave_out_evaluators(samples, calls)
+            samples = self._leave_out_written_questions(trace, samples, calls)
         if not samples and self.reason_by_trace_without_sample[trace] == "no_retrieval":
             # a tool that returned text may have retrieved: ``context_tools`` names it
             self.tools.update(_tools_with_text(calls))
@@ -266,46 +202,6 @@ class TraceReader:
             return llamaindex.read(calls)
         return calls
 
-    def _samples_of(self, traces: Sequence[TraceOfCalls]) -> list[Sample]:
-        """Make the samples of a trace, or of several that belong to one turn.
-
-        Example: a trace that retrieved two documents, and a trace of the model that was
-        shown them: one sample, with a warning that several traces were joined.
-
-        Args:
-            traces: The traces that retrieved, then the one whose model answered.
-        """
-        samples: list[Sample] = []
-        for trace in traces:
-            for call in trace.calls:
-                samples += self._turns.add(call)
-        samples += self._turns.finish_trace()
-        *retrievals, answering = traces
-        if not retrievals:
-            return samples
-        is_by_links = any(answering.is_linked_with(other) for other in retrievals)
-        warning = _LINKED_TRACES if is_by_links else _JOINED_TRACES
-        return [self._naming_its_traces(sample, warning) for sample in samples]
-
-    def _naming_its_traces(self, sample: Sample, warning: str) -> Sample:
-        """Return a sample that was made of several traces with their names and a warning.
-
-        Its grade is never "exact" then. A sample of one trace is returned as it is.
-        """
-        first_trace = str(sample.id)  # a sample has the id of its first trace
-        traces = self._overrides.by_first_trace.get(first_trace, set())
-        if len(traces) < 2:
-            return sample
-        sample = _with_warning(sample, warning, grade="inferred")
-        return _with_provenance(sample, "traces", ", ".join(sorted(traces)))
-
-    def _samples_of_retrievals(self, traces: Iterable[TraceOfCalls]) -> list[Sample]:
-        """The samples of traces that only retrieved, and that no other trace went on with."""
-        samples: list[Sample] = []
-        for trace in traces:
-            samples += self._samples_of([trace])
-        return samples
-
     def _note_dialects(
         self, spans: Sequence[Span], readings: Sequence[Reading]
     ) -> None:
@@ -323,30 +219,28 @@ class TraceReader:
         for span in spans:
             self.attributes_without_mark.update(span.attributes)
 
-    def _leave_out_evaluators(
-        self, samples: Sequence[Sample], calls: Sequence[Call]
+    def _leave_out_written_questions(
+        self, trace: str, samples: Sequence[Sample], calls: Sequence[Call]
     ) -> list[Sample]:
-        """Leave out samples that an evaluator of LlamaIndex asked for.
-
-        The others get a warning where the question may be none of a user's. A later
-        trace may ask what a model wrote for a tool here, which is remembered.
-
-        Args:
-            samples: The samples of a trace.
-            calls: The outermost calls of the trace.
-        """
-        users_samples = []
+        """Leave out what evaluators asked; doubt what a model may have asked."""
+        of_users = []
         for sample in samples:
-            if self._evaluator_questions.is_not_from_user(sample):
-                self.reason_by_trace_without_sample[str(sample.id)] = "judge"
+            # before the sample's own answer is remembered
+            doubted_sample = self._written_questions.with_doubt(sample)
+            if self._written_questions.is_of_evaluator(sample):
+                self.reason_by_trace_without_sample[trace] = "judge"
             else:
-                users_samples.append(sample)
-        with_warnings = []
-        for sample in users_samples:
-            doubt = self._evaluator_questions.doubt(sample)
-            with_warnings.append(_with_warning(sample, doubt))
-        self._evaluator_questions.remember_tool_arguments(calls)
-        return with_warnings
+                of_users.append(doubted_sample)
+        self._written_questions.note_tools(calls, has_samples=bool(samples))
+        return of_users
+
+
+def _trees_of(call: Call) -> Iterator[Tree]:
+    """Make the trees of the turns of a call; those of a trace that lacks spans say so."""
+    for tree in trees_of(call):
+        if call.lacks_spans:
+            tree.root.evidence_not_recorded += (SPANS_ARE_MISSING,)
+        yield tree
 
 
 def _why_no_sample(readings: Sequence[Reading]) -> Code:
@@ -438,46 +332,6 @@ def _n_spans_of_mlflow(span: Span) -> int:
     return n_spans if isinstance(n_spans, int) else 0
 
 
-def _with_warning(
-    sample: Sample,
-    warning: str | None,
-    *,
-    grade: Literal["inferred", "incomplete"] | None = None,
-) -> Sample:
-    """Return the sample with a further warning in its notes.
-
-    Example: with the warning that spans are missing, and the grade "incomplete", a
-    sample that was "inferred" becomes "incomplete".
-
-    Args:
-        sample: The sample. A sample without notes is returned unchanged.
-        warning: The warning; None returns the sample as it is.
-        grade: How far the sample can be trusted from now on. "incomplete" is the
-            weakest grade and stays. None leaves the grade.
-    """
-    notes = sample.capture
-    if notes is None or warning is None:
-        return sample
-    changes: dict[str, Any] = {"warnings": (*notes.warnings, warning)}
-    if grade is not None and notes.grade != "incomplete":
-        changes["grade"] = grade
-    changed_notes = notes.model_copy(update=changes)
-    if grade == "incomplete":
-        # the missing part of the trace may hold texts that were retrieved
-        changed_notes = with_unread_texts(changed_notes, warning)
-    return sample.model_copy(update={"capture": changed_notes})
-
-
-def _with_provenance(sample: Sample, name: str, place: str) -> Sample:
-    """The sample with a further place in its notes, from which a part of it comes."""
-    notes = sample.capture
-    if notes is None:
-        return sample
-    provenance = {**notes.provenance, name: place}
-    changed_notes = notes.model_copy(update={"provenance": provenance})
-    return sample.model_copy(update={"capture": changed_notes})
-
-
 def _refuse_if_unrecognised(reader: TraceReader) -> None:
     """Raise if a reader saw attributes, but no span of a known instrumentation.
 
@@ -524,9 +378,8 @@ class SpanSamples(Iterable[Sample]):
         """
         reader = self._new_reader()
         self.notes = Notes(unreadable=self.lines.unreadable)
-        # linked: a span of another trace names this trace
-        for trace, spans, is_linked in traces_of(self.lines):
-            samples = reader.read(trace, spans, is_linked=is_linked)
+        for trace, spans in traces_of(self.lines):
+            samples = reader.read(trace, spans)
             yield from self._counted(samples)
         _refuse_if_unrecognised(reader)
         # samples of traces that waited for a later trace, and are now done without it

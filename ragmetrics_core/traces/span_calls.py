@@ -39,12 +39,14 @@ class Call:
         reading: What it says; None if it bears no known mark.
         inside: The calls inside it, in the order in which they began.
         is_cut: Whether values of the span were cut at a limit of their length.
+        lacks_spans: Of an outermost call: whether spans of its trace are missing.
     """
 
     span: Span
     reading: Reading | None
     inside: list[Call] = field(default_factory=list)
     is_cut: bool = False
+    lacks_spans: bool = False
 
     def walk(self) -> Iterator[Call]:
         """Yield the call and all below it, in the order in which they began."""

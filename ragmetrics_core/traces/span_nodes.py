@@ -17,9 +17,7 @@ from ragmetrics_core.traces.found_texts import (
     holds_only_numbers,
 )
 from ragmetrics_core.traces.span_calls import Call
-from ragmetrics_core.traces.unread_prompts import (
-    unread_request_of,
-)
+from ragmetrics_core.traces.unread import unread_request_of
 from ragmetrics_core.traces.values import ToolMessage, messages_in, replies_in
 
 # Tools of smolagents and of Pydantic AI by which a model gives its answer.
@@ -48,7 +46,7 @@ def node_of(call: Call, reading: Reading) -> Node:
     match node.kind:
         case "model":
             _fill_model(node, reading)
-            _add_what_request_held_beside_texts(node, call.span.attributes)
+            unread_request_of(call.span.attributes).add_to(node)
         case "retriever" | "reranker":
             _fill_retriever(node, reading)
         case "tool":
@@ -126,17 +124,6 @@ def _fill_model(node: Node, reading: Reading) -> None:
     if not any(reply.text or reply.tool_calls for reply in replies):
         replies = replies_in(reading.output)
     node.reply = _without_earlier_calls(replies[0], node.prompt) if replies else None
-
-
-def _add_what_request_held_beside_texts(
-    node: Node, attributes: Mapping[str, Any]
-) -> None:
-    """Write into a model's node the documents that the user handed in with the request.
-
-    Of files, images and what the provider keeps, which no recorded text holds, the node
-    gets the sentences that say so.
-    """
-    unread_request_of(attributes).add_to(node)
 
 
 def _without_earlier_calls(reply: Message, prompt: Sequence[Message]) -> Message:

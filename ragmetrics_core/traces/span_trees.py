@@ -21,8 +21,7 @@ from ragmetrics_core.traces.notes import (
     FOUND_NOT_RECORDED,
     VALUES_CUT,
 )
-from ragmetrics_core.traces.parts import count_documents_in_part
-from ragmetrics_core.traces.provider_searches import add_provider_searches
+from ragmetrics_core.traces.parts import has_previews
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.span_nodes import node_of
 from ragmetrics_core.traces.span_questions import (
@@ -31,10 +30,18 @@ from ragmetrics_core.traces.span_questions import (
     holds_several_texts,
     only_message,
 )
+from ragmetrics_core.traces.unread import (
+    PROVIDER_SEARCHED,
+    says_that_provider_searched,
+)
 
 _ASKED_UNLIKE = (
     "runs under one span were asked different questions and are taken for one turn; the"
     " spans of another turn may be missing"
+)
+_DOCUMENTS_WERE_GIVEN = (
+    "a synthesizer was given documents that no span retrieved: building an index or test"
+    " data may have asked the question"
 )
 _ABANDONED = "the stream was abandoned before its end"
 
@@ -254,17 +261,37 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     tree = _tree_of_calls(root, call, session)
     tree.output = reading.output
     # The order counts: each step reads what those before it have written into the calls.
-    # What a model's provider searched on its own becomes a call inside the model's call.
-    add_provider_searches(root, call)
     add_question(tree, reading)
     # A document may be what another query engine inside answered: a model wrote it.
     _mark_documents_that_are_answers(root, synthesizers)
     _note_what_was_not_recorded(tree, call)
     _add_end(tree, call, models)  # its error, and whether it came to its end
     _add_answers(tree, reading, models, synthesizers)
+    _note_search_of_provider(tree, call, models)
+    if _is_synthesizer(root) and root.input_documents:
+        tree.doubts += (_DOCUMENTS_WERE_GIVEN,)
     if reading.says_nothing:
         tree.resumption_key = None  # what it was given, or returned, is not known
     return tree
+
+
+def _note_search_of_provider(tree: Tree, call: Call, models: Sequence[Node]) -> None:
+    """Note on the last model of a turn that a provider searched, if any span says so.
+
+    Args:
+        tree: The tree of the turn, which is changed.
+        call: The outermost call of the turn, with its spans.
+        models: The calls of models inside it.
+    """
+    texts_of_models = {node.reply.text for node in models if node.reply}
+    says_so = any(
+        says_that_provider_searched(inner.span.attributes, texts_of_models)
+        for inner in call.walk()
+    )
+    if says_so and models:
+        models[-1].evidence_not_recorded += (PROVIDER_SEARCHED,)
+        models[-1].may_have_searched = True
+        tree.is_always_a_sample = True
 
 
 def _mark_documents_that_are_answers(root: Node, synthesizers: Sequence[Node]) -> None:
@@ -443,30 +470,17 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
     """
     # first, since documents without text are taken out next
     _note_searches_without_documents(tree.root, do_calls_around_hold_documents=False)
-    _note_missing_texts(tree, call)
-    # A value that was cut lacks its end.
-    cut_spans = [inner for inner in call.walk() if inner.is_cut]
-    if cut_spans:
-        tree.warnings += (VALUES_CUT.format(len(cut_spans)),)
-    n_documents_in_part = count_documents_in_part(
-        tree.root
-    )  # a prompt shows more of them
-    if n_documents_in_part:
-        tree.warnings += (DOCUMENTS_IN_PART.format(n_documents_in_part),)
-
-
-def _note_missing_texts(tree: Tree, call: Call) -> None:
-    """Take documents without text out of a tree, and count the texts that are missing.
-
-    Example: a document with an id and no text, and a span that dropped attributes: two,
-    because a span with dropped attributes may lack a document.
-    """
     ids = _take_out_documents_without_text(tree.root)
-    incomplete_spans = [inner for inner in call.walk() if inner.span.dropped > 0]
     tree.documents_without_text = tuple(Document("", name) for name in ids)
-    tree.n_without_text = len(ids) + len(incomplete_spans)
-    if incomplete_spans:
-        tree.warnings += (ATTRIBUTES_DROPPED.format(len(incomplete_spans)),)
+    tree.n_without_text = len(ids)
+    missing = []
+    if any(inner.is_cut for inner in call.walk()):
+        missing.append(VALUES_CUT)
+    if any(inner.span.dropped for inner in call.walk()):
+        missing.append(ATTRIBUTES_DROPPED)
+    if has_previews(tree.root):
+        missing.append(DOCUMENTS_IN_PART)
+    tree.root.evidence_not_recorded += tuple(missing)
 
 
 def _add_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:

@@ -63,7 +63,6 @@ class Span:
         remote: Whether its parent is a span of another process.
         dropped: How many attributes, or events with messages, the SDK left out because
             its limit was reached.
-        links: The ids of other traces that it links to.
     """
 
     trace: str
@@ -77,7 +76,6 @@ class Span:
     error: str | None = field(default=None, repr=False)
     remote: bool = False  # its parent is a span of another process
     dropped: int = 0  # attributes and events that the SDK left out at its limit
-    links: tuple[str, ...] = ()  # ids of other traces
 
 
 class UnknownForm(Exception):
@@ -157,7 +155,6 @@ def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
         "dropped_attributes_count": span.dropped_attributes,
         "dropped_events_count": span.dropped_events,
         "events": events,
-        "links": [{"trace_id": f"{link.context.trace_id:032x}"} for link in span.links],
     }
     if span.parent is not None:
         # remote: the span around it was recorded by another process
@@ -249,7 +246,6 @@ def _span(value: Any, **further_fields: Any) -> Span:
             error=_error(fields),
             remote=bool(flags & _PARENT_IS_REMOTE),
             dropped=_n_dropped(fields),
-            links=_linked_traces(fields, trace),
         )
     except ERRORS_OF_OTHER_FORMS:
         return Span(trace, "", name="unreadable")
@@ -274,33 +270,6 @@ def _messages_in_events(
         attributes_of_event = _attributes({"attributes": event.get("attributes") or {}})
         events.append((str(event.get("name")), attributes_of_event))
     return attributes_of_events(events, attributes.get("gen_ai.operation.name"))
-
-
-def _linked_traces(fields: Mapping[str, Any], trace: str) -> tuple[str, ...]:
-    """The ids of the other traces that a span links to, each once.
-
-    Examples: ``{"traceId": "ab12…"}`` links to the trace "ab12…", and so does
-    ``{"context": {"trace_id": "0xab12…"}}``. A link in no known form is left out; the
-    span stays usable.
-
-    Args:
-        fields: The fields of the span.
-        trace: The id of its own trace.
-    """
-    links = fields.get("links")
-    if not isinstance(links, (list, tuple)):
-        return ()
-    linked_traces: dict[str, None] = {}
-    for link in links:
-        if isinstance(link, Mapping):
-            linked_trace = _first(_with_fields_of_context(dict(link)), _TRACE)
-            if isinstance(linked_trace, str):
-                linked_traces[_hex_id(linked_trace)] = None
-    return tuple(
-        linked_trace_id
-        for linked_trace_id in linked_traces
-        if linked_trace_id not in ("", trace)
-    )
 
 
 def _with_fields_of_context(fields: dict[str, Any]) -> dict[str, Any]:
