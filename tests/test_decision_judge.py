@@ -54,12 +54,13 @@ from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent, Poll
 from ragmetrics_core.models.chat import Choice
-from ragmetrics_core.models.decision_forms import chances_of, share_usage
+from ragmetrics_core.models.decision_forms import chances_of
 from ragmetrics_core.models.decision_model import (
     DecisionModel,
     OpenAIDecisionModel,
     SystemOneModel,
 )
+from ragmetrics_core.models.typed_asking import share_usage
 from ragmetrics_core.testing.decision_loopback import (
     Chance,
     DecisionServer,
@@ -690,7 +691,8 @@ def test_usages_sum_to_what_the_endpoint_counted(form: str) -> None:
 def test_law_shares_of_a_usage_sum_to_it(lengths: list[int], tokens: int) -> None:
     usage = Usage(calls=3, faults=2, stored=5, prompt_tokens=tokens, cost=0.01)
     total = Usage()
-    for share in share_usage(usage, lengths):
+    questions = [f"{place} {'x' * length}" for place, length in enumerate(lengths)]
+    for share in share_usage(usage, questions).values():
         assert share.is_a_count
         total += share
     assert (total.calls, total.faults, total.prompt_tokens) == (3, 2, tokens)

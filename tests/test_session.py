@@ -7,7 +7,7 @@ import pickle
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -233,26 +233,6 @@ def test_a_repair_holds_the_reply_and_what_is_wrong_with_it(
         *replies[: len(replies) - 1]
     ]
     assert outcomes(answer) == [outcome]
-
-
-def test_a_repair_that_another_process_kept_first_is_not_asked_again() -> None:
-    """Between the reply and its repair the store has got another one under its key."""
-
-    class Shared(MemoryStore):
-        def put(self, choices: Mapping[str, Choice]) -> None:
-            super().put({key: Choice(GOOD) for key in choices})
-
-    class Unusable(Toy):
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            self.asked.append(request)
-            return ChatReply((Choice("no JSON"),))
-
-    toy = Unusable()
-    answer = asyncio.run(
-        Session(toy).during(store=Shared(), concurrency=1).ask(asked(), read)
-    )
-    assert outcomes(answer) == [1]
-    assert (len(toy.asked), answer.usage.calls, answer.usage.repairs) == (1, 1, 0)
 
 
 def test_a_poll_is_repaired_on_its_own(loopback_server: Serve) -> None:

@@ -43,8 +43,9 @@ from ragmetrics_core.models.decision_forms import (
 )
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.features import gather_all
-from ragmetrics_core.models.session import Decision, Session
+from ragmetrics_core.models.session import Session
 from ragmetrics_core.models.threads import compute_beside_loop
+from ragmetrics_core.models.typed_asking import Decision, decide
 
 
 @dataclass(eq=False, repr=False)
@@ -155,7 +156,7 @@ class DecisionJudge(ModelJudge):
         # reads the model's answer to one typed question, and checks its probabilities
         read_answer = partial(_read_decision, typed_by_json, self.name)
         answers_of_requests = await gather_all(
-            session.decide(request.state, request.typed_jsons, read_answer)
+            decide(session, request.state, request.typed_jsons, read_answer)
             for request in requests
         )
         answer_by_state_and_json: dict[tuple[str, str], Decision[Chances]] = {}

@@ -12,11 +12,9 @@ predicate, which is true or false; one for each option of any other question.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from itertools import accumulate
 from typing import Any
 
-from ragmetrics_core.data import Chances, ContentRefused, TypedQuestion, Usage
+from ragmetrics_core.data import Chances, ContentRefused, TypedQuestion
 from ragmetrics_core.data.errors import ContextWindowExceeded, UnusableReply
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.number_values import is_number
@@ -430,9 +428,6 @@ def _is_probability(number: object) -> bool:
     return is_number(number) and 0 <= number <= 1
 
 
-# What it cost
-
-
 def tokens_by_name(body: Any) -> Mapping[str, Any]:
     """Return the numbers of tokens in a reply, by the names that chat endpoints use."""
     usage = body.get("usage")
@@ -441,65 +436,3 @@ def tokens_by_name(body: Any) -> Mapping[str, Any]:
         "prompt_tokens": counted.get("input_tokens"),
         "completion_tokens": counted.get("output_tokens"),
     }
-
-
-def cost_of_each(
-    usage: Usage,
-    question_by_key: Mapping[str, str],
-    unanswered_by_key: Mapping[str, str],
-) -> dict[str, Usage]:
-    """Return the cost of each typed question, by the key of its answer.
-
-    The questions that were sent share the cost of the request, by their lengths; the
-    others count as stored. Example: of 4 questions 3 were sent for 3 cents: about one
-    cent each, and nothing for the fourth.
-
-    Args:
-        usage: What the request cost.
-        question_by_key: All questions.
-        unanswered_by_key: Those for which this run had to send a request.
-    """
-    was_anything_sent = usage.calls > 0
-    if was_anything_sent and not unanswered_by_key:
-        # This run waited for the calls of other runs alone, one of which was cancelled:
-        # it had to send questions after all.
-        unanswered_by_key = question_by_key
-    lengths = [len(question) for question in unanswered_by_key.values()]
-    shares = share_usage(usage, lengths)
-    cost_by_key = dict.fromkeys(question_by_key, Usage(stored=1, models=usage.models))
-    cost_by_key.update(zip(unanswered_by_key, shares, strict=True))
-    return cost_by_key
-
-
-def share_usage(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
-    """Share out what a request cost among its questions, by their length.
-
-    The shares of tokens, calls and costs sum to the whole. Replies from the store are
-    counted in no share. Example: 100 tokens and two questions of the lengths 1 and 3:
-    25 and 75 tokens; the one call counts for the second.
-
-    Args:
-        usage: What the request cost.
-        lengths: The length of each question.
-    """
-    if not lengths:
-        return []
-    count_by_field = {
-        field.name: getattr(usage, field.name)
-        for field in fields(usage)
-        if field.type is int and field.name != "stored"
-    }
-    total_length = sum(lengths)
-    shares: list[Usage] = []
-    start = 0.0  # where a question begins, as a share of the length of all
-    for length_until_end in accumulate(lengths):
-        end = length_until_end / total_length
-        # Rounded ends, not rounded shares: so the shares sum to the whole count.
-        part_by_field = {
-            name: round(count * end) - round(count * start)
-            for name, count in count_by_field.items()
-        }
-        cost = None if usage.cost is None else usage.cost * (end - start)
-        shares.append(replace(usage, **part_by_field, stored=0, cost=cost))
-        start = end
-    return shares

@@ -4,7 +4,7 @@ An error that reaches the user names the model and says what to do.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from typing import TypeVar
@@ -16,41 +16,36 @@ from ragmetrics_core.models.threads import call_in_thread, compute_beside_loop
 T = TypeVar("T")
 Outcome = Choice | errors.JudgeError
 
-ReadAll = Callable[[Sequence[Outcome]], Awaitable[list[T | errors.JudgeError]]]
-"""Reads several replies; gives an error for a reply that cannot be used."""
-
 # A reply that was cut off is asked for again with so many times the tokens.
 _LONGER = 4
 
 
-async def read_all_here(
-    outcomes: Sequence[Outcome], read: Callable[[Choice], T]
+async def read_all(
+    outcomes: Sequence[Outcome], read: Callable[[Choice], T], *, own_reader: bool
 ) -> list[T | errors.JudgeError]:
     """Read several replies; return an error for a reply that cannot be used.
 
     Long replies are read in a thread beside the event loop.
+
+    Args:
+        outcomes: The replies, or why there is none.
+        read: Reads a reply; raises ``UnusableReply`` if the reply cannot be used.
+        own_reader: Whether ``read`` is code of a user's own. It gets a thread of its
+            own, so that one that never ends holds up nobody.
     """
+
+    def read_here() -> list[T | errors.JudgeError]:
+        return [_read(outcome, read) for outcome in outcomes]
+
+    if own_reader:
+        results = call_in_thread(
+            read_here, context=copy_context(), name="ragmetrics reader"
+        )
+        return await asyncio.wrap_future(results)
     n_characters = sum(
         len(outcome.text) for outcome in outcomes if isinstance(outcome, Choice)
     )
-    return await compute_beside_loop(
-        lambda: [_read(outcome, read) for outcome in outcomes], size=n_characters
-    )
-
-
-async def read_all_in_thread(
-    outcomes: Sequence[Outcome], read: Callable[[Choice], T]
-) -> list[T | errors.JudgeError]:
-    """Read several replies as ``read_all_here`` does, in a new thread.
-
-    So a user's reader that never ends holds up nobody.
-    """
-    results = call_in_thread(
-        lambda: [_read(outcome, read) for outcome in outcomes],
-        context=copy_context(),
-        name="ragmetrics reader",
-    )
-    return await asyncio.wrap_future(results)
+    return await compute_beside_loop(read_here, size=n_characters)
 
 
 def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:
@@ -81,8 +76,12 @@ def explain_error(
     """
     if not isinstance(result, errors.UnusableReply) or result is outcome:
         return result
-    if is_cut_off(outcome) and request.max_tokens is not None:
-        advice = _advice_on_limit(model, request.max_tokens)
+    if _is_cut_off(outcome) and request.max_tokens is not None:
+        limit_tried = request.max_tokens * _LONGER
+        advice = (
+            f"{limit_tried:,} tokens, where a reply is asked for again, were not enough:"
+            f" raise the limit by LLMJudge(model, max_tokens={limit_tried * _LONGER})"
+        )
     elif isinstance(result, errors.ContentRefused):
         advice = "read the row's texts, and judge it with another model or leave it out"
     elif not result.raw.strip():
@@ -96,43 +95,13 @@ def explain_error(
     )
 
 
-def is_cut_off(outcome: Outcome) -> bool:
+def _is_cut_off(outcome: Outcome) -> bool:
     """Whether a reply ended at the token limit."""
     return isinstance(outcome, Choice) and outcome.finish == "length"
 
 
-def _advice_on_limit(model: ChatModel, limit: int) -> str:
-    """Say what the token limit of a judge is, how to raise it, and what that costs.
-
-    The advice is for a reply that was cut off twice: at the limit, and at the higher
-    limit of the retry. Example: the limit 1,000 was tried, then 4,000; the advice is
-    ``LLMJudge(model, max_tokens=16000)``, and what such a reply costs.
-
-    Args:
-        model: The judge's model, whose prices are shown if they are known.
-        limit: Most tokens of a reply, at the first call.
-    """
-    limit_tried = limit * _LONGER
-    limit_advised = limit_tried * _LONGER
-    advice = (
-        f"the limit is {limit:,} tokens; {limit_tried:,}, where a reply is asked for"
-        f" again, were not enough either; raise it by LLMJudge(model,"
-        f" max_tokens={limit_advised})"
-    )
-    prices = model.prices()
-    if prices is None:
-        return f"{advice}; the price of {model.name} is not known"
-    # dollars for each token of a prompt, and for each token of a reply
-    _, price_received = prices
-    return (
-        f"{advice}: a reply of {limit_advised:,} tokens costs"
-        f" ${limit_advised * price_received:.4f},"
-        f" one of {limit:,} tokens ${limit * price_received:.4f}"
-    )
-
-
 def request_for_repair(
-    request: ChatRequest, reply: Outcome, problem: errors.UnusableReply
+    request: ChatRequest, reply: Choice, problem: errors.UnusableReply
 ) -> ChatRequest:
     """Return the request that asks again after an unusable reply.
 
@@ -149,6 +118,6 @@ def request_for_repair(
         conversation.append(Message("assistant", problem.raw))
     conversation.append(Message("user", complaint))
     limit = request.max_tokens
-    if is_cut_off(reply) and limit is not None:
+    if _is_cut_off(reply) and limit is not None:
         limit *= _LONGER
     return replace(request, messages=tuple(conversation), max_tokens=limit)

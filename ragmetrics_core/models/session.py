@@ -2,7 +2,7 @@
 
 Stored replies, and one call for equal requests in flight → what the endpoint can do
 (``features``) → attempts with backoff, slots, rate and budget (``attempts``, ``limits``)
-→ the call. A reply that cannot be used is repaired once.
+→ the call. A reply that cannot be used is asked for again, once.
 
 A session belongs to a judge. All its runs share the calls in flight, what was learned
 about the endpoint, the slots, and the first call, which is sent alone, so that a wrong
@@ -14,10 +14,11 @@ leave it behind.
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, Generic, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from ragmetrics_core.data import Usage, errors
 from ragmetrics_core.models.attempts import Attempts, call_authors_code
@@ -26,11 +27,9 @@ from ragmetrics_core.models.chat import (
     ChatReply,
     ChatRequest,
     Choice,
-    Message,
     Origin,
     check_prices,
 )
-from ragmetrics_core.models.decision_forms import cost_of_each, request_text
 from ragmetrics_core.models.endpoint_state import EndpointState
 from ragmetrics_core.models.features import (
     FittedRequest,
@@ -41,10 +40,8 @@ from ragmetrics_core.models.features import (
 from ragmetrics_core.models.limits import Budget, Limiter, RateLimiter, Slots
 from ragmetrics_core.models.reply_reading import (
     Outcome,
-    ReadAll,
     explain_error,
-    read_all_here,
-    read_all_in_thread,
+    read_all,
     request_for_repair,
 )
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
@@ -52,6 +49,12 @@ from ragmetrics_core.models.spending import spending_here
 from ragmetrics_core.models.threads import compute_beside_loop
 
 T = TypeVar("T")
+
+RequestMaker = Callable[[Sequence[str]], ChatRequest]
+"""Makes the request for the replies under the keys that it is given."""
+
+_Complete = Callable[[ChatRequest, Send], Awaitable[ChatReply]]
+"""Sends a request in one call or several."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,43 +69,57 @@ class Answers(Generic[T]):
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Decision(Generic[T]):
-    """The answer to a typed question as it was read, or an error; and its cost."""
-
-    outcome: T | errors.JudgeError
-    usage: Usage
-
-
 @dataclass(slots=True, repr=False)
-class _ReplyOnItsWay:
-    """A reply that a run is calling for, and that other runs may want as well.
+class Fetched:
+    """What became of the replies under some keys.
 
     Attributes:
-        store: Where the run that calls keeps the reply.
-        future: Gives the reply or an error; None if that run gave up its call.
+        outcomes: By key, the reply or why there is none; None for a reply that is not
+            there yet.
+        usage: What it cost.
+        paid_keys: The keys for which this run sent a call. The replies under the others
+            were stored, or other runs were calling for them.
     """
 
-    store: ReplyStore
-    future: asyncio.Future[Outcome | None]
+    outcomes: dict[str, Outcome | None]
+    usage: Usage = field(default_factory=Usage)
+    paid_keys: set[str] = field(default_factory=set)
+
+    @property
+    def missing(self) -> list[str]:
+        """The keys without an outcome."""
+        return [key for key, outcome in self.outcomes.items() if outcome is None]
+
+    def in_order(self) -> list[Outcome]:
+        """Return the outcomes in the order of their keys, once none is missing."""
+        return [outcome for outcome in self.outcomes.values() if outcome is not None]
+
+    def add(self, usage: Usage) -> None:
+        """Add up what it cost."""
+        # Most requests take one call, whose usage needs no sum.
+        self.usage = usage if self.usage == Usage() else self.usage + usage
 
 
 class _Shared:
     """What all runs of a session share on one event loop.
 
     Attributes:
+        endpoint: What is known of the endpoint.
         slots: How many calls may be in flight.
-        replies_on_their_way: What runs are calling for now, by the key of the reply.
+        on_their_way: What runs are calling for now, by the key of the reply. The future
+            gives the reply or an error; None if that run gave up its call.
         memory: Keeps the replies of a model whose settings are not known, as no store
             on disk can tell them from those of another model.
-        endpoint: What is known of the endpoint.
     """
 
     def __init__(self, found_missing: set[str]) -> None:
         self.endpoint = EndpointState(found_missing)
         self.slots = Slots(0)
-        self.replies_on_their_way: dict[str, _ReplyOnItsWay] = {}
+        self.on_their_way: dict[str, asyncio.Future[Outcome | None]] = {}
         self.memory = MemoryStore()
+
+
+_SharedByLoop = WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared]
 
 
 @dataclass(eq=False, repr=False)
@@ -125,9 +142,7 @@ class Session:
     replicate: int = 0
     # features that the model turned out to lack
     _found_missing: set[str] = field(default_factory=set)
-    _shared_by_loop: dict[asyncio.AbstractEventLoop, _Shared] = field(
-        default_factory=dict
-    )
+    _shared_by_loop: _SharedByLoop = field(default_factory=WeakKeyDictionary)
     # Settings of one run; see ``during``.
     _store: ReplyStore = field(default_factory=MemoryStore)
     _concurrency: int = 32
@@ -135,7 +150,11 @@ class Session:
     _shared: _Shared | None = field(default=None, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_shared_by_loop": {}, "_shared": None}
+        return {**vars(self), "_shared_by_loop": None, "_shared": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._shared_by_loop = WeakKeyDictionary()
 
     def during(
         self,
@@ -165,9 +184,16 @@ class Session:
         """Return the features that the model lacks, as far as that is known by now."""
         # A run in batches makes the same requests again to find their replies. So it
         # goes by what the model states, and not by what was found out meanwhile.
-        if _is_in_batches(self._store):
+        if self._is_in_batches:
             return stated_missing(self.model)
         return stated_missing(self.model) | self._found_missing
+
+    @property
+    def _is_in_batches(self) -> bool:
+        """Whether the store belongs to a run in batches: it answers for the endpoint."""
+        return type(self._store).reply_from_batch is not ReplyStore.reply_from_batch
+
+    # Making ready
 
     async def prepare(self) -> None:
         """Make the session ready for calls on the running loop.
@@ -184,12 +210,14 @@ class Session:
         check_prices(self.model.name, self.model.prices())
         # Another task of this run may have set it up while the model was prepared.
         if not self._is_prepared_on(loop):
-            self._set_up_run(self._shared_on(loop))
+            shared = _Shared(self._found_missing)
+            self._set_up_run(self._shared_by_loop.setdefault(loop, shared))
 
     def _is_prepared_on(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether this run is set up, and uses what all runs share on this loop."""
-        shared_on_loop = self._shared_by_loop.get(loop)
-        return self._shared is not None and self._shared is shared_on_loop
+        return self._shared is not None and self._shared is self._shared_by_loop.get(
+            loop
+        )
 
     def _set_up_run(self, shared: _Shared) -> None:
         """Choose where this run keeps replies, and make what sends its calls.
@@ -203,17 +231,12 @@ class Session:
         self._model_identity = (self.model.name, cache_key or "")
         # Without a key nobody knows the model's settings: replies then stay in memory.
         self._reply_store = shared.memory if cache_key is None else self._store
-        self._attempts = self._make_attempts(shared)
-        self._shared = shared
-
-    def _make_attempts(self, shared: _Shared) -> Attempts:
-        """Return the object that sends the calls of this run within all limits."""
         shared.slots.most = max(shared.slots.most, self._concurrency)
         limiters: list[Limiter] = [shared.slots]
         per_minute = self._budget.limits.requests_per_minute
         if per_minute is not None:
             limiters.append(RateLimiter(self._budget, per_minute))
-        return Attempts(
+        self._attempts = Attempts(
             self.model,
             shared.endpoint,
             asyncio.Semaphore(self._concurrency),
@@ -223,6 +246,7 @@ class Session:
             self.attempts,
             self.timeout,
         )
+        self._shared = shared
 
     @property
     def _prepared(self) -> _Shared:
@@ -230,14 +254,7 @@ class Session:
         assert self._shared is not None  # noqa: S101  # every way in prepares
         return self._shared
 
-    def _shared_on(self, loop: asyncio.AbstractEventLoop) -> _Shared:
-        """Return what all runs share on this loop; forget the same for closed loops."""
-        if loop not in self._shared_by_loop:
-            for known_loop in list(self._shared_by_loop):
-                if known_loop.is_closed():
-                    del self._shared_by_loop[known_loop]
-            self._shared_by_loop[loop] = _Shared(self._found_missing)
-        return self._shared_by_loop[loop]
+    # Asking in words
 
     async def ask(
         self,
@@ -268,288 +285,145 @@ class Session:
             succeed. The usage counts every call that was sent.
         """
         await self.prepare()
-        # the key under which the store keeps each reply
-        keys = await self._make_keys(request, polls, first_poll)
-        outcomes, usage = await self._replies(
-            _request_maker(request), keys, self._complete
-        )
-        read_all: ReadAll[T] = partial(
-            read_all_in_thread if own_reader else read_all_here, read=read
-        )
-        results, cost_of_repairs = await self._read_and_repair(
-            request, keys, outcomes, read_all
-        )
+        keys = await self._keys(request, polls, first_poll)
+        fetched = await self._fetch_chat(request, keys)
+        outcomes = fetched.in_order()
+        results = await read_all(outcomes, read, own_reader=own_reader)
+        read_one = partial(read_all, read=read, own_reader=own_reader)
+        repairs = {}  # by the index of a reply: the coroutine that asks for it again
+        for index, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
+            # Where the call itself failed, there is no reply to repair.
+            if isinstance(outcome, Choice) and isinstance(result, errors.UnusableReply):
+                repairs[index] = self._repair(
+                    request, first_poll + index, outcome, result, read_one
+                )
+        for index, (result, cost) in zip(
+            repairs, await gather_all(repairs.values()), strict=True
+        ):
+            results[index] = result
+            fetched.add(cost)
         explained = [
             explain_error(result, outcome, self.model, request)
             for outcome, result in zip(outcomes, results, strict=True)
         ]
-        return Answers(tuple(explained), usage + cost_of_repairs)
+        return Answers(tuple(explained), fetched.usage)
 
-    async def _read_and_repair(
+    async def _repair(
         self,
         request: ChatRequest,
-        keys: Sequence[str],
-        outcomes: Sequence[Outcome],
-        read_all: ReadAll[T],
-    ) -> tuple[list[T | errors.JudgeError], Usage]:
-        """Read replies, and ask again for those that cannot be used.
-
-        Args:
-            request: The request, as it is sent again.
-            keys: The key of each reply in the store.
-            outcomes: The replies, or why there is none.
-            read_all: Reads several replies; returns an error for an unusable reply.
-
-        Returns:
-            What was read of each reply or of its repair, or an error; and what asking
-            again cost.
-        """
-        results = await read_all(outcomes)
-        if not any(isinstance(result, errors.UnusableReply) for result in results):
-            return results, Usage()
-        # This replaces, in ``results``, each unusable reply by its repair.
-        cost = await self._repair_all(request, keys, outcomes, results, read_all)
-        return results, cost
-
-    async def _complete(self, request: ChatRequest, send: Send) -> ChatReply:
-        """Send a request, without the features that the endpoint refuses."""
-        endpoint = self._prepared.endpoint
-        if _is_in_batches(self._store):
-            # what an earlier pass has sent is fetched, and counts
-            request = replace(request, needs_logprobs=False)
-        return await FittedRequest(self.model, endpoint, request, send).complete()
-
-    async def _complete_typed(self, request: ChatRequest, send: Send) -> ChatReply:
-        """Send typed questions, which have no feature to leave out."""
-        async with self._prepared.endpoint.first_with(()):
-            return await send(request, 0)
-
-    async def _make_keys(
-        self, request: ChatRequest, polls: int, first_poll: int
-    ) -> list[str]:
-        """Return the key of each reply; keys of a long request are made in a thread."""
-        n_characters = sum(len(message.content) for message in request.messages)
-        make_keys = partial(self._keys, request, polls, first_poll)
-        return await compute_beside_loop(make_keys, size=n_characters)
-
-    async def _repair_all(
-        self,
-        request: ChatRequest,
-        keys: Sequence[str],
-        outcomes: Sequence[Outcome],
-        results: list[T | errors.JudgeError],
-        read_all: ReadAll[T],
-    ) -> Usage:
-        """Ask again for all replies that cannot be used, at once; return the cost.
-
-        Example: of 5 replies the third is no valid JSON. One call asks for it again,
-        and ``results[2]`` becomes what was read of the new reply.
-
-        Args:
-            request: The request that brought the replies.
-            keys: The key of each reply in the store.
-            outcomes: The replies, or why there is none.
-            results: What was read of each reply. The result of a repair replaces the
-                one of its reply here.
-            read_all: Reads several replies; returns an error for an unusable reply.
-        """
-        # by the index of a reply: the coroutine that asks for it again
-        repair_by_index = {}
-        for index, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
-            is_reply = isinstance(outcome, Choice)  # else the call itself failed
-            if is_reply and isinstance(result, errors.UnusableReply):
-                repair_by_index[index] = self._repair_reply(
-                    request, keys[index], outcome, result, read_all
-                )
-        repaired = await gather_all(repair_by_index.values()) if repair_by_index else []
-        usage = Usage()
-        for index, (result, cost) in zip(repair_by_index, repaired, strict=True):
-            results[index] = result
-            usage += cost
-        return usage
-
-    async def _repair_reply(
-        self,
-        request: ChatRequest,
-        key: str,
-        reply: Outcome,
+        poll: int,
+        reply: Choice,
         problem: errors.UnusableReply,
-        read_all: ReadAll[T],
+        read_one: Callable[[Sequence[Outcome]], Awaitable[list[T | errors.JudgeError]]],
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again, once, for a reply that cannot be used.
 
-        Example: the model says "Sure!" instead of JSON. Its second reply is JSON, which
-        replaces "Sure!" in the store.
+        The repair is a request like any other: it is stored, and equal ones share a
+        call. If it brings nothing usable, both replies are forgotten, so that the next
+        run begins anew.
 
         Args:
             request: The request that brought the reply.
-            key: The key under which the reply is stored.
+            poll: The index of the reply among those to the request.
             reply: The reply that cannot be used.
             problem: Why it cannot be used.
-            read_all: Reads several replies; returns an error for an unusable reply.
+            read_one: Reads a reply; gives an error for an unusable reply.
 
         Returns:
-            What was read of the last reply, or why it cannot be used, or the error of a
-            call that failed; and what asking again cost.
+            What was read of the new reply, or an error; and what asking again cost.
         """
-        stored_reply = self._reply_store.get(key)
-        if stored_reply is not None and stored_reply != reply:
-            # Another run has repaired the reply meanwhile.
-            (result,) = await read_all([stored_reply])
-            return result, Usage()
+        keys = await self._keys(request, 1, poll)
         if isinstance(problem, errors.ContentRefused):
             # The model declines to answer, and would decline again.
-            self._reply_store.reject(key)
+            self.reject(keys)
             return problem, Usage()
-        new_reply, usage = await self._ask_once_more(request, key, reply, problem)
-        (result,) = await read_all([new_reply])
+        repair = request_for_repair(request, reply, problem)
+        repair_keys = await self._keys(repair, 1, poll)
+        fetched = await self._fetch_chat(repair, repair_keys)
+        (result,) = await read_one(fetched.in_order())
         if isinstance(result, errors.UnusableReply):
-            self._reply_store.reject(key)
-        elif isinstance(new_reply, Choice):
-            self._reply_store.put({key: new_reply})
-        # Else the call failed, e.g. at a limit. A later run may repair the reply.
-        return result, usage
+            self.reject([*keys, *repair_keys])
+        return result, replace(fetched.usage, repairs=fetched.usage.calls)
 
-    async def _ask_once_more(
-        self,
-        request: ChatRequest,
-        key: str,
-        reply: Outcome,
-        problem: errors.UnusableReply,
-    ) -> tuple[Outcome, Usage]:
-        """Send a request again, with the problem of the last reply; return the new reply.
-
-        The new reply is not taken from the store, and not stored. Runs that repair the
-        same reply at the same time share the call.
-
-        Args:
-            request: The request that brought the reply.
-            key: The key of the reply. The key of the repair is made of it.
-            reply: The last reply.
-            problem: Why the last reply cannot be used.
-
-        Returns:
-            The reply or why there is none; and what it cost, as repairs.
-        """
-        repair_request = request_for_repair(request, reply, problem)
-        (outcome,), cost = await self._replies(
-            _request_maker(repair_request),
-            [f"{key}|repair"],
-            self._complete,
-            keep=False,
+    async def _fetch_chat(self, request: ChatRequest, keys: Sequence[str]) -> Fetched:
+        """Return the replies to a request, one under each key."""
+        return await self._fetch(
+            lambda missing: replace(request, n=len(missing)), keys, self._complete
         )
-        return outcome, replace(cost, repairs=cost.calls)
 
-    def _keys(self, request: ChatRequest, polls: int, first_poll: int) -> list[str]:
+    async def _complete(self, request: ChatRequest, send: Send) -> ChatReply:
+        """Send a request, without the features that the endpoint refuses."""
+        if self._is_in_batches:
+            # what an earlier pass has sent is fetched, and counts
+            request = replace(request, needs_logprobs=False)
+        endpoint = self._prepared.endpoint
+        return await FittedRequest(self.model, endpoint, request, send).complete()
+
+    async def _keys(
+        self, request: ChatRequest, polls: int, first_poll: int
+    ) -> list[str]:
         """Return the key of each reply in the store, one per poll.
 
         A key is a digest of everything that changes the reply: the model, the request,
         the number of the repetition, and the index of the poll. Example: 3 polls of one
-        request have 3 keys; the same request in a later run has the same keys.
+        request have 3 keys; the same request in a later run has the same keys. Keys of
+        a long request are made in a thread.
 
         Args:
             request: The request.
             polls: How many replies are asked for.
             first_poll: Index of the first of them.
         """
-        settings = {
-            "model": self._model_identity,
-            "messages": [
-                (message.role, message.content) for message in request.messages
-            ],
-            "schema": request.schema,
-            "temperature": request.temperature,
-            "top_logprobs": request.top_logprobs,
-            "max_tokens": request.max_tokens,
-            "replicate": self.replicate,
-        }
-        digest_of_all = _digest(json.dumps(settings))
-        return [
-            _digest(f"{digest_of_all}|poll {poll}")
-            for poll in range(first_poll, first_poll + polls)
-        ]
 
-    async def decide(
-        self,
-        state: str,
-        questions: Sequence[str],
-        read: Callable[[str, Choice], T],
-    ) -> "dict[str, Decision[T]]":
-        """Ask typed questions about the same texts, in one request.
+        def make_keys() -> list[str]:
+            digest_of_all = self.digest(
+                [(message.role, message.content) for message in request.messages],
+                request.schema,
+                request.temperature,
+                request.top_logprobs,
+                request.max_tokens,
+            )
+            return [
+                _digest(f"{digest_of_all}|poll {poll}")
+                for poll in range(first_poll, first_poll + polls)
+            ]
 
-        A typed question is answered with probabilities. Each answer is stored under its
-        own key, so that only missing answers are asked for. An unusable answer is not
-        asked for again: the same request would give the same answer. Example: of 4
-        questions 1 is stored; the request asks 3, which share its cost.
+        n_characters = sum(len(message.content) for message in request.messages)
+        return await compute_beside_loop(make_keys, size=n_characters)
+
+    # Typed questions, whose requests ``typed_asking`` makes
+
+    async def fetch_typed(
+        self, make_request: RequestMaker, keys: Sequence[str]
+    ) -> Fetched:
+        """Return the answers to typed questions, which have no feature to leave out.
 
         Args:
-            state: The texts that the questions are about, as JSON.
-            questions: Different questions, each as JSON.
-            read: Reads the answer to a question; raises ``JudgeError`` if the answer
-                cannot be used.
-
-        Returns:
-            The answer and cost of each question, by the question. The costs sum to what
-            the request cost.
+            make_request: Makes the request for the answers under some of the keys.
+            keys: The key of each answer in the store.
         """
-        await self.prepare()
-        question_by_key = self._keys_of_typed(state, questions)
-        # Noted before the request, to share out its cost: afterwards all are stored.
-        unanswered_by_key = self._not_stored_nor_on_their_way(question_by_key)
-        # The stored answers, and one request for those that are missing.
-        outcomes, usage = await self._replies(
-            partial(_request_typed, state, question_by_key),
-            list(question_by_key),
-            # Typed questions have no optional features to leave out.
-            self._complete_typed,
-        )
-        cost_by_key = cost_of_each(usage, question_by_key, unanswered_by_key)
-        decisions: dict[str, Decision[T]] = {}
-        for outcome, (key, question) in zip(
-            outcomes, question_by_key.items(), strict=True
-        ):
-            result = _read_decision(outcome, partial(read, question))
-            is_unusable = isinstance(result, errors.JudgeError)
-            if isinstance(outcome, Choice) and is_unusable:
-                self._reply_store.reject(key)
-            decisions[question] = Decision(result, cost_by_key[key])
-        return decisions
 
-    def _keys_of_typed(self, state: str, questions: Sequence[str]) -> dict[str, str]:
-        """Return typed questions by the keys of their answers in the store.
+        async def complete(request: ChatRequest, send: Send) -> ChatReply:
+            async with self._prepared.endpoint.first_with(()):
+                return await send(request, 0)
 
-        A key is a digest of everything that changes the answer.
-        """
-        settings = json.dumps([self._model_identity, state, self.replicate])
-        return {
-            _digest(f"{settings}|typed|{question}"): question for question in questions
-        }
+        return await self._fetch(make_request, keys, complete)
 
-    def _not_stored_nor_on_their_way(
-        self, question_by_key: Mapping[str, str]
-    ) -> dict[str, str]:
-        """Return the typed questions that this run has to send, and so to pay.
+    def digest(self, *parts: object) -> str:
+        """Return a digest of data of JSON, of the model and of the repetition."""
+        return _digest(json.dumps([self._model_identity, self.replicate, *parts]))
 
-        Their answers are not stored, and no other run is calling for them.
-        """
-        on_their_way = self._prepared.replies_on_their_way
-        return {
-            key: question
-            for key, question in question_by_key.items()
-            if key not in on_their_way and self._reply_store.get(key) is None
-        }
+    def reject(self, keys: Sequence[str]) -> None:
+        """Forget replies that cannot be used: the next run asks again."""
+        for key in keys:
+            self._reply_store.reject(key)
 
-    # Stored replies, and one call for equal requests at the same time.
+    # Stored replies, and one call for equal requests at the same time
 
-    async def _replies(
-        self,
-        make_request: "_RequestMaker",
-        keys: Sequence[str],
-        complete: "_Complete",
-        *,
-        keep: bool = True,
-    ) -> tuple[list[Outcome], Usage]:
-        """Return the replies to a request: stored, awaited, or called for.
+    async def _fetch(
+        self, make_request: RequestMaker, keys: Sequence[str], complete: _Complete
+    ) -> Fetched:
+        """Return the replies under some keys: stored, awaited, or called for.
 
         Example: of 5 keys 2 are stored, another run is calling for 1, which is awaited,
         and 2 are called for. If the other run gives up its call, that reply is missing
@@ -559,104 +433,56 @@ class Session:
             make_request: Makes the request for the replies under some of the keys.
             keys: The key of each reply in the store.
             complete: Sends that request, in one call or several.
-            keep: Whether replies are taken from the store and kept there. Either way
-                replies that other runs are calling for are awaited.
-
-        Returns:
-            For each key a reply or an error, and what all of it cost.
         """
-        # Replies that other runs are calling for at this moment, by key.
-        on_their_way = self._prepared.replies_on_their_way
-        usages: list[Usage] = []
-        # By key; None for a reply that is not there yet. Each of the three steps below
-        # fills in its replies here, and returns what they cost.
-        outcomes: dict[str, Outcome | None] = dict.fromkeys(keys)
-        while None in outcomes.values():
-            if keep:
-                usages += self._fill_in_stored(outcomes)
-            missing = [key for key, outcome in outcomes.items() if outcome is None]
-            to_await = {
-                key: on_their_way[key] for key in missing if key in on_their_way
-            }
-            keys_to_call_for = [key for key in missing if key not in to_await]
-            if keys_to_call_for:
-                request = make_request(keys_to_call_for)
-                cost_of_call = await self._call_and_fill_in(
-                    request, keys_to_call_for, outcomes, keep, complete
-                )
-                usages.append(cost_of_call)
-            usages += await self._await_and_fill_in(to_await, outcomes, keep=keep)
-        answered = [outcome for outcome in outcomes.values() if outcome is not None]
-        return answered, _sum_of_usages(usages)
+        on_their_way = self._prepared.on_their_way
+        fetched = Fetched(dict.fromkeys(keys))
+        while fetched.missing:
+            self._take_stored(fetched)
+            to_await = [key for key in fetched.missing if key in on_their_way]
+            to_call_for = [key for key in fetched.missing if key not in on_their_way]
+            # Looked up now: while this run calls, the others may end.
+            futures = {key: on_their_way[key] for key in to_await}
+            if to_call_for:
+                request = make_request(to_call_for)
+                await self._call_for(request, to_call_for, fetched, complete)
+            await self._await_others(futures, fetched)
+        return fetched
 
-    def _fill_in_stored(self, outcomes: dict[str, Outcome | None]) -> list[Usage]:
-        """Fill in the stored replies; return a usage for each of them.
+    def _take_stored(self, fetched: Fetched) -> None:
+        """Fill in the stored replies; each is counted in the usage."""
+        for key in fetched.missing:
+            reply = self._reply_store.get(key)
+            if reply is not None:
+                fetched.outcomes[key] = reply
+                model = reply.origin.model  # "" if the endpoint did not name it
+                fetched.add(Usage(stored=1, models=(model,) if model else ()))
 
-        Example: 5 keys without a reply, 2 of them stored: ``outcomes`` gets 2 replies,
-        and 2 usages with ``stored=1`` are returned.
-
-        Args:
-            outcomes: By key, the reply; None for a missing reply.
-        """
-        usages: list[Usage] = []
-        for key, outcome in outcomes.items():
-            stored_reply = self._reply_store.get(key) if outcome is None else None
-            if stored_reply is None:
-                continue
-            outcomes[key] = stored_reply
-            model = stored_reply.origin.model  # "" if the endpoint did not name it
-            usages.append(Usage(stored=1, models=(model,) if model else ()))
-        return usages
-
-    async def _await_and_fill_in(
-        self,
-        on_their_way: Mapping[str, _ReplyOnItsWay],
-        outcomes: dict[str, Outcome | None],
-        *,
-        keep: bool,
-    ) -> list[Usage]:
+    async def _await_others(
+        self, futures: dict[str, asyncio.Future[Outcome | None]], fetched: Fetched
+    ) -> None:
         """Wait for the replies that other runs are calling for, and fill them in.
 
-        Such a reply costs this run nothing, like a stored one. It stays missing (None)
-        if the other run gave up its call. Example: two replies come, a third call is
-        given up: two usages with ``stored=1``, and the third outcome is None.
-
-        Args:
-            on_their_way: What other runs are calling for, by the key of the reply.
-            outcomes: By key, the reply. The replies are filled in here.
-            keep: Whether they are kept in the store of this run, too.
-
-        Returns:
-            The usage of each reply that came, counted as stored.
+        Such a reply costs this run nothing, like a stored one. It stays missing if the
+        other run gave up its call.
         """
-        usages: list[Usage] = []
-        for key, reply_on_its_way in on_their_way.items():
+        for key, future in futures.items():
             # Shielded: if this run is cancelled, the future is not, as others wait for
             # it.
-            outcome = await asyncio.shield(reply_on_its_way.future)
-            outcomes[key] = outcome
+            outcome = await asyncio.shield(future)
+            fetched.outcomes[key] = outcome
             if isinstance(outcome, Choice):
-                usages.append(Usage(stored=1))
-                if keep and reply_on_its_way.store is not self._reply_store:
+                fetched.add(Usage(stored=1))
+                # The other run may have another store.
+                if self._reply_store.get(key) is None:
                     self._reply_store.put({key: outcome})
-        return usages
 
-    def _announce(self, keys: Sequence[str]) -> None:
-        """Note that this run calls for these replies, so that other runs wait for them."""
-        loop = asyncio.get_running_loop()
-        for key in keys:
-            self._prepared.replies_on_their_way[key] = _ReplyOnItsWay(
-                self._reply_store, loop.create_future()
-            )
-
-    async def _call_and_fill_in(
+    async def _call_for(
         self,
         request: ChatRequest,
-        keys: list[str],
-        outcomes: dict[str, Outcome | None],
-        keep: bool,
-        complete: "_Complete",
-    ) -> Usage:
+        keys: Sequence[str],
+        fetched: Fetched,
+        complete: _Complete,
+    ) -> None:
         """Call the endpoint for the replies under some keys, and fill them in.
 
         Another run that wants an equal reply meanwhile waits for this call. Example: of
@@ -665,52 +491,36 @@ class Session:
         Args:
             request: The request for all of the replies.
             keys: The keys of the replies, in the order in which they come.
-            outcomes: By key, the reply or why there is none. Filled in here.
-            keep: Whether the replies are kept in the store.
+            fetched: Gets the replies, or why there is none.
             complete: Sends the request in one call or several, each through ``send``
                 (below), and joins the replies.
-
-        Returns:
-            What all calls cost.
         """
 
         async def send(request: ChatRequest, first_index: int) -> ChatReply:
             """Send one call for ``request.n`` replies; the first has the given index."""
             keys_of_call = keys[first_index : first_index + request.n]
-            return await self._send_call(request, keys_of_call, outcomes, keep=keep)
+            return await self._send_call(request, keys_of_call, fetched)
 
-        self._announce(keys)
+        on_their_way = self._prepared.on_their_way
+        for key in keys:
+            on_their_way[key] = asyncio.get_running_loop().create_future()
         try:
             reply = await complete(request, send)
-            missing = [key for key in keys if outcomes[key] is None]
-            outcomes.update(_reasons_of_missing(missing, reply))
+            missing = [key for key in keys if fetched.outcomes[key] is None]
+            fetched.outcomes.update(_reasons_of_missing(missing, reply))
+            fetched.paid_keys.update(keys)
+            fetched.add(reply.usage)
         finally:
-            self._hand_over(keys, outcomes)
-        return reply.usage
-
-    def _hand_over(
-        self, keys: Sequence[str], outcomes: Mapping[str, Outcome | None]
-    ) -> None:
-        """Give what this run called for to the runs that wait for it.
-
-        A missing reply (None) makes the others call for it themselves. So does a limit
-        of this run: other runs may have other limits.
-        """
-        for key in keys:
-            outcome = outcomes[key]
-            is_limit_of_this_run = isinstance(outcome, errors.LimitReached)
-            reply_on_its_way = self._prepared.replies_on_their_way.pop(key)
-            reply_on_its_way.future.set_result(
-                None if is_limit_of_this_run else outcome
-            )
+            for key in keys:
+                outcome = fetched.outcomes[key]
+                # Other runs may have other limits: they call for it themselves.
+                is_limit_of_this_run = isinstance(outcome, errors.LimitReached)
+                on_their_way.pop(key).set_result(
+                    None if is_limit_of_this_run else outcome
+                )
 
     async def _send_call(
-        self,
-        request: ChatRequest,
-        keys: Sequence[str],
-        outcomes: dict[str, Outcome | None],
-        *,
-        keep: bool,
+        self, request: ChatRequest, keys: Sequence[str], fetched: Fetched
     ) -> ChatReply:
         """Send one call, and keep the replies that it brings.
 
@@ -720,8 +530,7 @@ class Session:
         Args:
             request: The request; its ``n`` says how many replies it asks for.
             keys: The keys of these replies, in the order in which they come.
-            outcomes: By key, the reply or why there is none. Replies are filled in.
-            keep: Whether the replies are kept in the store.
+            fetched: Gets the replies.
         """
         # In a run in batches the store answers in place of the endpoint.
         reply = self._reply_store.reply_from_batch(self.model, keys, request)
@@ -731,37 +540,11 @@ class Session:
             spending_here().note(reply.usage)
         else:
             reply = await self._attempts.send(request)  # which notes the cost itself
-        choices = _choices_by_key(reply, keys)
-        if keep and choices:
+        if reply.choices:
+            choices = _choices_by_key(reply, keys)
             self._reply_store.put(choices)
-        outcomes.update(choices)
+            fetched.outcomes.update(choices)
         return reply
-
-
-_RequestMaker = Callable[[Sequence[str]], ChatRequest]
-"""Makes the request for the replies under the keys that it is given."""
-
-_Complete = Callable[[ChatRequest, Send], Awaitable[ChatReply]]
-"""Sends a request in one call or several."""
-
-
-def _request_maker(request: ChatRequest) -> _RequestMaker:
-    """Return a function that asks in one request for a reply under each key."""
-    return lambda keys: replace(request, n=len(keys))
-
-
-def _request_typed(
-    state: str, question_by_key: Mapping[str, str], keys: Sequence[str]
-) -> ChatRequest:
-    """Make the request for the answers to some typed questions.
-
-    Args:
-        state: The texts that the questions are about, as JSON.
-        question_by_key: All questions, by the keys of their answers.
-        keys: The keys of the answers that are wanted.
-    """
-    text = request_text(state, [question_by_key[key] for key in keys])
-    return ChatRequest((Message("user", text),), n=len(keys), temperature=None)
 
 
 def _reasons_of_missing(
@@ -780,33 +563,6 @@ def _reasons_of_missing(
     too_few = errors.UnusableReply("the endpoint returned fewer replies than asked for")
     failures = iter(reply.failures)
     return {key: next(failures, too_few) for key in missing}
-
-
-def _read_decision(
-    outcome: Outcome, read: Callable[[Choice], T]
-) -> T | errors.JudgeError:
-    """Read the answer to a typed question; return why it cannot be used if so."""
-    if isinstance(outcome, errors.JudgeError):
-        return outcome
-    try:
-        return read(outcome)
-    except errors.JudgeError as error:
-        return error
-
-
-def _is_in_batches(store: ReplyStore) -> bool:
-    """Whether a store belongs to a run in batches: it answers instead of the endpoint."""
-    return type(store).reply_from_batch is not ReplyStore.reply_from_batch
-
-
-def _sum_of_usages(usages: Sequence[Usage]) -> Usage:
-    """Add up what several calls cost."""
-    if len(usages) == 1:  # the usual case
-        return usages[0]
-    total = Usage()
-    for usage in usages:
-        total += usage
-    return total
 
 
 def _choices_by_key(reply: ChatReply, keys: Sequence[str]) -> dict[str, Choice]:
