@@ -154,7 +154,7 @@ def test_a_body_that_cannot_be_read_was_a_reply_all_the_same(
     ("said", "kind"),
     [
         ({"error": {"code": 429, "message": "slow"}}, errors.RateLimited),
-        ({"error": {"code": "invalid_api_key"}}, errors.AuthenticationFailed),
+        ({"error": {"code": 401}}, errors.AuthenticationFailed),
     ],
 )
 def test_an_error_that_comes_as_a_success_is_that_error(

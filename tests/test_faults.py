@@ -189,27 +189,15 @@ ERRORS: dict[str, tuple[Any, str]] = {
         {"error": {"message": "No", "code": "401"}},
         "AuthenticationFailed",
     ),
-    "a key, by its code": (
-        {"error": {"message": "No", "code": "invalid_api_key"}},
-        "AuthenticationFailed",
-    ),
-    "a key, in words": ({"error": "Invalid API key"}, "AuthenticationFailed"),
     "a quota, by its status": (
         {"error": {"message": "Buy more", "code": 402}, "choices": []},
         "JudgeUnavailable",
     ),
-    "a quota, by its type": (
-        {"error": {"message": "Buy more", "type": "insufficient_quota"}},
-        "JudgeUnavailable",
-    ),
     "a model": ({"error": {"message": "None", "code": 404}}, "JudgeUnavailable"),
-    "a request": (
-        {"error": {"message": "No", "status": "INVALID_ARGUMENT", "code": None}},
-        "RequestRejected",
-    ),
     "a rate": ({"error": {"message": "Slowly", "code": 429}}, "RateLimited"),
     "a failure": ({"error": {"message": "Down", "code": 502}}, "TransientJudgeError"),
-    "nothing known": (
+    "a request": ({"error": {"message": "No", "code": 400}}, "RequestRejected"),
+    "no status": (
         {"error": {"message": "Sorry", "code": "odd"}},
         "TransientJudgeError",
     ),

@@ -452,8 +452,7 @@ class OpenAICompatibleModel(ChatModel):
         """Return the error for a fault, with advice."""
         return judge_error(
             fault,
-            self.name,
-            endpoint=self.base_url,
+            f"{self.name} at {self.base_url}",
             advice_on_key=self._advice_on_the_key(),
             advice_on_model=self._advice_on_the_name(),
         )

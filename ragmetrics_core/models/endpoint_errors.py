@@ -1,7 +1,9 @@
 """Makes a judge error of an error reply, or of an exception that a client raised.
 
 The HTTP status and the provider's own code decide, and a few words where providers share
-one status between faults. A refusal that names a feature of requests says so in
+one status between faults. There are seven outcomes: the judge is unavailable, the key is
+refused, the request is rejected, it is too long, its content is refused, a rate is
+exceeded, or a passing fault. A refusal that names a feature of requests says so in
 ``topics``, whatever its status.
 
 Messages repeat nothing that the endpoint wrote, except a code: it may echo keys or texts
@@ -23,48 +25,35 @@ from ragmetrics_core.data import errors
 from ragmetrics_core.data.crashes import frame_of_users_code, is_users_code
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.features import topics_of
-from ragmetrics_core.models.urls import UNREADABLE, public_address, read_address
+from ragmetrics_core.models.urls import UNREADABLE, read_address
 
 MOST_BYTES = 16 * 2**20
 """The largest reply that is read."""
 
 # Client errors that pass by themselves: a time-out, a conflict, and "too early".
 _PASSING = frozenset({408, 409, 425})
-# Statuses with which endpoints refuse a feature that they do not know.
-_REFUSING = frozenset({400, 403, 404, 422, 501})
-# The status that belongs to a code, by a part of the code, where a gateway sends the
-# code as a success.
-_STATUS_BY_WORD = (
-    ("auth", 401),
-    ("api_key", 401),
-    ("permission", 403),
-    ("quota", 402),
-    ("billing", 402),
-    ("not_found", 404),
-    ("rate_limit", 429),
-    ("exhausted", 429),
-    ("invalid", 400),
-    ("length_exceeded", 400),
-)
+# Statuses of rejections that concern no feature of the request, whatever their words.
+_NO_REFUSALS = frozenset({401, 402, 429})
 # Words of a code. A single word may be one of a sample or a part of a key.
 _CODE = lazy_pattern(r"[A-Za-z]{2,20}(?:_[A-Za-z]{2,20}){1,5}")
+# A rejection may repeat words of a sample, so a message has to begin with these.
 _KEY_REFUSED = lazy_pattern(
     r"\W*(?:(?:invalid|incorrect|missing|no)\b.{0,20}\b(?:api[ _-]?key|credentials)"
     r"|api[ _-]?key (?:not valid|not found|invalid|is missing))",
     re.IGNORECASE,
 )
-# What clients say that were given no key; a sample may hold the words, too.
+# What clients say that were given no key.
 _NO_KEY = lazy_pattern(
     r"missing (?:credentials|\w+ api key)|no key is set|api[_ ]key client option must"
     r" be set",
     re.IGNORECASE,
 )
+# Servers built on pydantic say with any status that a parameter is not theirs.
 _UNSUPPORTED = lazy_pattern(
     r"unsupported|not support|unrecognized request|unexpected keyword|extra_forbidden"
     r"|literal_error|Extra inputs are not permitted",
     re.IGNORECASE,
 )
-_NO_PROVIDER = lazy_pattern("LLM Provider NOT provided", re.IGNORECASE)
 _FILTERED = lazy_pattern(
     r"content_?(?:filter|policy)|content management policy|ResponsibleAI",
     re.IGNORECASE,
@@ -177,11 +166,7 @@ class Fault:
 
     @property
     def is_about_key(self) -> bool:
-        """Whether the endpoint or its client says that a key is missing or wrong.
-
-        A rejection of another kind may repeat such words of a sample. So its message
-        has to begin with them.
-        """
+        """Whether the words of the endpoint or its client are about a key."""
         if self.status in range(400, 500) and self.status not in (401, 403):
             return any(map(_KEY_REFUSED.match, self.text.split("\n", 3)[:3]))
         return _NO_KEY.search(self.text) is not None
@@ -206,20 +191,17 @@ class Fault:
         return self.is_unsent or self.is_timeout or is_broken
 
     @property
-    def names_unknown_parameter(self) -> bool:
-        """Whether it says that a parameter of the request is not known."""
-        return bool(topics_of(self.text)) and bool(_UNSUPPORTED.search(self.text))
-
-    @property
     def is_rejection(self) -> bool:
-        """Whether the request itself was rejected.
-
-        Servers built on pydantic say with any status that a parameter is not theirs.
-        """
+        """Whether the request itself was rejected, so that it would be again."""
         status = self.status or 0
         is_clients_fault = 400 <= status < 500 and status not in _PASSING
         # 501: the server will not have learnt it a second later.
-        return is_clients_fault or status == 501 or self.names_unknown_parameter
+        return is_clients_fault or status == 501 or self.refuses_parameter
+
+    @property
+    def refuses_parameter(self) -> bool:
+        """Whether its words name a feature of requests, and say that it is not known."""
+        return bool(topics_of(self.text)) and bool(_UNSUPPORTED.search(self.text))
 
     @property
     def details(self) -> str:
@@ -230,12 +212,7 @@ class Fault:
 
 
 def judge_error(
-    fault: Fault,
-    where: str,
-    *,
-    endpoint: str | None = None,
-    advice_on_key: str = "",
-    advice_on_model: str = "",
+    fault: Fault, where: str, *, advice_on_key: str = "", advice_on_model: str = ""
 ) -> errors.JudgeError:
     """Return the judge error for a fault, with a message that says what to do.
 
@@ -243,29 +220,37 @@ def judge_error(
 
     Args:
         fault: What the exception or the reply says.
-        where: Name of the model.
-        endpoint: Its address, if it is one of the user's own; else None.
+        where: Name of the model, with its address if that is one of the user's own.
         advice_on_key: What to do if the key is missing; "" if a key was sent.
         advice_on_model: What to do if the endpoint does not know the model; "" for the
             general advice.
     """
-    if endpoint:
-        where = f"{where} at {public_address(endpoint)}"
     if fault.is_about_key:
         return _error_of_key(fault, where, advice_on_key)
     if fault.is_connection_lost:
         return _error_of_connection(fault, where)
-    if not fault.is_rejection and not _NO_PROVIDER.search(fault.text):
+    if not fault.is_rejection:
         return errors.TransientJudgeError(
             f"{where} failed or sent no valid reply{fault.details}: run again later or"
             " check the endpoint",
             retry_after=fault.retry_after,
         )
     error = _error_of_rejection(fault, where, advice_on_key, advice_on_model)
-    is_refusal = isinstance(error, errors.RequestRejected) or fault.status in _REFUSING
-    if is_refusal:
+    if fault.status not in _NO_REFUSALS:
         error.topics = topics_of(fault.text)
     return error
+
+
+def _error_of_key(
+    fault: Fault, where: str, advice_on_key: str
+) -> errors.AuthenticationFailed:
+    if advice_on_key:
+        return errors.AuthenticationFailed(
+            f"no key was given for {where}: {advice_on_key}"
+        )
+    return errors.AuthenticationFailed(
+        f"{where} refused the key{fault.details}: check the key and what it may use"
+    )
 
 
 def _error_of_connection(fault: Fault, where: str) -> errors.JudgeError:
@@ -282,18 +267,6 @@ def _error_of_connection(fault: Fault, where: str) -> errors.JudgeError:
     error = errors.TransientJudgeError(f"{where} {sentence}")
     error.is_sent = not fault.is_unsent
     return error
-
-
-def _error_of_key(
-    fault: Fault, where: str, advice_on_key: str
-) -> errors.AuthenticationFailed:
-    if advice_on_key:
-        return errors.AuthenticationFailed(
-            f"no key was given for {where}: {advice_on_key}"
-        )
-    return errors.AuthenticationFailed(
-        f"{where} refused the key{fault.details}: check the key and what it may use"
-    )
 
 
 def _error_of_rejection(
@@ -328,23 +301,16 @@ def _error_of_rejection(
         )
     if status in (401, 403):
         return _error_of_key(fault, where, advice_on_key)
-    if status == 404 or _NO_PROVIDER.search(fault.text):
-        return _error_of_unknown_model(fault, where, advice_on_model)
-    return errors.RequestRejected(f"{where} rejected the request{fault.details}")
-
-
-def _error_of_unknown_model(
-    fault: Fault, where: str, advice_on_model: str
-) -> errors.JudgeUnavailable:
-    if advice_on_model:
-        return errors.JudgeUnavailable(
-            f"there is no model {where}{fault.details}: {advice_on_model}"
+    if status == 404:
+        advice = advice_on_model or (
+            "give provider/model as your endpoint knows it, e.g. openai/gpt-4o-mini or"
+            " ollama/llama3.1; of a ChatModel of your own, check its address and its"
+            " model"
         )
-    return errors.JudgeUnavailable(
-        f"nothing provides the model {where}{fault.details}: give provider/model as your"
-        " endpoint knows it, e.g. openai/gpt-4o-mini or ollama/llama3.1; of a ChatModel"
-        " of your own, check its address and its model"
-    )
+        return errors.JudgeUnavailable(
+            f"there is no model {where}{fault.details}: {advice}"
+        )
+    return errors.RequestRejected(f"{where} rejected the request{fault.details}")
 
 
 def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
@@ -365,7 +331,10 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
     tells_of_endpoint = fault.status is not None or fault.is_connection_lost
     if tells_of_endpoint or fault.is_about_key:
         return judge_error(fault, where)
-    if _is_about_unknown_parameter(error, fault):
+    # A client that does not know a parameter raises one of these.
+    if isinstance(error, NotImplementedError) or (
+        isinstance(error, (TypeError, ValueError, KeyError)) and fault.refuses_parameter
+    ):
         rejection = errors.RequestRejected(f"{where} rejected the request")
         rejection.topics = topics_of(fault.text)
         return rejection
@@ -376,15 +345,6 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
         if is_users_code(frame):
             message += "; raise TransientJudgeError there if asking again may help"
     return errors.JudgeError(message)
-
-
-def _is_about_unknown_parameter(error: BaseException, fault: Fault) -> bool:
-    """Whether a client raised an error because it does not know a parameter."""
-    if isinstance(error, NotImplementedError):
-        return True
-    if not isinstance(error, (TypeError, ValueError, KeyError)):
-        return False
-    return bool(topics_of(fault.text)) or _UNSUPPORTED.search(fault.text) is not None
 
 
 def error_of_redirect(
@@ -470,29 +430,15 @@ def status_of_body(body: object) -> int | None:
 
     Gateways send such replies where the model's service fails after the headers, with
     their status 200, were sent. Example: ``{"error": {"code": 429}}`` gives 429;
-    ``{"choices": […]}`` gives None.
+    ``{"choices": […]}`` gives None, and so does an error without a status.
     """
-    if not isinstance(body, dict) or body.get("choices") or not body.get("error"):
+    if not isinstance(body, dict) or body.get("choices"):
         return None
-    error = body["error"]
-    if isinstance(error, str):
-        return 401 if _KEY_REFUSED.match(error) else None
+    error = body.get("error")
     if not isinstance(error, dict):
         return None
-    for name in ("code", "status", "type"):
-        status = status_number(error.get(name)) or _status_of_code(error.get(name))
-        if status is not None and status >= 400:
-            return status
-    return None
-
-
-def _status_of_code(code: object) -> int | None:
-    """Return the status that belongs to a code in words; None if none is known."""
-    if isinstance(code, str):
-        for word, status in _STATUS_BY_WORD:
-            if word in code.lower():
-                return status
-    return None
+    statuses = [status_number(error.get(name)) for name in ("code", "status")]
+    return next((status for status in statuses if status and status >= 400), None)
 
 
 def _with_causes(error: BaseException) -> list[BaseException]:

@@ -14,6 +14,7 @@ import importlib.util
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.data import errors
@@ -51,6 +52,8 @@ from ragmetrics_core.models.urls import endpoint_address
 if TYPE_CHECKING:
     from ragmetrics_core.models.litellm_clients import LiteLLMCall
 
+# what LiteLLM says of a name whose provider it does not know
+_NO_PROVIDER = "LLM Provider NOT provided"
 _NO_KEY = "none-was-named"  # clients want one; the header that holds it is not sent
 
 
@@ -329,12 +332,11 @@ class LiteLLMModel(ChatModel):
     def _translate_error(self, error: Exception) -> errors.JudgeError:
         """Return the judge error for an exception of LiteLLM."""
         fault = Fault.of(error)
-        return judge_error(
-            fault,
-            self.name,
-            endpoint=self.api_base,
-            advice_on_key=self._advice(fault),
-        )
+        if _NO_PROVIDER in fault.text:
+            fault = replace(fault, status=404)
+        given = self._given_address
+        where = f"{self.name} at {given.shown}" if given else self.name
+        return judge_error(fault, where, advice_on_key=self._advice(fault))
 
     def _advice(self, fault: Fault) -> str:
         """Say how to give the missing key.

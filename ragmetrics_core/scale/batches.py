@@ -784,4 +784,4 @@ def _error_of_result(model: OpenAICompatibleModel, result: bytes) -> errors.Judg
         )
     status, body = json.loads(result)
     fault = Fault.from_reply(status, json.dumps(body))
-    return judge_error(fault, model.name, endpoint=model.base_url)
+    return judge_error(fault, f"{model.name} at {model.base_url}")
