@@ -204,6 +204,8 @@ class FittedRequest:
         self._state = state
         self._request = request
         self._send = send
+        # the features that are left out
+        self._missing = stated_missing(model) | state.missing
         self._choices: list[Choice] = []
         self._failures: list[JudgeError] = []
         self._usage = Usage()
@@ -217,103 +219,89 @@ class FittedRequest:
             The replies. Failures are not raised: they are in ``failures``. The usage
             names the features that the request had to do without.
         """
-        missing = stated_missing(self._model) | self._state.missing
         while True:
-            request = leave_out(self._request, missing, self._model)
-            untried = self._untried_features(request, missing)
+            untried = self._untried_features()
             async with self._state.first_with(untried):
-                if untried and self._state.missing - missing:
-                    # Another request has found out meanwhile.
-                    missing |= self._state.missing
+                found_meanwhile = self._state.missing - self._missing
+                if untried and found_meanwhile:
+                    self._missing |= found_meanwhile
                     continue
-                await self._ask_without_refused(missing, first_alone=bool(untried))
-                if self._choices:
-                    self._state.note_taken(untried - missing)
-            return self._reply(missing)
+                await self._ask_without_refused(first_alone=bool(untried))
+            return self._reply()
 
-    async def _ask_without_refused(
-        self, missing: set[str], *, first_alone: bool
-    ) -> None:
-        """Ask for the replies; ask again without each feature that is refused.
+    def _fitted(self) -> ChatRequest:
+        """Return the request without the features that are left out."""
+        return leave_out(self._request, self._missing, self._model)
 
-        Args:
-            missing: The features that are left out. Those that are refused are added.
-            first_alone: Whether one call is sent before all others.
-        """
-        suspect: str | None = None
-        while True:
-            if self._request.needs_logprobs and "logprobs" in missing:
-                self._failures = [no_logprobs(self._model.name)]
-                return
-            request = leave_out(self._request, missing, self._model)
-            await self._ask(request, missing, first_alone=first_alone)
-            refused = self._refused_feature(request, missing)
-            if suspect is not None and self._is_settled(suspect, refused):
-                self._note_missing(suspect)
-            if refused is None:
-                break
-            suspect = refused
-            missing.add(refused)
-            first_alone = True  # five calls would be refused like one
-        self._note_ignored_logprobs(request, missing)
-
-    def _untried_features(self, request: ChatRequest, missing: set[str]) -> set[str]:
-        """Return the features in a request of which nobody knows if they are taken."""
+    def _untried_features(self) -> set[str]:
+        """Return the features in the request of which nobody knows if they are taken."""
+        request = self._fitted()
         stated = self._model.capabilities()
         return {
             name
             for name, feature in FEATURES.items()
             if feature.is_used(request)
-            and name not in missing
+            and name not in self._missing
             and name not in self._state.taken
             and getattr(stated, name, None) is None
             # 1 is the default, and nearly never refused
             and not (name == "temperature" and request.temperature == 1)
         }
 
-    def _refused_feature(self, request: ChatRequest, missing: set[str]) -> str | None:
+    async def _ask_without_refused(self, *, first_alone: bool) -> None:
+        """Ask for the replies; ask again without each feature that is refused.
+
+        Args:
+            first_alone: Whether one call is sent before all others.
+        """
+        tried = self._untried_features()
+        while not (self._request.needs_logprobs and "logprobs" in self._missing):
+            request = self._fitted()
+            await self._ask(request, first_alone=first_alone)
+            refused = self._refused_feature(request)
+            if refused is None:
+                break
+            self._missing.add(refused)
+            first_alone = True  # five calls would be refused like one
+        else:
+            self._failures = [no_logprobs(self._model.name)]
+            self._note_missing({"logprobs"})
+        if not self._choices:
+            # Nothing is learned where the endpoint may have refused something else: it
+            # may have repeated words of the prompt.
+            return
+        if self._request.top_logprobs and self._gives_no_logprobs():
+            self._missing.add("logprobs")
+        self._note_missing(self._missing)
+        self._state.taken.update(tried - self._missing)
+
+    def _refused_feature(self, request: ChatRequest) -> str | None:
         """Return the feature that the first failure of the last calls refuses, or None."""
         if not self._failures:
             return None
-        n_in_call = 1 if "n" in missing else len(self._missing_replies)
+        n_in_call = 1 if "n" in self._missing else len(self._missing_replies)
         return refused_feature(self._failures[0], replace(request, n=n_in_call))
 
-    def _is_settled(self, suspect: str, refused: str | None) -> bool:
-        """Whether it helped to leave out a feature, so that it was what was refused.
-
-        It did not if the endpoint names the feature again, which is not there any more:
-        it may repeat words of the prompt.
-        """
-        if not self._failures or refused is not None:
-            return True
-        return FEATURES[suspect].topic not in refused_topics(self._failures[0])
-
-    def _note_missing(self, feature: str) -> None:
-        """Remember a feature that the endpoint refused, and say so once."""
-        if feature in self._state.missing:
-            return
-        self._state.missing.add(feature)
-        if FEATURES[feature].is_lost:
-            _logger.warning(
-                "%s does not take %s, and is asked without", self._model.name, feature
-            )
-
-    def _note_ignored_logprobs(self, request: ChatRequest, missing: set[str]) -> None:
-        """Note that the endpoint ignores the wish for log-probabilities, if it does."""
-        if not request.top_logprobs:
-            return
+    def _gives_no_logprobs(self) -> bool:
+        """Whether the endpoint ignores the wish for log-probabilities."""
         complete_replies = [
             choice
             for choice in self._choices
             if choice.finish == "stop" and choice.text.strip()
         ]
-        if not all(choice.tokens for choice in complete_replies):
-            self._note_missing("logprobs")
-            missing.add("logprobs")
+        return not all(choice.tokens for choice in complete_replies)
 
-    async def _ask(
-        self, request: ChatRequest, missing: set[str], *, first_alone: bool
-    ) -> None:
+    def _note_missing(self, features: Iterable[str]) -> None:
+        """Remember features that the endpoint does not take; say each once."""
+        known = self._state.missing | stated_missing(self._model)
+        for name in sorted(set(features) - known):
+            self._state.missing.add(name)
+            if FEATURES[name].is_lost:
+                _logger.warning(
+                    "%s does not take %s, and is asked without", self._model.name, name
+                )
+
+    async def _ask(self, request: ChatRequest, *, first_alone: bool) -> None:
         """Ask for the missing replies: all in one call, if the endpoint knows ``n``.
 
         Otherwise each is asked for in a call of its own. Example: 5 replies are wanted.
@@ -321,25 +309,23 @@ class FittedRequest:
 
         Args:
             request: The request, without the missing features.
-            missing: The features that it leaves out.
             first_alone: Whether one call is sent before all others, as the endpoint may
                 refuse the request.
         """
         self._failures = []
-        if len(self._missing_replies) > 1 and "n" not in missing:
+        if len(self._missing_replies) > 1 and "n" not in self._missing:
             n_wanted = len(self._missing_replies)
             await self._call(replace(request, n=n_wanted), self._missing_replies[0])
             if not self._missing_replies or self._failures:
                 return
-            self._note_missing("n")  # fewer replies came than were asked for
-            missing.add("n")
+            self._missing.add("n")  # fewer replies came than were asked for
             first_alone = False
         request_for_one = replace(request, n=1)
         others = self._missing_replies
         if first_alone:
             first, *others = others
             await self._call(request_for_one, first)
-            if self._refused_feature(request_for_one, {"n"}) is not None:
+            if self._refused_feature(request_for_one) is not None:
                 self._failures *= len(self._missing_replies)
                 return
         await gather_all(self._call(request_for_one, index) for index in others)
@@ -358,13 +344,13 @@ class FittedRequest:
             index for index in self._missing_replies if index not in answered
         ]
 
-    def _reply(self, missing: set[str]) -> ChatReply:
+    def _reply(self) -> ChatReply:
         """Return replies and failures, with a usage that names the features left out."""
         fallbacks = tuple(
             sorted(
                 name
                 for name, feature in FEATURES.items()
-                if name in missing
+                if name in self._missing
                 and feature.is_lost
                 and feature.is_used(self._request)
             )
