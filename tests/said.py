@@ -17,7 +17,7 @@ from ragmetrics_core.metrics.citation_support import (
     Supports,
     SupportsAlone,
 )
-from ragmetrics_core.metrics.context_recall import RateRecall, Rating
+from ragmetrics_core.metrics.context_recall import RateRecall, Rating, RatingInBand
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.context_utilization import Useful, UsefulGrade, Usefulness
 from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
@@ -88,7 +88,7 @@ def covered(*p: float, mode: Any = "verdict", mass: float | None = None) -> Aske
 
 def rating(score: float, reason: str = "", band: str = "") -> Rating:
     """A rating against one reference."""
-    return Rating(score=score, reason=reason, band=band)
+    return RatingInBand(score=score, reason=reason, band=band)
 
 
 def facts(*texts: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from said import rating
 
 from ragmetrics_core import ContextRecall, LexicalJudge, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeError, SettingError
+from ragmetrics_core.judging.reply_forms import schema_of
 from ragmetrics_core.metrics.context_recall import BANDS, RateRecall, band_of
 
 
@@ -58,14 +59,15 @@ def test_shipped_examples_lie_inside_their_bands_and_are_shown():
     _, judge = score(rating(0.5))
     shown = judge.asked[0].instructions.examples
     replies = [json.loads(line) for line in shown.splitlines() if line[:1] == "{"]
-    assert len(replies) == 5
+    assert len(replies) == 6
     assert {reply["band"] for reply in replies} == {name for name, *_ in BANDS}
     assert shown.count("\nContext: ") == 2
     assert all(
         reply["reason"] and reply["band"] == band_of(reply["score"])
         for reply in replies
     )
-    assert judge.asked[0].bands == BANDS
+    schema = schema_of(judge.asked[0].Reply)
+    assert schema["properties"]["band"]["enum"] == [name for name, *_ in BANDS]
 
 
 def test_best_of_several_references_counts():
@@ -148,7 +150,7 @@ def test_own_examples_and_template_change_the_signature():
     _, judge = score(rating(0.5), extended)
     assert "mine" in judge.asked[0].instructions.examples
     _, judge = score(rating(0.5), replaced)
-    assert judge.asked[0].bands == ()
+    assert judge.asked[0].read({"band": "own", "score": 0.4}).band == "own"
 
 
 @pytest.mark.parametrize(

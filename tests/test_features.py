@@ -25,6 +25,7 @@ from ragmetrics_core.models.chat import (
     Message,
     TokenAlternatives,
 )
+from ragmetrics_core.models.features import topics_of
 from ragmetrics_core.models.session import Answers, Session
 
 
@@ -342,6 +343,18 @@ def test_all_metrics_score_without_a_feature_and_ask_for_it_once(
     assert said == [
         f"openai-compatible/m does not take {feature}, and is asked without"
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "topic"),
+    [
+        ("guided decoding is not available for this model", "schema"),
+        ("n must be 1 when using greedy sampling", "n"),
+        ("You are not allowed to request logprobs from this model", "logprobs"),
+    ],
+)
+def test_words_of_real_endpoints_name_a_feature(words: str, topic: str) -> None:
+    assert topics_of(words) == (topic,)
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -234,6 +234,14 @@ def test_a_text_is_no_list_for_it_may_be_an_item_or_say_that_there_is_none(
         assert "it must be a list of texts, [] if there is none" in repair
 
 
+@pytest.mark.parametrize("item", ["None", "none.", "NONE", None])
+def test_a_list_that_holds_none_is_asked_again(item: str | None) -> None:
+    for name, field in (("adherence", "unsupported"), ("sufficiency", "missing")):
+        reply = {**good(name), field: [item]}
+        result, model = score(name, json.dumps(reply), json.dumps(good(name)))
+        assert (result.value, len(model.requests)) == (1.0, 2)
+
+
 def test_a_reply_that_contradicts_itself_is_never_scored() -> None:
     no_claim = {"unsupported": ["It was in May."], "claims": 0}
     result, _ = score("adherence", json.dumps(no_claim))

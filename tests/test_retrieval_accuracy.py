@@ -19,6 +19,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.replies import Asked
+from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics.fact_matrix import (
     AccuracyEvidence,
     ExtractFacts,
@@ -482,3 +483,18 @@ def test_polls_of_a_cell_become_their_share():
         facts=["a"], contexts=["c"], judge=ScriptedJudge({FactInContext: said})
     )
     assert result.evidence.cells[0][0].probability == pytest.approx(2 / 3)
+
+
+def test_facts_are_extracted_in_view_of_the_earlier_turns_and_the_rewrite():
+    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
+    RetrievalAccuracy().score(
+        question="And when?",
+        standalone_question="When was the lamp lit?",
+        history=[{"role": "user", "content": "Who lit the lamp?"}],
+        reference="1882.",
+        contexts=["c"],
+        judge=judge,
+    )
+    prompt = render(judge.asked[0])[-1].content
+    assert "Stand-alone rewrite: When was the lamp lit?" in prompt
+    assert "user: Who lit the lamp?" in prompt

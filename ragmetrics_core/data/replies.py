@@ -119,12 +119,12 @@ def _read_texts(value: object) -> object:
     """Return the texts of a list that hold a word, each once.
 
     Case and spacing do not tell texts apart. A text in place of the list is refused: it
-    may be an item, and it may be "None".
+    may be an item, and it may be "None". So is a list that holds "None" or null.
     """
     refusal = ValueError("it must be a list of texts, [] if there is none")
     if not isinstance(value, (list, tuple)):
         raise refusal
-    if not all(isinstance(text, str) for text in value):
+    if not all(isinstance(text, str) and plain_label(text) != "none" for text in value):
         raise refusal
     text_by_wording: dict[str, str] = {}
     for text in value:

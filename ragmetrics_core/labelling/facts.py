@@ -30,7 +30,7 @@ from ragmetrics_core.data.asking import Instructions, question_part
 from ragmetrics_core.labelling.making import Maker, ask_one
 from ragmetrics_core.labelling.sets import digest_of
 from ragmetrics_core.metrics.fact_matrix import question_for_facts
-from ragmetrics_core.metrics.templates import digest_of_prompt, read_shipped_template
+from ragmetrics_core.metrics.templates import digest_of_prompt, instructions_for_judge
 from ragmetrics_core.reporting.jsonl import validate_data
 
 MAGIC = "ragmetrics_facts"
@@ -118,7 +118,9 @@ def extract_facts(
         InputError: If a row has no reference, or no facts could be extracted from one.
         JudgeUnavailable: If the judge will answer nothing.
     """
-    instructions = Instructions(read_shipped_template(f"facts_{extraction}"))
+    instructions = instructions_for_judge(
+        f"facts_{extraction}", None, "reference", "question"
+    )
     ask_for_facts = partial(
         _ask_for_facts, instructions=instructions, reasoning=extraction == "cot"
     )
@@ -133,7 +135,7 @@ def extract_facts(
     return FactsFile(
         model=maker.name,
         extraction=extraction,
-        prompts=digest_of_prompt(instructions.template),
+        prompts=digest_of_prompt(instructions.template, instructions.examples),
         rows=tuple(rows_with_facts),
     )
 

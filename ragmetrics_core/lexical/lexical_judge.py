@@ -436,8 +436,8 @@ def _rate_recall(question: RateRecall) -> Asked[Rating]:
         is_held = holds_wording(question["answer"], question["reference"])
         score = 1.0 if is_held else 0.0
         reason = _explain_wording("reference", "answer", is_held=is_held)
-    rating = Rating(score=score, reason=reason, band=band_of(score))
-    return Asked((rating,))
+    rating = {"score": score, "reason": reason, "band": band_of(score)}
+    return Asked((question.read(rating),))
 
 
 def _rate_by_terms(question: RateRecall, reference: Passage) -> tuple[float, str]:

@@ -96,7 +96,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "6"
+    version: ClassVar[str] = "7"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),

@@ -4,11 +4,10 @@ It is rated by a rubric, in the light of the contexts.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import nextafter
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, WithJsonSchema, model_validator
 
 from ragmetrics_core.data import (
     Asked,
@@ -64,26 +63,32 @@ def band_of(score: float) -> str:
 class Rating(SilentData, extra="ignore"):
     """A rating of how well the answer matches an expected answer.
 
-    The score lies inside the band of the rubric that the judge named, if it named one.
+    A template of the user's own may name bands of its own.
     """
 
     reason: Comment = ""
     band: Comment = ""
     score: UnitNumber
 
+
+class RatingInBand(Rating, extra="ignore"):
+    """A rating by the shipped rubric: the score lies inside the band that is named."""
+
+    band: Annotated[
+        Comment,
+        WithJsonSchema({"type": "string", "enum": [name for name, *_ in BANDS]}),
+    ] = ""
+
     @model_validator(mode="after")
-    def _check_score_within_band(self, info: ValidationInfo) -> Self:
+    def _check_score_within_band(self) -> Self:
         """Refuse a score outside of the band that the judge named.
 
         A band is a range of scores that has a name. Example: "mostly" is .65 to 1, and
-        the judge says "mostly" with a score of .5. The question says which bands there
-        are; it is the validation context of the judge's reply.
+        the judge says "mostly" with a score of .5.
         """
-        question = info.context
-        bands = question.bands if isinstance(question, RateRecall) else ()
-        if not self.band or not bands:
+        if not self.band:
             return self
-        limits_by_name = {name: (low, high) for name, low, high in bands}
+        limits_by_name = {name: (low, high) for name, low, high in BANDS}
         band = plain_label(self.band)  # the names of bands are in lower case
         if band not in limits_by_name:
             raise ValueError(f"the band must be one of {', '.join(limits_by_name)}")
@@ -96,15 +101,11 @@ class Rating(SilentData, extra="ignore"):
         return self
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class RateRecall(Question[Rating]):
     """How accurately does the answer match the expected answer?
 
     Parts: contexts, question, reference, answer.
     """
-
-    # name, lowest and highest score; () to check only the score
-    bands: tuple[tuple[str, float, float], ...] = ()
 
 
 _BAND_MEANINGS = {
@@ -149,12 +150,12 @@ def _rating_of_probabilities(
     likeliest band is moved to the nearest end of that band.
 
     Args:
-        question: The question, whose bands are ranges of scores with a name.
+        question: The question, which reads the rating.
         answers: One answer: the probability of each band.
     """
     (chances,) = answers
-    band, lowest, highest = question.bands[most_likely(chances)]
-    middles = [(low + high) / 2 for _, low, high in question.bands]
+    band, lowest, highest = BANDS[most_likely(chances)]
+    middles = [(low + high) / 2 for _, low, high in BANDS]
     expected = sum(
         chance * middle for chance, middle in zip(chances, middles, strict=True)
     )
@@ -231,7 +232,7 @@ class ContextRecall(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "6"
+    version: ClassVar[str] = "7"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)
@@ -299,10 +300,8 @@ class ContextRecall(Metric):
         return RateRecall(
             parts={**parts, "reference": Part("Reference answer", reference)},
             instructions=self.instructions()[0],
-            Reply=Rating,
-            # A template of the user's own may name other bands; then only the score is
-            # checked.
-            bands=BANDS if self.template is None else (),
+            # a template of the user's own may name other bands
+            Reply=RatingInBand if self.template is None else Rating,
             typed_form=_TYPED_FORM if self.template is None else None,
             example=_EXAMPLES,
         )
@@ -313,6 +312,5 @@ def _rating(reply: Asked[Rating] | NotAnswered) -> Rating | Unrated:
     if isinstance(reply, NotAnswered):
         return Unrated()
     rating = reply.reply
-    if rating.band:
-        return rating
-    return rating.model_copy(update={"band": band_of(rating.score)})
+    band = rating.band or band_of(rating.score)
+    return Rating(reason=rating.reason, band=band, score=rating.score)

@@ -33,7 +33,7 @@ from ragmetrics_core.data.metric_evidence import (
     Sufficed,
 )
 from ragmetrics_core.data.one_half import is_yes
-from ragmetrics_core.data.replies import Mode, Texts
+from ragmetrics_core.data.replies import Comment, Mode, Texts
 from ragmetrics_core.data.typed import Chances, State, TypedForm, TypedQuestion
 from ragmetrics_core.metrics.declined import (
     DeclinedJudgement,
@@ -55,6 +55,7 @@ CHUNKS_HOLD_ALL = (
 class SufficientReply(SilentData, extra="ignore"):
     """What contexts lack of what a question asks for; they suffice if that is nothing."""
 
+    reason: Comment = ""
     missing: Texts
 
     @property
@@ -102,8 +103,11 @@ _TYPED_FORM: TypedForm[SufficientReply] = TypedForm(
     _state_of_contexts, _typed_question, _reply_of_probability
 )
 _EXAMPLES = (
-    SufficientReply.model_construct(missing=()),
-    SufficientReply.model_construct(missing=("In which year the lamp was lit. ",) * 3),
+    SufficientReply.model_construct(reason="Context A says who. " * 6, missing=()),
+    SufficientReply.model_construct(
+        reason="No context says when. " * 18,
+        missing=("In which year the lamp was lit. ",) * 3,
+    ),
 )
 
 
@@ -181,7 +185,7 @@ class ContextSufficiency(Metric):
         (0.0, 'rightly_declined')
     """
 
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)

@@ -263,7 +263,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "6"
+    version: ClassVar[str] = "7"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("question",),
         ("contexts",),

@@ -34,7 +34,7 @@ from ragmetrics_core.data.asking import (
     ask,
     divide_texts,
 )
-from ragmetrics_core.data.replies import Bit, Texts
+from ragmetrics_core.data.replies import Bit, Texts, plain_label
 from ragmetrics_core.metrics.fact_matrix import question_for_facts
 from ragmetrics_core.metrics.ledger_calls import Groups
 from ragmetrics_core.metrics.templates import instructions_for_judge
@@ -122,22 +122,23 @@ def adherence_reply(
     Args:
         verdict: The verdict.
         reason: Why, in words.
-        unsupported: What no context supports; named of a "no" alone. Where it holds no
-            word, such as "?!", the reason stands for it.
+        unsupported: What no context supports; named of a "no" alone. Where it is "?!"
+            or "None", the reason stands for it.
         **evidence: ``sentences`` of the embedded judge, or ``encoder_claims``.
     """
-    named: tuple[str, ...] = ()
-    if verdict == "no":
-        has_words = any(
-            character.isalnum() for text in unsupported for character in text
-        )
-        named = tuple(unsupported) if has_words else (reason,)
+    claims = [text for text in unsupported if _can_be_listed(text)]
     return AdherenceReply(
         reason=reason,
-        unsupported=named,
+        unsupported=(claims or [reason]) if verdict == "no" else [],
         claims=verdict != "abstains",
         **evidence,
     )
+
+
+def _can_be_listed(text: str) -> bool:
+    """Tell whether a claim is a text in a list: "?!" and "None" are not."""
+    has_words = any(character.isalnum() for character in text)
+    return has_words and plain_label(text) != "none"
 
 
 class Poll(SilentData, extra="ignore"):
@@ -152,7 +153,7 @@ class Poll(SilentData, extra="ignore"):
 
     reason: Comment = ""
     verdict: PollVerdict
-    unsupported: Texts = ()
+    unsupported: tuple[str, ...] = ()
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
     encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
 
@@ -328,9 +329,7 @@ def _ask_for_claims(
     question_about_answer: Adherent, listing: Instructions
 ) -> Generator[Batch, Replies, tuple[str, ...] | NotAnswered]:
     """Ask for the claims of the answer, in a question of its own."""
-    question = replace(
-        question_about_answer.parts["question"], rewrite=None, history=()
-    )
+    question = question_about_answer.parts["question"]
     (listed,) = yield from ask(
         [
             question_for_facts(

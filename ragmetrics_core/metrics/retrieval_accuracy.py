@@ -24,7 +24,6 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.asking import (
     Batch,
     Instructions,
-    Part,
     Replies,
     ask,
     question_part,
@@ -75,7 +74,7 @@ class RetrievalAccuracy(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "8"
+    version: ClassVar[str] = "9"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("reference", "facts"),
         ("retrieved", "contexts"),
@@ -237,13 +236,12 @@ class RetrievalAccuracy(Metric):
         if sample.facts:
             return [_distinct_facts(sample.facts)]
         instructions = self._extraction_instructions()
-        question = {"question": Part("Question", sample.question)}
         replies = yield from ask(
             [
                 matrix.question_for_facts(
                     reference,
                     instructions,
-                    question,
+                    question_part(sample),
                     reasoning=self.extraction == "cot",
                 )
                 for reference in dict.fromkeys(sample.reference)

@@ -147,7 +147,10 @@ SENTENCES: TypedForm[AdherenceReply] = TypedForm(
 # What a sentence may rest on, in the order of the options.
 _LABELS: tuple[tuple[Needs | None, str], ...] = (
     ("evidence", "`contexts`; what `user` says may be the premise"),
-    ("earlier", "`earlier`, alone or with `contexts`"),
+    (
+        "earlier",
+        "`earlier`, alone or with `contexts`; what `user` says may be the premise",
+    ),
     ("user", "`user` alone"),
     ("own", "`own`, which the assistant said before, and no context"),
     (None, "nothing, because it claims nothing"),
