@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from ragmetrics_core import Report, Sample, Scored, Undefined, metric
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.metric_evidence import Cell
 from ragmetrics_core.data.replies import Mode, Usage
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult
@@ -251,9 +250,10 @@ def test_the_page_says_the_rule_of_the_verdict_where_something_was_tested(
 
 def test_the_most_changed_samples_side_by_side(tmp_path: Path) -> None:
     found = run_of(0.5, 0.5, 0.9).compare(run_of(0.5, 1.0, 0.1))
-    assert [
-        (one.first.index, round(one.difference, 6)) for one in found.most_changed
-    ] == [(2, -0.8), (1, 0.5)]
+    assert [(one.first.index, round(one.difference, 6)) for one in found.moved] == [
+        (2, -0.8),
+        (1, 0.5),
+    ]
     found.to_html(tmp_path / "c.html")
     page = (tmp_path / "c.html").read_text("utf-8")
     assert "<mark>0.9</mark>" in page
@@ -436,163 +436,3 @@ def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(
 
 
 KEYS = st.sampled_from([None, "x", "y", "z"])
-
-
-def keyed_run(keys: list[str | None], value: float, name: str = "thread") -> Report:
-    """A run with a score that varies by row, and with these keys in the metadata of its samples."""
-    rows = []
-    for index, key in enumerate(keys):
-        sample = Sample(
-            id=f"s{index}",
-            question=f"q{index}",
-            metadata={} if key is None else {name: key},
-        )
-        score = outcome(value * (index % 3) / 2)
-        rows.append(
-            SampleResult(
-                index=index, sample=sample, results={"m": score} if score else {}
-            )
-        )
-    return Report(rows, RunFacts(metrics={"m": "m|v1"}))
-
-
-def clusters_of(found: Any) -> int | None:
-    return found["m"].interval.clusters
-
-
-@given(
-    st.lists(KEYS, min_size=4, max_size=10).filter(any),
-    st.sampled_from(["thread", "conversation_id"]),
-)
-def test_clusters_and_slices_are_those_of_either_run(
-    keys: list[str | None], name: str
-) -> None:
-    cluster: Any = "auto" if name == "conversation_id" else name
-    nothing: list[str | None] = [None] * len(keys)
-    halves = [key if place % 2 else None for place, key in enumerate(keys)]
-    others = [None if place % 2 else key for place, key in enumerate(keys)]
-
-    def compared(first: list[str | None], second: list[str | None]) -> Any:
-        runs = keyed_run(first, 0.2, name), keyed_run(second, 0.9, name)
-        return runs[0].compare(runs[1], cluster=cluster, slices=name).changes
-
-    in_both = compared(keys, keys)
-    assert compared(keys, nothing) == in_both
-    assert compared(nothing, keys) == in_both
-    assert compared(halves, others) == in_both
-
-
-@given(
-    st.lists(st.tuples(KEYS, KEYS), min_size=2, max_size=10).filter(
-        lambda keys: any(map(any, keys))
-    )
-)
-def test_rows_that_belong_together_in_either_run_are_one_cluster(
-    keys: list[tuple[str | None, str | None]],
-) -> None:
-    first, second = [key for key, _ in keys], [key for _, key in keys]
-    # as of conversations that a run names by itself
-    renamed = [key and f"run 2 {key}" for key in second]
-    found = keyed_run(first, 0.2).compare(keyed_run(renamed, 0.9), cluster="thread")
-    components = [{place} for place in range(len(keys))]
-    for column in (first, renamed):
-        for key in {key for key in column if key is not None}:
-            together = {place for place, own in enumerate(column) if own == key}
-            joined = set().union(*(part for part in components if part & together))
-            components = [part for part in components if not part & together] + [joined]
-    assert (clusters_of(found) or len(keys)) == len(components)
-
-
-@pytest.mark.parametrize("key", ["question", "answer", "reference", "contexts"])
-def test_texts_of_samples_are_no_names_of_slices(key: str) -> None:
-    run = run_of(0.2, 0.4)
-    with pytest.raises(
-        SettingError, match=f"slices by '{key}' would have texts of samples for names"
-    ):
-        run.compare(run, slices=key)
-    with pytest.raises(
-        SettingError, match=f"slices by '{key}' would have texts of samples for names"
-    ):
-        run.summary(slices=[key])
-
-
-def test_rows_that_are_in_another_slice_in_the_second_run_are_refused() -> None:
-    first, second = (
-        keyed_run(["en"] * 20 + [key] * 5, 0.5, "language") for key in ("fr", "de")
-    )
-    with pytest.raises(
-        InputError, match="5 of 25 samples are in another slice in the second run"
-    ):
-        first.compare(second, slices="language")
-    found = first.compare(second, slices="language", anyway=True)
-    assert [change.slice for change in found.changes] == [None, "en", "fr"]
-
-
-def two_metrics(m: list[float | str], n: list[float | str]) -> Report:
-    """A run of two metrics, row by row."""
-    rows = [
-        row.model_copy(
-            update={
-                "results": {
-                    **row.results,
-                    "n": outcome(value, metric="n", signature="n|v1|judge:gpt"),
-                }
-            }
-        )
-        for row, value in zip(run_of(*m).results, n, strict=True)
-    ]
-    return Report(rows, RunFacts(metrics={"m": SIGNATURE, "n": "n|v1|judge:gpt"}))
-
-
-def test_each_worse_metric_has_rows_to_open_on_the_page(tmp_path: Path) -> None:
-    first = two_metrics([0.9] * 60, [1.0] * 60)
-    # the rows that lose in n are others than those that lose in m
-    second = two_metrics([0.1] * 40 + [0.9] * 20, [1.0] * 40 + [0.2] * 20)
-    found = first.compare(second)
-    assert (found["m"].verdict, found["n"].verdict) == ("worse", "worse")
-    assert found.rows_to_open("m") == (1, 2, 3)
-    assert found.rows_to_open("n") == (41, 42, 43)
-    found.to_html(tmp_path / "c.html")
-    page = (tmp_path / "c.html").read_text("utf-8")
-    for row in (1, 2, 3, 41, 42, 43):
-        assert f'<a href="#row-{row}">row {row}</a>' in page
-        assert page.count(f'id="row-{row}"') == 1
-    assert "row 3</a> for m." in page
-    assert "row 43</a> for n." in page
-
-
-def test_rows_to_open_stand_on_the_page_behind_many_of_other_metrics(
-    tmp_path: Path,
-) -> None:
-    """Fifteen rows are shown, and those that the first lines name besides."""
-    changed_scores = {"m": range(20), "n": range(20, 40), "o": range(40, 60)}
-    first, second = (
-        Report(
-            [
-                run_of(1.0)
-                .results[0]
-                .model_copy(
-                    update={
-                        "index": at,
-                        "sample": Sample(id=f"s{at}", question=f"q{at}", answer="a"),
-                        "results": {
-                            name: outcome(
-                                0.1 if is_second and at in lost else 1.0,
-                                metric=name,
-                                signature=f"{name}|v1|judge:gpt",
-                            )
-                            for name, lost in changed_scores.items()
-                        },
-                    }
-                )
-                for at in range(60)
-            ]
-        )
-        for is_second in (False, True)
-    )
-    found = first.compare(second)
-    found.to_html(tmp_path / "c.html")
-    page = (tmp_path / "c.html").read_text("utf-8")
-    for name in changed_scores:
-        for row in found.rows_to_open(name):
-            assert page.count(f'id="row-{row}"') == 1, (name, row)

@@ -14,7 +14,7 @@ from scipy import stats
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.pairing import group_of
+from ragmetrics_core.reporting.groups import group_of
 from ragmetrics_core.statistics.means import mean_interval, ratio_mean, sum_clusters
 from ragmetrics_core.statistics.paired import (
     detectable,

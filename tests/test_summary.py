@@ -22,7 +22,7 @@ from ragmetrics_core.data.results import (
 )
 from ragmetrics_core.data.sample import CaptureNotes, EvidenceCall, Ledger, Sample
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
-from ragmetrics_core.reporting.pairing import group_of, numbering
+from ragmetrics_core.reporting.groups import group_of, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import CAPTION, Summary

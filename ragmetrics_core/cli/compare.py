@@ -246,9 +246,9 @@ def _table_of_moved_rows(comparison: Comparison) -> list[str]:
 
 def _lines_on_losses(comparison: Comparison) -> list[str]:
     """Return lines on the rows that lost most, each with its metric and question."""
-    losses = comparison.lost_most[:_N_WORST]
+    losses = [change for change in comparison.moved if change.difference < 0]
     lines = ["", "Lost most:"] if losses else []
-    for loss in losses:
+    for loss in losses[:_N_WORST]:
         row = loss.second
         question = one_line((row.sample and row.sample.question) or "", _LONGEST)
         lines.append(

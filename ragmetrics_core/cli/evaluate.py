@@ -46,7 +46,7 @@ from ragmetrics_core.page.render import check_page, write_page_from
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
 from ragmetrics_core.reporting.glance import Glance, GlanceTally
-from ragmetrics_core.reporting.pairing import KeysSought
+from ragmetrics_core.reporting.groups import KeysSought
 from ragmetrics_core.reporting.report import Folded, JsonlWriter
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.screen import screen_lines

@@ -31,7 +31,7 @@ from ragmetrics_core.labelling.row_files import (
     read_samples,
     reason_of_part,
 )
-from ragmetrics_core.reporting.pairing import KeysSought
+from ragmetrics_core.reporting.groups import KeysSought
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
 _SHOWN_PROBLEMS = 5

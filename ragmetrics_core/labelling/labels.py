@@ -22,12 +22,7 @@ from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.frozen import replace_surrogates
 from ragmetrics_core.data.number_values import is_number, plain_data
 from ragmetrics_core.data.one_half import is_yes
-from ragmetrics_core.reporting.pairing import (
-    GroupBy,
-    KeysSought,
-    group_pairs,
-    numbering,
-)
+from ragmetrics_core.reporting.groups import GroupBy, KeysSought, group_of, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.corrected_means import (
     CorrectedMean,
@@ -273,13 +268,11 @@ def group_by_cluster(
     sample_by_id = _samples_by_id(report)
     rival_sample_by_id = _samples_by_id(rival) if rival is not None else {}
     _check_cluster_key(sample_by_id.values(), cluster)
-    sample_pairs = []
-    for row in rows:
-        sample_pairs.append((sample_by_id.get(row.id), rival_sample_by_id.get(row.id)))
-    cluster_names = group_pairs(sample_pairs, cluster)
     groups: dict[tuple[str, str | int], list[Labelled]] = {}
     for row_index, row in enumerate(rows):
-        cluster_name = cluster_names[row_index]
+        cluster_name = group_of(sample_by_id.get(row.id), cluster)
+        if cluster_name is None:
+            cluster_name = group_of(rival_sample_by_id.get(row.id), cluster)
         # a row in no cluster stands alone, under its index
         group_name = row_index if cluster_name is None else cluster_name
         groups.setdefault((row.source, group_name), []).append(row)

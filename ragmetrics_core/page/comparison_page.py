@@ -7,15 +7,13 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import NamedTuple
 
-from ragmetrics_core.data import SampleResult
+from ragmetrics_core.data import EMBEDDED, SampleResult
 from ragmetrics_core.data.display import one_line
 from ragmetrics_core.page.render import write_html
 from ragmetrics_core.page.sample_rows import cut
-from ragmetrics_core.page.wordings import WORDINGS
-from ragmetrics_core.reporting.changed_samples import Changed
-from ragmetrics_core.reporting.comparison import Comparison
+from ragmetrics_core.reporting.comparison import Changed, Comparison
+from ragmetrics_core.reporting.glance import question_of
 from ragmetrics_core.reporting.metric_change import MetricChange
-from ragmetrics_core.statistics.stopping import ROUNDING
 
 _LONGEST_DIFF = 4000
 _MOST_SAMPLES = 15
@@ -44,16 +42,6 @@ class ChangedSample:
     pair: tuple[SampleResult, SampleResult]
 
     @property
-    def has_lost(self) -> bool:
-        """Whether it scored less in some metric."""
-        return any(change.second < change.first - ROUNDING for change in self.scores)
-
-    @property
-    def worst_change(self) -> float:
-        """The change of the metric that lost most, or gained least."""
-        return min(change.second - change.first for change in self.scores)
-
-    @property
     def answers(self) -> tuple[list[Piece], list[Piece]]:
         """Both answers, with what stands in one of them only."""
         first, second = map(_answer_of, self.pair)
@@ -64,38 +52,28 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     """Write a comparison of two runs as one HTML page.
 
     It shows what is better, worse and the same, and the rows that moved. Then come the
-    differences of all metrics with their intervals (a forest plot), and the most changed
-    samples with both answers side by side: first those that lost, then those that won.
-    Example: 30 samples lost and 4 won: those that lost most, then the 4, the largest
-    gain first.
+    differences of all metrics with their intervals (a forest plot), and the rows that
+    lost most and won most, with both answers side by side.
     """
     metrics = comparison.metrics_in_order
-    # the samples that changed most, from the largest loss to the largest gain
-    changed_samples = _changed_samples(comparison, metrics)
-    lost = [sample for sample in changed_samples if sample.has_lost]
-    won = [sample for sample in changed_samples if not sample.has_lost]
-    won.reverse()  # the largest gain first
+    moved = comparison.moved  # those that lost most first
+    lost = [change for change in moved if change.difference < 0]
+    won = [change for change in moved if change.difference > 0]
     drawn_changes = _changes_to_draw(comparison, metrics)
-    lost_to_show = _lost_samples_to_show(lost, comparison)
-    won_to_show = won[:_MOST_SAMPLES]
-    moved = comparison.moved
+    shown = [*lost[:_MOST_SAMPLES], *won[:_MOST_SAMPLES]]
     data = {
         "comparison": comparison,
         "by_verdict": _changes_by_verdict(comparison),
         "moved": moved[:_MOST_MOVED],
         "n_moved": len(moved),
-        "shown_rows": {
-            sample.pair[1].index + 1 for sample in (*lost_to_show, *won_to_show)
-        },
+        "shown_rows": {change.second.index + 1 for change in shown},
         "question_of": _question_of,
-        "wordings": WORDINGS,
+        "asks": _questions_of(comparison),
         "drawn_changes": drawn_changes,
         "axis_limit": _axis_limit(comparison, drawn_changes),
-        # counts all samples that lost; ``lost`` is only a selection of them
-        "n_lost": _count_lost(comparison, metrics),
-        # those that lost most, and then further samples that the page links to
-        "lost": lost_to_show,
-        "won": won_to_show,
+        "n_lost": len(lost),
+        "lost": [_changed_sample(one, metrics) for one in lost[:_MOST_SAMPLES]],
+        "won": [_changed_sample(one, metrics) for one in won[:_MOST_SAMPLES]],
     }
     # () for no scripts
     write_html(path, "comparison.html.j2", (), data)
@@ -117,61 +95,25 @@ def _changes_by_verdict(comparison: Comparison) -> dict[str, list[MetricChange]]
     return changes_by_verdict
 
 
+def _questions_of(comparison: Comparison) -> dict[str, str]:
+    """By metric what it asks, as far as its judges can tell."""
+    by_words = set(comparison.judges) == {EMBEDDED}
+    return {
+        metric: question_of(metric, by_words=by_words)
+        for metric in comparison.metrics_in_order
+    }
+
+
+def _changed_sample(change: Changed, metrics: Sequence[str]) -> ChangedSample:
+    """A row that moved, with all its scores and both answers."""
+    pair = (change.first, change.second)
+    return ChangedSample(_score_changes(pair, metrics), pair)
+
+
 def _question_of(change: Changed) -> str:
     """How the question of a row begins."""
     sample = change.second.sample
     return one_line((sample and sample.question) or "", _LONGEST_QUESTION)
-
-
-def _lost_samples_to_show(
-    lost: Sequence[ChangedSample], comparison: Comparison
-) -> list[ChangedSample]:
-    """Return the samples that lost most, and then further ones that the page links to.
-
-    The first lines of the page link to three rows of each metric. These rows must be on
-    the page, even if others lost more.
-    """
-    linked_rows: set[int] = set()
-    for metric in comparison.metrics_in_order:
-        linked_rows.update(comparison.rows_to_open(metric))
-    others = [
-        sample
-        for sample in lost[_MOST_SAMPLES:]
-        if sample.pair[1].index + 1 in linked_rows
-    ]
-    return [*lost[:_MOST_SAMPLES], *others]
-
-
-def _changed_samples(
-    comparison: Comparison, metrics: Sequence[str]
-) -> list[ChangedSample]:
-    """List the samples whose scores changed most, from the worst loss to the best gain.
-
-    Example: changes of one metric by +.4, -.2, +.1 and -.5 stand as -.5, -.2, +.1, +.4.
-    A sample that lost in one metric and gained in another stands among the losses.
-
-    Args:
-        comparison: Both runs.
-        metrics: The metrics whose scores are listed with each sample.
-    """
-    # By the sample's row in the second run. A sample whose scores changed in two
-    # metrics stands in ``most_changed`` twice, and here once.
-    sample_by_row: dict[int, ChangedSample] = {}
-    for change in comparison.most_changed:
-        pair = (change.first, change.second)
-        sample = ChangedSample(_score_changes(pair, metrics), pair)
-        sample_by_row[change.second.index] = sample
-    losing_samples = []
-    for change in comparison.lost_most:  # each sample once, the worst loss first
-        losing_samples.append(sample_by_row.pop(change.second.index))
-    gaining_samples = sorted(sample_by_row.values(), key=_gain_then_row)
-    return [*losing_samples, *gaining_samples]
-
-
-def _gain_then_row(sample: ChangedSample) -> tuple[float, int]:
-    """Sort key: the smallest gain first; of equal gains the earlier row."""
-    first_result, _ = sample.pair
-    return sample.worst_change, first_result.index
 
 
 def _score_changes(
@@ -210,15 +152,6 @@ def _axis_limit(comparison: Comparison, changes: Iterable[MetricChange]) -> floa
         if change.interval is not None:
             limit = max(limit, abs(change.interval.low), abs(change.interval.high))
     return limit
-
-
-def _count_lost(comparison: Comparison, metrics: Sequence[str]) -> int:
-    """Count the samples that scored less in some metric, of all samples."""
-    n_lost = 0
-    for pair in comparison.matched.pairs:
-        sample = ChangedSample(_score_changes(pair, metrics), pair)
-        n_lost += sample.has_lost
-    return n_lost
 
 
 def _answer_of(row: SampleResult) -> str:

@@ -26,7 +26,7 @@ from ragmetrics_core.data.metric_evidence import (
     Sufficed,
 )
 from ragmetrics_core.data.one_half import is_yes
-from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, numbering
+from ragmetrics_core.reporting.groups import GroupBy, KeysSought, numbering
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.means import (
     FEWEST_CLUSTERS,

@@ -6,13 +6,15 @@ where the rows cannot tell.
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import Field
 
 from ragmetrics_core.data import (
     Frozen,
+    SampleResult,
     SettingError,
     caution_about,
     did_you_mean,
@@ -21,18 +23,22 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import as_line, judges_in_words
 from ragmetrics_core.data.display import table as html_rows
-from ragmetrics_core.reporting.changed_samples import (
-    Changed,
-    most_changed,
-    moved_rows,
-    rank_losses,
-)
-from ragmetrics_core.reporting.metric_change import VERDICTS, MetricChange
-from ragmetrics_core.reporting.pairing import Matched
+from ragmetrics_core.reporting.metric_change import VERDICTS, MetricChange, value_of
+from ragmetrics_core.reporting.pairing import Matched, Pair
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.statistics.stopping import Outcome
+from ragmetrics_core.statistics.stopping import ROUNDING, Outcome
 
-_N_ROWS_TO_OPEN = 3
+
+class Changed(NamedTuple):
+    """A sample whose score of one metric changed.
+
+    It holds the difference, second − first, and the sample as both runs saw it.
+    """
+
+    difference: float
+    metric: str
+    first: SampleResult
+    second: SampleResult
 
 
 class Comparison(Frozen):
@@ -114,42 +120,18 @@ class Comparison(Frozen):
         return "No metric is shown to be better or worse."
 
     @property
-    def most_changed(self) -> tuple[Changed, ...]:
-        """Per metric the samples whose score changed most, losses first."""
-        names = dict.fromkeys(change.metric for change in self.changes)
-        return tuple(
-            chain.from_iterable(
-                most_changed(self.matched.pairs, name) for name in names
-            )
-        )
-
-    @property
-    def lost_most(self) -> tuple[Changed, ...]:
-        """The samples that lost most: each once, samples of the worst metric first.
-
-        The worst metric is one in which the second run is worse. Of several such
-        metrics, or without any, it is the metric whose mean fell most.
-        """
-        # False sorts before True, and the largest fall of the mean first
-        sort_key_by_metric = {
-            change.metric: (change.verdict != "worse", change.difference or 0.0)
-            for change in self.over_all_samples
-        }
-        return rank_losses(self.most_changed, sort_key_by_metric)
-
-    @property
     def moved(self) -> tuple[Changed, ...]:
-        """Every row whose score changed, each once with its largest change; losses first."""
-        return moved_rows(self.matched.pairs, self.metrics_in_order)
+        """Every row whose score of any metric changed, each once, losses first.
 
-    def rows_to_open(self, metric: str) -> tuple[int, ...]:
-        """Numbers of the rows that lost most in a metric, at most three, from 1."""
-        losses = [
-            change
-            for change in most_changed(self.matched.pairs, metric)
-            if change.difference < 0
+        A row stands with the metric that changed most. Example: changes of +.4, -.2, 0 and
+        -.5 in four rows: -.5, -.2, +.4.
+        """
+        changes = [
+            _largest_change(pair, self.metrics_in_order) for pair in self.matched.pairs
         ]
-        return tuple(change.second.index + 1 for change in losses[:_N_ROWS_TO_OPEN])
+        moved = [change for change in changes if change is not None]
+        moved.sort(key=lambda change: (change.difference > 0, -abs(change.difference)))
+        return tuple(moved)
 
     def regression(self, *, strict: bool = False) -> dict[str, Outcome]:
         """Per metric and slice: is the second run worse? See ``regressions``."""
@@ -270,3 +252,19 @@ class Comparison(Frozen):
             InputError: If the file cannot be written.
         """
         import_deferred("write_comparison")(path, self)
+
+
+def _largest_change(pair: Pair, metrics: Iterable[str]) -> Changed | None:
+    """The largest change of a row's scores; None if none changed."""
+    before, after = pair
+    largest: Changed | None = None
+    for metric in metrics:
+        score_before = value_of(before.results.get(metric))
+        score_after = value_of(after.results.get(metric))
+        if score_before is None or score_after is None:
+            continue
+        change = Changed(score_after - score_before, metric, before, after)
+        if largest is None or abs(change.difference) > abs(largest.difference):
+            largest = change
+    is_moved = largest is not None and abs(largest.difference) > ROUNDING
+    return largest if is_moved else None

@@ -24,7 +24,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import count_in_words, one_line
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
-from ragmetrics_core.reporting.pairing import GroupBy
+from ragmetrics_core.reporting.groups import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 from ragmetrics_core.statistics.stopping import (

@@ -455,16 +455,24 @@ def _with_support(
             yield float(part[support]), str(part[text])
 
 
+def question_of(metric: str, *, by_words: bool) -> str:
+    """What a metric asks, in a few words; "" for a metric of the user's own.
+
+    Args:
+        metric: Its name.
+        by_words: Whether only a judge of words judged, which sees less.
+    """
+    asks = _QUESTIONS.get(metric, "")
+    return _QUESTIONS_OF_WORDS.get(metric, asks) if by_words else asks
+
+
 def _metric(numbers: MetricSummary, *, by_words: bool) -> MetricGlance:
     """A metric as it is seen first."""
-    asks = _QUESTIONS.get(numbers.metric, "")
-    if by_words:
-        asks = _QUESTIONS_OF_WORDS.get(numbers.metric, asks)
     interval = numbers.interval
     return MetricGlance(
         metric=numbers.metric,
         stage=_STAGE_BY_METRIC.get(numbers.metric),
-        asks=asks,
+        asks=question_of(numbers.metric, by_words=by_words),
         mean=numbers.mean,
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from ragmetrics_core.data import Frozen, MetricResult
 from ragmetrics_core.data.display import count_in_words
-from ragmetrics_core.reporting.changed_samples import value_of
-from ragmetrics_core.reporting.pairing import GroupBy, Pair, Part, group_pairs
+from ragmetrics_core.reporting.groups import GroupBy
+from ragmetrics_core.reporting.pairing import Pair, Part, group_of_pair
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
 from ragmetrics_core.statistics.stopping import ROUNDING
@@ -219,6 +219,20 @@ def _results(pairs: Sequence[Pair], metric: str) -> list[ResultPair]:
     ]
 
 
+def value_of(
+    result: MetricResult | None, if_failed: float | None = None
+) -> float | None:
+    """The score of a result; None if the metric is undefined for the sample.
+
+    Args:
+        result: What a metric said; None if the sample was not judged.
+        if_failed: The score to take if the sample was not judged or the metric failed.
+    """
+    if result is None or result.status == "failed":
+        return if_failed
+    return result.value
+
+
 def _status(result: MetricResult | None) -> str:
     """What became of a metric on a row, in a word."""
     return "not judged" if result is None else result.status
@@ -226,9 +240,7 @@ def _status(result: MetricResult | None) -> str:
 
 def _cluster_numbers(pairs: Sequence[Pair], cluster: GroupBy) -> list[int]:
     """The number of each pair's cluster, from 0; −1 for a pair that stands alone."""
-    names = group_pairs(
-        ((before.sample, after.sample) for before, after in pairs), cluster
-    )
+    names = [group_of_pair(pair, cluster) for pair in pairs]
     number_by_name: dict[str, int] = {}
     for name in names:
         if name:

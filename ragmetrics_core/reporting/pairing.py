@@ -1,16 +1,10 @@
-"""Which samples of a run, and of two runs, belong together.
+"""Which rows of two runs are the same sample, and whether both were measured alike."""
 
-The module also tells which of two runs are the same, and whether both were measured
-alike.
-"""
-
-import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from ragmetrics_core.data import (
     Frozen,
@@ -18,380 +12,20 @@ from ragmetrics_core.data import (
     MetricResult,
     Sample,
     SampleResult,
-    SettingError,
-    did_you_mean,
-    follow_path,
-    names_in_words,
-    plain_name,
 )
-from ragmetrics_core.data.blank import is_present
-from ragmetrics_core.data.cells import number_as_text
-from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.metric_evidence import FactMatrix, JudgedChunks
-from ragmetrics_core.reporting.run_facts import texts_of
-
-GroupBy = str | Callable[[Sample], object] | None
-"""What tells which samples belong together.
-
-It is a name or dotted path of the sample or its metadata, a callable that gets the
-sample, ``"auto"``, or None for samples that are independent.
-"""
-
-_LEDGER = "ledger.conversation"
-_NAMES_OF_DOCUMENTS = {
-    "documentid": "document_id",
-    "sourcedocument": "source_document",
-}
+from ragmetrics_core.reporting.groups import GroupBy, group_of
 
 Pair = tuple[SampleResult, SampleResult]
 
-_TEXTS = frozenset(  # fields of a sample that hold texts
-    (
-        "question",
-        "standalone_question",
-        "answer",
-        "contexts",
-        "reference",
-        "retrieved",
-        "facts",
-        "expected_contexts",
-        "history",
-        "error",
-    )
-)
-# of metadata, kept and listed while a key is looked for
-_MOST_NAMES, _SHOWN_NAMES = 1000, 20
 _NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early stop"}
 
 
-def group_of(sample: Sample | None, by: GroupBy) -> str | None:
-    """Return the key of the group that a sample belongs to, as a text.
-
-    Samples are in one group exactly if their keys are equal. None for a sample without
-    a key, which stands alone. The number 1 and the text "1" are one key; 1 and True are
-    two. Example: by "metadata.user.id", {"user": {"id": 7}} gives "7".
-
-    Args:
-        sample: The sample; None for a row that is none.
-        by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``); a
-            callable that takes the sample; None for no groups; or ``"auto"`` for the
-            conversation, the source document, or the row of a table with several
-            answers. A name is looked up in the metadata first, then among the fields of
-            the sample, or for ``"conversation"`` in its ledger.
-
-    Raises:
-        SettingError: If ``by`` is empty, or a callable gives an object that has no text
-            of its own.
-    """
-    if by is None or sample is None:
-        return None
-    if callable(by):
-        return _key(by(sample))
-    if by == "auto":
-        return _automatic_group(sample)
-    if not by:
-        raise SettingError(
-            'cluster= takes a name, a path, a callable, "auto" or None; got ""'
-        )
-    return _key(_value_under(by, sample))
-
-
-def _value_under(name: str, sample: Sample) -> object:
-    """What a sample holds under a name or dotted path; None if it holds nothing there.
-
-    The metadata come first. Example: "conversation" gives metadata["conversation"],
-    else the conversation in the sample's ledger.
-    """
-    value = _value_in_metadata(sample.metadata, name)
-    if value is not None:
-        return value
-    if name == "conversation":
-        return _conversation_in_ledger(sample)
-    return getattr(sample, name) if name in Sample.model_fields else None
-
-
-def _conversation_in_ledger(sample: Sample) -> str | None:
-    """The conversation that an adapter recorded; None if it recorded none."""
-    return None if sample.ledger is None else sample.ledger.conversation
-
-
-def _value_in_metadata(metadata: Mapping[str, object], name: str) -> object:
-    """What the metadata hold under a name or dotted path.
-
-    The path may begin at the metadata's own name, or at a flattened column of it.
-    """
-    is_there, value = follow_path(metadata, name.split("."))
-    if not is_there:
-        _, value = follow_path(metadata, name.removeprefix("metadata.").split("."))
-    return value
-
-
-def _automatic_group(sample: Sample) -> str | None:
-    """Return the group of a sample by what usually groups samples, as "name=key".
-
-    It is the conversation, else the source document; None if the sample has neither.
-    """
-    named_conversation = conversation_in(sample.metadata)
-    if named_conversation is not None:
-        return f"{named_conversation.name}={_key(named_conversation.value)}"
-    conversation_key = _key(_conversation_in_ledger(sample))
-    if conversation_key is not None:
-        return f"{_LEDGER}={conversation_key}"
-    return _document_group(sample.metadata)
-
-
-def _document_group(metadata: Mapping[str, object]) -> str | None:
-    """Return the document that metadata identify as "name=key", or None.
-
-    Names in the metadata are compared without regard to case, hyphens and underscores:
-    "Document-ID" is "document_id". A document's id counts before its source. Example:
-    {"Document-ID": 7, "source": "a.pdf"} gives "document_id=7".
-    """
-    key_by_name: dict[str, str] = {}
-    for metadata_name, value in metadata.items():
-        plain_metadata_name = plain_name(metadata_name.removeprefix("metadata."))
-        name = _NAMES_OF_DOCUMENTS.get(plain_metadata_name)
-        if name is None:
-            continue
-        document_key = _key(value)
-        if document_key is not None:
-            key_by_name.setdefault(name, document_key)
-    for name in _NAMES_OF_DOCUMENTS.values():
-        if name in key_by_name:
-            return f"{name}={key_by_name[name]}"
-    return None
-
-
-def _key(value: object) -> str | None:
-    """Return the text of a key.
-
-    Neither hashes nor ``==`` tell keys apart: -1 and -2 share a hash in CPython, and
-    True == 1.
-    """
-    if not is_present(value):
-        return None
-    value = number_as_text(value)
-    return value if isinstance(value, str) else _text_of_value(value)
-
-
-def _text_of_value(value: object) -> str:
-    """Write a value as a text that serves as a key: equal values have equal texts.
-
-    Mappings and sets are sorted. Texts inside of them stand in quotation marks, so that
-    the lists [1] and ["1"] differ. Example: {"b": 1, "a": "x"} and {"a": "x", "b": 1}
-    give the same text.
-
-    Raises:
-        SettingError: If the value is an object without a text of its own.
-    """
-    if isinstance(value, (int, float)):
-        value = number_as_text(value)
-    if isinstance(value, BaseModel):
-        value = value.model_dump()
-    if isinstance(value, Mapping):
-        entries = [f"{_quote(name)}: {_quote(part)}" for name, part in value.items()]
-        return f"{{{', '.join(sorted(entries))}}}"
-    if isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(map(_quote, value)))}}}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_quote, value))}]"
-    _refuse_address_in_memory(value)
-    return str(value)
-
-
-def _refuse_address_in_memory(value: object) -> None:
-    """Raise ``SettingError`` for an object whose text is only its address in memory."""
-    value_class = type(value)
-    has_text = (
-        value_class.__str__ is not object.__str__
-        or value_class.__repr__ is not object.__repr__
-    )
-    if not has_text:
-        raise SettingError(
-            "cluster= and slices= take keys that can be written; got a"
-            f" {value_class.__name__}: give its name or number"
-        )
-
-
-def _quote(value: object) -> str:
-    """A value as text; a text in quotation marks, so that "1" is not 1."""
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    return _text_of_value(value)
-
-
-class KeysSought:
-    """Whether any sample has the metadata keys that make slices or clusters.
-
-    So a slip in a key is not passed over.
-
-    Args:
-        slices: Keys of the metadata that make slices.
-        cluster: What makes clusters; only a name or path is looked for.
-
-    Raises:
-        SettingError: If slices are asked for by texts of samples.
-    """
-
-    def __init__(self, slices: Iterable[str] = (), cluster: GroupBy = None) -> None:
-        self._unseen = dict.fromkeys(slices, "slices")
-        for key in self._unseen:
-            if key in _TEXTS:
-                raise SettingError(
-                    f"slices by {key!r} would have texts of samples for names, which"
-                    " summaries of a run must not hold; slices are made by a key of"
-                    " the metadata, or a callable"
-                )
-        if isinstance(cluster, str) and cluster not in ("", "auto"):
-            self._unseen.setdefault(cluster, "clusters")
-        # what samples have instead, as long as something is looked for
-        self._names: dict[str, None] = {}
-        self._looked = False
-
-    def look_in(self, sample: Sample) -> None:
-        """Look for the keys in one more sample."""
-        self._looked = True
-        if not self._unseen:
-            return
-        for key in [key for key in self._unseen if group_of(sample, key) is not None]:
-            del self._unseen[key]
-        if len(self._names) < _MOST_NAMES:
-            self._names.update(dict.fromkeys(_names_of(sample.metadata)))
-
-    def check(self) -> None:
-        """Raise ``SettingError`` if there were samples and none has one of the keys."""
-        if not self._looked:
-            return
-        for key, what in self._unseen.items():
-            near = did_you_mean(key.removeprefix("metadata."), self._names)
-            listed = names_in_words(self._names, most=_SHOWN_NAMES) or "nothing"
-            raise SettingError(
-                f"no sample has {key!r}, so it makes no {what}{near}; the metadata"
-                f" holds: {listed}"
-            )
-
-
-def _names_of(metadata: Mapping[str, object]) -> Iterator[str]:
-    """The names in metadata, those of an object inside with their path."""
-    for name, value in metadata.items():
-        yield name
-        if isinstance(value, Mapping):
-            yield from (f"{name}.{inner}" for inner in value)
-
-
-def numbering(by: GroupBy) -> Callable[[Sample | None], int]:
-    """Make a function that gives a sample the number of its group.
-
-    Groups are numbered from 0 in order of appearance. A sample that stands alone gets
-    −1.
-    """
-    number_by_digest: dict[
-        bytes, int
-    ] = {}  # by digest: there may be millions, with long keys
-
-    def number_of(sample: Sample | None) -> int:
-        key = group_of(sample, by)
-        if key is None:
-            return -1
-        digest = blake2b(key.encode(errors="surrogatepass"), digest_size=16).digest()
-        return number_by_digest.setdefault(digest, len(number_by_digest))
-
-    return number_of
-
-
-def group_pairs(
-    pairs: Iterable[tuple[Sample | None, Sample | None]], by: GroupBy
-) -> list[str | None]:
-    """Group pairs of samples by their keys, and return the name of each pair's group.
-
-    A pair is the same sample in two runs. Two pairs are in one group if their keys are
-    equal in the first run or in the second, or if a chain of such pairs joins them.
-    Example: three pairs have the conversations (b, x), (a, x) and (c, y) in the first
-    and second run. The first two pairs share x, so their group is "a", the lesser of a
-    and b: the result is ["a", "a", "c"].
-
-    Args:
-        pairs: The samples in the first and in the second run.
-        by: What tells the key of a sample, see ``group_of``.
-
-    Returns:
-        For each pair the least key of its group; None for a pair without a key, which
-        stands alone.
-    """
-    groups = _JoinedKeys()
-    key_of_pairs: list[_RunKey | None] = []
-    for before, after in pairs:
-        first_key = group_of(before, by)
-        second_key = group_of(after, by)
-        key = second_key if first_key is None else first_key
-        if key is None:
-            key_of_pairs.append(None)
-            continue
-        # Keys of the two runs are kept apart by "first" and "second", since runs may
-        # name a conversation anew. A sample that only the second run has, with the key
-        # "a", joins the first run's group "a".
-        key_of_pairs.append(("first", key))
-        if second_key is not None:
-            groups.join(("first", key), ("second", second_key))
-    return _names_of_groups(key_of_pairs, groups)
-
-
-_RunKey = tuple[Literal["first", "second"], str]
-"""A key, and the run whose samples have it: two runs may use one key for two things."""
-
-
-class _JoinedKeys:
-    """Sets of keys that are joined (union-find).
-
-    A key that was never joined is a set of its own.
-    """
-
-    def __init__(self) -> None:
-        self._parent: dict[_RunKey, _RunKey] = {}
-
-    def representative(self, key: _RunKey) -> _RunKey:
-        """The same key for all keys of one set."""
-        path = []
-        while (parent := self._parent.get(key, key)) != key:
-            path.append(key)
-            key = parent
-        for passed in path:
-            self._parent[passed] = key
-        return key
-
-    def join(self, key: _RunKey, joined_key: _RunKey) -> None:
-        """Make one set of the sets of two keys."""
-        self._parent[self.representative(key)] = self.representative(joined_key)
-
-
-def _names_of_groups(
-    key_of_pairs: Sequence[_RunKey | None], groups: _JoinedKeys
-) -> list[str | None]:
-    """Name each pair's group after its least key; None for a pair without a key.
-
-    A pair is the same sample in two runs. Its key, such as a conversation's name, is
-    the key in the first run: ``("first", "b")``. Example: pairs with the keys "b", "a"
-    and None, where "a" and "b" were joined: "a", "a" and None.
-
-    Args:
-        key_of_pairs: For each pair its run, always "first", and its key.
-        groups: Says which keys are in one group: keys of two pairs that have the same
-            key in the second run. One key of each group is its representative.
-    """
-    representatives = [
-        None if run_key is None else groups.representative(run_key)
-        for run_key in key_of_pairs
-    ]
-    least_key_by_representative: dict[_RunKey | None, str] = {}
-    for run_key, representative in zip(key_of_pairs, representatives, strict=True):
-        if run_key is not None:
-            _, key = run_key
-            least_key = least_key_by_representative.get(representative, key)
-            least_key_by_representative[representative] = min(least_key, key)
-    return [
-        least_key_by_representative.get(representative)
-        for representative in representatives
-    ]
+def group_of_pair(pair: Pair, by: GroupBy) -> str | None:
+    """The group of a pair of rows: that which the first run names, else the second."""
+    before, after = pair
+    key = group_of(before.sample, by)
+    return group_of(after.sample, by) if key is None else key
 
 
 class Part(NamedTuple):
@@ -452,28 +86,12 @@ class Matched(Frozen):
                 n_alone_by_slice[group_of(row.sample, by) or slice_without_key] += 1
         pairs_by_slice: defaultdict[str, list[Pair]] = defaultdict(list)
         for pair in self.pairs:
-            # such as "de"; if the value changed, the first run's value counts
-            value_in_first_run, value_in_second_run = _keys_of(pair, by)
-            slice_name = value_in_first_run or value_in_second_run or slice_without_key
+            slice_name = group_of_pair(pair, by) or slice_without_key
             pairs_by_slice[slice_name].append(pair)
         for slice_name in sorted({*n_alone_by_slice, *pairs_by_slice}):
             pairs = pairs_by_slice[slice_name]
             n_rows = len(pairs) + n_alone_by_slice[slice_name]
             yield Part(slice=slice_name, pairs=pairs, n_rows=n_rows)
-
-
-def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:
-    """Return the slice that each run names for a sample; None where it names none."""
-    before, after = pair
-    return group_of(before.sample, by), group_of(after.sample, by)
-
-
-def count_other_slices(pairs: Iterable[Pair], by: GroupBy) -> int:
-    """Count the pairs that the two runs put in different slices."""
-    keys = (_keys_of(pair, by) for pair in pairs)
-    return sum(
-        None not in (before, after) and before != after for before, after in keys
-    )
 
 
 def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matched:
@@ -497,11 +115,10 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
     n_alike = 0
     for key, first_rows in _rows_by_key(before, by).items():
         second_rows = rows_after.get(key, [])
-        if not second_rows:
-            continue
-        found = _pair_rows_of_one_key(first_rows, second_rows)
-        n_alike += found is None
-        pairs += found or ()
+        if len(first_rows) == len(second_rows) == 1:
+            pairs.append((first_rows[0], second_rows[0]))
+        elif second_rows:
+            n_alike += 1
     if n_alike:
         raise InputError(
             f"{n_alike:,} questions stand several times in a run, and nothing tells"
@@ -519,31 +136,6 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
         first_only=tuple(row for row in before if id(row) not in matched_object_ids),
         second_only=tuple(row for row in after if id(row) not in matched_object_ids),
     )
-
-
-def _pair_rows_of_one_key(
-    first_rows: Sequence[SampleResult], second_rows: Sequence[SampleResult]
-) -> list[Pair] | None:
-    """Pair the rows of one id or question; None if nothing tells them apart.
-
-    Several rows are told apart by all of their texts. Rows that are copies of each
-    other in both runs need not be.
-    """
-    if len(first_rows) == len(second_rows) == 1:
-        return [(first_rows[0], second_rows[0])]
-    first_rows = sorted(first_rows, key=_texts_of_row)
-    second_rows = sorted(second_rows, key=_texts_of_row)
-    first_texts = list(map(_texts_of_row, first_rows))
-    second_texts = list(map(_texts_of_row, second_rows))
-    are_copies = len(set(first_texts)) == len(set(second_texts)) == 1
-    if first_texts == second_texts or are_copies:
-        return list(zip(first_rows, second_rows, strict=False))
-    return None
-
-
-def _texts_of_row(row: SampleResult) -> str:
-    """All texts of a row's sample."""
-    return texts_of(row.sample)
 
 
 def _have_ids_of_their_own(rows: Sequence[SampleResult]) -> bool:

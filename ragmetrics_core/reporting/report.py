@@ -28,8 +28,8 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.reporting.answering import Answering, count_answering
 from ragmetrics_core.reporting.diagnosis import Diagnosis, diagnose
+from ragmetrics_core.reporting.groups import GroupBy
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
-from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts, SequentialDecision
 from ragmetrics_core.reporting.summary import (
     MetricSummary,

@@ -29,7 +29,7 @@ from ragmetrics_core.data.results import (
 )
 from ragmetrics_core.reporting.conversation_facts import Conversations, TurnTally
 from ragmetrics_core.reporting.diagnosis import is_declined, is_unanswered
-from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, group_of, numbering
+from ragmetrics_core.reporting.groups import GroupBy, KeysSought, group_of, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.statistics.means import (
     FEWEST_CLUSTERS,

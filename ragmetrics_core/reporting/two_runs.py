@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ragmetrics_core.data import InputError, SampleResult, SettingError, find_metric
+from ragmetrics_core.reporting.groups import GroupBy, KeysSought
 from ragmetrics_core.reporting.pairing import (
-    GroupBy,
-    KeysSought,
     Matched,
     count_other_questions,
-    count_other_slices,
     differences,
     judges_elsewhere,
     match,
@@ -46,8 +44,8 @@ def compare(
         before: The run to compare with.
         after: The run in question; differences are after − before.
         metrics: Names of metrics, or the metrics; None for all that both runs have.
-        cluster: Which samples belong together, as in ``Report.summary``. Samples that
-            belong together in one of the runs belong together here.
+        cluster: Which samples belong together, as in ``Report.summary``: by
+            the first run, else by the second.
         slices: What splits the samples into slices, which are tested, too. P-values are
             adjusted for all tests (Holm). A sample belongs to the slice that the first
             run names, else to the slice in the second run.
@@ -69,7 +67,7 @@ def compare(
     names = _names_in_both(before, after, metrics)
     _check_keys(before, after, slices, cluster)
     matched = match(before.results, after.results)
-    differing = _differing(before, after, matched, names, slices)
+    differing = _differing(before, after, matched, names)
     if not anyway:
         _refuse_differing(differing)
     parts = list(matched.parts(slices))  # all pairs of rows, then those of each slice
@@ -173,7 +171,6 @@ def _differing(
     after: Report,
     matched: Matched,
     names: Sequence[str],
-    slices: GroupBy,
 ) -> list[str]:
     """Say why two runs are not comparable, a phrase for each reason; empty if they are.
 
@@ -185,10 +182,8 @@ def _differing(
         after: The second run.
         matched: Their rows side by side.
         names: The metrics that are compared.
-        slices: What tells the slice of a sample: a sample that is in another slice in
-            the second run makes the slices incomparable.
     """
-    phrases = _differing_rows(after, matched, slices)
+    phrases = _differing_rows(after, matched)
     for name in names:
         phrases += differences(matched.pairs, name)  # of the metric's settings
     phrases += _differing_addresses(before, after, matched, names)
@@ -209,10 +204,10 @@ def _differing_addresses(
     return [phrase for judge, phrase in phrase_by_judge.items() if judge in judges]
 
 
-def _differing_rows(after: Report, matched: Matched, slices: GroupBy) -> list[str]:
+def _differing_rows(after: Report, matched: Matched) -> list[str]:
     """Say how many rows cannot be told apart, or changed between the runs.
 
-    Example: "2 of 40 samples are in another slice in the second run".
+    Example: "2 of 40 samples of one id have another question or reference".
     """
     n_pairs = len(matched.pairs)
     phrases = []
@@ -222,11 +217,6 @@ def _differing_rows(after: Report, matched: Matched, slices: GroupBy) -> list[st
         phrases.append(
             f"{n_alone} rows are in one run only, and without ids nothing else tells"
             " rows apart"
-        )
-    n_moved = count_other_slices(matched.pairs, slices)
-    if n_moved:
-        phrases.append(
-            f"{n_moved} of {n_pairs} samples are in another slice in the second run"
         )
     n_other_questions = count_other_questions(matched.pairs)
     if n_other_questions:

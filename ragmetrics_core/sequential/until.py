@@ -24,7 +24,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, parse_gate
-from ragmetrics_core.reporting.pairing import KeysSought, group_of
+from ragmetrics_core.reporting.groups import KeysSought, group_of
 from ragmetrics_core.reporting.run_facts import SequentialDecision, texts_of
 from ragmetrics_core.sequential.decision_sentences import GateProgress, sentence_of
 from ragmetrics_core.statistics.stopping import (
