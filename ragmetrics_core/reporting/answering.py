@@ -4,7 +4,6 @@ Four cases and two shares, and never one number: an application that declines mo
 better in one share and worse in the other.
 """
 
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
@@ -169,128 +168,6 @@ class Answering(Frozen):
         return element("pre", [str(self)])
 
 
-class AnsweringTally:
-    """Counts the cases of answering over rows that come one by one.
-
-    The case of a row says whether its contexts were enough, and whether the application
-    answered or declined.
-
-    Args:
-        metric: Full name of the metric of sufficiency.
-        recall: Full name of the Context Recall that divides the answered.
-    """
-
-    def __init__(self, metric: str, recall: str) -> None:
-        self._metric = metric
-        self._recall = recall
-        # the number of the cluster of each sample, by the sample's case
-        self._cluster_numbers_by_case: dict[AnsweringCase, array[int]] = {
-            case: array("q") for case in get_args(AnsweringCase)
-        }
-        # how many answers are "right", "wrong" or "unknown", for cases with an answer
-        self._counts_of_answers_by_case: dict[AnsweringCase, Counter[str]] = {
-            case: Counter() for case in _WITH_ANSWER
-        }
-
-    def add(self, row: SampleResult, cluster: int) -> None:
-        """Count one row; one whose case is not known is left out.
-
-        Args:
-            row: The row.
-            cluster: Number of its cluster, negative for one of its own.
-
-        Raises:
-            SettingError: If the metric's result says nothing of sufficiency.
-        """
-        case = _case_of(row, self._metric)
-        if case is None:
-            return
-        self._cluster_numbers_by_case[case].append(cluster)
-        if case in self._counts_of_answers_by_case:
-            match_with_reference = _match_with_reference(row, self._recall)
-            self._counts_of_answers_by_case[case][match_with_reference] += 1
-
-    def answering(self, n_rows: int, *, has_intervals: bool = True) -> Answering:
-        """Sum up the rows counted so far: how many are in each case, and two shares.
-
-        There are four cases, and "uncertain" for rows where the judge is unsure:
-
-        - "answered": answered from contexts that were enough;
-        - "over_declined": declined although they were enough;
-        - "unbacked": answered although they were not enough;
-        - "rightly_declined": declined because they were not enough.
-
-        Example: 40 "answered" and 10 "over_declined": the share ``answered`` is 40 of
-        50.
-
-        Args:
-            n_rows: How many rows there are, those without a case among them.
-            has_intervals: False for a run that stopped early because of its scores. Its
-                rows are no random sample, so the shares get no interval.
-
-        Returns:
-            The counts and shares. Their ``right_answers`` are None where no row has a
-            score of Context Recall, which says whether an answer matches the reference.
-        """
-        n_by_case = {}
-        for case, cluster_numbers in self._cluster_numbers_by_case.items():
-            n_by_case[case] = len(cluster_numbers)  # one cluster number for each row
-        return Answering(
-            metric=self._metric,
-            cases=n_by_case,
-            without_case=n_rows - sum(n_by_case.values()),
-            answered=self._share(
-                "answered",
-                among=("answered", "over_declined"),
-                has_interval=has_intervals,
-            ),
-            rightly_declined=self._share(
-                "rightly_declined",
-                among=("rightly_declined", "unbacked"),
-                has_interval=has_intervals,
-            ),
-            right_answers=self._right_answers(),
-        )
-
-    def _right_answers(self) -> dict[AnsweringCase, RightAnswers] | None:
-        """How many answers match the reference, by case; None if it is known of none."""
-        right_answers_by_case = {
-            case: RightAnswers(**counts)
-            for case, counts in self._counts_of_answers_by_case.items()
-        }
-        has_recall = any(
-            answers.right or answers.wrong for answers in right_answers_by_case.values()
-        )
-        return right_answers_by_case if has_recall else None
-
-    def _share(
-        self,
-        case: AnsweringCase,
-        *,
-        among: Iterable[AnsweringCase],
-        has_interval: bool,
-    ) -> AnsweringShare:
-        """Compute the share of the rows of one case among the rows of several.
-
-        The interval takes account of clusters, which are rows that are not independent.
-        Example: 40 rows "answered" and 10 "over_declined": the share of "answered" among
-        both is 40 of 50, .8.
-        """
-        values = array("d")  # 1 for a row of the case, 0 for a row of another
-        cluster_numbers = array("q")
-        for other_case in among:
-            clusters_of_case = self._cluster_numbers_by_case[other_case]
-            value = 1.0 if other_case == case else 0.0
-            values += array("d", [value]) * len(clusters_of_case)
-            cluster_numbers += clusters_of_case
-        return AnsweringShare(
-            count=len(self._cluster_numbers_by_case[case]),
-            total=len(values),
-            share=mean(values),
-            interval=mean_interval(values, cluster_numbers) if has_interval else None,
-        )
-
-
 def count_answering(
     results: Iterable[SampleResult],
     metric: str,
@@ -301,31 +178,71 @@ def count_answering(
 ) -> Answering:
     """Count the cases of answering over the rows of a report.
 
-    Example: 3 rows, "answered", "unbacked" and one without a verdict: ``cases`` counts
-    the first two, and ``without_case`` is 1.
+    The case of a row says whether its contexts were enough, and whether the application
+    answered or declined; "uncertain" where the judge is unsure. Example: 40 rows
+    "answered" and 10 "over_declined": the share ``answered`` is 40 of 50.
 
     Args:
         results: The rows.
         metric: Full name of the metric of sufficiency.
         recall: Full name of the Context Recall that divides the answered.
         cluster: Which samples belong together.
-        has_intervals: False for a run that stopped early because of its scores.
+        has_intervals: False for a run that stopped early because of its scores: its rows
+            are no random sample.
 
     Raises:
         SettingError: If a result of the metric says nothing of sufficiency, or no
             sample has the key of the clusters.
     """
-    tally = AnsweringTally(metric, recall)
     keys_sought = KeysSought(cluster=cluster)
     number_of = numbering(cluster)
+    # by case the number of the cluster of each row
+    clusters: dict[AnsweringCase, list[int]] = {
+        case: [] for case in get_args(AnsweringCase)
+    }
+    matches: dict[AnsweringCase, Counter[str]] = {
+        case: Counter() for case in _WITH_ANSWER
+    }
     n_rows = 0
     for row in results:
         n_rows += 1
         if row.sample is not None:
             keys_sought.look_in(row.sample)
-        tally.add(row, number_of(row.sample))
+        cluster_number = number_of(row.sample)
+        case = _case_of(row, metric)
+        if case is None:
+            continue
+        clusters[case].append(cluster_number)
+        if case in matches:
+            matches[case][_match_with_reference(row, recall)] += 1
     keys_sought.check()
-    return tally.answering(n_rows, has_intervals=has_intervals)
+    n_by_case = {case: len(numbers) for case, numbers in clusters.items()}
+    has_recall = any(count["right"] or count["wrong"] for count in matches.values())
+    return Answering(
+        metric=metric,
+        cases=n_by_case,
+        without_case=n_rows - sum(n_by_case.values()),
+        answered=_share(clusters["answered"], clusters["over_declined"], has_intervals),
+        rightly_declined=_share(
+            clusters["rightly_declined"], clusters["unbacked"], has_intervals
+        ),
+        right_answers={case: RightAnswers(**count) for case, count in matches.items()}
+        if has_recall
+        else None,
+    )
+
+
+def _share(
+    held: Sequence[int], others: Sequence[int], has_interval: bool
+) -> AnsweringShare:
+    """Compute the share of one case among two, given by the clusters of their rows."""
+    values = [1.0] * len(held) + [0.0] * len(others)
+    return AnsweringShare(
+        count=len(held),
+        total=len(values),
+        share=mean(values),
+        interval=mean_interval(values, [*held, *others]) if has_interval else None,
+    )
 
 
 def answerings_of(results: Sequence[SampleResult], summary: Summary) -> list[Answering]:
