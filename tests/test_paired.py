@@ -80,7 +80,6 @@ def test_one_cluster_and_equal_values_have_width(value: float) -> None:
         ("trace.mlflow.user", "8"),
         ("id", "s1"),
         ("tags", '["a", "b"]'),
-        (lambda sample: sample.question[0], "W"),
         ("auto", "conversation_id=c1"),
         (None, None),
     ],

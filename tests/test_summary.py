@@ -313,10 +313,6 @@ def test_clusters_of_a_conversation() -> None:
         numbers.interval.high - numbers.interval.low
         > alone.interval.high - alone.interval.low
     )
-    # nothing belongs together
-    apart = summarise(rows, ["m"], cluster=lambda sample: id(sample))["m"].interval
-    assert apart is not None
-    assert apart.clusters is None
 
 
 def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_callers_own_name() -> (

@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 
-from pydantic import BaseModel
-
 from ragmetrics_core.data import (
     Sample,
     SettingError,
@@ -18,11 +16,11 @@ from ragmetrics_core.data.blank import is_present
 from ragmetrics_core.data.cells import number_as_text
 from ragmetrics_core.data.conversation_names import conversation_in
 
-GroupBy = str | Callable[[Sample], object] | None
+GroupBy = str | None
 """What tells which samples belong together.
 
-It is a name or dotted path of the sample or its metadata, a callable that gets the
-sample, ``"auto"``, or None for samples that are independent.
+It is a name or dotted path of the sample or its metadata, ``"auto"``, or None for samples
+that are independent.
 """
 
 _LEDGER = "ledger.conversation"
@@ -59,25 +57,19 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
     Args:
         sample: The sample; None for a row that is none.
         by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``); a
-            callable that takes the sample; None for no groups; or ``"auto"`` for the
-            conversation, the source document, or the row of a table with several
-            answers. A name is looked up in the metadata first, then among the fields of
+            None for no groups; or ``"auto"`` for the conversation, else the source
+            document. A name is looked up in the metadata first, then among the fields of
             the sample, or for ``"conversation"`` in its ledger.
 
     Raises:
-        SettingError: If ``by`` is empty, or a callable gives an object that has no text
-            of its own.
+        SettingError: If ``by`` is empty.
     """
     if by is None or sample is None:
         return None
-    if callable(by):
-        return _key(by(sample))
     if by == "auto":
         return _automatic_group(sample)
     if not by:
-        raise SettingError(
-            'cluster= takes a name, a path, a callable, "auto" or None; got ""'
-        )
+        raise SettingError('cluster= takes a name, a path, "auto" or None; got ""')
     return _key(_value_under(by, sample))
 
 
@@ -156,53 +148,9 @@ def _key(value: object) -> str | None:
     if not is_present(value):
         return None
     value = number_as_text(value)
-    return value if isinstance(value, str) else _text_of_value(value)
-
-
-def _text_of_value(value: object) -> str:
-    """Write a value as a text that serves as a key: equal values have equal texts.
-
-    Mappings and sets are sorted. Texts inside of them stand in quotation marks, so that
-    the lists [1] and ["1"] differ. Example: {"b": 1, "a": "x"} and {"a": "x", "b": 1}
-    give the same text.
-
-    Raises:
-        SettingError: If the value is an object without a text of its own.
-    """
-    if isinstance(value, (int, float)):
-        value = number_as_text(value)
-    if isinstance(value, BaseModel):
-        value = value.model_dump()
-    if isinstance(value, Mapping):
-        entries = [f"{_quote(name)}: {_quote(part)}" for name, part in value.items()]
-        return f"{{{', '.join(sorted(entries))}}}"
-    if isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(map(_quote, value)))}}}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_quote, value))}]"
-    _refuse_address_in_memory(value)
-    return str(value)
-
-
-def _refuse_address_in_memory(value: object) -> None:
-    """Raise ``SettingError`` for an object whose text is only its address in memory."""
-    value_class = type(value)
-    has_text = (
-        value_class.__str__ is not object.__str__
-        or value_class.__repr__ is not object.__repr__
-    )
-    if not has_text:
-        raise SettingError(
-            "cluster= and slices= take keys that can be written; got a"
-            f" {value_class.__name__}: give its name or number"
-        )
-
-
-def _quote(value: object) -> str:
-    """A value as text; a text in quotation marks, so that "1" is not 1."""
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    return _text_of_value(value)
+        return value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
 
 
 class KeysSought:
@@ -225,7 +173,7 @@ class KeysSought:
                 raise SettingError(
                     f"slices by {key!r} would have texts of samples for names, which"
                     " summaries of a run must not hold; slices are made by a key of"
-                    " the metadata, or a callable"
+                    " the metadata"
                 )
         if isinstance(cluster, str) and cluster not in ("", "auto"):
             self._unseen.setdefault(cluster, "clusters")

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Any, TypeVar
 
-from ragmetrics_core.data import SettingError, Signature, names_in_words
+from ragmetrics_core.data import SettingError, names_in_words
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.copies import KnownRows
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
+
+T = TypeVar("T")
 
 _MOST_NAMES = 5  # of files, in a sentence
 
@@ -40,11 +43,7 @@ def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
         for new_index, row in enumerate(chain.from_iterable(reports_without_copies))
     ]
     facts = _join_facts([report.run for report in reports_without_copies], names)
-    notes = (
-        *facts.notes,
-        *warn_of_copies(reports, names),
-        _note_on_rows(reports_without_copies, names),
-    )
+    notes = (*facts.notes, *warn_of_copies(reports, names))
     return Report(rows, facts.model_copy(update={"notes": notes}))
 
 
@@ -83,20 +82,6 @@ def warn_of_copies(reports: Sequence[Report], names: Sequence[str]) -> Iterator[
             f" {names_in_words(names_of_copies, most=_MOST_NAMES)} are copies of rows in"
             " an earlier file, and count once."
         )
-
-
-def _note_on_rows(reports: Sequence[Report], names: Sequence[str]) -> str:
-    """Which numbers the rows of each report have."""
-    parts = []
-    n_before = 0
-    for report, name in zip(reports, names, strict=True):
-        n_rows = len(report.results)
-        if n_rows:
-            parts.append(
-                f"{n_before + 1:,} to {n_before + n_rows:,} are those of {name}"
-            )
-        n_before += n_rows
-    return f"Rows {', '.join(parts)}." if parts else "No file holds a row."
 
 
 def warn_of_repeated_questions(
@@ -160,71 +145,39 @@ def _refuse_what_cannot_be_joined(
 
 
 def _join_facts(runs: Sequence[RunFacts], file_names: Sequence[str]) -> RunFacts:
-    """Join the facts of several runs to the facts of one run.
+    """Join the facts of several runs to the facts of one run; times add up.
 
-    Names, files, metrics, judges and notes of all runs are listed. Times add up. The
-    version of the package is left out if the runs differ in it. Example: runs of 3 and 4
-    seconds took 7. If the first one was interrupted, ``stopped`` of the joined run is
-    "monday.jsonl: it was interrupted".
-
-    Args:
-        runs: The facts of each run.
-        file_names: The name of each run's results file, such as "monday.jsonl".
+    Example: runs of 3 and 4 seconds took 7. If the first one was interrupted,
+    ``stopped`` is "monday.jsonl: it was interrupted".
     """
-    metrics: dict[str, Signature] = {}
+    facts: dict[str, Any] = {"metrics": {}, "addresses": {}, "details": {}}
     for run in runs:
-        metrics.update(run.metrics)
-    run_names = _drop_repeats((run.name,) for run in runs if run.name)
-    versions = {run.version for run in runs}
-    start_times = [run.started for run in runs if run.started]
-    facts = RunFacts(
-        name=", ".join(run_names),
-        version=versions.pop() if len(versions) == 1 else "",
+        facts["metrics"] |= run.metrics
+        facts["addresses"] |= run.addresses
+        facts["details"] |= run.details
+    reasons = [
+        f"{file_name}: {run.ended_early}"
+        for run, file_name in zip(runs, file_names, strict=True)
+        if run.ended_early
+    ]
+    return RunFacts(
+        **facts,
+        name=", ".join(_drop_repeats((run.name,) for run in runs if run.name)),
+        version=_same([run.version for run in runs]) or "",
         inputs=tuple(chain.from_iterable(run.inputs for run in runs)),
-        metrics=metrics,
-        started=min(start_times, default=""),
+        judges=_drop_repeats(run.judges for run in runs),
+        judge_chosen=_same([run.judge_chosen for run in runs]),
+        models=_drop_repeats(run.models for run in runs),
+        started=min((run.started for run in runs if run.started), default=""),
         seconds=sum(run.seconds for run in runs),
-        concurrency=max(run.concurrency for run in runs),
-        interrupted=any(run.interrupted for run in runs),
-        stopped=_why_any_ended_early(runs, file_names),
+        stopped="; ".join(reasons),
         notes=_drop_repeats(run.notes for run in runs),
     )
-    return facts.model_copy(update=_join_judges(runs))
 
 
-def _why_any_ended_early(runs: Sequence[RunFacts], file_names: Sequence[str]) -> str:
-    """Why runs ended before all their rows were read; "" if none of them did.
-
-    Example: "monday.jsonl: it was interrupted; friday.jsonl: a limit was reached".
-    """
-    reasons = []
-    for run, file_name in zip(runs, file_names, strict=True):
-        if run.ended_early:
-            reasons.append(f"{file_name}: {run.ended_early}")
-    return "; ".join(reasons)
-
-
-def _join_judges(runs: Sequence[RunFacts]) -> dict[str, object]:
-    """Join the fields of ``RunFacts`` that say who judged, over several runs.
-
-    The judges, their models, addresses and settings of all runs are listed. Whether the
-    caller chose the judge is None where the runs differ in it. Example: runs judged by
-    "gpt" and "lexical", the first chosen, the second a default: ``judges`` has both,
-    and ``judge_chosen`` is None.
-    """
-    addresses_by_judge: dict[str, tuple[str, ...]] = {}
-    settings_by_judge: dict[str, dict[str, str]] = {}
-    for run in runs:
-        addresses_by_judge.update(run.addresses)
-        settings_by_judge.update(run.details)
-    chosen_flags = {run.judge_chosen for run in runs}
-    return {
-        "judges": _drop_repeats(run.judges for run in runs),
-        "judge_chosen": chosen_flags.pop() if len(chosen_flags) == 1 else None,
-        "models": _drop_repeats(run.models for run in runs),
-        "addresses": addresses_by_judge,
-        "details": settings_by_judge,
-    }
+def _same(values: Sequence[T]) -> T | None:
+    """What all values are; None if they differ."""
+    return values[0] if len(set(values)) == 1 else None
 
 
 def _drop_repeats(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

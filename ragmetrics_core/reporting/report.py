@@ -233,7 +233,7 @@ class Report:
 
         Args:
             cluster: Which samples belong together: a name or dotted path in a sample's
-                metadata, a callable that gets the sample, or None; ``"auto"``: the
+                metadata, or None; ``"auto"``: the
                 conversation, else the source document, where known.
             slices: Keys of the metadata. The rows with each value of such a key are
                 summed up by themselves as well.

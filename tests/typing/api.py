@@ -101,7 +101,7 @@ def many(samples: list[Sample]) -> Report:
     print(low, scores, report.table(), report.run.judges)
     report.to_jsonl("out.jsonl")
     report.to_html("out.html", cluster="user.id")
-    comparison = report.compare(report, slices=lambda sample: sample.id, margin=0.05)
+    comparison = report.compare(report, slices="language", margin=0.05)
     verdict: str = comparison["retrieval_accuracy"].verdict
     print(
         verdict,
