@@ -389,11 +389,9 @@ def test_internal_errors_stay_inside(
         raise ZeroDivisionError("secret text")
 
     expected = rag().run(inputs("q"))
-    for place in ("copied", "Node"):
+    for place in ("nodes.Copier.copied", "recorder.Node"):
         with monkeypatch.context() as patch, capture() as captured:
-            patch.setattr(
-                f"haystack_integrations.tracing.ragmetrics.recorder.{place}", broken
-            )
+            patch.setattr(f"haystack_integrations.tracing.ragmetrics.{place}", broken)
             assert rag().run(inputs("q")) == expected
             assert (
                 agent().run(messages=[ChatMessage.from_user("q")])["last_message"].text

@@ -27,6 +27,7 @@ from ragmetrics_core.capture import (
     compact,
     documents_in,
     lists_divided,
+    parameters_in_reply,
     texts_in,
     unread_request,
 )
@@ -589,7 +590,7 @@ def _unread_request(node: Node) -> UnreadRequest:
     # the generator's own parameters stand in its replies alone
     parameters: dict[str, object] = {}
     for reply in replies(node):
-        parameters.update(reply.parameters)
+        parameters.update(parameters_in_reply(reply.meta))
     settings_of_call = node.input.get("generation_kwargs")
     if isinstance(settings_of_call, Mapping):
         parameters.update(settings_of_call)

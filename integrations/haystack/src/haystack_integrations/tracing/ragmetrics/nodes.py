@@ -32,7 +32,6 @@ from ragmetrics_core.capture import (
     ProviderEvidence,
     ToolCall,
     evidence_in_reply,
-    parameters_in_reply,
 )
 
 PIPELINE = "haystack.pipeline.run"
@@ -56,75 +55,138 @@ class CopiedMessage(Message):
             it answers.
         model: The name of the model that wrote it; None if it does not say.
         failed: Whether it is a tool's message that tells of a failure.
-        found: What the model's provider searched and found while the model wrote it.
         unread_kinds: What it holds beside texts: "image", "file", or both.
-        parameters: The parameters of the request that a model's reply repeats.
+        meta: What the model's provider said of a reply; empty for other messages.
     """
 
     model: str | None = None
     failed: bool = False
-    found: ProviderEvidence = field(default=ProviderEvidence(), compare=False)
     unread_kinds: tuple[str, ...] = field(default=(), compare=False)
-    parameters: Mapping[str, object] = field(default_factory=dict, compare=False)
+    meta: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def found(self) -> ProviderEvidence:
+        """What the model's provider, such as OpenAI, searched and found meanwhile."""
+        if not self.meta:
+            return ProviderEvidence()
+        # the text first: it tells how the blocks of the metadata are joined
+        return evidence_in_reply({"content": self.text}, self.meta)
 
 
-def copied(value: object, depth: int = _DEPTH) -> Any:
-    """Copy a value, as objects of the core.
+class Copier:
+    """Copies what passes by in one run; a document that comes again is copied once."""
 
-    Example: ``{"documents": [Document(content="Rome")]}`` of Haystack becomes a mapping
-    with a tuple of one ``Document`` of the core. Lists become tuples. Embeddings and
-    objects of any other class become None.
+    def __init__(self) -> None:
+        self._document_by_id: dict[str, Document] = {}
 
-    Args:
-        value: A value of Haystack's or of the application.
-        depth: How many containers inside of each other are read; what lies deeper
-            becomes None.
-    """
-    if value is None or isinstance(
-        value, (str, bool, int, float, Document, Message, Answer)
-    ):
-        return value
-    if isinstance(value, haystack.Document):
-        return _document(value)
-    if isinstance(value, ChatMessage):
-        return _message(value)
-    if isinstance(value, GeneratedAnswer):
-        return _copy_generated_answer(value)
-    if isinstance(value, ExtractedAnswer):
-        return _extracted(value)
-    if isinstance(value, BaseModel):
-        value = vars(value)
-    if depth == 0:
+    def copied(self, value: object, depth: int = _DEPTH) -> Any:
+        """Copy a value, as objects of the core.
+
+        Example: ``{"documents": [Document(content="Rome")]}`` of Haystack becomes a
+        mapping with a tuple of one ``Document`` of the core. Lists become tuples.
+        Embeddings and objects of any other class become None.
+
+        Args:
+            value: A value of Haystack's or of the application.
+            depth: How many containers inside of each other are read; what lies deeper
+                becomes None.
+        """
+        if value is None or isinstance(
+            value, (str, bool, int, float, Document, Message, Answer)
+        ):
+            return value
+        if isinstance(value, haystack.Document):
+            return self._document(value)
+        if isinstance(value, ChatMessage):
+            return _message(value)
+        if isinstance(value, GeneratedAnswer):
+            return self._generated(value)
+        if isinstance(value, ExtractedAnswer):
+            return self._extracted(value)
+        if isinstance(value, BaseModel):
+            value = vars(value)
+        if depth == 0:
+            return None
+        if isinstance(value, Mapping):
+            return {
+                str(key): self.copied(element, depth - 1)
+                for key, element in value.items()
+            }
+        if isinstance(value, (list, tuple, set, frozenset)) and not _is_embedding(
+            value
+        ):
+            elements = list(value)
+            if _are_answers_of_one_conversation(value):
+                elements = elements[-1:]  # only the last one answers the question
+            return tuple(self.copied(element, depth - 1) for element in elements)
         return None
-    if isinstance(value, Mapping):
-        return {str(key): copied(element, depth - 1) for key, element in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)) and not _is_embedding(value):
-        elements = list(value)
-        if _are_answers_of_one_conversation(value):
-            elements = elements[-1:]  # only the last one answers the question
-        return tuple(copied(element, depth - 1) for element in elements)
-    return None
+
+    def _document(self, document: haystack.Document) -> Document:
+        """Copy a document, unless it was copied before.
+
+        It then has the same text, score and names of metadata. Values of metadata are
+        not compared: an array has no single answer to that.
+        """
+        text = document.content or ""
+        copy = self._document_by_id.get(document.id)
+        is_equal = (
+            copy is not None
+            and copy.text == text
+            and copy.score == document.score
+            and copy.metadata.keys() == document.meta.keys()
+        )
+        if copy is None or not is_equal:
+            copy = Document(
+                text, document.id, document.score, dict(document.meta or {})
+            )
+            self._document_by_id[document.id] = copy
+        return copy
+
+    def _extracted(self, answer: ExtractedAnswer) -> Answer:
+        documents = [] if answer.document is None else [answer.document]
+        return Answer(
+            answer.data,
+            is_extracted=True,
+            documents=tuple(self._document(document) for document in documents),
+            question=answer.query,
+        )
+
+    def _generated(self, answer: GeneratedAnswer) -> Answer:
+        """Copy an answer that an ``AnswerBuilder`` made, with its replies and documents.
+
+        The builder keeps the model's replies and the model's name in the answer's
+        metadata. Example: the reply "Thought: … Answer: Rome [1]" and a pattern that
+        cuts out "Rome [1]": the answer is "Rome [1]", and ``replies`` holds the whole
+        reply.
+        """
+        meta = answer.meta or {}
+        messages = meta.get("all_messages")
+        replies = []
+        for message in messages if isinstance(messages, list) else []:
+            text = message.text if isinstance(message, ChatMessage) else message
+            if isinstance(text, str) and text:
+                replies.append(text)
+        model = meta.get("model")
+        documents = answer.documents or ()
+        return Answer(
+            answer.data,
+            replies=tuple(replies),
+            documents=tuple(self._document(document) for document in documents),
+            question=answer.query,
+            # all of them with their numbers; each notes whether the reply cites it
+            cited_sources=_numbered_sources(documents),
+            model=model if isinstance(model, str) else None,
+        )
+
+
+def copied(value: object) -> Any:
+    """Copy a value that belongs to no run; see ``Copier``."""
+    return Copier().copied(value)
 
 
 def _is_embedding(value: Collection[Any]) -> bool:
     """Whether a collection is a long list of numbers."""
     return len(value) > 8 and isinstance(next(iter(value)), float)
-
-
-def _document(document: haystack.Document) -> Document:
-    return Document(
-        document.content or "",
-        document.id,
-        document.score,
-        dict(document.meta or {}),
-    )
-
-
-def _extracted(answer: ExtractedAnswer) -> Answer:
-    documents = () if answer.document is None else (copied(answer.document),)
-    return Answer(
-        answer.data, is_extracted=True, documents=documents, question=answer.query
-    )
 
 
 def _message(message: ChatMessage) -> CopiedMessage:
@@ -142,11 +204,9 @@ def _message(message: ChatMessage) -> CopiedMessage:
         _tool_calls(message),
         model=model if isinstance(model, str) else None,
         failed=any(result.error for result in results),
-        # what OpenAI, for example, found on the web while its model wrote the message
-        found=_found_by_provider(message),
         # such as "image": the message holds what cannot be read as text
         unread_kinds=tuple(_unread_kinds(message)),
-        parameters=parameters_in_reply(message.meta),
+        meta=dict(message.meta) if message.role.value == "assistant" else {},
     )
 
 
@@ -177,17 +237,6 @@ def _texts_of_results(results: Iterable[ToolCallResult]) -> Iterator[str]:
             text = part.text if isinstance(part, TextContent) else part
             if isinstance(text, str):
                 yield text
-
-
-def _found_by_provider(message: ChatMessage) -> ProviderEvidence:
-    """What a model's provider searched and found while the model wrote a message.
-
-    Empty for a message that no model wrote.
-    """
-    if message.role.value != "assistant":
-        return ProviderEvidence()
-    # the text first: it tells how the blocks of the metadata are joined
-    return evidence_in_reply({"content": message.text}, message.meta)
 
 
 def _role(message: ChatMessage) -> str:
@@ -225,33 +274,6 @@ def _are_answers_of_one_conversation(elements: Collection[object]) -> bool:
         message for message in message_lists[0] if isinstance(message, ChatMessage)
     ]
     return any(message.role.value != "assistant" for message in messages)
-
-
-def _copy_generated_answer(answer: GeneratedAnswer) -> Answer:
-    """Copy an answer that an ``AnswerBuilder`` made, with its replies and documents.
-
-    The builder keeps the model's replies and the model's name in the answer's metadata.
-    Example: the reply "Thought: … Answer: Rome [1]" and a pattern that cuts out "Rome
-    [1]": the answer is "Rome [1]", and ``replies`` holds the whole reply.
-    """
-    meta = answer.meta or {}
-    messages = meta.get("all_messages")
-    replies = []
-    for message in messages if isinstance(messages, list) else []:
-        text = message.text if isinstance(message, ChatMessage) else message
-        if isinstance(text, str) and text:
-            replies.append(text)
-    model = meta.get("model")
-    documents = answer.documents or ()
-    return Answer(
-        answer.data,
-        replies=tuple(replies),
-        documents=tuple(copied(document) for document in documents),
-        question=answer.query,
-        # all of them with their numbers; each notes whether the reply cites it
-        cited_sources=_numbered_sources(documents),
-        model=model if isinstance(model, str) else None,
-    )
 
 
 def _numbered_sources(
@@ -373,6 +395,7 @@ class Run:
         self.task_or_thread = task_or_thread  # the thread and task that it began in
         self.problems = problems
         self.listeners = listeners  # who gets it once it has ended
+        self.copier = Copier()
 
     def __repr__(self) -> str:
         return f"Run({len(self.nodes)} spans{', failed' if self.error else ''})"

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
 
 from haystack.core.errors import BreakpointException, PipelineRuntimeError
@@ -24,7 +23,6 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     PIPELINE,
     Node,
     Run,
-    copied,
     tick,
 )
 
@@ -108,9 +106,9 @@ class TeeSpan(Span):
         if self.node.operation not in KEPT:
             return
         if key in _INPUTS:
-            self.node.input = copied(value) or {}
+            self.node.input = self.run.copier.copied(value) or {}
         elif key in _OUTPUTS:
-            self.node.output = copied(value)
+            self.node.output = self.run.copier.copied(value)
         elif key == "haystack.tool.error":
             self.node.failed = bool(value)
 
@@ -201,25 +199,19 @@ class Tee(Tracer):
             if span is None:
                 yield inner_span
                 return
-            with self._recorded_block(span):
+            error: BaseException | None = None
+            try:
                 yield span
+            except BaseException as raised:
+                error = raised
+                raise
+            finally:
+                self._end_span(span, error)
 
     @property
     def _is_enabled(self) -> bool:
         """Whether Haystack's tracer is this one; False if the application enabled another."""
         return _tracer_slot.tee is self
-
-    @contextlib.contextmanager
-    def _recorded_block(self, span: TeeSpan) -> Iterator[None]:
-        """Make a span the current one in a block of code, and record how the block is left.
-
-        A pipeline's span never is the current one: its components name it as their parent.
-        """
-        if span.node.operation != PIPELINE:
-            _current.set(span)
-        with contextlib.ExitStack() as block:
-            block.push(partial(self._on_exit, span))
-            yield
 
     def current_span(self) -> Span | None:
         """The other tracer's current span, in a span of ours if one of ours is open."""
@@ -260,8 +252,16 @@ class Tee(Tracer):
         if run is None:
             return None
         node = _node(operation, tags, node_around)
+        if operation == PIPELINE:  # only a pipeline has its input already
+            data = tags.get("haystack.pipeline.input_data")
+            node.input = run.copier.copied(data) or {}
         run.nodes.append(node)
-        return TeeSpan(inner_span, run, node, current_before=current_span)
+        span = TeeSpan(inner_span, run, node, current_before=current_span)
+        # A pipeline's span never is the current one: its components name it as their
+        # parent.
+        if operation != PIPELINE:
+            _current.set(span)
+        return span
 
     def _place_in_run(
         self, operation: str, span_around: TeeSpan | None
@@ -278,9 +278,7 @@ class Tee(Tracer):
         return None, None  # a component that runs alone
 
     @guard_hook
-    def _on_exit(
-        self, span: TeeSpan, _kind: object, error: BaseException | None, _trace: object
-    ) -> None:
+    def _end_span(self, span: TeeSpan, error: BaseException | None) -> None:
         """Record that the block of code under a span was left, perhaps with an error.
 
         The span around becomes the current one. The end of the outermost span hands its
@@ -309,9 +307,9 @@ def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
     """Make the node of a span that begins, of what Haystack says of it (its tags).
 
     Example: a component's span gives a node with its name "retriever", its class and
-    the descriptions of its sockets. Only a pipeline has its input already.
+    the descriptions of its sockets.
     """
-    node = Node(
+    return Node(
         operation,
         name=_name_in(tags),
         type=str(tags.get("haystack.component.fully_qualified_type", "")),
@@ -321,9 +319,6 @@ def _node(operation: str, tags: dict[str, Any], parent: Node | None) -> Node:
         input_sockets=tags.get("haystack.component.input_spec") or {},
         output_sockets=tags.get("haystack.component.output_spec") or {},
     )
-    if operation == PIPELINE:
-        node.input = copied(tags.get("haystack.pipeline.input_data")) or {}
-    return node
 
 
 def _name_in(tags: Mapping[str, Any]) -> str:
