@@ -152,7 +152,6 @@ def only_sample(tree: Tree) -> Sample:
 def facts(sample: Sample) -> dict[str, Any]:
     """A sample without what names of steps and moments are bound to change."""
     said = sample.model_dump()
-    said["capture"].pop("provenance")
     said["ledger"].pop("conversation")
     return said
 

@@ -21,8 +21,6 @@ from ragmetrics_core.data import (
     Cell,
     Citation,
     Context,
-    CutPassage,
-    DroppedPassage,
     EvidenceCall,
     Fact,
     FactMatrix,
@@ -238,33 +236,6 @@ def test_a_fact_comes_as_far_as_the_last_passage_that_holds_it(name: str) -> Non
     (fact,) = found.facts
     assert (fact.lost, fact.known) == (lost, is_known)
     assert ("facts" in found.unknown) == (not is_known)
-
-
-@pytest.mark.parametrize(
-    "kept_inside",
-    [
-        {"passages_dropped_inside": (DroppedPassage(dropped_by="Fusion"),)},
-        {"passages_cut_inside": (CutPassage(cut_by="Extractor", parts=(0,)),)},
-    ],
-)
-def test_a_fact_may_be_lost_inside_a_retriever(kept_inside: dict[str, Any]) -> None:
-    notes = noted(PassageNote(context=0, share=1.0), **kept_inside)
-    found = followed(
-        matrix([0.1]), retrieved=TEXTS[:1], contexts=TEXTS[:1], capture=notes
-    )
-    assert not found.facts[0].known
-    n_dropped = sum(passage.kept is False for passage in found.passages)
-    assert n_dropped == len(kept_inside.get("passages_dropped_inside", ()))
-
-
-def test_old_files_hold_only_how_many_passages_a_retriever_dropped() -> None:
-    notes = noted(PassageNote(), dropped_inside={"Fusion": 2})
-    fields = {"retrieved": TEXTS[:1], "contexts": TEXTS[:1], "capture": notes}
-    whole = journey([row(matrix([0.1]), **fields)])
-    assert whole.facts_unknown == 1
-    stage = whole.of("not_kept")
-    assert stage is not None
-    assert (stage.lost, dict(stage.by)) == (2, {"Fusion": 2})
 
 
 def in_ledger(*calls: EvidenceCall, turn: int = 1) -> Ledger:

@@ -1038,9 +1038,7 @@ HOSTILE = (
 def hostile(index: int, text: str) -> SampleResult:
     """A row with a hostile text in every field that takes one."""
     context = Context(text=text, id=text, score=1.5, metadata={text: text})
-    notes = CaptureNotes(
-        provenance={text: text}, warnings=(text,), other=(context,), complete=False
-    )
+    notes = CaptureNotes(warnings=(text,), other=(context,), complete=False)
     sample = Sample(
         id=text,
         question=text,

@@ -34,7 +34,7 @@ from ragmetrics_core.data.results import SampleResult
 _SHOWN = """
     anything.name anything.model anything.language anything.judge anything.metric anything.id anything.sample_id
     anything.document anything.row_key anything.version anything.generator
-    CaptureNotes.warnings CaptureDoubt.text CaptureDoubt.code DroppedPassage.dropped_by CutPassage.cut_by
+    CaptureNotes.warnings CaptureDoubt.text CaptureDoubt.code
     SampleResult.results SampleResult.problem ErrorInfo.type ErrorInfo.message Turn.role
     Ledger.conversation EvidenceCall.agent
     Signature.settings Signature.prompt Signature.details

@@ -86,8 +86,8 @@ def sample_with(sample: Sample, update: Mapping[str, Any]) -> Sample:
 class Redaction:
     """Applies the user's function to each sample as it is made.
 
-    The ledger and the capture's notes repeat texts of the sample. Where the function
-    changes texts and leaves one of these as it was, the copies are taken out of it.
+    The ledger repeats texts of the sample. Where the function changes texts and leaves
+    the ledger as it was, its calls are taken out.
     """
 
     function: Redact | None
@@ -122,10 +122,7 @@ class Redaction:
 
 
 def _without_copies_of_texts(redacted: Sample, original: Sample) -> Sample:
-    """Take out what repeats a sample's texts and the user's function left as it was.
-
-    These are the calls of the ledger, and the texts of the passages that were found
-    inside retrievers and that these dropped or cut.
+    """Take the calls out of the ledger if the user's function left it as it was.
 
     Args:
         redacted: The sample that the function returned.
@@ -135,11 +132,6 @@ def _without_copies_of_texts(redacted: Sample, original: Sample) -> Sample:
     ledger = redacted.ledger
     if ledger is not None and ledger == original.ledger:
         new_values["ledger"] = ledger.model_copy(update={"calls": ()})
-    notes = redacted.capture
-    if notes is not None and original.capture is not None:
-        passages = notes.passages_dropped_or_cut
-        if passages and passages == original.capture.passages_dropped_or_cut:
-            new_values["capture"] = notes.without_texts_dropped_or_cut()
     return sample_with(redacted, new_values)
 
 

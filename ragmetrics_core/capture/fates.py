@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ragmetrics_core.capture.evidence import Evidence, Fate
 from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.found import Found, Passage
+from ragmetrics_core.capture.found import Found
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
-from ragmetrics_core.data import CutPassage, DroppedPassage, PassageNote
+from ragmetrics_core.data import PassageNote
 
 
 def notes_on_passages(
     found: Found, found_evidence: Evidence, retrieved: Sequence[Document] | None
-) -> dict[str, Any]:
-    """Return the fields of ``CaptureNotes`` that say what became of the passages.
+) -> tuple[PassageNote, ...] | None:
+    """Say what became of each retrieved passage; None if these are unknown.
 
     Example: a search found A, B and C, a reranker dropped C, and a context shows A. The
     notes say: A shown whole, B kept and not shown, C dropped by the reranker.
@@ -27,7 +25,7 @@ def notes_on_passages(
         retrieved: The retrieved documents; None if these are unknown.
     """
     if retrieved is None:
-        return {}
+        return None
     identities = [found.identity(document) for document in retrieved]
     places = _places_of_contexts(found_evidence)
     notes = [
@@ -39,13 +37,7 @@ def notes_on_passages(
         )
         for identity, document in zip(identities, retrieved, strict=True)
     ]
-    dropped, cut = _dropped_or_cut_inside(found, identities, retrieved)
-    return {
-        "passages": tuple(notes),
-        "dropped_inside": dict(Counter(each.dropped_by for each in dropped)) or None,
-        "passages_dropped_inside": tuple(dropped) or None,
-        "passages_cut_inside": tuple(cut) or None,
-    }
+    return tuple(notes)
 
 
 def _places_of_contexts(found_evidence: Evidence) -> dict[DocumentKey | str, int]:
@@ -113,49 +105,3 @@ def _share(
     letters = letters_of(document.text_without_metadata)
     is_part = fate.showing.extent == "part" and bool(letters)
     return min(len(shown) / len(letters), 1.0) if is_part else None
-
-
-def _dropped_or_cut_inside(
-    found: Found, identities: Iterable[DocumentKey], retrieved: Sequence[Document]
-) -> tuple[list[DroppedPassage], list[CutPassage]]:
-    """List what searches inside retrievers found, and these handed on in part or not at all."""
-    known = set(identities)
-    texts = [letters_of(document.text_without_metadata) for document in retrieved]
-    dropped: list[DroppedPassage] = []
-    cut: list[CutPassage] = []
-    for identity, passage in found.passages.items():
-        retriever = found.retriever_around(passage.found_by)
-        if retriever is None or identity in known:
-            continue
-        letters = letters_of(passage.document.text_without_metadata)
-        if any(letters in text for text in texts):
-            continue  # handed on, perhaps among other words
-        parts = tuple(
-            place for place, text in enumerate(texts) if text and text in letters
-        )
-        if parts:
-            cut.append(_cut(passage, retriever, parts))
-        else:
-            dropped.append(_dropped(passage, retriever))
-    return dropped, cut
-
-
-def _dropped(passage: Passage, retriever: Node) -> DroppedPassage:
-    return DroppedPassage(
-        id=passage.document.id,
-        retriever=passage.found_by.name,
-        rank=passage.rank,
-        text=passage.document.text,
-        dropped_by=retriever.name,
-    )
-
-
-def _cut(passage: Passage, retriever: Node, parts: tuple[int, ...]) -> CutPassage:
-    return CutPassage(
-        id=passage.document.id,
-        retriever=passage.found_by.name,
-        rank=passage.rank,
-        text=passage.document.text,
-        cut_by=retriever.name,
-        parts=parts,
-    )

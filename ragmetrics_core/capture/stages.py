@@ -105,7 +105,7 @@ def _sample(
             complete=tree.is_complete and not turn.error,
             citations_unknown=cited.why_unknown or None,
             unread_texts=_unread_texts(doubts),
-            **notes_on_passages(found, found_evidence, documents),
+            passages=notes_on_passages(found, found_evidence, documents),
         ),
         ledger=table,
     )

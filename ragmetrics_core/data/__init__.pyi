@@ -115,8 +115,6 @@ from ragmetrics_core.data.rows import columns_by_field as columns_by_field
 from ragmetrics_core.data.rows import sample_from_row as sample_from_row
 from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
 from ragmetrics_core.data.sample import Context as Context
-from ragmetrics_core.data.sample import CutPassage as CutPassage
-from ragmetrics_core.data.sample import DroppedPassage as DroppedPassage
 from ragmetrics_core.data.sample import EvidenceCall as EvidenceCall
 from ragmetrics_core.data.sample import Fact as Fact
 from ragmetrics_core.data.sample import Grade as Grade

@@ -4,7 +4,7 @@ A sample holds the question, what was retrieved, the answer, and what was expect
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 from pydantic import (
     AfterValidator,
@@ -125,14 +125,6 @@ class PassageNote(Frozen):
             "Share of its letters that the model was shown; 0: none; None: unknown."
         ),
     )
-    written_anew_by: str | None = Field(
-        default=None,
-        repr=False,
-        description=(
-            "The step or retriever that gave documents in other words than those that it"
-            " took, so that it is not known what became of this passage; None: none did."
-        ),
-    )
     why_unknown: str | None = Field(
         default=None,
         repr=False,
@@ -140,44 +132,6 @@ class PassageNote(Frozen):
             "Why it is not known whether the model was shown it; None: it is known, or"
             " another field says why not."
         ),
-    )
-
-
-class FoundInsideRetriever(Frozen):
-    """A passage as a search inside a retriever found it."""
-
-    id: str | None = Field(
-        default=None, repr=False, description="The store's own id; None: it gave none."
-    )
-    retriever: str | None = Field(
-        default=None, repr=False, description="The search that found it first."
-    )
-    rank: int | None = Field(
-        default=None, ge=1, description="Its rank there, from 1; None: unknown."
-    )
-    text: Text | None = Field(
-        default=None,
-        repr=False,
-        description="Its text, as the search found it; None: it was not noted.",
-    )
-
-
-class DroppedPassage(FoundInsideRetriever):
-    """A passage that a search inside a retriever found, and the retriever did not hand on."""
-
-    dropped_by: str = Field(description="The name of the retriever.")
-
-
-class CutPassage(FoundInsideRetriever):
-    """A passage that a search inside a retriever found, and of which the retriever handed on parts.
-
-    Example: the search found "It is old. It was red. It fell.", and an extractor kept "It
-    is old." and "It fell." as two documents.
-    """
-
-    cut_by: str = Field(description="The name of the retriever.")
-    parts: tuple[int, ...] = Field(
-        description="Places of its parts among the retrieved passages, from 0."
     )
 
 
@@ -205,9 +159,6 @@ class CaptureNotes(Frozen):
         default_factory=dict,
         description="What is uncertain: by code what it is and what to do, in words.",
     )
-    provenance: dict[str, str] = Field(
-        default_factory=dict, repr=False, description="By field, the run or key behind."
-    )
     warnings: tuple[str, ...] = Field(
         default=(), description="What was ambiguous, in words; they hold no texts."
     )
@@ -227,30 +178,6 @@ class CaptureNotes(Frozen):
         repr=False,
         description="One for each retrieved passage; None if nothing was recorded.",
     )
-    dropped_inside: dict[str, int] | None = Field(
-        default=None,
-        repr=False,
-        description=(
-            "By retriever, how many passages searches inside it found and it did not"
-            " hand on; they are not among the retrieved."
-        ),
-    )
-    passages_dropped_inside: tuple[DroppedPassage, ...] | None = Field(
-        default=None,
-        repr=False,
-        description=(
-            "One for each passage that ``dropped_inside`` counts; None: there is none,"
-            " or only their number is known."
-        ),
-    )
-    passages_cut_inside: tuple[CutPassage, ...] | None = Field(
-        default=None,
-        repr=False,
-        description=(
-            "The passages that searches inside retrievers found, and of which these"
-            " handed on parts; None: none is known."
-        ),
-    )
     citations_unknown: str | None = Field(
         default=None,
         repr=False,
@@ -264,34 +191,6 @@ class CaptureNotes(Frozen):
             " them, in words; (): no such texts are known; None: nobody noted it."
         ),
     )
-
-    @property
-    def passages_dropped_or_cut(self) -> tuple[DroppedPassage | CutPassage, ...]:
-        """The passages found inside retrievers, and dropped or cut by these.
-
-        First come those that were dropped, then those of which parts were handed on.
-        """
-        return (
-            *(self.passages_dropped_inside or ()),
-            *(self.passages_cut_inside or ()),
-        )
-
-    def without_texts_dropped_or_cut(self) -> Self:
-        """Return the notes without the texts of ``passages_dropped_or_cut``."""
-        dropped = tuple(
-            passage.model_copy(update={"text": None})
-            for passage in self.passages_dropped_inside or ()
-        )
-        cut = tuple(
-            passage.model_copy(update={"text": None})
-            for passage in self.passages_cut_inside or ()
-        )
-        return self.model_copy(
-            update={
-                "passages_dropped_inside": dropped or None,
-                "passages_cut_inside": cut or None,
-            }
-        )
 
 
 def _with_texts(value: object) -> object:

@@ -314,13 +314,9 @@ function referenceOf({ reference, answer }) {
   return block(reference.length > 1 ? "References" : "Reference", ...boxes);
 }
 
-function originOf({ metadata, capture = {}, generator }) {
+function originOf({ metadata, generator }) {
   const entries = [...Object.entries(metadata || {}), ...(generator ? [["generator", generator]] : [])];
-  const from = Object.entries(capture.provenance || {});
-  return [
-    entries.length ? folded("Metadata", () => [facts(entries)]) : null,
-    from.length ? folded("Where each field came from", () => [facts(from)]) : null,
-  ];
+  return [entries.length ? folded("Metadata", () => [facts(entries)]) : null];
 }
 
 function cutOf(cut) {

@@ -240,10 +240,7 @@ def _useful_by_rank(row: SampleResult) -> dict[int, bool | None] | None:
 def _passages(
     sample: Sample, useful_by_rank: Mapping[int, bool | None]
 ) -> Iterator[Passage]:
-    """Yield a passage for each retrieved text; where these are not known, each context.
-
-    What a retriever found inside itself and did not hand on comes last.
-    """
+    """Yield a passage for each retrieved text; where these are not known, each context."""
     is_known = _is_showing_known(sample)
     ranks_cited: set[int] | None = None
     if sample.citations is not None:
@@ -273,7 +270,6 @@ def _passages(
             if is_seen and ranks_cited is not None
             else None,
         )
-    yield from _dropped_inside(sample)
 
 
 def _noted_places(sample: Sample) -> Iterator[tuple[int, PassageNote]]:
@@ -332,27 +328,6 @@ def _showing(note: PassageNote, sample: Sample) -> Showing | None:
     # a doubt in_part says that the prompt may hold the rest in other words
     is_doubted = sample.capture is not None and "in_part" in sample.capture.doubts
     return None if is_doubted else "cut"
-
-
-def _dropped_inside(sample: Sample) -> Iterator[Passage]:
-    """Yield the passages that retrievers found inside themselves and did not hand on.
-
-    Older results files only hold their number.
-    """
-    notes = sample.capture
-    if notes is None:
-        return
-    for noted in notes.passages_dropped_inside or ():
-        yield Passage(
-            id=noted.id,
-            retriever=noted.retriever,
-            retriever_rank=noted.rank,
-            kept=False,
-            dropped_by=noted.dropped_by,
-        )
-    if not notes.passages_dropped_inside:
-        for name, n_dropped in (notes.dropped_inside or {}).items():
-            yield from [Passage(kept=False, dropped_by=name)] * n_dropped
 
 
 # The facts
@@ -429,8 +404,7 @@ def _fact(
         return FactOnItsWay(number, retrieved=True, shown=True)
     holders = _ranks_of_holders(cells[:n_retrieved])
     if not holders:
-        is_all_asked = is_judged_on_all and not _has_kept_inside(sample)
-        return FactOnItsWay(number, retrieved=False if is_all_asked else None)
+        return FactOnItsWay(number, retrieved=False if is_judged_on_all else None)
     showings = [one.shows_all for one in passages if one.rank in holders]
     is_undecided = True not in showings and None in showings
     shown = None if is_undecided else True in showings
@@ -440,14 +414,6 @@ def _fact(
 def _ranks_of_holders(cells: Sequence[Cell]) -> tuple[int, ...]:
     """The ranks of the texts that hold a fact."""
     return tuple(rank for rank, cell in enumerate(cells, start=1) if cell.covered)
-
-
-def _has_kept_inside(sample: Sample) -> bool:
-    """Whether a retriever found more inside itself than it handed on."""
-    notes = sample.capture
-    if notes is None:
-        return False
-    return bool(notes.dropped_inside or notes.passages_dropped_or_cut)
 
 
 # Counts for tables

@@ -45,9 +45,6 @@ _LATER = (
     "expected_contexts",
     "citations",
     "passages",
-    "dropped_inside",
-    "passages_dropped_inside",
-    "passages_cut_inside",
     "citations_unknown",
     "unread_texts",
 )

@@ -134,7 +134,6 @@ WAYS: dict[str, Callable[[Callable[[], Pipeline], list[str]], list[Any]]] = {
 
 def facts(sample: Sample) -> dict[str, Any]:
     said = sample.model_dump()
-    said["capture"].pop("provenance")
     for passage in said["capture"]["passages"] or ():
         passage.pop("retriever")  # named after its component
     said["ledger"].pop("conversation")

@@ -125,7 +125,6 @@ WAYS: dict[str, Callable[[Runnable[Any, Any], list[str]], list[Any]]] = {
 
 def facts(sample: Sample) -> dict[str, Any]:
     said = sample.model_dump()
-    said["capture"].pop("provenance")
     said["ledger"].pop("conversation")
     return said
 

@@ -108,7 +108,6 @@ WAYS: dict[str, Callable[[Application, list[str]], list[str]]] = {
 
 def facts(sample: Sample) -> dict[str, Any]:
     said = sample.model_dump()
-    said["capture"].pop("provenance")
     said["ledger"].pop("conversation")
     return said
 

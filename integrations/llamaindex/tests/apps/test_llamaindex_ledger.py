@@ -967,8 +967,3 @@ def test_ledger(name: str, parts: ModuleType) -> None:
     assert [told(sample) for sample in captured.samples] == list(row.ledgers)
     ids = {sample.ledger.conversation for sample in captured.samples if sample.ledger}
     assert len(ids) == 1 if row.same else len(ids) > 1 or ids == {None}
-    assert not any(
-        "conversation" in sample.capture.provenance
-        for sample in captured.samples
-        if sample.capture
-    )
