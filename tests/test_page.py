@@ -1196,7 +1196,7 @@ def test_an_opened_row_tells_what_became_of_passages_and_facts(
         ["#2", "store, rank 2", "✗ dropped by picker", "–"],
     ]
     shown = browser.find("tr.detail")[0].text
-    assert f"{fact} — dropped between search and prompt; passages #2" in shown
+    assert f"{fact} — not shown to the model; passages #2" in shown
     assert (
         "Not known: useful (no metric judged whether passages are useful); cited ("
         in shown

@@ -77,7 +77,7 @@ class Expected:
 
 # A plain function of a chain is known by what it was handed and passed on.
 _BY_KEEP = Expected("not_shown", "not_kept", by="keep")
-_INSIDE = Expected("not_shown", "not_kept", by="ContextualCompressionRetriever")
+_INSIDE = Expected("not_retrieved", None)  # a loss of the retriever
 _CUT = Expected("cut", "cut")
 _OUT = Expected("not_shown", "not_shown")
 _NOISE = Expected("not_useful", None, unknown="cited")
