@@ -17,7 +17,6 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.evaluation import BaseEvaluator, BatchEvalRunner, EvaluationResult
 from llama_index.core.evaluation.notebook_utils import get_eval_results_df
-from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import QueryEngineTool
 from llama_index.evaluation.ragmetrics import (
@@ -27,7 +26,6 @@ from llama_index.evaluation.ragmetrics import (
     ContextRecallEvaluator,
     ContextSufficiencyEvaluator,
     ContextUtilizationEvaluator,
-    RetrievalAccuracyEvaluator,
     capture,
     model,
 )
@@ -240,56 +238,6 @@ def test_reference_as_in_the_frameworks_evaluators(
         ).score
         == 0.5
     )
-
-
-def test_prompts() -> None:
-    evaluator = ContextAdherenceEvaluator(judge=judge())
-    before = evaluator.metric
-    prompts = evaluator.get_prompts()
-    assert list(prompts) == ["template"]
-    assert "{contexts}" in prompts["template"].get_template()
-    evaluator.update_prompts(
-        {
-            "template": PromptTemplate(
-                'Is it there?\n{answer}\n{contexts}\nReply {"claims": 1, "unsupported": []}'
-            )
-        }
-    )
-    assert evaluator.metric.template.startswith("Is it there?")  # type: ignore[attr-defined]
-    assert evaluator.metric.signature != before.signature
-    assert ContextAdherence() == before
-    with pytest.raises(SettingError, match="contexts"):
-        evaluator.update_prompts({"template": PromptTemplate("Is it right?\n{answer}")})
-    assert evaluator.evaluate(query="q", response="a", contexts=["c"]).score == 1.0
-    accuracy = RetrievalAccuracyEvaluator(judge=judge())
-    assert list(accuracy.get_prompts()) == ["template", "extraction_template"]
-    accuracy.update_prompts(
-        {"extraction_template": PromptTemplate("Its facts?\n{reference}")}
-    )
-    assert (
-        accuracy.get_prompts()["extraction_template"].get_template()
-        == "Its facts?\n{reference}"
-    )
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        ContextAdherenceEvaluator,
-        ContextRecallEvaluator,
-        ContextUtilizationEvaluator,
-        RetrievalAccuracyEvaluator,
-        ContextSufficiencyEvaluator,
-        AnswerRelevanceEvaluator,
-        CitationQualityEvaluator,
-    ],
-)
-def test_prompts_that_are_put_back_change_nothing(kind: type[MetricEvaluator]) -> None:
-    evaluator = kind(judge=judge())
-    before = evaluator.metric
-    evaluator.update_prompts(evaluator.get_prompts())
-    assert evaluator.metric == before
-    assert evaluator.metric.signature == before.signature
 
 
 def test_sufficiency_and_relevance_judge_what_the_response_was_shown() -> None:

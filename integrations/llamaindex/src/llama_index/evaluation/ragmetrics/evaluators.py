@@ -11,7 +11,6 @@ from llama_index.core.base.response.schema import (
 )
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 from llama_index.core.llms import LLM
-from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge, settings_judge
 from pydantic import ValidationError
@@ -109,48 +108,15 @@ class MetricEvaluator(BaseEvaluator):
 
     @property
     def metric(self) -> Metric:
-        """The metric; ``update_prompts`` replaces it."""
+        """The metric."""
         return self._metric
 
     def _get_prompts(self) -> PromptDictType:
-        """The metric's templates, by the names of its settings."""
-        names = [
-            name
-            for name in ("template", "extraction_template")
-            if name in type(self._metric).model_fields
-        ]
-        return {
-            name: PromptTemplate(text)
-            for name, text in zip(names, self._metric.prompts(), strict=False)
-        }
+        """None: a metric's templates are its settings, ``template=`` and the like."""
+        return {}
 
     def _update_prompts(self, prompts_dict: PromptDictType) -> None:
-        """Replace the metric by one with other prompt templates.
-
-        Example: {"template": PromptTemplate("…{question}…")} replaces the template of a
-        metric. Templates that equal the present ones change nothing, so the metric's
-        signature stays what it was. Unknown names change nothing either.
-
-        Args:
-            prompts_dict: The templates, by the names of the metric's settings.
-
-        Raises:
-            SettingError: If a placeholder is missing or unknown.
-        """
-        changed_templates = {}
-        for name, present_prompt in self._get_prompts().items():
-            if name in prompts_dict:
-                template = prompts_dict[name].get_template()
-                if template != present_prompt.get_template():
-                    changed_templates[name] = template
-        if not changed_templates:
-            return
-        fields = {
-            name: getattr(self._metric, name)
-            for name in type(self._metric).model_fields
-        }
-        # made anew, because a metric checks the placeholders when it is made
-        self._metric = type(self._metric)(**{**fields, **changed_templates})
+        """Change nothing: there are no prompts of the framework's kind."""
 
     async def aevaluate(
         self,
