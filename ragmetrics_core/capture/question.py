@@ -316,11 +316,15 @@ def _has_unread_history(inputs: object, question: str | None) -> bool:
 
 
 def _holds_earlier_words(value: object, question: str | None) -> bool:
-    """Whether a value holds a reply, or a text that is not the question."""
+    """Whether a value holds a reply, or words that are not the question.
+
+    One word, such as an id, says nothing.
+    """
     if isinstance(value, Message):
         return value.role == "assistant" and bool(value.text.strip())
     if isinstance(value, str):
-        return as_one_line(value) not in ("", as_one_line(question))
+        line = as_one_line(value)
+        return " " in line and line != as_one_line(question)
     if isinstance(value, Mapping):
         return any(_holds_earlier_words(each, question) for each in value.values())
     if isinstance(value, (list, tuple)):

@@ -235,7 +235,7 @@ def test_overrides() -> None:
         ("one", None),
         ("two", "2"),
     ]
-    with capture(question_from=lambda run: run.fields["tone"]) as captured:
+    with capture(question_from=lambda run: run.lookup_inputs[0]["tone"]) as captured:
         asyncio.run(run())
     assert captured.samples[0].question == "dry"
     with capture(contexts_from=lambda run: [run.kind]) as captured:

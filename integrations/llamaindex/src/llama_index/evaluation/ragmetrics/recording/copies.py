@@ -176,9 +176,7 @@ def copy_event(node: Node, event: object) -> None:
     )
 
 
-def copy_start(
-    run: Run, arguments: Mapping[str, Any], instance: object, needs_data: bool
-) -> None:
+def copy_start(run: Run, arguments: Mapping[str, Any], instance: object) -> None:
     """Copy into a run what its outermost call was given: inputs and conversation.
 
     Example: ``engine.chat("And when?", chat_history=[…])`` gets the history as earlier
@@ -188,17 +186,18 @@ def copy_start(
         run: The run.
         arguments: What the call was given.
         instance: The object whose method was called.
-        needs_data: Whether ``run.inputs`` is filled: the user looks a key up there, as by
-            ``question_from="user_msg"``.
     """
     # ``workflow.run(user_msg="Who?")``: the fields of its start event; {} for an engine
-    fields = start_fields(arguments)
-    if needs_data:
-        run.inputs = plain({**arguments, **fields})
-    handed_history = {**arguments, **fields}.get("chat_history")
-    memory = vars(instance).get("_memory") or fields.get("memory")
+    inputs = {**arguments, **start_fields(arguments)}
+    inputs.pop("kwargs", None)
+    inputs.pop("start_event", None)
+    run.lookup_inputs = (plain(inputs),)
     if run.kind not in ("chat", "workflow"):
         return  # a query engine keeps no conversation
+    if run.kind == "workflow":
+        run.root.input_documents = tuple(documents_in(run.lookup_inputs))
+    handed_history = inputs.get("chat_history")
+    memory = vars(instance).get("_memory") or inputs.get("memory")
     if handed_history == [] and isinstance(instance, BaseChatEngine):
         if isinstance(instance, CondenseQuestionChatEngine):
             handed_history = None  # it reads its memory then
@@ -208,10 +207,21 @@ def copy_start(
     run.conversation_id = None if handed_history else _name_of_conversation(memory)
     handed = messages_kept_by(memory) if handed_history is None else handed_history
     run.history = spoken(_messages(handed))
-    if not run.history:
-        # ``run(memory_notes="They spoke of Rome.")``: from these the core reads the turns
-        run.conversation_fields = _fields_with_conversation(fields)
-    _copy_texts_and_documents(run, fields)
+
+
+def copy_talk_of_template(run: Run, arguments: Mapping[str, Any]) -> None:
+    """Copy the earlier talk with which a model's template is filled in, as an input.
+
+    Example: a chat engine condenses the question by ``llm.predict(template,
+    chat_history="user: Hi…", question="And when?")``.
+    """
+    variables = dict(getattr(arguments.get("prompt"), "kwargs", None) or {})
+    variables.update(arguments.get("prompt_args") or {})
+    talk = {
+        name: plain(value) for name, value in variables.items() if names_a_history(name)
+    }
+    if talk:
+        run.lookup_inputs += (talk,)
 
 
 def _name_of_conversation(memory: object) -> str | None:
@@ -247,33 +257,6 @@ def messages_kept_by(memory: object) -> list[ChatMessage] | None:
     ):
         return memory.chat_store.get_messages(memory.chat_store_key)
     return None
-
-
-def _copy_texts_and_documents(run: Run, fields: Mapping[str, Any]) -> None:
-    """Copy the texts and the documents of a start event into a run.
-
-    One of the texts may be the question.
-    """
-    documents: list[Document] = []
-    for name, value in fields.items():
-        text = question_of(value)
-        if text:
-            run.fields[name] = text
-        documents += documents_of(value)
-    run.root.input_documents = tuple(documents)
-
-
-def _fields_with_conversation(fields: Mapping[str, object]) -> dict[str, Any]:
-    """Pick the fields of a start event that hold an earlier conversation, by their names.
-
-    Returns their values as messages, else as plain data.
-    """
-    picked: dict[str, Any] = {}
-    for name, value in fields.items():
-        if names_a_history(name) or name == "messages":
-            key = "chat_history" if name == "messages" else name
-            picked[key] = _messages(value) or plain(value)
-    return picked
 
 
 def copy_result(kind: Kind, node: Node, result: object, instance: object) -> None:
@@ -352,16 +335,14 @@ def _documents_of_tool(returned: object) -> tuple[Document, ...]:
     return documents_of(nodes)
 
 
-def copy_outcome(run: Run, result: object, needs_data: bool) -> None:
-    """Copy the source nodes of a run's result; with ``needs_data`` all of it."""
+def copy_outcome(run: Run, result: object) -> None:
+    """Copy the result of a run, and the source nodes that it names."""
     run.sources = sources_of(result)
-    if needs_data:
-        plain_result = plain(without_stop_event(result))
-        run.outputs = {
-            **plain(fields_of(result)),
-            "result": plain_result,
-            **(plain_result if isinstance(plain_result, dict) else {}),
-        }
+    plain_result = plain(without_stop_event(result))
+    fields = plain_result if isinstance(plain_result, dict) else {}
+    run.lookup_outputs = (
+        {**plain(fields_of(result)), "result": plain_result, **fields},
+    )
 
 
 def prompt_of(arguments: Mapping[str, Any]) -> tuple[Message, ...]:
@@ -675,18 +656,6 @@ def question_of(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def conversation_of_template(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick what fills a model's template under a name such as "history".
-
-    Args:
-        arguments: What the model's method was given: "prompt", the template, and
-            "prompt_args", what fills it.
-    """
-    filled_in = dict(getattr(arguments.get("prompt"), "kwargs", None) or {})
-    filled_in.update(arguments.get("prompt_args") or {})
-    return _fields_with_conversation(filled_in)
-
-
 def events_among(arguments: Mapping[str, Any]) -> tuple[Event, ...]:
     """The events that a step of a workflow was given.
 
@@ -697,7 +666,7 @@ def events_among(arguments: Mapping[str, Any]) -> tuple[Event, ...]:
 
 def copy_documents_taken(step: Node, events: Iterable[Event]) -> None:
     """Copy the scored nodes of a step's events, as they are when it begins."""
-    step.documents_among_inputs = tuple(documents_in(_documents_by_field(events)))
+    step.documents_among_inputs = tuple(documents_in(_fields_of_all(events)))
 
 
 def copy_documents_returned(
@@ -709,12 +678,11 @@ def copy_documents_returned(
     passed A on. A step that fans out returns a list of events.
     """
     returned = result if isinstance(result, list) else [result]
-    taken = _documents_by_field(events)
-    note_documents_of_step(step, taken, _documents_by_field(returned))
+    note_documents_of_step(step, _fields_of_all(events), _fields_of_all(returned))
 
 
-def _documents_by_field(events: Iterable[object]) -> dict[str, Any]:
-    """Copy the fields of events as plain data, scored nodes as documents.
+def _fields_of_all(events: Iterable[object]) -> dict[str, Any]:
+    """Copy the fields of events as plain data.
 
     Example: ``Ranked(nodes=[A, B], query="Who?")`` gives {"nodes": [A, B], "query":
     "Who?"}.
@@ -722,9 +690,7 @@ def _documents_by_field(events: Iterable[object]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for number, event in enumerate(events):
         for name, value in fields_of(event).items():
-            nodes = list(find_instances(value, NodeWithScore))
-            copied = list(map(document_of, nodes)) if nodes else plain(value)
-            values[f"{name} {number}" if number else name] = copied
+            values[f"{name} {number}" if number else name] = plain(value)
     return values
 
 
@@ -815,26 +781,22 @@ def sources_of(result: object) -> tuple[Document, ...]:
 def plain(value: object, depth: int = 6) -> Any:
     """Turn a value into plain data, so that keys and paths can be looked up in it.
 
-    Example: a ``Response`` becomes {"response": "Rome", "source_nodes": [{"id": "n1",
-    "text": …}], "metadata": …}. Here the path "source_nodes.0.text" leads to a text.
+    Example: a ``Response`` becomes {"response": "Rome", "source_nodes": [the documents],
+    "metadata": …}.
 
     Args:
         value: What a call was given or returned.
         depth: How many containers inside of each other are read. Anything deeper, and
             what is no data, becomes None.
     """
-    if value is None or isinstance(value, (str, int, float, bool, Document)):
+    if value is None or isinstance(value, (str, int, float, bool, Document, Message)):
         return value
-    if isinstance(value, (QueryBundle, ChatMessage)):
-        return question_of(value)
+    if isinstance(value, QueryBundle):
+        return value.query_str
+    if isinstance(value, ChatMessage):
+        return message_of(value)
     if isinstance(value, NodeWithScore):
-        document = document_of(value)
-        return {
-            "id": document.id,
-            "text": document.text,
-            "score": document.score,
-            "metadata": document.metadata,
-        }
+        return document_of(value)
     if isinstance(value, Returned):
         return {
             "response": answer_of(value),

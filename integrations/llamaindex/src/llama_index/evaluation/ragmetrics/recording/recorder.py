@@ -72,8 +72,6 @@ class OpenRun:
     Attributes:
         run: The run.
         listeners: Who gets it once it has ended.
-        needs_data: Whether its inputs and outputs are copied whole, because the user
-            names keys or paths in them.
         span_ids: The ids of the spans that are recorded as calls of it.
         written: The answers that chat engines wrote, and what broke them off, by the
             identity of the streamed response.
@@ -86,7 +84,6 @@ class OpenRun:
 
     run: Run
     listeners: tuple[Listener, ...]
-    needs_data: bool
     span_ids: list[str] = field(default_factory=list)
     written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
     awaited_response: int | None = None
@@ -298,7 +295,8 @@ class Recorder:
             if reported is not None:
                 return around.inside(reported)
         if kind is None or _is_part_of_call(kind, around):
-            self._copy_conversation_of_template(around, arguments)
+            for open_run in around.runs:
+                self._copy(copies.copy_talk_of_template, open_run.run, arguments)
             return around.inside()
         if not around.runs and not listeners:
             return OpenSpan(kind=kind)
@@ -353,8 +351,6 @@ class Recorder:
         listeners: tuple[Listener, ...],
     ) -> OpenRun:
         """Begin a run with its outermost call, and copy what the call was given."""
-        # the user of a listener may name keys or paths in the whole arguments
-        needs_data = any(listener.needs_data for listener in listeners)
         run = Run(node, kind=kind, task_or_thread=current_task_or_thread())
         if kind not in ("retrieve", "post"):
             listened = _listeners_of_unknown_search.get()
@@ -363,22 +359,8 @@ class Recorder:
                 _listeners_of_unknown_search.set(())
         for listener in listeners:
             listener.begun = True
-        self._copy(copies.copy_start, run, arguments, instance, needs_data)
-        return OpenRun(run, listeners, needs_data)
-
-    @guard_hook
-    def _copy_conversation_of_template(
-        self, around: OpenSpan, arguments: Mapping[str, Any]
-    ) -> None:
-        """Copy the earlier talk with which a model's template is filled in.
-
-        Example: a chat engine calls ``llm.predict(template, chat_history="user: Hi…")``
-        to condense a question.
-        """
-        for open_run in around.runs:
-            run = open_run.run
-            if not run.history and not run.conversation_fields:
-                run.conversation_fields = copies.conversation_of_template(arguments)
+        self._copy(copies.copy_start, run, arguments, instance)
+        return OpenRun(run, listeners)
 
     @guard_hook
     def _copy(self, copy: Callable[..., object], *arguments: object) -> None:
@@ -429,7 +411,7 @@ class Recorder:
     ) -> None:
         """End a run whose outermost call ended, or wait until its stream is read."""
         if error is None:
-            self._copy(copies.copy_outcome, open_run.run, result, open_run.needs_data)
+            self._copy(copies.copy_outcome, open_run.run, result)
             self._end_or_wait_for_stream(open_run, result)
         else:
             # an interrupt, such as a cancelled task, leaves the run incomplete

@@ -2,8 +2,7 @@
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from llama_index.evaluation.ragmetrics.recording.kinds import Kind
 
@@ -18,17 +17,9 @@ class Run(Tree):
     """
 
     kind: Kind = "query"  # what the outermost call does
-    # texts of a workflow's start event
-    fields: dict[str, str] = field(default_factory=dict)
-    # an earlier talk among its fields that is no ``chat_history`` of messages
-    conversation_fields: dict[str, Any] = field(default_factory=dict)
     sources: tuple[Document, ...] = ()  # the source nodes that its result names
     is_streamed: bool = False  # its answer is read from a stream
     is_cut: bool = False  # calls are missing because there were too many
-    # arguments as plain data, where the user names keys or paths
-    inputs: dict[str, Any] = field(default_factory=dict)
-    # the result as plain data, likewise
-    outputs: dict[str, Any] = field(default_factory=dict)
     result: object = None  # what the application returned, where nothing else is known
     is_settled: bool = False  # what is no evidence was taken out of the tree
 

@@ -61,8 +61,7 @@ def as_run(response: object) -> Run:
     is_unread_stream = isinstance(returned, copies.Streamed) and answer is None
     run.is_complete = not is_unread_stream
     _add_sources(run, copies.sources_of(returned))
-    outputs = copies.plain(returned)
-    run.outputs = outputs if isinstance(outputs, dict) else {}
+    run.lookup_outputs = (copies.plain(returned),)
     return run
 
 
@@ -108,7 +107,6 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     tree.is_always_a_sample = _answers_a_question(run, models, where)
     # where the core looks up what the user names
     tree.native_run = run.result or run
-    tree.lookup_inputs = (run.outputs, run.inputs)
     tree.to_plain_value = copies.plain
     return [tree]
 
@@ -275,7 +273,15 @@ def _conversation_handed_in(run: Run) -> capture.EarlierConversation:
     if turns:
         return capture.EarlierConversation(turns)
     asked = run.question or _first_query(run)
-    return capture.find_conversation(run.conversation_fields, asked)
+    # the messages of a model that was called alone may be examples
+    is_model_alone = run.kind in ("model", "program")
+    for inputs in () if is_model_alone else run.lookup_inputs:
+        named = {**inputs, "chat_history": inputs.get("messages")}
+        for fields in (named, inputs):
+            earlier = capture.find_conversation(fields, asked)
+            if earlier.turns or earlier.texts:
+                return earlier
+    return capture.EarlierConversation()
 
 
 def _note_streamed_reply(run: Run, models: Sequence[Node]) -> None:
@@ -348,7 +354,7 @@ def _question_of_workflow(run: Run) -> tuple[str | None, str]:
     """
     field = _question_field(run)
     if field is not None:
-        return run.fields[field], f"start event: {field}"
+        return _texts_given(run)[field], f"start event: {field}"
     if _ends_with_user(run.history):  # ``run(chat_history=[…])`` alone
         return run.history[-1].content, "last user message of chat_history"
     return None, ""
@@ -369,19 +375,31 @@ def _question_field(run: Run) -> str | None:
     It is the framework's own, the one that repeats what the workflow asked first, one
     of a usual name, or the only one, unless the user's words end a history beside it.
     """
-    if run.fields.get("user_msg"):  # the framework's own name for the question
+    texts = _texts_given(run)
+    if "user_msg" in texts:  # the framework's own name for the question
         return "user_msg"
     # ``run(topic="Who?")``, and a retriever inside was asked "Who?": the field "topic"
     first_query = _first_query(run)
-    for name, text in run.fields.items():
+    for name, text in texts.items():
         if text == first_query:
             return name
     for name in _QUESTION_FIELDS:
-        if name in run.fields:
+        if name in texts:
             return name
-    if len(run.fields) == 1 and not _ends_with_user(run.history):
-        return next(iter(run.fields))
+    if len(texts) == 1 and not _ends_with_user(run.history):
+        return next(iter(texts))
     return None
+
+
+def _texts_given(run: Run) -> dict[str, str]:
+    """The texts that a workflow was started with, by the names of their fields."""
+    texts: dict[str, str] = {}
+    for inputs in run.lookup_inputs:
+        for name, value in inputs.items():
+            text = value.text if isinstance(value, Message) else value
+            if isinstance(text, str) and text:
+                texts[name] = text
+    return texts
 
 
 def _turns_given_or_remembered(run: Run) -> tuple[Turn, ...]:
