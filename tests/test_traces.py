@@ -1341,21 +1341,15 @@ def haystack(*, recorded: bool = True) -> list[Told]:
     ]
 
 
-def test_haystacks_objects_are_read_from_what_repr_wrote() -> None:
-    """Worked by hand: both documents stand in the prompt; the first is cut to 100 characters wherever it is printed."""
+def test_haystacks_objects_are_not_read_from_what_repr_wrote() -> None:
+    """Documents that attributes list are known; the prompt and the reply are not."""
     (sample,) = samples_from_spans([otlp(*haystack())])
-    assert seen(sample) == (
-        QUESTION,
-        [("gate", GATE_PAGE), ("mill", MILL)],
-        ANSWER,
-        "exact",
-    )
+    assert seen(sample)[0::2] == (QUESTION, None)
     assert [one.id for one in sample.retrieved or ()] == ["gate", "mill"]
-    (sample,) = samples_from_spans([otlp(*haystack(recorded=False))])
-    assert seen(sample) == (QUESTION, [], ANSWER, "incomplete")
     assert sample.capture is not None
-    assert sorted(one.id or "" for one in sample.capture.other) == ["gate", "mill"]
-    assert "2 documents" in sample.capture.doubts["not_recorded"]
+    assert sample.capture.grade == "incomplete"
+    (sample,) = samples_from_spans([otlp(*haystack(recorded=False))])
+    assert seen(sample) == (QUESTION, [], None, "incomplete")
 
 
 @pytest.mark.parametrize(
@@ -1456,28 +1450,6 @@ def test_haystacks_own_tracing_is_read_under_any_tracer() -> None:
     for one in spans:
         one["attributes"].append({"key": "mlflow.spanType", "value": value("TOOL")})
     assert [seen(one) for one in samples_from_spans([otlp(*spans)])] == [wanted]
-
-
-def test_each_answer_of_haystack_is_a_sample() -> None:
-    spans = haystack()
-    for one in spans:
-        for item in one["attributes"]:
-            if (
-                item["key"] == "output.value"
-                and "answers" in item["value"]["stringValue"]
-            ):
-                made = json.loads(item["value"]["stringValue"])
-                (answers,) = [
-                    some["answers"]
-                    for some in (made, *made.values())
-                    if "answers" in some
-                ]
-                answers.append(answers[0].replace(ANSWER, "Nobody knows."))
-                item["value"] = value(json.dumps(made))
-    assert [sample.answer for sample in samples_from_spans([otlp(*spans)])] == [
-        ANSWER,
-        "Nobody knows.",
-    ]
 
 
 def test_of_a_run_with_two_texts_the_reply_of_its_model_is_no_answer() -> None:
@@ -1730,15 +1702,15 @@ def test_a_run_of_another_instrumentation_of_haystack_is_noted() -> None:
     assert read.notes.without_sample == [("a" * 32, "framework")]
 
 
-LEAST = dict.fromkeys(
-    ("otel:langchain", "openinference:haystack", "otel:haystack"), 0.8
-)
-# many call retriever and model by hand; events of workflows are not read
-LEAST |= {"openinference:llamaindex": 0.7, "mlflow:llamaindex": 0.75}
+LEAST = dict.fromkeys(("otel:langchain", "otel:haystack", "traceloop:llamaindex"), 0.8)
+# events of workflows, and what OpenInference writes as Python does, are not read
+LEAST |= {"mlflow:llamaindex": 0.75, "openinference:llamaindex": 0.6}
+LEAST |= {"openinference:haystack": 0.45}
 # The most that may be right without being exact, as a share of what is right. Spans that
 # lack the inputs leave the question in doubt. Traceloop's prompts of LangChain's agents
 # lack what the tools returned, so that nothing tells which texts the model was shown.
-MOST_HEDGED = {"traceloop:langchain": 0.14, "otel:langchain": 0.15}
+MOST_HEDGED = {"openinference:haystack": 0.75, "openinference:llamaindex": 0.2}
+MOST_HEDGED |= {"traceloop:llamaindex": 0.2}
 PAIRS = [
     f"{dialect}:{name}"
     for dialect in ("openinference", "mlflow", "traceloop")

@@ -21,6 +21,7 @@ from ragmetrics_core.traces.values import (
     messages_in,
     plain,
     recorded_document,
+    without_written_objects,
 )
 
 DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(
@@ -57,6 +58,8 @@ class Reading:
         model: The name of a model.
         history: Earlier turns that a component of the run brought back.
         user_fields: What the application said for us: ``metadata={"ragmetrics": …}``.
+        has_unread_output: Whether an object as Python writes it stood in the output,
+            which is not read.
     """
 
     kind: Kind | None = None
@@ -78,6 +81,8 @@ class Reading:
     history: tuple[Turn, ...] = ()
     # what the application said for us: ``metadata={"ragmetrics": …}``
     user_fields: Mapping[str, Any] = field(default_factory=dict)
+    # whether the output holds an object as Python writes it, which is not read
+    has_unread_output: bool = False
 
     @property
     def says_nothing(self) -> bool:
@@ -200,7 +205,7 @@ def _bears_mark(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> bool
 def _fill_gaps(reading: Reading, weaker: Reading) -> None:
     """Take from a weaker dialect's reading what the stronger one leaves open."""
     for entry in fields(Reading):
-        is_open = getattr(reading, entry.name) in (None, "", (), {})
+        is_open = getattr(reading, entry.name) in (None, "", (), {}, False)
         if is_open:
             setattr(reading, entry.name, getattr(weaker, entry.name))
 
@@ -230,10 +235,13 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
     user_fields = metadata.get("ragmetrics") or fields.first_value("user_fields")
     # Traceloop writes {"inputs": …, "tags": […]} where others write the input itself
     input_value = _without_wrapping(fields.first_value("input"), "inputs")
+    output = _without_wrapping(fields.first_value("output"), "outputs")
+    readable_output = without_written_objects(output)
     return Reading(
         kind=_kind(attributes, names["mark"]),
         input=input_value or _messages_given(fields) or None,
-        output=_without_wrapping(fields.first_value("output"), "outputs"),
+        output=readable_output,
+        has_unread_output=readable_output != output,
         documents=fields.documents("documents"),
         input_documents=fields.documents("input_documents") or (),
         prompt=messages_in(fields.values("prompt")),

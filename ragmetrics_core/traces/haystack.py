@@ -4,7 +4,6 @@ A **socket** is a named input or output of a component. OpenInference writes obj
 ``repr`` does, Haystack's own tracing as JSON.
 """
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,22 +11,17 @@ from typing import Any
 from ragmetrics_core.capture.history import turns_before_question
 from ragmetrics_core.capture.plain_values import find_instances, question_in
 from ragmetrics_core.capture.tree import Answer, Document, Kind, Message
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.spans import Span
 from ragmetrics_core.traces.values import (
     mapping,
     messages_in,
-    parse_repr,
     plain,
     replies_in,
+    without_written_objects,
 )
 
-_DOCUMENT = lazy_pattern(r"\bDocument\(id=([^,]{1,200}), ")
-_ANSWER = lazy_pattern(
-    r"""GeneratedAnswer\(data=('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\")"""
-)
 _ANSWER_SOCKETS = (
     "last_message",
     "replies",
@@ -35,10 +29,6 @@ _ANSWER_SOCKETS = (
     "answer",
     "answers",
     "response",
-)
-# Objects as ``repr`` begins them, perhaps cut; "Document(s) required: ..." is a text.
-_REPR_OF_OBJECT = lazy_pattern(
-    r"(?:ChatMessage|GeneratedAnswer|ExtractedAnswer|Document)\((?:\w*\Z|\w+=|[A-Z]\w*\()"
 )
 _DOCUMENT_CLASS = "haystack.dataclasses.document.Document"
 
@@ -75,11 +65,8 @@ def read(calls: Sequence[Call]) -> None:
 
 def _make_core_objects(reading: Reading) -> None:
     """Make objects of the core of the documents, messages and answers in a reading."""
-    reading.input = _with_core_objects(reading.input)
+    reading.input = _with_core_objects(without_written_objects(reading.input))
     reading.output = _with_core_objects(reading.output)
-    if isinstance(reading.input, str) and reading.input.startswith("{'"):
-        # Python's own notation: inputs that hold a function cannot be JSON
-        reading.input = _with_core_objects(parse_repr(reading.input))
 
 
 class _Trace:
@@ -435,8 +422,6 @@ def _with_core_objects(value: Any) -> Any:
         return _answer_of_fields(value) or {
             key: _with_core_objects(entry) for key, entry in value.items()
         }
-    if isinstance(value, str) and _REPR_OF_OBJECT.match(value):
-        return _object_of_repr(value)
     return value
 
 
@@ -447,23 +432,6 @@ def _answer_of_fields(fields: Mapping[Any, Any]) -> Answer | None:
     text = str(fields["data"] or "")
     # an extracted answer, which a reader cut out of one document, has no "documents"
     return Answer(text, "answers", is_extracted="documents" not in fields)
-
-
-def _object_of_repr(text: str) -> Any:
-    """The object that ``repr`` wrote as a text.
-
-    None where the text was cut, and for a passage that a reader cut out of a document.
-    """
-    answer = _ANSWER.match(text)
-    if answer is not None:
-        quoted = answer[1]
-        return Answer(str(ast.literal_eval(quoted)), "answers")
-    document = _DOCUMENT.match(text)
-    if document is not None:
-        return Document("", document[1])
-    if text.startswith("Chat"):
-        return parse_repr(text)
-    return None
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -14,8 +14,6 @@ from ragmetrics_core.capture import (
     Message,
     ToolCall,
     answer_text,
-    as_one_line,
-    question_in,
 )
 from ragmetrics_core.capture.plain_values import find_instances
 from ragmetrics_core.capture.tree import Kind
@@ -23,10 +21,8 @@ from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.values import (
     ToolMessage,
-    is_written_object,
     mapping,
     messages_in,
-    read_nodes,
     replies_in,
 )
 
@@ -58,9 +54,7 @@ _METHODS_BY_KEYS = {
     "message": "chat",
     "prompt_args": "predict",
     **dict.fromkeys(("messages", "prompt", "args"), "complete"),
-    ">messages": "_prepare_chat_with_tools",
 }
-_PREPARES_PROMPT = "_prepare_chat_with_tools"
 _QUERY_KEYS = (
     "message",
     "user_msg",
@@ -71,28 +65,22 @@ _QUERY_KEYS = (
 )
 _RESPONSE_KEYS = ("result", "response", "response_txt")
 _THOUGHT = "Thought: "  # begins what a model writes for a ReAct agent
-# the object whose method writes the answer of a streamed chat, in a thread of its own
-_STREAM_WRITER = "StreamingAgentChatResponse."
 # what the framework's own tool tells the next agent of a workflow
 _HANDED_OVER = " is now handling the request due to the following reason: "
 # what an index of tools holds of each
 _TOOL_TEXT = "Tool name: {}\nTool description: "
 
 
-def read(calls: Sequence[Call]) -> list[Call]:
+def read(calls: Sequence[Call]) -> None:
     """Write into the readings of a trace what the rules of all frameworks read.
 
     Args:
         calls: The outermost calls of the trace.
-
-    Returns:
-        The outermost calls now: what wrote a streamed answer stands inside its chat.
     """
     all_calls = chain.from_iterable(call.walk() for call in calls)
     trace = _Trace.of([call for call in all_calls if call.reading is not None])
     for call in calls:
         trace.read(call, around=())
-    return _with_streams_in_chats(calls)
 
 
 @dataclass
@@ -117,10 +105,7 @@ class _Trace:
         trace = _Trace()
         for call in calls:
             reading = call.reading or Reading()
-            inputs, output = read_nodes(reading.input), read_nodes(reading.output)
-            is_of_workflow = not {"ev", "init_state"}.isdisjoint(mapping(inputs))
-            if is_of_workflow and is_written_object(output):
-                output = None  # an event, which is not read
+            inputs, output = reading.input, reading.output
             trace.inputs[call] = inputs
             trace.outputs[call] = output
             trace.methods[call] = _method_of(call.span.name, inputs, output)
@@ -142,8 +127,6 @@ class _Trace:
         """
         reading = call.reading
         if reading is not None:
-            if self.methods[call] == "run_agent_step":
-                self._find_model_of_step(call)
             kind = self._kind(call, reading, around)
             # they are objects written out: the rules below know where the texts stand
             reading.input = None
@@ -155,21 +138,6 @@ class _Trace:
                 around = (*around, call)
         for inner in call.inside:
             self.read(inner, around=around)
-
-    def _find_model_of_step(self, step: Call) -> None:
-        """Make a model's call of the one that prepared its prompt, if no model is there.
-
-        The reply of the model is not recorded then.
-        """
-        inner = [call for call in step.walk() if call.reading is not None]
-        if any(
-            self._kind(call, call.reading or Reading(), ()) == "model" for call in inner
-        ):
-            return
-        for call in inner:
-            if self.methods[call] == _PREPARES_PROMPT:
-                self.methods[call] = "complete"
-                self.inputs[call], self.outputs[call] = self.outputs[call], None
 
     def _read_as(self, kind: Kind, call: Call, reading: Reading) -> None:
         """Write into a reading what a call of its kind was given and returned."""
@@ -185,8 +153,6 @@ class _Trace:
                 reading.input_documents = self._nodes_given_to(call)
             case "agent":
                 self._read_engine(call, reading)
-                if self.methods[call] == "run":
-                    self._read_workflow(call, reading)
 
     def _kind(
         self, call: Call, reading: Reading, around: tuple[Call, ...]
@@ -288,37 +254,6 @@ class _Trace:
         chat_history = mapping(inputs).get("chat_history")
         if reading.query or chat_history:
             reading.input = {"question": reading.query, "chat_history": chat_history}
-
-    def _read_workflow(self, call: Call, reading: Reading) -> None:
-        """Add to the reading of a workflow what its steps tell of question and answer."""
-        inputs = mapping(self.inputs[call])
-        texts = {
-            name: value
-            for name, value in inputs.items()
-            if isinstance(value, str) and value
-        }
-        is_started_by_texts = "init_state" not in inputs
-        steps = [step for step in call.inside if step.reading is not None]
-        if is_started_by_texts and question_in(texts) is not None:
-            reading.query = question_in(texts)
-            reading.input = {**mapping(reading.input), "question": reading.query}
-        elif reading.query is None:
-            self._read_memory_of_agent(steps, reading)
-        for step in steps:
-            record = mapping(self.outputs[step])
-            if "result" in record or self.methods[step] == "run_agent_step":
-                reading.output = _answer_of(record) or reading.output
-
-    def _read_memory_of_agent(self, steps: Sequence[Call], reading: Reading) -> None:
-        """Read question and history from the messages that an agent's first step returned."""
-        for step in steps:
-            messages = messages_in(mapping(self.outputs[step]).get("input") or ())
-            places = [n for n, one in enumerate(messages) if one.role == "user"]
-            if places:
-                reading.query = messages[places[-1]].text
-                history = messages[: places[-1]]
-                reading.input = {"question": reading.query, "chat_history": history}
-                return
 
     def _nodes_in(self, value: Any) -> tuple[Document, ...]:
         """The nodes in a value, with the texts that models are shown of them."""
@@ -437,48 +372,3 @@ def _first_entry(value: Mapping[str, Any], names: Sequence[str]) -> Any:
 def _describes_tool(document: Document) -> bool:
     """Whether a node holds only a tool's description, in an index of tools."""
     return _TOOL_TEXT.format(document.metadata.get("name")) in document.text
-
-
-def _with_streams_in_chats(calls: Sequence[Call]) -> list[Call]:
-    """Put the calls that wrote streamed answers inside the chats that they answer.
-
-    A thread writes such an answer; its span stands beside the chat's span. It is put
-    inside the only chat without an answer whose question its prompt shows last.
-    """
-    outermost: list[Call] = []
-    unanswered: list[Call] = []
-    for call in calls:
-        is_writer = call.span.name.startswith(_STREAM_WRITER)
-        chats = [chat for chat in unanswered if is_writer and _ends_with(call, chat)]
-        if len(chats) == 1:
-            chats[0].inside.append(call)
-            unanswered.remove(chats[0])
-            continue
-        outermost.append(call)
-        if not is_writer and _is_unanswered(call):
-            unanswered.append(call)
-    return outermost
-
-
-def _is_unanswered(call: Call) -> bool:
-    """Whether an engine was asked, returned no answer, and nothing inside wrote one."""
-    reading = call.reading
-    if reading is None or reading.kind != "agent" or reading.output is not None:
-        return False
-    inner_names = [inner.span.name for inner in call.walk()]
-    return bool(reading.query) and not any(
-        name.startswith(_STREAM_WRITER) for name in inner_names
-    )
-
-
-def _ends_with(writer: Call, chat: Call) -> bool:
-    """Whether the question of a chat ends a prompt inside the writer of a stream."""
-    question = as_one_line(chat.reading.query if chat.reading is not None else None)
-    for call in writer.walk():
-        prompt = call.reading.prompt if call.reading is not None else ()
-        texts = [message.text for message in prompt if message.role == "user"]
-        # where a chat is shown as one text, this begins the reply
-        text = as_one_line("".join(texts[-1:])).removesuffix("assistant:").rstrip()
-        if text.endswith(question):
-            return True
-    return False

@@ -199,7 +199,7 @@ class TraceReader:
         if is_haystack:
             haystack.read(calls)
         if _is_llamaindex(spans):
-            return llamaindex.read(calls)
+            llamaindex.read(calls)
         return calls
 
     def _note_dialects(

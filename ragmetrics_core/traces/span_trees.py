@@ -43,6 +43,9 @@ _DOCUMENTS_WERE_GIVEN = (
     "a synthesizer was given documents that no span retrieved: building an index or test"
     " data may have asked the question"
 )
+_ANSWER_NOT_READ = (
+    "the answer stands in an object that the instrumentation writes as Python writes it"
+)
 _ABANDONED = "the stream was abandoned before its end"
 
 
@@ -268,6 +271,13 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     _add_end(tree, call, models)  # its error, and whether it came to its end
     _add_answers(tree, reading, models, synthesizers)
     _note_search_of_provider(tree, call, models)
+    if reading.has_unread_output and not tree.answers:
+        # the reply of the only model is likely to be the answer
+        is_single_call = len(models) == 1 and not root.called_a_tool
+        if is_single_call:
+            tree.doubts += (_ANSWER_NOT_READ,)
+        else:
+            root.evidence_not_recorded += (_ANSWER_NOT_READ,)
     if _is_synthesizer(root) and root.input_documents:
         tree.doubts += (_DOCUMENTS_WERE_GIVEN,)
     if reading.says_nothing:

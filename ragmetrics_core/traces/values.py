@@ -3,7 +3,6 @@
 Plain values are texts, documents, messages, and mappings and tuples of these.
 """
 
-import ast
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,16 +19,8 @@ from ragmetrics_core.data.messages import (
     unwrap_message,
 )
 
-_SCORED_NODE = lazy_pattern(
-    r"<NodeWithScore\(node=\w+\(id_=(.*)\), score=([^)]*)\)>", re.DOTALL
-)
-_OBJECT = lazy_pattern(r"[A-Z]\w*\((?:\)|\w+=|$).*", re.DOTALL)
-_NAMELESS_OBJECT = lazy_pattern(r"<.* at 0x[0-9a-f]+.*>", re.DOTALL)
-# What Python writes for a value: a text ('Rome'), which stays; a member of an
-# enumeration (<Role.USER: 'user'>), whose value stays; and any other object that is no
-# literal (<Node at 0x7f>).
-_TEXT_OR_OBJECT = lazy_pattern(
-    r"""('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")|<[\w.]+: ('\w*')>|<(?:[^<>]|<[^<>]*>)*>""",
+_WRITTEN_OBJECT = lazy_pattern(
+    r"[A-Z]\w*\((?:\Z|\)\Z|\w+(?:=|\Z)|[A-Z]\w*\()|<[A-Z]\w*\(|<.* at 0x[0-9a-f]+.*>",
     re.DOTALL,
 )
 _HAYSTACK_FIELDS = ("id", "content", "blob", "score", "embedding", "sparse_embedding")
@@ -93,6 +84,8 @@ def plain(value: object) -> Any:
 
 def _plain(value: object, depth: int) -> Any:
     """The plain value of what is no text of JSON, down to a depth."""
+    if isinstance(value, str) and value.startswith('{"node":') and depth:
+        return _plain(decode(value), depth - 1)  # a node of LlamaIndex in a list
     if isinstance(value, str):
         return None if value == "null" else value
     if isinstance(value, list):
@@ -430,83 +423,18 @@ def replies_in(value: object) -> tuple[Message, ...]:
     return ()
 
 
-def read_nodes(value: Any, depth: int = _DEPTH) -> Any:
-    """Read LlamaIndex's nodes and messages, which stand as texts in a value."""
+def without_written_objects(value: Any, depth: int = _DEPTH) -> Any:
+    """The value with None for each text that is an object as Python writes it.
+
+    Examples: "StopEvent(result='Anna')", perhaps cut, and "<Stream at 0x7f2a>".
+    """
     if isinstance(value, str):
-        return _read_node(value)
+        return None if _WRITTEN_OBJECT.match(value) else value
     if depth and isinstance(value, tuple):
-        return tuple(read_nodes(element, depth - 1) for element in value)
+        return tuple(without_written_objects(one, depth - 1) for one in value)
     if depth and isinstance(value, Mapping):
-        return {key: read_nodes(entry, depth - 1) for key, entry in value.items()}
+        return {
+            key: without_written_objects(entry, depth - 1)
+            for key, entry in value.items()
+        }
     return value
-
-
-def _read_node(text: str) -> Any:
-    """The node or message that a text stands for; None for a nameless object, else the text."""
-    scored_node = _SCORED_NODE.fullmatch(text)
-    if scored_node is not None:
-        name, score = scored_node.groups()
-        return Document("", name, None if score == "None" else float(score))
-    if text.startswith('{"node":'):
-        return plain(text)
-    if text.startswith("ChatMessage(") and is_written_object(text):
-        return parse_repr(text)
-    return None if _NAMELESS_OBJECT.fullmatch(text) else text
-
-
-def is_written_object(value: object) -> bool:
-    """Whether a value is an object as Python writes it, perhaps cut: "StopEvent(result="."""
-    return isinstance(value, str) and _OBJECT.fullmatch(value) is not None
-
-
-def parse_repr(text: str) -> Any:
-    """Parse an object as Python writes it to a plain value; None where it was cut."""
-    try:
-        return plain(fields_of_repr(text))
-    except NestedTooDeeply:
-        return None
-
-
-def fields_of_repr(text: str) -> Any:
-    """Parse an object as Python writes it to mappings and lists; None where it was cut.
-
-    Example: ``ImageBlock(block_type='image', url=None)`` is
-    ``{"block_type": "image", "url": None}``.
-    """
-    try:
-        literals = _TEXT_OR_OBJECT.sub(_literal, text)
-        return _fields_of(ast.parse(literals, mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _literal(match: re.Match[str]) -> str:
-    """The literal of a match: the text, the value of an enumeration, or None."""
-    text, enumerated = match.groups()
-    return text or enumerated or "None"
-
-
-def _fields_of(node: ast.AST) -> Any:
-    """The value of an expression of literals and constructors; None for any other.
-
-    Example: ``Document(text='Rome', tags=['a'])``, an object that is written as a call
-    with keywords, becomes the mapping {"text": "Rome", "tags": ["a"]} of its fields.
-    """
-    if isinstance(node, ast.Call) and not node.args:
-        fields = {}
-        for keyword in node.keywords:
-            # a private field is written with an underscore
-            name = str(keyword.arg).lstrip("_")
-            fields[name] = _fields_of(keyword.value)
-        return fields
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return [_fields_of(element) for element in node.elts]
-    if isinstance(node, ast.Dict):
-        entries = {}
-        for key, entry in zip(node.keys, node.values, strict=True):
-            if key is not None:  # None: another dictionary is unpacked there
-                entries[str(_fields_of(key))] = _fields_of(entry)
-        return entries
-    if isinstance(node, (ast.Constant, ast.UnaryOp)):
-        return ast.literal_eval(node)
-    return None
