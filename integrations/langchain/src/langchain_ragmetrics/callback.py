@@ -70,7 +70,7 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         metrics: Metrics = None,
         judge: LangChainJudge = None,
         *,
-        max_queue: int | None = None,
+        max_queue: int | None = 1000,
         sample_rate: float = 1.0,
         on_result: Callable[[SampleResult], None] | None = None,
         sinks: Iterable[Sink] = (),

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
@@ -192,19 +193,16 @@ def _plain_sample(run: RunBase) -> Sample:
     Question, answer and contexts are found in the run's inputs and outputs. Example:
     the inputs {"question": "Who?", "contexts": ["Anna lit it."]} and outputs {"answer":
     "Anna"}: an application that retrieved before the run. Contexts are taken from
-    fields that have a usual name of contexts, unless they cannot be read as such. A run
-    that failed has no answer.
+    fields that have a usual name of contexts; what cannot be read as such is unknown. A
+    run that failed has no answer.
     """
     answer, _ = capture.answer_in(plain(run.outputs))
     fields = {**run.inputs, **(run.outputs or {})}
-    context_fields = {}
-    for name, value in fields.items():
-        if name in USUAL_NAMES["contexts"]:
-            context_fields[name] = value
-    try:
-        contexts = Sample.from_row(context_fields).contexts
-    except RowError:
-        contexts = ()
+    names_of_contexts = fields.keys() & set(USUAL_NAMES["contexts"])
+    contexts = None
+    with suppress(RowError):
+        row = {name: fields[name] for name in names_of_contexts}
+        contexts = Sample.from_row(row).contexts
     return Sample(
         question=capture.question_in(plain(run.inputs)),
         contexts=contexts,

@@ -45,8 +45,7 @@ def answers(calls: Calls) -> list[Answer]:
 
     Example: the output {"llm": {"replies": ["Anna"]}} gives the answer "Anna" with the
     call of "llm". If all objects are passages that a reader (an extractive model) cut
-    out of documents, the texts go first. An answer that a second component handed on
-    counts once.
+    out of documents, the texts go first.
 
     Returns:
         The answers; empty if there is none: the core's rules look for one then.
@@ -56,16 +55,14 @@ def answers(calls: Calls) -> list[Answer]:
     objects = _answer_objects(calls, outputs, texts)
     are_all_extracted = all(answer.is_extracted for answer in objects)
     if not objects:
-        found = _preferring_those_of_documents(calls, texts)
-    elif texts and are_all_extracted:
+        return _preferring_those_of_documents(calls, texts)
+    if texts and are_all_extracted:
         # a reader cut out "1874", and a model wrote "It opened in 1874.": the model's
-        found = [
+        return [
             replace(answer, doubts=(*answer.doubts, _BESIDE_A_READER))
             for answer in texts
         ]
-    else:
-        found = [_with_call(calls, answer) for answer in objects]
-    return _without_forwarded_copies(found)
+    return [_with_call(calls, answer) for answer in objects]
 
 
 def _answer_objects(
@@ -361,23 +358,6 @@ def _is_input_of_another(run: Run, place: str, *, by_component: bool) -> bool:
     if not by_component:
         sockets = [node.output_sockets.get(place.rpartition(".")[2]) or {}]
     return any(socket.get("receivers") for socket in sockets)
-
-
-def _without_forwarded_copies(candidates: list[Answer]) -> list[Answer]:
-    """Drop answers that a second component only handed on.
-
-    The answer stays at the first place that gave it. Equal answers of one place are
-    several answers.
-    """
-    place_of_first: dict[tuple[str | None, str | None], str] = {}
-    answers_kept = []
-    for answer in candidates:
-        first_place = place_of_first.setdefault(
-            (answer.text, answer.question), answer.place
-        )
-        if answer.place == first_place:
-            answers_kept.append(answer)
-    return answers_kept
 
 
 def documents_in_output(run: Run) -> list[tuple[Document, ...]]:

@@ -172,7 +172,8 @@ class Calls:
         """
         call.name = node.name
         call.query = _one_text(node.input)
-        call.tool_call_id = self._id_of_request(node)
+        request = self._request_of(node)
+        call.tool_call_id = None if request is None else request.id
         next_model = self._next_model(node)  # None for the agent's last step
         result = None if next_model is None else self._result_shown(node, next_model)
         if result is not None:
@@ -187,11 +188,19 @@ class Calls:
         looks_for_tools = "tool_keywords" in node.input
         call.is_control = is_answer or looks_for_tools
 
-    def _id_of_request(self, node: Node) -> str | None:
-        """The id of the model's request that a tool's span ran; None if it ran none."""
-        requests = self._requests_of_step(node)
-        index = _index_of_request(node, self._tools_of_step(node), requests)
-        return None if index is None else requests[index].id
+    def _request_of(self, node: Node) -> ToolCall | None:
+        """The request of an agent's model that a tool's span ran; None if it ran none."""
+        requests: list[ToolCall] = []
+        for model in self._models_of[node.agent]:
+            reply = None
+            if (
+                model.parent is node.parent
+            ):  # the models of later steps have no call yet
+                reply = self.call_by_span[model].reply
+            if reply is not None:
+                requests += reply.tool_calls
+        index = self._index_of_request(node, requests)
+        return None if index is None else requests[index]
 
     def _result_shown(self, node: Node, model: Node) -> Message | None:
         """The result of a tool's span as the next model was shown it; None if it was not.
@@ -200,28 +209,34 @@ class Calls:
         """
         results = _results_after_the_last_reply(prompt(model))
         requests = [result.tool_calls[0] for result in results]
-        index = _index_of_request(node, self._tools_of_step(node), requests)
+        index = self._index_of_request(node, requests)
         return None if index is None else results[index]
 
-    def _tools_of_step(self, node: Node) -> list[Node]:
-        """The spans of all tools in the step of an agent in which a tool ran."""
-        return [
+    def _index_of_request(self, node: Node, requests: Sequence[ToolCall]) -> int | None:
+        """Find the index of the request that a tool's span ran; None if it ran none.
+
+        Example: for the requests search("A"), search("B") and search("A"), the first
+        span of search("A") has the index 0, and the second the index 2. If the
+        arguments were changed before the tool ran, the name alone decides.
+
+        Args:
+            node: The span of the tool.
+            requests: What the model asked for in its step.
+        """
+        spans = [
             span
             for span in self.run.nodes
-            if span.operation == AGENT_TOOL and span.parent is node.parent
+            if span.operation == AGENT_TOOL
+            and span.parent is node.parent
+            and span.name == node.name
         ]
-
-    def _requests_of_step(self, node: Node) -> list[ToolCall]:
-        """The tools that an agent's model asked for in the step in which a tool ran."""
-        requests: list[ToolCall] = []
-        for model in self._models_of[node.agent]:
-            # the models of later steps have no call yet
-            if model.parent is not node.parent:
-                continue
-            reply = self.call_by_span[model].reply
-            if reply is not None:
-                requests += reply.tool_calls
-        return requests
+        like = [index for index, call in enumerate(requests) if call.name == node.name]
+        equal = [index for index in like if requests[index].arguments == node.input]
+        if equal:
+            like = equal
+            spans = [span for span in spans if span.input == node.input]
+        place = spans.index(node)  # 1: the second of the spans that are alike
+        return like[place] if place < len(like) else None
 
     def _next_model(self, node: Node) -> Node | None:
         """The next call of an agent's model, which is shown what a tool returned."""
@@ -514,36 +529,6 @@ def _note_failure(call: Call, node: Node) -> None:
     call.error = error_text or "the tool failed"
     call.text = None
     call.documents = None
-
-
-def _index_of_request(
-    node: Node, siblings: Sequence[Node], requests: Sequence[ToolCall]
-) -> int | None:
-    """Find the index of the request that a tool's span ran; None if it ran none.
-
-    Example: for the requests search("A"), search("B") and search("A"), the first span
-    of search("A") has the index 0, and the second the index 2.
-
-    Args:
-        node: The span of the tool.
-        siblings: The spans of all tools of the same step.
-        requests: What the model asked for in that step.
-    """
-    like_requests: list[int] = []
-    for index, request in enumerate(requests):
-        if request.name == node.name and request.arguments == node.input:
-            like_requests.append(index)
-    like_spans = [
-        span for span in siblings if span.name == node.name and span.input == node.input
-    ]
-    if not like_requests:
-        # the arguments were changed before the tool ran: the name decides
-        for index, request in enumerate(requests):
-            if request.name == node.name:
-                like_requests.append(index)
-        like_spans = [span for span in siblings if span.name == node.name]
-    place = like_spans.index(node)  # 1: the second of the spans that are alike
-    return like_requests[place] if place < len(like_requests) else None
 
 
 def prompt(node: Node) -> tuple[Message, ...]:
