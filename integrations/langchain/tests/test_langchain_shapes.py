@@ -1371,14 +1371,13 @@ def everything_per_call() -> None:
     said = {
         "reference": "Paris",
         "id": 7,
-        "relevant_ids": ["paris"],
         "metadata": {"tenant": "a"},
     }
     with capture() as inner:
         rag().invoke(QUESTION, config={"metadata": {"ragmetrics": said}})
     (sample,) = inner.samples
     assert (sample.reference, sample.id) == (("Paris",), "7")
-    assert sample.metadata == {"relevant_ids": ["paris"], "tenant": "a"}
+    assert sample.metadata == {"tenant": "a"}
 
 
 @shape(Turn(), question_from="case.text")

@@ -67,6 +67,27 @@ def test_a_document_that_only_an_earlier_answer_repeats_is_not_shown() -> None:
     assert texts(sample) == [FERRY]
 
 
+@pytest.mark.parametrize("n_letters", range(5, 60, 5))
+def test_passages_that_are_cut_are_what_was_shown_or_in_doubt(n_letters: int) -> None:
+    shelf = Shelf(books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")])
+    beginnings = [BRIDGE[:n_letters], FERRY[:n_letters]]
+
+    def answer(question: str) -> str:
+        shown = "\n".join(
+            one.page_content[:n_letters] for one in shelf.invoke(question)
+        )
+        return str(Speaker(lines="In 1874.").invoke(f"{shown}\n\n{question}").text)
+
+    with capture() as captured:
+        RunnableLambda(answer).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    is_right = [text.strip(" .") for text in texts(sample)] == [
+        text.strip(" .") for text in beginnings
+    ]
+    assert is_right or {"in_part", "by_data_flow"} & set(sample.capture.doubts)
+
+
 SENTENCES = [
     "The bridge was opened in 1874 by the mayor",
     "The ferry crosses the lake every hour in summer",

@@ -121,7 +121,7 @@ def test_what_cannot_be_recorded_of_a_search_is_counted_and_the_search_goes_on(
     with capture() as captured:
         found = RunnableLambda(store().similarity_search).invoke(QUESTION)
     assert [one.page_content for one in found] == [ROME]
-    assert any("searched_by_hand" in words for words in captured.problems.counts)
+    assert any("search_ended" in words for words in captured.problems.counts)
 
 
 class Shelves(InMemoryVectorStore):

@@ -49,12 +49,6 @@ def _closed(listener: Listener) -> None:
         _SEARCHES.end()
 
 
-def _searched(name: str, query: str, result: object) -> None:
-    """Record that the application searched a vector store without a retriever."""
-    if LISTENERS.here():
-        RECORDER.searched_by_hand(name, query, result)
-
-
 def _as_judge(judge: Any) -> JudgeLike:
     # The clients of models are behind it, which recording does not need.
     from langchain_ragmetrics.model import as_judge
@@ -66,7 +60,7 @@ LISTENERS = Listeners(_opened, _closed)
 RECORDER = Recorder(
     LISTENERS.problems, lambda: tuple(listener.record for listener in LISTENERS.begin())
 )
-_SEARCHES = StoreSearches(_searched)
+_SEARCHES = StoreSearches()
 
 # makes this adapter's three functions
 ADAPTER = FrontDoor[AnyRun](

@@ -398,3 +398,16 @@ def _holds_messages_only(output: object) -> TypeGuard[Sequence[object]]:
     if not isinstance(output, (list, tuple)):
         return False
     return all(message_of(element) is not None for element in output)
+
+
+def documents_of(result: object) -> list[Document]:
+    """The documents that a search of a store returned, with their scores if it gave them."""
+    documents = []
+    for document in capture.documents_in(plain(result)):
+        metadata = dict(document.metadata)
+        if document.score is not None:
+            metadata["relevance_score"] = document.score
+        documents.append(
+            Document(page_content=document.text, metadata=metadata, id=document.id)
+        )
+    return documents

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
@@ -18,7 +18,6 @@ from langchain_core.outputs import (
 from langchain_core.runnables.config import ensure_config
 
 from langchain_ragmetrics.recording.run import STORE_SEARCH, Run
-from langchain_ragmetrics.recording.stores import documents_of
 from langchain_ragmetrics.recording.tree import (
     CALL,
     FALLBACKS,
@@ -26,7 +25,7 @@ from langchain_ragmetrics.recording.tree import (
     PARAMETERS,
     TASK_OR_THREAD,
 )
-from langchain_ragmetrics.values import copied, is_command
+from langchain_ragmetrics.values import copied, documents_of, is_command
 from ragmetrics_core.capture import (
     Problems,
     current_task_or_thread,
@@ -193,7 +192,13 @@ class Recorder(BaseCallbackHandler):
 
     @guard_hook
     def search_begins(
-        self, run_id: UUID, query: str, name: str, parent: UUID | None
+        self,
+        run_id: UUID,
+        query: str,
+        name: str,
+        parent: UUID | None,
+        *,
+        by_hand: bool = False,
     ) -> None:
         """Begin to record a search that LangChain does not report.
 
@@ -206,47 +211,33 @@ class Recorder(BaseCallbackHandler):
             name: The name of what searches.
             parent: The id of the run in which the search is made; None if it is made in
                 none.
+            by_hand: Whether the application did not tell us of the search. It is left
+                out while a retriever searches, which reports it, and outside of all
+                runs.
         """
+        run_around = self.open.get(parent)
         retriever = self.open.get(_searching.get())
         # the last one to begin may have ended, and another may be open around it
         while retriever is not None and (
             retriever.end_time is not None or retriever.run_type != "retriever"
         ):
             retriever = self.open.get(retriever.parent_run_id)
+        is_inside = run_around is not None and run_around.end_time is None
+        if by_hand and (retriever is not None or not is_inside):
+            return
         self.on_retriever_start(
             {},
             query,
             run_id=run_id,
             parent_run_id=parent if retriever is None else retriever.id,
             name=name,
+            tags=[STORE_SEARCH] if by_hand else [],
         )
 
     @guard_hook
-    def searched_by_hand(self, name: str, query: str, result: object) -> None:
-        """Record a search of a vector store that the application made inside a run.
-
-        Example: a step of a chain calls ``chroma.similarity_search("Who?")``. A search
-        without an open run around it is left out. So is a search while a retriever
-        searches: the retriever reports it.
-
-        Args:
-            name: The name of the store's class.
-            query: What was searched for.
-            result: What the search returned.
-        """
-        callbacks = ensure_config().get("callbacks")
-        # the step whose code called the store
-        run_around = self.open.get(getattr(callbacks, "parent_run_id", None))
-        if run_around is None or run_around.end_time is not None:
-            return
-        retriever_run = self.open.get(_searching.get())
-        if retriever_run is not None and retriever_run.end_time is None:
-            return
-        run_id = uuid4()
-        self.search_begins(run_id, query, name, run_around.id)
-        run = self.open.get(run_id)
-        if run is not None:
-            run.extra[STORE_SEARCH] = True
+    def search_ended(self, run_id: UUID, result: object) -> None:
+        """Keep the documents that a search returned which LangChain does not report."""
+        if run_id in self.open:
             self.on_retriever_end(documents_of(result), run_id=run_id)
 
     def _run_began(

@@ -14,7 +14,7 @@ from langchain_ragmetrics.values import plain
 from ragmetrics_core import capture
 from ragmetrics_core.capture import Document, documents_in
 
-# of a search of a vector store that the application made without a retriever
+# tag of a search of a vector store that the application made without a retriever
 STORE_SEARCH = "ragmetrics_by_hand"
 # the name of a run in which the application reports documents by ``add_documents()``
 ADD_DOCUMENTS = "add_documents"
@@ -25,7 +25,7 @@ class Run:
     """A run as the recorder keeps it.
 
     Its fields are named and filled as in LangSmith's. ``extra`` holds the metadata, and
-    notes of the recorder under names such as ``STORE_SEARCH``.
+    notes of the recorder under names of its own.
     """
 
     id: UUID
@@ -100,7 +100,7 @@ def _without_reported_searches(runs: list[AnyRun]) -> list[AnyRun]:
     others = []
     for run in runs:
         texts = {document.text for document in _documents_of_search(run)}
-        is_by_hand = bool((run.extra or {}).get(STORE_SEARCH))
+        is_by_hand = STORE_SEARCH in (run.tags or ())
         if not (is_by_hand and reported_texts and texts <= reported_texts):
             others.append(run)
     return others

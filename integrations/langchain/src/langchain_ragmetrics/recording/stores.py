@@ -1,4 +1,4 @@
-"""Searches of vector stores that the application makes without a retriever, which LangChain does not report."""
+"""Searches that LangChain does not report: of vector stores that the application calls itself."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import FrameType, FunctionType
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.caches import BaseCache
-from langchain_core.documents import Document
+from langchain_core.callbacks import CallbackManager
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables.config import ensure_config
 from langchain_core.vectorstores import VectorStore
 
-from langchain_ragmetrics.values import plain
-from ragmetrics_core import capture
+from langchain_ragmetrics.recording.recorder import Recorder
 
 SEARCHES = (
     "search",
@@ -41,30 +41,93 @@ _CALLERS: dict[str, type] = {
     "alookup": BaseCache,
 }
 
-# called with the name of a store, what was searched for, and what it returned
-OnSearch = Callable[[str, str, Any], object]
+# what a report is told once the search has returned
+Found = Callable[[Any], None]
 
-# a store's own search may call another of its searches
-_is_searching: ContextVar[bool] = ContextVar(
-    "langchain_ragmetrics_store_is_searching", default=False
-)
+
+@contextmanager
+def search_reported(name: str, query: str, *, by_hand: bool = False) -> Iterator[Found]:
+    """Record a search as a retriever's run in every recorder that is among the callbacks here.
+
+    Only recorders of ragmetrics are told. Other tracers of the application see what
+    they would see without us.
+
+    Args:
+        name: The name of what searches.
+        query: What is searched for.
+        by_hand: Whether the application neither named the store nor the search to us;
+            see ``Recorder.search_begins``.
+
+    Yields:
+        A function that takes what the search returned.
+    """
+    manager = CallbackManager.configure(
+        inheritable_callbacks=ensure_config().get("callbacks")
+    )
+    run_ids = {
+        handler: uuid4()
+        for handler in manager.handlers
+        if isinstance(handler, Recorder)
+    }
+    for recorder, run_id in run_ids.items():
+        recorder.search_begins(
+            run_id, query, name, manager.parent_run_id, by_hand=by_hand
+        )
+
+    def found(result: Any) -> None:
+        for recorder, run_id in run_ids.items():
+            recorder.search_ended(run_id, result)
+
+    try:
+        yield found
+    except BaseException as error:
+        for recorder, run_id in run_ids.items():
+            recorder.on_retriever_error(error, run_id=run_id)
+        raise
+
+
+def reported(
+    method: Callable[..., Any],
+    report: Callable[[tuple[Any, ...], dict[str, Any]], AbstractContextManager[Found]],
+) -> Callable[..., Any]:
+    """Wrap a search method so that a report is made of what it returns.
+
+    Args:
+        method: The method; the wrapper is async if it is.
+        report: Begins the report of a call, by its arguments.
+    """
+
+    @functools.wraps(method)
+    def search(*args: Any, **kwargs: Any) -> Any:
+        with report(args, kwargs) as found:
+            result = method(*args, **kwargs)
+            found(result)
+        return result
+
+    @functools.wraps(method)
+    async def asearch(*args: Any, **kwargs: Any) -> Any:
+        with report(args, kwargs) as found:
+            result = await method(*args, **kwargs)
+            found(result)
+        return result
+
+    return asearch if inspect.iscoroutinefunction(method) else search
 
 
 class StoreSearches:
-    """Tells of each search of a vector store that no retriever makes, while somebody listens.
+    """Records each search of a vector store that no retriever makes, while somebody listens.
 
     The store is called as the application calls it, and what it returns is handed on.
     """
 
-    def __init__(self, on_search: OnSearch) -> None:
-        self._on_search = on_search  # called with each search
+    def __init__(self) -> None:
         # by class and name of a method: the one that was there, and ours around it
         self._wrapped: dict[tuple[type, str], tuple[Any, Any]] = {}
 
     def begin(self) -> None:
-        """Report searches from now on, in all classes of stores that are loaded.
+        """Record searches from now on, in all classes of stores that are loaded.
 
-        Example: ``Chroma.similarity_search`` is replaced by a method that reports the
+        Example: ``Chroma.similarity_search`` is replaced by a method that records the
         search and calls it.
         """
         for store in _classes_below(VectorStore):
@@ -72,7 +135,7 @@ class StoreSearches:
                 method = vars(store)[name]
                 if (store, name) in self._wrapped or type(method) is not FunctionType:
                     continue
-                wrapper = self._wrapper_of(method)
+                wrapper = reported(method, _report_by_hand)
                 # a class that cannot be changed is left alone
                 with suppress(AttributeError, TypeError):
                     setattr(store, name, wrapper)
@@ -85,46 +148,21 @@ class StoreSearches:
                 setattr(store, name, method)
         self._wrapped.clear()
 
-    def _wrapper_of(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a store's search method so that what it returns is reported.
 
-        Example: ``chroma.similarity_search("Who?")`` is reported as a search of
-        "Chroma". Inside a retriever or another search it is not: the retriever or the
-        outer search is reported.
+def _report_by_hand(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> AbstractContextManager[Found]:
+    """Begin the report of a search that a store was asked for; none inside a retriever.
 
-        Args:
-            method: The method of the store's class, sync or async.
-        """
-
-        @functools.wraps(method)
-        def search(store: Any, *args: Any, **kwargs: Any) -> Any:
-            if _is_searching.get() or _is_called_by_a_retriever():
-                return method(store, *args, **kwargs)
-            with _marked_as_search():
-                result = method(store, *args, **kwargs)
-            self._on_search(type(store).__name__, query_of(args, kwargs), result)
-            return result
-
-        @functools.wraps(method)
-        async def asearch(store: Any, *args: Any, **kwargs: Any) -> Any:
-            if _is_searching.get() or _is_called_by_a_retriever():
-                return await method(store, *args, **kwargs)
-            with _marked_as_search():
-                result = await method(store, *args, **kwargs)
-            self._on_search(type(store).__name__, query_of(args, kwargs), result)
-            return result
-
-        return asearch if inspect.iscoroutinefunction(method) else search
-
-
-@contextmanager
-def _marked_as_search() -> Iterator[None]:
-    """Mark what runs inside as part of a search of a store."""
-    token = _is_searching.set(True)
-    try:
-        yield
-    finally:
-        _is_searching.reset(token)
+    Args:
+        args: The store, and the arguments of the search.
+        kwargs: Further arguments.
+    """
+    if _is_called_by_a_retriever():
+        return nullcontext(lambda _: None)
+    store, *others = args
+    query = query_of(tuple(others), kwargs)
+    return search_reported(type(store).__name__, query, by_hand=True)
 
 
 def _classes_below(base: type) -> Iterator[type]:
@@ -155,17 +193,3 @@ def query_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """What was searched for; empty for a vector."""
     query = args[0] if args else kwargs.get("query")
     return query if isinstance(query, str) else ""
-
-
-def documents_of(result: object) -> list[Document]:
-    """The documents that a search returned, with their scores where it gave them."""
-    return [_document(document) for document in capture.documents_in(plain(result))]
-
-
-def _document(document: capture.Document) -> Document:
-    metadata = (
-        {**document.metadata}
-        if document.score is None
-        else {**document.metadata, "relevance_score": document.score}
-    )
-    return Document(page_content=document.text, metadata=metadata, id=document.id)

@@ -37,7 +37,6 @@ CALL = "ragmetrics_call"
 HANDOFF = "ragmetrics_handoff"
 # of a call of a model: the parameters of its request, under LangSmith's own name
 PARAMETERS = "invocation_params"
-_OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
 _ANSWERED_BY_A_PERSON = (
     "a person answered a call of a tool, and no tool ran: what the person wrote is not"
     " among the evidence"
@@ -358,29 +357,21 @@ def _resumes_a_graph(run: AnyRun) -> bool:
     return value is None or is_command(value)
 
 
-def _fields_of_the_sample(given_metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of_the_sample(given: Mapping[str, Any]) -> dict[str, Any]:
     """Read fields of the sample from what the user put into the metadata of a call.
 
-    Example: ``{"reference": "Anna", "topic": "founder"}`` gives the reference ("Anna",)
-    and the metadata {"topic": "founder"}. A mapping under "metadata" is added to the
-    sample's metadata.
+    Example: ``{"reference": "Anna", "id": 7, "metadata": {"topic": "founder"}}`` gives
+    the reference ("Anna",), the id "7" and this metadata.
     """
-    metadata = {
-        str(key): value
-        for key, value in given_metadata.items()
-        if key not in _OWN_FIELDS
-    }
-    if isinstance(given_metadata.get("metadata"), Mapping):
-        metadata.update(given_metadata["metadata"])
-    fields: dict[str, Any] = {"metadata": metadata}
-    references = given_metadata.get("reference")
+    fields: dict[str, Any] = {}
+    if isinstance(given.get("metadata"), Mapping):
+        fields["metadata"] = dict(given["metadata"])
+    if given.get("id") is not None:
+        fields["id"] = str(given["id"])
+    references = given.get("reference")
     if references is not None:
         texts = references if isinstance(references, (list, tuple)) else [references]
         fields["reference"] = tuple(str(text) for text in texts if text is not None)
-    if given_metadata.get("id") is not None:
-        fields["id"] = str(given_metadata["id"])
-    if given_metadata.get("facts") is not None:
-        fields["facts"] = given_metadata["facts"]
     return fields
 
 
