@@ -36,8 +36,8 @@ from ragmetrics_core import ContextAdherence, ScriptedJudge
 from ragmetrics_core.data.asking import Question
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
-    JudgeError,
     JudgeUnavailable,
+    RagMetricsError,
     SettingError,
     UnusableReply,
 )
@@ -227,7 +227,7 @@ def test_results_fit_the_frameworks_report() -> None:
 def test_failures_raise_or_are_nan(caplog: pytest.LogCaptureFixture) -> None:
     judge = ScriptedJudge({Adherent: UnusableReply("no verdict", raw="secret reply")})
     with pytest.raises(
-        JudgeError, match="context_adherence of answer 0: UnusableReply"
+        RagMetricsError, match="context_adherence of answer 0: UnusableReply"
     ):
         evaluator(["context_adherence"], judge=judge).run(answers=[answer()])
     found = evaluator(["context_adherence"], judge=judge, raise_on_failure=False).run(

@@ -17,6 +17,7 @@ from ragmetrics_core import (
     Failed,
     LLMJudge,
     Metric,
+    Report,
     Sample,
     capture,
     evaluate,
@@ -24,12 +25,12 @@ from ragmetrics_core import (
 from ragmetrics_core.capture import (
     ErrorInfo,
     JudgeLike,
+    JudgeUnavailable,
     MetricResult,
+    RagMetricsError,
     SampleResult,
     SettingError,
-    Usage,
 )
-from ragmetrics_core.data import errors
 
 logger = logging.getLogger(__name__)
 MetricLike = str | Metric | dict[str, Any]
@@ -171,8 +172,9 @@ class RagMetricsEvaluator:
         Raises:
             SettingError: If inputs of several groups are given, or lists differ in
                 length.
+            JudgeUnavailable: With ``raise_on_failure``, if the judge answers nothing.
             RagMetricsError: With ``raise_on_failure``, if a score could not be
-                determined; the type says why.
+                determined; its words say why.
         """
         values = {
             "answers": answers,
@@ -188,34 +190,28 @@ class RagMetricsEvaluator:
             report = evaluate(
                 samples, self.metrics, judge=self._judge, concurrency=self.concurrency
             )
-        except errors.JudgeUnavailable as error:
-            return self._outputs(self._unavailable(samples, error), warnings)
-        return self._outputs(report.results, warnings)
+        except JudgeUnavailable as error:
+            if self.raise_on_failure:
+                raise
+            report = self._all_failed(samples, error)
+        return self._outputs(report, warnings)
 
-    def _unavailable(
-        self, samples: Sequence[Sample], error: errors.JudgeUnavailable
-    ) -> list[SampleResult]:
-        """Make a failed result of each metric and sample: the judge is unavailable.
-
-        With ``raise_on_failure`` the error is raised instead.
-        """
-        if self.raise_on_failure:
-            raise error
-        failures = [
-            Failed(metric=metric.name, reason=str(error), error=ErrorInfo.of(error))
-            for metric in self.metrics
-        ]
+    def _all_failed(self, samples: Sequence[Sample], error: JudgeUnavailable) -> Report:
+        """Make the report of samples that an unavailable judge did not judge."""
         failed: dict[str, MetricResult] = {
-            failure.metric: failure for failure in failures
+            metric.name: Failed(
+                metric=metric.name, reason=str(error), error=ErrorInfo.of(error)
+            )
+            for metric in self.metrics
         }
-        return [
-            SampleResult(index=index, sample=sample, results=failed)
-            for index, sample in enumerate(samples)
-        ]
+        return Report(
+            [
+                SampleResult(index=index, sample=sample, results=failed)
+                for index, sample in enumerate(samples)
+            ]
+        )
 
-    def _outputs(
-        self, rows: Sequence[SampleResult], warnings: Sequence[str]
-    ) -> dict[str, Any]:
+    def _outputs(self, report: Report, warnings: Sequence[str]) -> dict[str, Any]:
         """Make the outputs of the component: scores of each metric, and what they took.
 
         ``score`` and ``individual_scores`` are those of the first metric, as other
@@ -224,107 +220,78 @@ class RagMetricsEvaluator:
         ``score`` is 0.75, and ``meta["samples"]`` is 2.
 
         Args:
-            rows: The results of each answer.
+            report: The results of each answer.
             warnings: What the inputs may lack.
         """
-        scores_by_metric = {}
+        columns = {}
+        judges: set[str] = set()
         for metric in self.metrics:
-            scores_by_metric[metric.name] = self._scores_of_metric(metric, rows)
-        first_scores: dict[str, Any] = {"score": math.nan, "individual_scores": []}
+            outcomes = [row.results[metric.name] for row in report]
+            self._tell_failures(outcomes)
+            judges.update(outcome.judge for outcome in outcomes if outcome.judge)
+            columns[metric.name] = _column(outcomes)
+        first_column: dict[str, Any] = {"score": math.nan, "individual_scores": []}
         if self.metrics:
-            first_scores = scores_by_metric[self.metrics[0].name]
-        usage = Usage()
-        judges = set()
-        for row in rows:
-            for result in row.results.values():
-                usage += result.usage
-                if result.judge:
-                    judges.add(result.judge)
+            first_column = columns[self.metrics[0].name]
+        usage = report.usage
         meta = {name: getattr(usage, name) for name in _USAGE_FIELDS}
         meta |= {
             "models": list(usage.models),
             "fallbacks": list(usage.fallbacks),
             "warnings": list(warnings),
-            "samples": len(rows),
+            "samples": len(report),
             "judges": sorted(judges),
         }
         return {
-            "results": scores_by_metric,
-            "score": first_scores["score"],
-            "individual_scores": first_scores["individual_scores"],
+            "results": columns,
+            "score": first_column["score"],
+            "individual_scores": first_column["individual_scores"],
             "meta": meta,
         }
 
-    def _report_failures(
-        self, metric: Metric, outcomes: Sequence[MetricResult]
-    ) -> None:
-        """Raise the first failure of a metric, or log how many there are.
+    def _tell_failures(self, outcomes: Sequence[MetricResult]) -> None:
+        """Raise an error of a metric's first failure, or log how many there are.
 
         The user chooses by ``raise_on_failure``. Example: "context_adherence failed for
         2 of 10 answers; their scores are NaN".
         """
-        failed = [
-            (index, result)
-            for index, result in enumerate(outcomes)
-            if isinstance(result, Failed)
-        ]
-        if not failed:
+        failures = [result for result in outcomes if isinstance(result, Failed)]
+        if not failures:
             return
+        first = failures[0]
         if self.raise_on_failure:
-            raise _typed_error(metric, *failed[0])
-        counts: dict[str, Any] = {
-            "metric": metric.name,
-            "failed": len(failed),
-            "total": len(outcomes),
-        }
+            place = outcomes.index(first)
+            raise RagMetricsError(
+                f"{first.metric} of answer {place}: {first.error.type}: {first.reason}"
+            )
         logger.warning(
             "{metric} failed for {failed} of {total} answers; their scores are NaN",
-            **counts,
+            metric=first.metric,
+            failed=len(failures),
+            total=len(outcomes),
         )
 
-    def _scores_of_metric(
-        self, metric: Metric, rows: Sequence[SampleResult]
-    ) -> dict[str, Any]:
-        """Return the results of one metric, in the form of ``EvaluationRunResult``.
 
-        A missing score is NaN; ``status`` and ``reasons`` say why it is missing.
-        Example: of the scores 1, 0.5 and NaN the mean is 0.75. The mean of no score is
-        NaN.
+def _column(outcomes: Sequence[MetricResult]) -> dict[str, Any]:
+    """Return the results of one metric, in the form of ``EvaluationRunResult``.
 
-        Raises:
-            RagMetricsError: If a result failed, and the user wants that to raise.
-        """
-        outcomes = [row.results[metric.name] for row in rows]
-        self._report_failures(metric, outcomes)
-        scores = []
-        scores_or_nan = []
-        evidence: list[dict[str, Any] | None] = []
-        for outcome in outcomes:
-            if outcome.value is None:
-                scores_or_nan.append(math.nan)
-            else:
-                scores.append(outcome.value)
-                scores_or_nan.append(outcome.value)
-            if outcome.evidence is None:
-                evidence.append(None)
-            else:
-                evidence.append(outcome.evidence.model_dump(mode="json"))
-        return {
-            "score": math.fsum(scores) / len(scores) if scores else math.nan,
-            "individual_scores": scores_or_nan,
-            "status": [outcome.status for outcome in outcomes],
-            "reasons": [outcome.reason for outcome in outcomes],
-            "evidence": evidence,
-        }
-
-
-def _typed_error(metric: Metric, index: int, result: Failed) -> errors.RagMetricsError:
-    """The error of a failed result, of the type that the result names."""
-    sentence = f"{metric.name} of answer {index}: {result.error.type}: {result.reason}"
-    kind = vars(errors).get(result.error.type)
-    if isinstance(kind, type) and issubclass(kind, errors.RagMetricsError):
-        return kind(sentence)
-    return errors.JudgeError(sentence)
+    A missing score is NaN; ``status`` and ``reasons`` say why it is missing. Example:
+    of the scores 1, 0.5 and NaN the mean is 0.75. The mean of no score is NaN.
+    """
+    scores = [outcome.value for outcome in outcomes if outcome.value is not None]
+    scores_or_nan = []
+    evidence: list[dict[str, Any] | None] = []
+    for outcome in outcomes:
+        scores_or_nan.append(math.nan if outcome.value is None else outcome.value)
+        found = outcome.evidence
+        evidence.append(None if found is None else found.model_dump(mode="json"))
+    return {
+        "score": math.fsum(scores) / len(scores) if scores else math.nan,
+        "individual_scores": scores_or_nan,
+        "status": [outcome.status for outcome in outcomes],
+        "reasons": [outcome.reason for outcome in outcomes],
+        "evidence": evidence,
+    }
 
 
 def _judge_name(judge: JudgeLike) -> str | None:
