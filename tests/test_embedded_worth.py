@@ -166,7 +166,7 @@ _COLUMNS = (
 
 
 def test_the_table_of_judges_holds_the_figures_of_the_card() -> None:
-    table = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8")
+    table = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
     of_card = card("lexical")
     cells = " | ".join(
         on_the_developer_sources(figure(of_card, question, measure))

@@ -49,6 +49,9 @@ from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choic
 from ragmetrics_core.testing import MetricContract
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_metric.md"
+BLOCKS = re.findall(
+    r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+)
 ROWS = [
     {"query": "q", "contexts": ["c"], "response": f"Answer {number}, please."}
     for number in range(3)
@@ -59,14 +62,9 @@ ROWS = [
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The module of the page, importable from the working directory."""
     name = f"politeness_{tmp_path.name}".replace("-", "_")
-    block = re.search(
-        r"^```python\n(.*?)^```$",
-        PAGE.read_text(encoding="utf-8"),
-        re.MULTILINE | re.DOTALL,
-    )
-    assert block is not None
-    assert len(block[1].splitlines()) <= 40
-    (tmp_path / f"{name}.py").write_text(block[1])
+    block = BLOCKS[1]
+    assert len(block.splitlines()) <= 40
+    (tmp_path / f"{name}.py").write_text(block)
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
@@ -76,15 +74,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_every_block_of_the_page_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blocks = re.findall(
-        r"^```python\n(.*?)^```$",
-        PAGE.read_text(encoding="utf-8"),
-        re.MULTILINE | re.DOTALL,
-    )
-    (tmp_path / "whole_page_of_metrics.py").write_text("\n".join(blocks))
+    (tmp_path / "whole_page_of_metrics.py").write_text("\n".join(BLOCKS))
     monkeypatch.syspath_prepend(tmp_path)
     import_module("whole_page_of_metrics")
-    assert len(blocks) == 6
+    assert len(BLOCKS) == 6
 
 
 @pytest.mark.parametrize("logprobs", [True, "reject"])
@@ -118,12 +111,9 @@ def test_the_pages_metric_with_a_chat_model(
 def test_several_polls_are_independent_by_default(
     settings: str, temperatures: set[float], loopback_server: Any
 ) -> None:
-    blocks = re.findall(
-        r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
-    polled = blocks[2].replace("polls=3", f"polls=3{settings}").partition("\n\n\n")[0]
+    polled = BLOCKS[3].replace("polls=3", f"polls=3{settings}").partition("\n\n\n")[0]
     namespace: dict[str, Any] = {"__name__": __name__}
-    exec(blocks[0] + polled, namespace)  # our own documentation
+    exec(BLOCKS[1] + polled, namespace)  # our own documentation
     server: LoopbackServer = loopback_server(lambda _: '{"polite": 1}', n=False)
     judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test", api_key="k"))
     result = namespace["polled_politeness"].score(answer="Sit, please.", judge=judge)

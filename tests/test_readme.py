@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ from ragmetrics_core.testing.decision_loopback import DecisionServer
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-ALL_PAGES = [*PAGES, *sorted((ROOT / "integrations").glob("*/README.md"))]
+PACKAGE_PAGES = [README, *sorted((ROOT / "integrations").glob("*/README.md"))]
+ALL_PAGES = [*PAGES, *PACKAGE_PAGES[1:]]
+PROJECTS = [page.with_name("pyproject.toml") for page in PACKAGE_PAGES]
 _PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(
     r"^ {4}(?P<line>\S.*)$(?:\n\n```text\n(?P<output>(?:.*\n)*?)```$)?", re.MULTILINE
@@ -108,7 +111,34 @@ def test_commands_parse(text: str) -> None:
 def test_the_readme_is_short_and_leads_to_every_page(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 160
-    assert [page.name for page in PAGES[1:] if f"(docs/{page.name}" not in text] == []
+    led_to = f"{repository()}/blob/main/docs"
+    assert [
+        page.name for page in PAGES[1:] if f"({led_to}/{page.name})" not in text
+    ] == []
+
+
+def repository() -> str:
+    """The address of the repository, which one setting names."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    address: str = settings["project"]["urls"]["Repository"]
+    return address
+
+
+@pytest.mark.parametrize("path", PACKAGE_PAGES, ids=lambda p: p.parent.name)
+def test_links_of_a_page_on_the_package_index_are_absolute(path: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    ours = re.compile(rf"{repository()}/(?:blob|raw)/main/([^#]+)")
+    files = [found[1] for link in links if (found := ours.match(link))]
+    assert files
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+
+
+@pytest.mark.parametrize("path", PROJECTS, ids=lambda p: p.parent.name)
+def test_every_package_names_the_repository(path: Path) -> None:
+    project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+    assert project["urls"]["Repository"] == repository()
+    assert project["authors"]
 
 
 @pytest.mark.parametrize("path", ALL_PAGES, ids=lambda p: p.parent.name + "/" + p.name)
@@ -160,11 +190,9 @@ def test_the_two_commands_and_what_ci_runs() -> None:
 LEFT_OUT = (  # files of the reader; the others run in tests of their own
     "DATA/",
     " encoders:",
-    " panels:",
     " gateway:",
     " quoting:",
     " politeness:",
-    " systemone/typesafe/",
     "--push",
     "ragmetrics dataset review",
 )
@@ -242,7 +270,7 @@ def write_named_files() -> None:
     ]
     Path("labelled", "rows.jsonl").write_text("\n".join(map(json.dumps, said)))
     Path("mine.txt").write_text("{contexts}\n{answer}")
-    for name in ("how_it_works", "statistics", "own_metric", "traces"):
+    for name in ("how_it_works", "gates", "own_metric", "traces"):
         Path("docs", f"{name}.md").write_text(
             (ROOT / "docs" / f"{name}.md").read_text("utf-8"), encoding="utf-8"
         )
@@ -284,7 +312,7 @@ def model() -> Iterator[LoopbackServer]:
 
 
 # Pages whose commands measure a judge again and again: they take twenty seconds.
-LONG_PAGES = {"judges.md"}
+LONG_PAGES = {"agreement.md"}
 
 
 @pytest.mark.parametrize(

@@ -266,24 +266,24 @@ def test_the_page_beside_the_results_replaces_no_file_of_somebody_else(
     assert main(["report", "scores.jsonl"]) == 0, "a page of ours is written anew"
 
 
-README = Path(__file__).parents[1] / "README.md"
+PRODUCTION = Path(__file__).parents[1] / "docs" / "production.md"
 
 
-def test_the_loop_of_the_readme_from_watching_to_a_page_and_a_gate(
+def test_the_loop_of_the_page_from_watching_to_a_page_and_a_gate(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In the README's own words: its code writes the file that its command reads."""
-    page = README.read_text(encoding="utf-8")
+    """In the page's own words: its code writes the file that its command reads."""
+    page = PRODUCTION.read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    (loop,) = [block for block in blocks if "JsonlSink(" in block]
-    (chain,) = [block for block in blocks if "chain = " in block]
+    application, client = blocks[:2]
     (command,) = re.findall(
         r"^ {4}(ragmetrics report \S+ --fail-under \S+)", page, re.M
     )
     namespace: dict[str, object] = {"__name__": "readme"}
-    exec(compile(chain + loop, str(README), "exec", dont_inherit=True), namespace)
-    watching: Any = namespace["watching"]
-    assert not watching.problems
+    code = compile(application + client, str(PRODUCTION), "exec", dont_inherit=True)
+    exec(code, namespace)
+    app: Any = namespace["app"]
+    assert not app.state.watching.problems
     capsys.readouterr()
     arguments = command.split()[1:]
     assert main(arguments) == 0

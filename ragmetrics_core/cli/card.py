@@ -78,7 +78,7 @@ def add_to(commands: Any) -> None:
     shared.add_judge(parser)
     help_text = (
         "labelled rows, a file or a folder: our own form, LLM-AggreFact or RAGTruth;"
-        " see docs/judges.md"
+        " see docs/agreement.md"
     )
     add(parser, "--data", help_text, unit="DIR", convert=Path, required=True)
     add(

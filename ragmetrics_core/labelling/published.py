@@ -86,7 +86,7 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
     """Read the labelled samples of a file, or of all files in a folder.
 
     Args:
-        path: The file or folder; ``docs/judges.md`` describes the forms of rows.
+        path: The file or folder; ``docs/agreement.md`` describes the forms of rows.
         limit: At most this many samples of each group, drawn at random. A group has one
             source and one question to people, such as MS MARCO and "relevant". With 100
             its 300 samples become 100. None returns all.
@@ -105,7 +105,7 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
         samples += _read_at(place, row, ragtruth_origins)
     if not samples:
         raise InputError(
-            f"{path} holds no labelled rows; docs/judges.md says which forms are read"
+            f"{path} holds no labelled rows; docs/agreement.md says which forms are read"
         )
     return _draw_of_each_group(samples, limit)
 
@@ -160,7 +160,7 @@ def _read_at(
         reason = str(error)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = f"a form that is not known ({type(error).__name__})"
-    raise InputError(f"{place}: no labelled row as in docs/judges.md: {reason}")
+    raise InputError(f"{place}: no labelled row as in docs/agreement.md: {reason}")
 
 
 def _without_missing(row: Row) -> Row:
