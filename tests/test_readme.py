@@ -291,6 +291,31 @@ def named_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+JUDGES = re.findall(
+    r"^\| \w+ \| `(--judge [^`]+)`",
+    (ROOT / "docs" / "judges.md").read_text("utf-8"),
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize("options", JUDGES)
+def test_a_judge_that_the_page_recommends_is_known_and_priced(
+    options: str,
+    named_files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(named_files)
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://name.openai.azure.com")
+    words = ["evaluate", "answers.jsonl", *shlex.split(options), "--dry-run"]
+    assert command.main(words) == 0
+    assert "nothing was called" in capsys.readouterr().out
+
+
+def test_each_provider_has_one_recommendation() -> None:
+    assert len(JUDGES) == 7
+
+
 class Service(BatchService):
     """Answers chats, batches and typed questions."""
 
