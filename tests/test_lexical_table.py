@@ -64,17 +64,6 @@ def table(
     return capsys.readouterr().out.splitlines()
 
 
-def test_the_page_holds_the_table_that_is_printed(table: list[str]) -> None:
-    page = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8").splitlines()
-    start = page.index(table[0])
-    assert page[start + 1] == table[1]
-    questions = [line.split("|")[1] for line in table]
-    assert [
-        line.split("|")[1] for line in page[start : start + len(table)]
-    ] == questions
-    assert page[start + len(table)] == ""
-
-
 def test_the_shipped_weights_are_back_after_a_source_was_left_out(
     table: list[str],
 ) -> None:

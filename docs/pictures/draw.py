@@ -153,3 +153,18 @@ draw(
     words(20, 214, "recall = 2 of 3 sentences, precision = 2 of 4 citations"),
     words(20, 246, "score = 2 · 2/3 · 2/4 / (2/3 + 2/4) = 0.57", "bold"),
 )
+
+draw(
+    "ledger",
+    "Two questions of one conversation: the first searched twice, and the answer to the second rests on what the first found.",
+    250,
+    words(20, 32, "Who lit the lamp first?", "bold"),
+    box(20, 46, 280, "look_up: first lamp"),
+    box(20, 90, 280, "look_up: keeper's rooms"),
+    verdict(330, 46, 290, "Anna Berg lit the lamp in 1882.", True),
+    verdict(330, 90, 290, "The keeper slept below it.", True),
+    words(20, 152, "Anna Berg, in 1882."),
+    words(20, 188, "And where did the keeper sleep?", "bold"),
+    box(330, 168, 290, "no call: shown from turn 1"),
+    words(20, 226, "The keeper slept below the lamp."),
+)
