@@ -325,6 +325,19 @@ def test_the_embedded_judge_costs_nothing(
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_no_shipped_metric_is_said_to_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The judge that counts answers each question with the question's own example."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(SAMPLE.model_dump_json())
+    command = ["evaluate", str(path), "--judge", "gpt-4o-mini", "--dry-run"]
+    optional = "context_sufficiency,answer_relevance,citation_quality"
+    for metrics in ([], ["--metrics", optional]):
+        assert main([*command, *metrics]) == 0
+        assert "will fail" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "metric",
     [ContextUtilization(), ContextAdherence(), ContextRecall(), RetrievalAccuracy()],

@@ -197,8 +197,12 @@ class RecallEvidence(Evidence, extra="ignore"):
 
 
 _EXAMPLES = (
-    Rating.model_construct(reason="All points match. " * 4, band="perfect", score=1.0),
-    Rating.model_construct(reason="All points match. " * 18, band="perfect", score=1.0),
+    RatingInBand.model_construct(
+        reason="All points match. " * 4, band="perfect", score=1.0
+    ),
+    RatingInBand.model_construct(
+        reason="All points match. " * 18, band="perfect", score=1.0
+    ),
 )
 
 
