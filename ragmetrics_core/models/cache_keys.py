@@ -1,10 +1,8 @@
 """The keys under which the replies of a model are stored.
 
 A key is made of the model's own name, its address and its settings, and of no secret.
-
-Whatever is sent and may change a reply counts. How a model is called and watched does
-not, nor do the variables of the environment, except those that hold the address of the
-model's own provider.
+All settings count, except secrets; the variables of the environment do not, except those
+that hold the address of a provider.
 """
 
 import functools
@@ -24,48 +22,12 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 _logger = logging.getLogger("ragmetrics_core")
 _WORD = lazy_pattern(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SECRET_WORDS = frozenset(
-    {
-        "key",
-        "keys",
-        "token",
-        "secret",
-        "password",
-        "passwd",
-        "credential",
-        "credentials",
-        "headers",
-    }
+    {"key", "keys", "secret", "password", "passwd", "credential", "credentials"}
 )
 # Words before "token" in the names of special tokens of a text, such as "eos_token".
 # These are no secrets.
 _KINDS_OF_TOKENS = frozenset(
     {"bos", "eos", "pad", "unk", "sep", "stop", "start", "end", "mask", "cls"}
-)
-_FIELDS_WITHOUT_EFFECT = (
-    frozenset(  # how a model is called, watched and named, not what it replies
-        {
-            "callbacks",
-            "max_concurrency",
-            "max_retries",
-            "metadata",
-            "name",
-            "rate_limiter",
-            "recursion_limit",
-            "request_timeout",
-            "reuse_client",
-            "run_id",
-            "run_name",
-            "streaming_callback",
-            "tags",
-            "timeout",
-            "verbose",
-        }
-    )
-)
-# Fields whose content is sent to the model. Inside it, a field called ``timeout`` is no
-# setting of the client: it may be an argument of a tool.
-_FIELDS_SENT = frozenset(
-    {"extra_body", "functions", "properties", "response_format", "tool_choice", "tools"}
 )
 _USER_IN_ADDRESS = lazy_pattern(r"//[^/@\s]*@")
 # The variables by which SDKs of providers take another address.
@@ -159,74 +121,52 @@ def is_installed(module: str) -> bool:
     )
 
 
-def public_form(settings: object, *, is_sent: bool = False) -> object:
-    """Return a model's serialised settings without secrets and settings without effect.
+def public_form(settings: object) -> object:
+    """Return a model's serialised settings without secrets.
 
-    - Secrets are headers, fields such as ``api_key``, and the user in addresses.
-    - Without effect on a reply are client options such as ``timeout``, ``callbacks``
-      and ``name``, and fields without a value.
-
-    Example: ``{"model": "m", "api_key": "k", "timeout": 5}`` gives ``{"model": "m"}``.
+    These are headers, texts of fields such as ``api_key``, and the user in addresses.
+    Example: ``{"model": "m", "api_key": "k"}`` gives ``{"model": "m"}``.
 
     Args:
         settings: The settings, or a part of them, as data of JSON.
-        is_sent: Whether this part is sent to the model, such as the schema of a tool.
-            A field called ``timeout`` is then no client option: all fields but secrets
-            are kept.
     """
     if isinstance(settings, str):
         return _USER_IN_ADDRESS.sub("//", settings)
     if isinstance(settings, (list, tuple)):
-        return [public_form(value, is_sent=is_sent) for value in settings]
+        return [public_form(value) for value in settings]
     if not isinstance(settings, Mapping):
         return settings
-    public_fields = {}
-    for name, value in settings.items():
-        has_no_effect = value is None or name in _FIELDS_WITHOUT_EFFECT
-        if has_no_effect and not is_sent:
-            continue
-        if _is_secret(name, value, is_sent=is_sent):
-            continue
-        is_value_sent = is_sent or name in _FIELDS_SENT
-        public_fields[name] = public_form(value, is_sent=is_value_sent)
-    return public_fields
+    return {
+        name: public_form(value)
+        for name, value in settings.items()
+        if not _is_secret(name, value)
+    }
 
 
-def _is_secret(name: object, value: object, *, is_sent: bool) -> bool:
+def _is_secret(name: object, value: object) -> bool:
     """Whether a field holds a secret, by its name.
 
     True for names such as ``api_key``, ``openaiApiKey`` or ``default_headers``; False
-    for ``eos_token`` and the like, which are tokens of a text, and for numbers.
-
-    Args:
-        name: The field's name.
-        value: Its value.
-        is_sent: Whether it is part of what is sent to the model. There a field called
-            ``key`` may belong to the schema of a tool: it is a secret only if it holds
-            a text. Headers are always secret.
+    for ``eos_token`` and the like, which are tokens of a text, for numbers, and for
+    what has parts, such as the schema of a tool's argument.
     """
     words = [word.lower() for word in _WORD.findall(str(name))]
-    if isinstance(value, (int, float)) or _SECRET_WORDS.isdisjoint(words):
+    if not words:
         return False
-    if is_sent and words[-1] != "headers" and not isinstance(value, str):
+    if words[-1] == "headers":
+        return True
+    if isinstance(value, (int, float, Mapping, list, tuple)):
         return False
-    is_special_token = (
-        words[-1] == "token" and len(words) > 1 and words[-2] in _KINDS_OF_TOKENS
-    )
-    return not is_special_token
+    if words[-1] == "token":
+        return _KINDS_OF_TOKENS.isdisjoint(words)
+    return not _SECRET_WORDS.isdisjoint(words)
 
 
 def _are_all_installed(component: object, visited: set[int]) -> bool:
     """Whether a model object is made of classes of installed packages alone.
 
-    - A pydantic object: its class is checked, and then the value of each field.
-    - A mapping or list: its class passes; only its elements are looked at.
-    - Any other object: its class is checked if it is the outermost object. Inside
-      another object it passes unchecked.
-
-    Example: a LangChain model with a list of callbacks, which are plain objects: the
-    class of the model is checked, that of the callbacks is not. A model whose class the
-    user wrote: False.
+    The class of the outermost object and those of all pydantic objects in it count, in
+    mappings and lists, too. Other objects in it, such as callbacks, pass.
 
     Args:
         component: The object.
@@ -235,22 +175,17 @@ def _are_all_installed(component: object, visited: set[int]) -> bool:
     """
     if id(component) in visited or isinstance(component, (str, bytes)):
         return True
-    is_outermost = not visited
+    counts = isinstance(component, BaseModel) or not visited
     visited.add(id(component))
-    is_of_installed_class = is_installed(type(component).__module__)
-    parts: Iterable[object]
+    parts: Iterable[object] = ()
     if isinstance(component, Mapping):
         parts = component.values()
-    elif isinstance(component, BaseModel):
-        if not is_of_installed_class:
-            return False
-        parts = vars(component).values()
     elif isinstance(component, Sequence):
         parts = component
-    elif is_outermost:
-        return is_of_installed_class
-    else:
-        return True
+    elif counts and not is_installed(type(component).__module__):
+        return False
+    elif isinstance(component, BaseModel):
+        parts = vars(component).values()
     return all(_are_all_installed(part, visited) for part in parts)
 
 
