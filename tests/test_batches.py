@@ -58,8 +58,10 @@ ROWS = [
 def model(
     server: LoopbackServer, key: str = "right", **settings: Any
 ) -> OpenAICompatibleModel:
-    given = {"prices": (1e-6, 2e-6), "batch_share": 0.5, **settings}
-    return OpenAICompatibleModel(server.base_url, "m", api_key=key, **given)
+    given = {"prices": (1e-6, 2e-6), **settings}
+    made = OpenAICompatibleModel(server.base_url, "m", api_key=key, **given)
+    made.batch_share = 0.5
+    return made
 
 
 def outcomes(report: Report) -> list[Any]:

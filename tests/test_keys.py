@@ -179,7 +179,6 @@ NOT_SENT = st.fixed_dictionaries(
         "api_key": st.sampled_from([None, "k", "l"]),
         "timeout": st.sampled_from([1.0, 60.0]),
         "prices": st.sampled_from([None, (1e-6, 1e-6)]),
-        "batch_share": st.sampled_from([1.0, 0.5]),
         "api_key_env": st.sampled_from([None, "A_KEY", "B_KEY"]),
     }
 )

@@ -30,7 +30,7 @@ from ragmetrics_core.models.endpoint_errors import (
 from ragmetrics_core.models.endpoint_state import EndpointState
 from ragmetrics_core.models.features import refused_feature
 from ragmetrics_core.models.limits import Budget, Limiter
-from ragmetrics_core.models.openai_form import MOST_TOKENS, add_price
+from ragmetrics_core.models.openai_form import add_price
 from ragmetrics_core.models.reply_store import ReplyStore
 from ragmetrics_core.models.spending import spending_here
 from ragmetrics_core.models.threads import is_being_cancelled
@@ -342,25 +342,24 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
         prices = model.prices()
         check_prices(model.name, prices)
         reply = add_price(reply, prices)
-    clean_models = tuple(sendable_text(name) for name in reply.usage.models)
-    has_clean_texts = all(
-        sendable_text(choice.text) == choice.text for choice in reply.choices
-    )
-    if has_clean_texts and clean_models == reply.usage.models:
-        return reply
     return replace(
         reply,
         choices=tuple(_clean_text(choice) for choice in reply.choices),
-        usage=replace(reply.usage, models=clean_models),
+        usage=replace(
+            reply.usage, models=tuple(map(sendable_text, reply.usage.models))
+        ),
     )
 
 
 def _clean_text(choice: Choice) -> Choice:
     """Return a choice without lone surrogates and NUL in its text and its tokens."""
+    text = sendable_text(choice.text)
+    if text == choice.text:
+        return choice
     tokens = tuple(
         replace(token, token=sendable_text(token.token)) for token in choice.tokens
     )
-    return replace(choice, text=sendable_text(choice.text), tokens=tokens)
+    return replace(choice, text=text, tokens=tokens)
 
 
 def _mistake_of(reply: object) -> str:
@@ -377,14 +376,8 @@ def _mistake_of(reply: object) -> str:
             " TokenAlternatives or none"
         )
     usage = reply.usage
-    if not isinstance(usage, Usage):
-        return f"a usage that is a {type(usage).__name__}, no Usage"
-    known_cost = usage.cost or 0  # None for an unknown cost
-    for number in (usage.prompt_tokens, usage.completion_tokens, known_cost):
-        if not isinstance(number, (int, float)) or not 0 <= number <= MOST_TOKENS:
-            return (
-                f"a usage whose tokens or cost are no numbers from 0 to {MOST_TOKENS}"
-            )
+    if not isinstance(usage, Usage) or not usage.is_a_count:
+        return "a usage that is no Usage of numbers of at least 0"
     return ""
 
 

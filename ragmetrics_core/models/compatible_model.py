@@ -88,7 +88,9 @@ class OpenAICompatibleModel(ChatModel):
         prices: US dollars per prompt token and per reply token; None if unknown.
         extra: Further fields of the request's body, e.g. ``{"seed": 1}``.
         name: Name in results; by default ``openai-compatible/`` and the model's.
-        batch_share: What a batch costs there, as a share of the prices.
+
+    Attributes:
+        batch_share: What a request in a batch costs there, as a share of the prices.
 
     Examples:
         >>> OpenAICompatibleModel("http://127.0.0.1:8000/v1", "llama3.1", api_key="secret")
@@ -97,6 +99,7 @@ class OpenAICompatibleModel(ChatModel):
 
     name = ""
     cache_key: str | None = ""
+    batch_share = 1.0
 
     def __init__(
         self,
@@ -110,7 +113,6 @@ class OpenAICompatibleModel(ChatModel):
         prices: tuple[float, float] | None = None,
         extra: Mapping[str, Any] | None = None,
         name: str | None = None,
-        batch_share: float = 1.0,
     ) -> None:
         """Check and keep the settings that the class describes; nothing is sent.
 
@@ -128,7 +130,11 @@ class OpenAICompatibleModel(ChatModel):
             whole=False,
             excludes_least=True,
         )
-        _check_model_is_named(model, name or type(self).__name__)
+        if not model.strip():
+            raise errors.SettingError(
+                f"{name or type(self).__name__} names no model: give the name that the"
+                " endpoint knows it by"
+            )
         check_prices(name or model, prices)
         address = endpoint_address(base_url)
         self.base_url = address.shown.rstrip("/")
@@ -147,9 +153,6 @@ class OpenAICompatibleModel(ChatModel):
         self._timeout = timeout
         self._capabilities = capabilities or Capabilities()
         self._prices = prices
-        # what a request in a batch costs, as a share of the usual price
-        self.batch_share = batch_share
-        self.batch_prices = _prices_in_batches(prices, batch_share)
 
     @property
     def address(self) -> str:
@@ -202,16 +205,14 @@ class OpenAICompatibleModel(ChatModel):
         listed_model = facts_of_listed_model(model) if provider is OPENAI else None
         capabilities: Capabilities | None = None
         prices: tuple[float, float] | None = None
-        batch_share = 1.0  # the price in a batch, as a share of the usual price
         if listed_model is not None:
             prices = listed_model.prices
-            batch_share = _PRICE_FACTOR_IN_BATCHES
             # A gateway at another address may refuse what OpenAI itself can do.
             if address == OPENAI.address:
                 capabilities = listed_model.capabilities
         elif provider.owns(address):
             prices = prices_in_litellm(name)
-        return cls(
+        client = cls(
             address,
             model,
             api_key=api_key,
@@ -219,8 +220,10 @@ class OpenAICompatibleModel(ChatModel):
             capabilities=capabilities,
             prices=prices,
             name=name,
-            batch_share=batch_share,
         )
+        if listed_model is not None:
+            client.batch_share = _PRICE_FACTOR_IN_BATCHES
+        return client
 
     def capabilities(self) -> Capabilities:
         """Return what was stated; other features are tried once."""
@@ -229,6 +232,14 @@ class OpenAICompatibleModel(ChatModel):
     def prices(self) -> tuple[float, float] | None:
         """Return US dollars per prompt token and per reply token, as stated."""
         return self._prices
+
+    @property
+    def batch_prices(self) -> tuple[float, float] | None:
+        """US dollars per token of a request in a batch; None if unknown."""
+        if self._prices is None:
+            return None
+        price_sent, price_received = self._prices
+        return price_sent * self.batch_share, price_received * self.batch_share
 
     async def prepare(self) -> None:
         """Import aiohttp in a thread; it takes a moment."""
@@ -318,18 +329,17 @@ class OpenAICompatibleModel(ChatModel):
                 f"{self.name} sent a body that is no JSON; check the endpoint"
             ) from None
 
+    def _parsed(self, content: bytes) -> Any:
+        """Parse a body as JSON; ValueError or RecursionError if it is none."""
+        return json.loads(content)
+
     def _error_of_reply(
         self, status: int, headers: Mapping[str, str], content: bytes
     ) -> errors.JudgeError:
         """Return the error for the status and the content of a reply."""
         seconds_to_wait = seconds_of_retry_after(headers.get("Retry-After"))
         text = content.decode(errors="replace")
-        fault = Fault.from_reply(status, text, seconds_to_wait)
-        return self._error(fault)
-
-    def _parsed(self, content: bytes) -> Any:
-        """Parse a body as JSON; ValueError or RecursionError if it is none."""
-        return json.loads(content)
+        return self._error(Fault.from_reply(status, text, seconds_to_wait))
 
     async def _send(
         self, method: str, url: str, data: Any, most_seconds: float, most_bytes: int
@@ -360,51 +370,40 @@ class OpenAICompatibleModel(ChatModel):
         # The longest wait for a further part of the reply. A file comes in many parts,
         # and may take longer in all.
         longest_pause = 2 * self._timeout
-        settings: Any = {
-            "proxy": self._proxy,
-            "allow_redirects": False,
-            "timeout": aiohttp.ClientTimeout(
-                most_seconds, CONNECTING_SECONDS, sock_read=longest_pause
-            ),
-        }
+        timeout = aiohttp.ClientTimeout(
+            most_seconds, CONNECTING_SECONDS, sock_read=longest_pause
+        )
         try:
             async with _session().request(
-                method, url, data=data, headers=headers, **settings
+                method,
+                url,
+                data=data,
+                headers=headers,
+                proxy=self._proxy,
+                allow_redirects=False,
+                timeout=timeout,
             ) as response:
-                content = await self._read_content(response, most_bytes)
-                return response.status, response.headers, content
+                parts: list[bytes] = []
+                n_bytes = 0
+                async for part in response.content.iter_any():
+                    parts.append(part)
+                    n_bytes += len(part)
+                    if n_bytes > most_bytes:
+                        response.close()
+                        raise error_of_large_reply(self.name, most_bytes)
+                return response.status, response.headers, b"".join(parts)
         except (aiohttp.ClientError, OSError) as raised:
-            error = self._error_of_client(raised, most_seconds)
+            # aiohttp's own classes of time-outs say whether it was connected.
+            error = (
+                errors.TransientJudgeError(
+                    f"{self.name} sent no reply within {most_seconds:g} s"
+                )
+                if type(raised) is TimeoutError
+                else self._error(Fault.of(raised))
+            )
         # Raised outside of the handler, so that the client's exception, which may hold
         # keys and texts, is not attached to it.
         raise error
-
-    async def _read_content(
-        self, response: "aiohttp.ClientResponse", most_bytes: int
-    ) -> bytes:
-        """Read the content of a reply; ``JudgeError`` if it is larger than allowed."""
-        parts: list[bytes] = []
-        n_bytes = 0
-        async for part in response.content.iter_any():
-            parts.append(part)
-            n_bytes += len(part)
-            if n_bytes > most_bytes:
-                response.close()
-                raise error_of_large_reply(self.name, most_bytes)
-        return b"".join(parts)
-
-    def _error_of_client(
-        self, raised: BaseException, most_seconds: float
-    ) -> errors.JudgeError:
-        """Return the judge error for an exception of aiohttp.
-
-        Only its class is used: its message may hold an address with a key.
-        """
-        if type(raised) is TimeoutError:
-            return errors.TransientJudgeError(
-                f"{self.name} sent no reply within {most_seconds:g} s"
-            )
-        return self._error(Fault.of(raised))
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the next call opens new ones."""
@@ -473,29 +472,6 @@ class OpenAICompatibleModel(ChatModel):
                 f"check its name{did_you_mean(self.model, names_of_models())}; {names}"
             )
         return f"check its name and the address, up to and with /v1; {names}"
-
-
-def _check_model_is_named(model: str, client: str) -> None:
-    """Raise ``SettingError`` for an empty name of a model.
-
-    Args:
-        model: The name.
-        client: The name of the client or its class, for the message.
-    """
-    if not model.strip():
-        raise errors.SettingError(
-            f"{client} names no model: give the name that the endpoint knows it by"
-        )
-
-
-def _prices_in_batches(
-    prices: tuple[float, float] | None, batch_share: float
-) -> tuple[float, float] | None:
-    """Return the prices per token of a request in a batch; None if they are unknown."""
-    if prices is None:
-        return None
-    price_sent, price_received = prices
-    return price_sent * batch_share, price_received * batch_share
 
 
 # The connections of each event loop.
