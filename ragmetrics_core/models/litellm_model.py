@@ -14,7 +14,6 @@ import importlib.util
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.data import errors
@@ -22,6 +21,7 @@ from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.models.addresses import (
     NAME_A_KEY,
 )
+from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.cache_keys import (
     endpoint_key,
     provider_addresses,
@@ -34,10 +34,6 @@ from ragmetrics_core.models.chat import (
     ChatRequest,
     Choice,
     check_prices,
-)
-from ragmetrics_core.models.endpoint_errors import (
-    Fault,
-    judge_error,
 )
 from ragmetrics_core.models.openai_form import (
     add_price,
@@ -52,8 +48,6 @@ from ragmetrics_core.models.urls import endpoint_address
 if TYPE_CHECKING:
     from ragmetrics_core.models.litellm_clients import LiteLLMCall
 
-# what LiteLLM says of a name whose provider it does not know
-_NO_PROVIDER = "LLM Provider NOT provided"
 _NO_KEY = "none-was-named"  # clients want one; the header that holds it is not sent
 
 
@@ -178,8 +172,7 @@ class LiteLLMModel(ChatModel):
         self._prices = prices or _known_prices(model, api_base)
         self._extra = dict(extra or {})
         self._capabilities = capabilities or Capabilities()
-        # The classes of exceptions that LiteLLM raises; empty until it is imported.
-        self._exceptions_of_litellm: tuple[type[Exception], ...] = ()
+        self._is_prepared = False
 
     def __repr__(self) -> str:
         base = (
@@ -229,15 +222,19 @@ class LiteLLMModel(ChatModel):
         return self._capabilities
 
     async def prepare(self) -> None:
-        """Import LiteLLM in a thread. Only the first call does anything."""
-        if self._exceptions_of_litellm:
+        """Import LiteLLM in a thread. Only the first call does anything.
+
+        Raises:
+            JudgeUnavailable: If LiteLLM does not know who provides the model.
+        """
+        if self._is_prepared:
             return
-        litellm = await asyncio.to_thread(_litellm)
-        self._exceptions_of_litellm = tuple(
-            exported
-            for exported in vars(litellm.exceptions).values()
-            if _is_exception_of_litellm(exported)
-        )
+        if not await asyncio.to_thread(knows_provider, self.model, self.api_base):
+            raise errors.JudgeUnavailable(
+                f"nothing provides the model {self.name}: give provider/model as LiteLLM"
+                " knows it, e.g. openai/gpt-4o-mini or ollama/llama3.1"
+            )
+        self._is_prepared = True
 
     def prices(self) -> tuple[float, float] | None:
         """Return US dollars per prompt token and per reply token; None if unknown.
@@ -266,29 +263,27 @@ class LiteLLMModel(ChatModel):
         guard_clients(litellm)  # puts our hooks into LiteLLM's clients
         call = self._new_call()  # our hooks note here what they see of this call
         token = current_call.set(call)
+        send = functools.partial(
+            litellm.acompletion,
+            **request_body(request),
+            **self._how_to_call(),
+            **self._extra,
+        )
         try:
             async with asyncio.timeout(self._timeout):
-                response = await litellm.acompletion(
-                    **request_body(request), **self._how_to_call(), **self._extra
-                )
+                return self._reply(await call_authors_code(self._where, send))
         except TimeoutError:
             failure: errors.JudgeError = errors.TransientJudgeError(
                 f"{self.name} sent no reply within {self._timeout:g} s"
             )
-        except self._exceptions_of_litellm as error:
-            failure = self._translate_error(error)
-        else:
-            return self._reply(response)
+        except errors.JudgeError as error:
+            # A hook that refuses raises, and LiteLLM wraps that in an exception of its
+            # own. So the hook has noted its error, too, which says what happened.
+            failure = call.refusals[0] if call.refusals else self._with_advice(error)
         finally:
             current_call.reset(token)
             # the provider's address, which nobody knows before the first call
             self._shown_address = self._shown_address or call.address
-        # A hook that refuses raises, and LiteLLM wraps that in an exception of its own.
-        # So the hook has noted its error, too, which says better what happened.
-        if call.refusals:
-            failure = call.refusals[0]
-        # Raised outside of the handlers: LiteLLM's exception, which may hold keys and
-        # texts, is so not attached to it.
         raise failure
 
     def _new_call(self) -> "LiteLLMCall":
@@ -329,38 +324,32 @@ class LiteLLMModel(ChatModel):
             **{name: value for name, value in endpoint.items() if value is not None},
         }
 
-    def _translate_error(self, error: Exception) -> errors.JudgeError:
-        """Return the judge error for an exception of LiteLLM."""
-        fault = Fault.of(error)
-        if _NO_PROVIDER in fault.text:
-            fault = replace(fault, status=404)
-        given = self._given_address
-        where = f"{self.name} at {given.shown}" if given else self.name
-        return judge_error(fault, where, advice_on_key=self._advice(fault))
+    @property
+    def _where(self) -> str:
+        """The model's name, with its address if one was given."""
+        if self._given_address is None:
+            return self.name
+        return f"{self.name} at {self._given_address.shown}"
 
-    def _advice(self, fault: Fault) -> str:
-        """Say how to give the missing key.
-
-        "" if a key was sent, or the fault is not about keys.
-        """
-        about_key = fault.is_about_key or fault.status in (401, 403)
-        if self._key() or not about_key:
-            return ""
+    def _with_advice(self, error: errors.JudgeError) -> errors.JudgeError:
+        """Return an error; one of a missing key says how to give it."""
+        if not isinstance(error, errors.AuthenticationFailed) or self._key():
+            return error
         if self.api_key_env:
-            return f"set {self.api_key_env} or pass api_key="
-        if self.api_base is not None:
-            return NAME_A_KEY
-        variables = ", ".join(
-            _litellm().validate_environment(self.model).get("missing_keys", ())
+            advice = f"set {self.api_key_env} or pass api_key="
+        elif self.api_base is not None:
+            advice = NAME_A_KEY
+        else:
+            facts = _litellm().validate_environment(self.model)
+            variables = ", ".join(facts.get("missing_keys", ()))
+            if not variables:
+                return error
+            advice = f"set {variables} or pass api_key="
+        told = errors.AuthenticationFailed(
+            f"no key was given for {self._where}: {advice}"
         )
-        return f"set {variables} or pass api_key=" if variables else ""
-
-
-def _is_exception_of_litellm(exported: object) -> bool:
-    """Whether an object of LiteLLM's module of exceptions is a class of its own."""
-    if not isinstance(exported, type) or not issubclass(exported, Exception):
-        return False
-    return exported.__module__ == "litellm.exceptions"
+        told.topics = error.topics
+        return told
 
 
 def _known_prices(model: str, api_base: str | None) -> tuple[float, float] | None:
