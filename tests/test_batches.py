@@ -772,7 +772,7 @@ def test_who_cancels_a_further_batch_asks_what_is_left_without_one(
         report = evaluate(ROWS, METRICS[:3], judge=judge, **given)
         again = evaluate(ROWS, METRICS[:3], judge=judge, **given)
     assert len(service.batches) == 2
-    assert len(service.requests) == 15  # repairs, and causes
+    assert len(service.requests) == 14  # repairs, and causes
     assert outcomes(report) == outcomes(found) == outcomes(again)
 
 
