@@ -622,7 +622,8 @@ def test_too_many_steps(
     (sample,) = captured.samples
     assert sample.answer == "done"
     assert sample.capture is not None
-    assert any("more steps" in warning for warning in sample.capture.warnings)
+    assert sample.capture.grade == "incomplete"
+    assert "more steps" in sample.capture.doubts["not_recorded"]
 
 
 def test_no_text_in_reprs(echo: RetrieverQueryEngine) -> None:

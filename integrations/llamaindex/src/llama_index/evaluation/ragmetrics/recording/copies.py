@@ -29,7 +29,6 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.chat_engine.types import (
     AgentChatResponse,
-    BaseChatEngine,
     StreamingAgentChatResponse,
 )
 from llama_index.core.llms import ChatMessage
@@ -81,13 +80,15 @@ _CALL_OF_PROVIDER = ToolCall("")
 _OBSERVATION = re.compile(
     r"^Observation: (.*?)\n(?=Thought: )", re.MULTILINE | re.DOTALL
 )
-_conversations: dict[int, str] = {}  # names, by the identity of the memory
 _ROLES = {
     "chatbot": "assistant",
     "model": "assistant",
     "function": "tool",
     "developer": "system",
 }
+
+
+_conversations: dict[int, str] = {}  # names, by the identity of the memory
 
 
 def is_being_written(response: object) -> TypeGuard[StreamingAgentChatResponse]:
@@ -198,11 +199,8 @@ def copy_start(run: Run, arguments: Mapping[str, Any], instance: object) -> None
         run.root.input_documents = tuple(documents_in(run.lookup_inputs))
     handed_history = inputs.get("chat_history")
     memory = vars(instance).get("_memory") or inputs.get("memory")
-    if handed_history == [] and isinstance(instance, BaseChatEngine):
-        if isinstance(instance, CondenseQuestionChatEngine):
-            handed_history = None  # it reads its memory then
-        else:
-            begin_conversation(memory)
+    if handed_history == [] and isinstance(instance, CondenseQuestionChatEngine):
+        handed_history = None  # it reads its memory then
     # a conversation that is handed in has no name
     run.conversation_id = None if handed_history else _name_of_conversation(memory)
     handed = messages_kept_by(memory) if handed_history is None else handed_history
@@ -225,24 +223,18 @@ def copy_talk_of_template(run: Run, arguments: Mapping[str, Any]) -> None:
 
 
 def _name_of_conversation(memory: object) -> str | None:
-    """The name of the conversation that a memory keeps; None without a memory."""
+    """The name of the conversation that a memory keeps; None without a memory.
+
+    It is the memory's own name, else one that is forgotten with the memory.
+    """
+    if isinstance(memory, Memory):
+        return memory.session_id
     if not isinstance(memory, BaseMemory):
         return None
-    if isinstance(memory, Memory):
-        return _conversations.get(id(memory), memory.session_id)
     if id(memory) not in _conversations:
-        begin_conversation(memory)
-    return _conversations[id(memory)]
-
-
-def begin_conversation(memory: object) -> None:
-    """Give the conversation that a memory keeps a new name, which is forgotten with it.
-
-    The memory was emptied, or has no name of its own.
-    """
-    if id(memory) not in _conversations:
+        _conversations[id(memory)] = uuid4().hex
         call_when_gone(memory, _conversations.pop, id(memory), None)
-    _conversations[id(memory)] = uuid4().hex
+    return _conversations[id(memory)]
 
 
 def messages_kept_by(memory: object) -> list[ChatMessage] | None:

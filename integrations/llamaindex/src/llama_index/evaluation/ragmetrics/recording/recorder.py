@@ -18,7 +18,6 @@ from uuid import uuid4
 from llama_index.core.agent.workflow.workflow_events import AgentOutput
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.chat_engine.types import (
-    BaseChatEngine,
     StreamingAgentChatResponse,
 )
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
@@ -54,6 +53,7 @@ from ragmetrics_core.capture import (
 )
 
 _MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
+_TOO_MANY_CALLS = f"of more steps than the {_MOST_CALLS} that are kept of a run"
 # characters of "-" and a UUID at the end of a span's id, behind class and method
 _UUID_SIZE = 37
 _NOT_READ_YET = (
@@ -219,8 +219,6 @@ class Recorder:
             instance: The object whose method it is; None for a step of a workflow.
             parent_id: The id of the span around it; None if there is none.
         """
-        if isinstance(instance, BaseChatEngine) and ".reset-" in id_:
-            copies.begin_conversation(vars(instance).get("_memory"))
         if not self.listeners.open and not self._spans:
             return  # nobody listens, and no run is open
         method = id_[:-_UUID_SIZE].rpartition(".")[2]
@@ -301,7 +299,7 @@ class Recorder:
         if not around.runs and not listeners:
             return OpenSpan(kind=kind)
         if around.runs and around.runs[0].n_calls >= _MOST_CALLS:
-            around.runs[0].run.is_cut = True
+            around.runs[0].run.root.evidence_not_recorded = (_TOO_MANY_CALLS,)
             return around.inside()
         return self._new_call(id_, kind, method, arguments, instance, around, listeners)
 

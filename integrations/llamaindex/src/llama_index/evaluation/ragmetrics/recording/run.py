@@ -19,7 +19,6 @@ class Run(Tree):
     kind: Kind = "query"  # what the outermost call does
     sources: tuple[Document, ...] = ()  # the source nodes that its result names
     is_streamed: bool = False  # its answer is read from a stream
-    is_cut: bool = False  # calls are missing because there were too many
     result: object = None  # what the application returned, where nothing else is known
     is_settled: bool = False  # what is no evidence was taken out of the tree
 

@@ -131,6 +131,8 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
         # of ``predict_and_call``: its prompt is the chat history that it was handed.
         tree.is_history_of_prompt = bool(turns) and tree.kind != "predict"
     tree.history = _without_the_question(turns, tree.question)
+    if tree.conversation_id is not None and not tree.history:
+        tree.turn_number = 1  # also of a memory that was emptied
     # A conversation in which no turns could be read is known by its texts alone. Like
     # instructions they are no evidence where a prompt shows them.
     tree.instructions = handed_in.texts
@@ -256,12 +258,6 @@ def _skip_steps_without_documents(caller: Node) -> None:
         else:
             children.append(child)
     caller.children = children
-
-
-def _holds_documents(step: Node) -> bool:
-    """Whether a step took documents, or returned some, perhaps an empty list."""
-    has_returned_list = step.documents is not None or bool(step.documents_passed_on)
-    return has_returned_list or bool(step.documents_among_inputs)
 
 
 def _conversation_handed_in(run: Run) -> capture.EarlierConversation:
@@ -524,6 +520,4 @@ def _warnings(run: Run, documents: Sequence[Document] | None) -> tuple[str, ...]
         warnings.append("a nested query failed, and the application went on without it")
     if not run.is_complete and not has_failed:
         warnings.append("the streamed answer was not read to its end")
-    if run.is_cut:
-        warnings.append("the run had more steps than are kept; later ones are missing")
     return tuple(warnings)
