@@ -295,7 +295,7 @@ def _copy_tool_output(node: Node, output: ToolOutput) -> None:
         isinstance(element, (NodeWithScore, BaseNode)) for element in returned
     )
     if returned and is_of_nodes:
-        node.documents = _documents_of_tool(returned)
+        node.documents = documents_of(returned)
     else:
         node.result = _plain_result(returned)
 
@@ -314,24 +314,13 @@ def _plain_result(returned: object) -> Any:
     ]
 
 
-def _documents_of_tool(returned: object) -> tuple[Document, ...]:
-    """Copy the nodes that a tool returned, with or without scores.
-
-    LlamaHub's tools return a list of LlamaIndex's documents, as ``TavilyToolSpec.search``
-    does.
-    """
-    nodes: list[object] = []
-    for element in returned if isinstance(returned, (list, tuple)) else ():
-        is_bare_node = isinstance(element, BaseNode)
-        nodes.append(NodeWithScore(node=element) if is_bare_node else element)
-    return documents_of(nodes)
-
-
 def copy_outcome(run: Run, result: object) -> None:
     """Copy the result of a run, and the source nodes that it names."""
-    run.sources = sources_of(result)
-    plain_result = plain(without_stop_event(result))
+    returned = without_stop_event(result)
+    plain_result = plain(returned)
     fields = plain_result if isinstance(plain_result, dict) else {}
+    if isinstance(returned, Returned):
+        run.sources = tuple(fields["source_nodes"])
     run.lookup_outputs = (
         {**plain(fields_of(result)), "result": plain_result, **fields},
     )
@@ -610,11 +599,17 @@ def document_of(scored_node: NodeWithScore) -> Document:
 
 
 def documents_of(value: object) -> tuple[Document, ...]:
-    """Copy all scored nodes of a list; anything else gives none."""
-    listed = value if isinstance(value, (list, tuple)) else ()
-    return tuple(
-        document_of(element) for element in listed if isinstance(element, NodeWithScore)
-    )
+    """Copy the nodes of a list, with or without scores; anything else gives none.
+
+    LlamaHub's tools return nodes without scores, as ``TavilyToolSpec.search`` does.
+    """
+    documents: list[Document] = []
+    for element in value if isinstance(value, (list, tuple)) else ():
+        if isinstance(element, NodeWithScore):
+            documents.append(document_of(element))
+        elif isinstance(element, BaseNode):
+            documents.append(document_of(NodeWithScore(node=element)))
+    return tuple(documents)
 
 
 def argument_of(arguments: Mapping[str, Any]) -> str:
@@ -766,7 +761,7 @@ def sources_of(result: object) -> tuple[Document, ...]:
             # of an agent's calls of tools, those with a result count
             if isinstance(call, ToolCallResult):
                 output = call.tool_output.raw_output
-                documents += _documents_of_tool(output) or sources_of(output)
+                documents += documents_of(output) or sources_of(output)
     return tuple(documents)
 
 
@@ -792,7 +787,7 @@ def plain(value: object, depth: int = 6) -> Any:
     if isinstance(value, Returned):
         return {
             "response": answer_of(value),
-            "source_nodes": plain(getattr(value, "source_nodes", None), depth - 1),
+            "source_nodes": list(sources_of(value)),
             "metadata": plain(getattr(value, "metadata", None), depth - 1),
         }
     if isinstance(value, Event):

@@ -236,9 +236,11 @@ class Recorder:
         if around is _IGNORED or (is_recorded and _is_ignored(kind, around)):
             self._spans[id_] = _IGNORED
         elif is_recorded:
-            self._spans[id_] = self._span(
-                id_, kind, method, arguments, instance, around, listeners
-            )
+            span = self._span(id_, kind, method, arguments, instance, around, listeners)
+            self._spans[id_] = span
+            # meanwhile another thread may have ended the run, which forgets its spans
+            if span.runs and all(open_run.ended for open_run in span.runs):
+                del self._spans[id_]
 
     def _span_around(self, parent_id: str | None) -> OpenSpan:
         """The span around a new one, else the run whose streamed answer is read here."""

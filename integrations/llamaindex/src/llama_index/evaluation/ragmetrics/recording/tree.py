@@ -156,7 +156,7 @@ def _shows_earlier_results(models: Sequence[Node]) -> bool:
 
 
 def _add_answer(tree: Run) -> None:
-    """Write the answer into a tree, with the documents behind it and the warnings.
+    """Write the answer into a tree, with the documents behind it.
 
     Example: a query engine answered "Anna", and its response names two source nodes:
     they are the documents. A run that failed has no answer, and a model or a program
@@ -170,7 +170,6 @@ def _add_answer(tree: Run) -> None:
         tree.answers = (Answer(text, f"result of {tree.kind}", documents=documents),)
     tree.gives_only_documents = tree.kind in ("retrieve", "post") and not has_failed
     tree.flow_documents = documents
-    tree.warnings = _warnings(tree, documents)
 
 
 def _settle(run: Run) -> None:
@@ -495,29 +494,3 @@ def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
 def _shows_no_nodes(synthesizer: Node) -> bool:
     """Whether a synthesizer was handed no nodes, or lets its model answer without any."""
     return synthesizer.name == "Generation" or not synthesizer.input_documents
-
-
-def _warnings(run: Run, documents: Sequence[Document] | None) -> tuple[str, ...]:
-    """List what went wrong inside a run, in words.
-
-    Example: a retriever found two documents, and the generator got none: "nothing of
-    what was retrieved reached the generator".
-
-    Args:
-        run: The run.
-        documents: The documents that reached the generator; None if that is not known.
-    """
-    warnings = []
-    calls = list(run.root.walk())  # the outermost one first
-    has_failed = run.root.error is not None
-    has_found = any(call.kind == "retriever" and call.documents for call in calls)
-    none_reached = documents is not None and len(documents) == 0
-    if none_reached and has_found and not has_failed:
-        warnings.append("nothing of what was retrieved reached the generator")
-    # nested engines and agents are calls of the kind "agent"
-    has_failed_inside = any(call.kind == "agent" and call.error for call in calls[1:])
-    if has_failed_inside and not has_failed:
-        warnings.append("a nested query failed, and the application went on without it")
-    if not run.is_complete and not has_failed:
-        warnings.append("the streamed answer was not read to its end")
-    return tuple(warnings)
