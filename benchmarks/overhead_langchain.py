@@ -26,7 +26,7 @@ from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_ragmetrics import watch
 from langchain_ragmetrics.recording.recorder import Recorder
 
-from ragmetrics_core.capture import Problems
+from ragmetrics_core.capture.hooks import Problems
 
 LIMIT_MS = 0.3
 DOCUMENTS = [

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.capture import SettingError
+from ragmetrics_core.data.errors import SettingError
 
 ROOT = Path(__file__).parents[1]
 TESTS = {

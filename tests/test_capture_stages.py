@@ -19,12 +19,12 @@ from ragmetrics_core.capture import (
     Document,
     Message,
     Node,
-    Overrides,
     ToolCall,
     Tree,
     doubts,
 )
 from ragmetrics_core.capture.divided import divided
+from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.shown import Candidate, PromptText, find_shown
 from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.data import Sample

@@ -25,15 +25,13 @@ from ragmetrics_core.capture import (
     Listeners,
     Message,
     Node,
-    Overrides,
-    Problems,
     Tree,
-    UserValues,
     WatchSettings,
-    as_judge_work,
     guard_hook,
-    judge_context,
 )
+from ragmetrics_core.capture.captured import UserValues
+from ragmetrics_core.capture.hooks import Problems
+from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
@@ -42,6 +40,7 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, Choice
+from ragmetrics_core.models.judge_work import as_judge_work, judge_context
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Sink
 from ragmetrics_core.testing import AdapterContract
@@ -813,7 +812,7 @@ def _quiet():
 def test_running_figures_equal_those_of_all_scores():
     from statistics import mean
 
-    from ragmetrics_core.capture import Aggregate
+    from ragmetrics_core.capture.background import Aggregate
 
     values = [0.1, 0.9, 0.5, 0.5, 1.0]
     figures = Aggregate()

@@ -92,7 +92,7 @@ def test_an_evaluation_with_the_embedded_judge_loads_no_client_of_a_model() -> N
 
 
 def test_recording_loads_no_engine_and_no_judge() -> None:
-    code = "from ragmetrics_core.capture import FrontDoor, Listeners, Turns"
+    code = "from ragmetrics_core.capture import FrontDoor, Listeners, samples_of"
     loaded = rooms_loaded_after(code)
     assert "ragmetrics_core.capture.stages" in loaded
     assert not {

@@ -30,12 +30,12 @@ from ragmetrics_core.capture import (
     Document,
     Message,
     Node,
-    Overrides,
     ToolCall,
     Tree,
-    Turns,
     samples_of,
 )
+from ragmetrics_core.capture.plain_values import Overrides
+from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data.sample import EvidenceCall, Ledger, Sample, Turn
 
 P, F, E = DOCS

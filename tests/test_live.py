@@ -24,7 +24,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ragmetrics_core import Sample, metric
-from ragmetrics_core.capture import InputError, SettingError, as_judge_work
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.models.judge_work import as_judge_work
 from ragmetrics_core.traces import SampleProcessor, samples_from_spans
 
 FACT, ANSWER = "Anna Brandt kept the lamp.", "Anna Brandt."

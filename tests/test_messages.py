@@ -16,8 +16,9 @@ import pytest
 from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextAdherence, Sample, evaluate
-from ragmetrics_core.capture import BackgroundEvaluator, Sink, WatchSettings
+from ragmetrics_core.capture import BackgroundEvaluator, WatchSettings
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.reporting.report import Sink
 
 ROW = {
     "question": "Who lit the lamp?",

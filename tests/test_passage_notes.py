@@ -6,14 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from ragmetrics_core.capture import (
-    Document,
-    Message,
-    Node,
-    Overrides,
-    Tree,
-    samples_of,
-)
+from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
+from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.data import PassageNote
 
 QUESTION = "Which city lies on the Douro?"

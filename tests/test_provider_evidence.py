@@ -10,15 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core.capture import (
-    Document,
-    Message,
-    Node,
+from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
+from ragmetrics_core.capture.providers import (
     ProviderEvidence,
-    Tree,
     add_provider_evidence,
     evidence_in_reply,
-    samples_of,
 )
 from ragmetrics_core.data import Sample
 

@@ -13,9 +13,10 @@ import pytest
 from said import poll, polls
 
 from ragmetrics_core import Report, Sample, ScriptedJudge
-from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, Sink, WatchSettings
+from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.reporting.report import Sink
 
 YES = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})
 

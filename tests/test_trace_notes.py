@@ -10,8 +10,8 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from spans_by_hand import ANSWER, GATE, MILL, QUESTION, openinference, otlp, span
 
-from ragmetrics_core.capture import SettingError
 from ragmetrics_core.cli import main as command
+from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.unread import why_texts_are_unread
 from ragmetrics_core.traces import Notes, SampleProcessor, samples_from_spans
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from spans_by_hand import Told, otlp, span
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capture import InputError
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.traces import samples_from_spans
 
 GATE = "The gate of Weilburg was built in 1632."

@@ -13,7 +13,7 @@ from losses import losses
 from spans_by_hand import otlp, span
 
 from ragmetrics_core import Sample, evaluate
-from ragmetrics_core.capture import UnreadRequest, unread_request
+from ragmetrics_core.capture.unread_requests import UnreadRequest, unread_request
 from ragmetrics_core.reporting.journey import Journey
 from ragmetrics_core.traces import samples_from_spans
 

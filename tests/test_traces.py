@@ -28,8 +28,8 @@ from spans_by_hand import (
 )
 
 from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.capture import InputError
 from ragmetrics_core.cli import main as command
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.reporting.gates import Gate, decide
 from ragmetrics_core.traces import samples_from_spans
 

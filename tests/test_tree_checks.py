@@ -11,16 +11,16 @@ import pytest
 
 from ragmetrics_core.capture import (
     Answer,
-    CitedSource,
     Document,
     Message,
     Node,
-    Overrides,
     ToolCall,
     Tree,
-    Turns,
     samples_of,
 )
+from ragmetrics_core.capture.plain_values import Overrides
+from ragmetrics_core.capture.tree import CitedSource
+from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data import SettingError
 
 FOUND = (Document("Paris is the capital of France."),)

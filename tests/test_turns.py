@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ragmetrics_core.capture import Document, Node, Overrides, Tree, Turns
+from ragmetrics_core.capture import Document, Node, Tree
+from ragmetrics_core.capture.plain_values import Overrides
+from ragmetrics_core.capture.turns import Turns
 
 PAGE = "The Velm bridge was opened in 1874 by the mayor of the town."
 

@@ -17,7 +17,7 @@ from langchain_ragmetrics import capture
 from losses import losses
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capture import unread_request
+from ragmetrics_core.capture.unread_requests import unread_request
 from ragmetrics_core.reporting.journey import Journey
 
 IRON = "The lighthouse of Norwick is made of riveted iron plates."

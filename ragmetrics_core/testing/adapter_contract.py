@@ -17,16 +17,10 @@ from itertools import count
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-from ragmetrics_core.capture import (
-    Document,
-    FrontDoor,
-    Listener,
-    Message,
-    Node,
-    as_judge_work,
-)
+from ragmetrics_core.capture import Document, FrontDoor, Listener, Message, Node
 from ragmetrics_core.data import Context, MetricResult, Sample, SettingError
 from ragmetrics_core.engine.evaluation import evaluate
+from ragmetrics_core.models.judge_work import as_judge_work
 from ragmetrics_core.testing.golden_turns import (
     GOLDEN_TURNS,
     SHOWN_CASES,

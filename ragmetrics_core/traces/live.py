@@ -8,18 +8,14 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import chain
 from typing import Any
 
-from ragmetrics_core.capture import (
-    BackgroundEvaluator,
-    JudgeLike,
-    Metrics,
-    SettingError,
-    WatchSettings,
-    guard_hook,
-    is_judge_work,
-)
+from ragmetrics_core.capture import BackgroundEvaluator, WatchSettings, guard_hook
 from ragmetrics_core.capture.captured import Redact
 from ragmetrics_core.capture.hooks import Lock
 from ragmetrics_core.data import Sample, SampleResult
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.engine.resolve import JudgeLike
+from ragmetrics_core.engine.run import Metrics
+from ragmetrics_core.models.judge_work import is_judge_work
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Sink
 from ragmetrics_core.traces.notes import Code

@@ -8,9 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 
-from ragmetrics_core.capture import InputError, Overrides, RowError, Turns
+from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.tree import Tree
+from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data import Sample
+from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces import haystack, llamaindex
 from ragmetrics_core.traces.dialects import (

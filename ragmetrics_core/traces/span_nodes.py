@@ -7,8 +7,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from ragmetrics_core.capture import compact, documents_in, note_documents_of_step
-from ragmetrics_core.capture.plain_values import find_instances, question_in, texts_in
+from ragmetrics_core.capture.plain_values import (
+    compact,
+    documents_in,
+    find_instances,
+    question_in,
+    texts_in,
+)
+from ragmetrics_core.capture.step_documents import note_documents_of_step
 from ragmetrics_core.capture.tree import Document, Message, Node
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.found_texts import (

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ragmetrics_core.capture import (
+from ragmetrics_core.capture.history import (
+    find_conversation,
+    history_in,
+    turns_before_question,
+)
+from ragmetrics_core.capture.plain_values import (
     as_one_line,
     documents_in,
-    find_conversation,
-    has_written,
-    history_in,
-)
-from ragmetrics_core.capture.history import turns_before_question
-from ragmetrics_core.capture.plain_values import (
     find_instances,
+    has_written,
     question_in,
     question_in_state,
 )

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, product
 from typing import Any
 
-from ragmetrics_core.capture import answer_in, as_one_line
 from ragmetrics_core.capture.authors import name_authors
 from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.plain_values import question_in
+from ragmetrics_core.capture.plain_values import answer_in, as_one_line, question_in
 from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Node, Tree
 from ragmetrics_core.capture.turns import join_trees

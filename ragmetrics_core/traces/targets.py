@@ -17,14 +17,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from ragmetrics_core.capture import (
-    InputError,
-    MetricResult,
-    SampleResult,
-    SettingError,
-    Sink,
-)
 from ragmetrics_core.data import Sample, did_you_mean, import_extra
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.results import MetricResult, SampleResult
+from ragmetrics_core.reporting.report import Sink
 
 _JUDGES_WITHOUT_MODEL = ("", "lexical")
 # What an answer of OTLP may be called; "" where it is called nothing.

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from ragmetrics_core.capture import SCORE_KEYS, Document, Message, ToolCall
+from ragmetrics_core.capture import Document, Message, ToolCall
+from ragmetrics_core.capture.tree import SCORE_KEYS
 from ragmetrics_core.data import json_value
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import (

@@ -40,8 +40,8 @@ from llama_index.evaluation.ragmetrics.recording.hooks import Spans
 from pydantic import BaseModel
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capture import as_judge_work
 from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.models.judge_work import as_judge_work
 
 RECORDER = recorder.RECORDER
 

@@ -30,7 +30,6 @@ from llama_index.evaluation.ragmetrics.model import (
 )
 from pydantic import Field
 
-from ragmetrics_core.capture import is_judge_work
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     JudgeError,
@@ -38,6 +37,7 @@ from ragmetrics_core.data.errors import (
     TransientJudgeError,
 )
 from ragmetrics_core.models.chat import Capabilities, ChatReply, ChatRequest, Message
+from ragmetrics_core.models.judge_work import is_judge_work
 
 SCHEMA = {
     "type": "object",

@@ -10,17 +10,13 @@ from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.recording.run import AnyRun
 from ragmetrics_core import Limits
-from ragmetrics_core.capture import (
-    BackgroundEvaluator,
-    Metrics,
-    Overrides,
-    Problems,
-    Redact,
-    SampleResult,
-    Sink,
-    Source,
-    WatchSettings,
-)
+from ragmetrics_core.capture import BackgroundEvaluator, WatchSettings
+from ragmetrics_core.capture.captured import Redact
+from ragmetrics_core.capture.hooks import Problems
+from ragmetrics_core.capture.plain_values import Overrides, Source
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.engine.run import Metrics
+from ragmetrics_core.reporting.report import Sink
 
 
 class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):

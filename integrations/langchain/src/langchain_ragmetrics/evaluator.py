@@ -13,17 +13,22 @@ from langchain_ragmetrics.capturing import samples_from
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.tree import error_of
 from langchain_ragmetrics.values import message_of, plain
-from ragmetrics_core import Sample, capture
-from ragmetrics_core.capture import (
-    USUAL_NAMES,
-    MetricResult,
-    Metrics,
+from ragmetrics_core import Sample
+from ragmetrics_core.capture.plain_values import (
+    ANSWER_KEYS,
     Overrides,
-    RowError,
     Source,
+    answer_in,
+    answer_text,
+    question_in,
 )
+from ragmetrics_core.data.columns import USUAL_NAMES
+from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.data.results import MetricResult
+from ragmetrics_core.engine.run import Metrics, Run
+from ragmetrics_core.models.judge_work import as_judge_work
 
-_REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *capture.ANSWER_KEYS)
+_REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *ANSWER_KEYS)
 
 
 class RagMetricsRunEvaluator(RunEvaluator):
@@ -69,7 +74,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
         Example: ``RagMetricsRunEvaluator(judge="lexical", reference_from="answer")``.
         """
         # judges samples by the metrics
-        self._run = capture.Run(metrics, as_judge(judge), concurrency, None)
+        self._run = Run(metrics, as_judge(judge), concurrency, None)
         # where the example holds the expected answer; None takes the obvious field
         self._reference_from = reference_from
         # makes the samples of a run, with the settings of the user
@@ -138,7 +143,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
         """
         if reference and not sample.reference:
             sample = sample.model_copy(update={"reference": tuple(reference)})
-        with capture.as_judge_work():
+        with as_judge_work():
             return list(
                 self._run.start_one_sample(next(self._counted), sample)
                 .result()
@@ -196,7 +201,7 @@ def _plain_sample(run: RunBase) -> Sample:
     fields that have a usual name of contexts; what cannot be read as such is unknown. A
     run that failed has no answer.
     """
-    answer, _ = capture.answer_in(plain(run.outputs))
+    answer, _ = answer_in(plain(run.outputs))
     fields = {**run.inputs, **(run.outputs or {})}
     names_of_contexts = fields.keys() & set(USUAL_NAMES["contexts"])
     contexts = None
@@ -204,7 +209,7 @@ def _plain_sample(run: RunBase) -> Sample:
         row = {name: fields[name] for name in names_of_contexts}
         contexts = Sample.from_row(row).contexts
     return Sample(
-        question=capture.question_in(plain(run.inputs)),
+        question=question_in(plain(run.inputs)),
         contexts=contexts,
         answer=None if run.error else answer,
         error=error_of(run),
@@ -257,5 +262,5 @@ def _texts(value: object) -> list[str]:
     ):
         return list(value)
     message = message_of(value)
-    text = message.text if message is not None else capture.answer_text(plain(value))
+    text = message.text if message is not None else answer_text(plain(value))
     return [text] if text else []

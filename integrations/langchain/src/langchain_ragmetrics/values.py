@@ -13,15 +13,12 @@ from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from ragmetrics_core import capture
-from ragmetrics_core.capture import (
-    ROLES,
-    SCORE_KEYS,
-    Message,
-    ToolCall,
-    text_of_content,
-    unwrap_message,
-)
+from ragmetrics_core.capture import Document as CapturedDocument
+from ragmetrics_core.capture import Message, ToolCall
+from ragmetrics_core.capture.plain_values import documents_in
+from ragmetrics_core.capture.providers import ProviderEvidence, evidence_in_reply
+from ragmetrics_core.capture.tree import SCORE_KEYS
+from ragmetrics_core.data.messages import ROLES, text_of_content, unwrap_message
 
 _DEPTH_COPIED = 4
 # deeper than a structured answer: {"output": {"answer": [{"quotes": ["It fell."]}]}}
@@ -160,7 +157,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _document(value: object) -> capture.Document | None:
+def _document(value: object) -> CapturedDocument | None:
     """Read a document: LangChain's own, one stored as a dict, or one with its score.
 
     Example: ``Document(page_content="Rome is old.")``, ``{"page_content": "Rome is
@@ -185,7 +182,7 @@ def _document(value: object) -> capture.Document | None:
     return None
 
 
-def _document_of(text: str, name: object, metadata: object) -> capture.Document:
+def _document_of(text: str, name: object, metadata: object) -> CapturedDocument:
     """Make a document of the core.
 
     Its score is the first number under a usual key of its metadata: {"score": 0.8}
@@ -204,7 +201,7 @@ def _document_of(text: str, name: object, metadata: object) -> capture.Document:
         ),
         None,
     )
-    return capture.Document(
+    return CapturedDocument(
         text, name if isinstance(name, str) else None, score, metadata_copied
     )
 
@@ -264,7 +261,7 @@ def content_of_sent(message: object) -> object:
     return () if unwrapped.role == "assistant" else unwrapped.fields.get("content")
 
 
-def provider_evidence_of(message: object) -> capture.ProviderEvidence:
+def provider_evidence_of(message: object) -> ProviderEvidence:
     """Read what the provider of a model searched and found while it wrote a message.
 
     LangChain keeps it in the message's content, in its additional arguments and in its
@@ -273,18 +270,18 @@ def provider_evidence_of(message: object) -> capture.ProviderEvidence:
     for a message that no model wrote, and for what is no message.
     """
     if isinstance(message, AIMessage):
-        return capture.evidence_in_reply(
+        return evidence_in_reply(
             {"content": message.content},
             message.additional_kwargs,
             message.response_metadata,
         )
     if not isinstance(message, Mapping):
-        return capture.ProviderEvidence()
+        return ProviderEvidence()
     plain_message = message_of(message)
     if plain_message is None or plain_message.role != "assistant":
-        return capture.ProviderEvidence()
+        return ProviderEvidence()
     fields = unwrap_message(message).fields
-    return capture.evidence_in_reply(
+    return evidence_in_reply(
         {"content": fields.get("content")},
         fields.get("additional_kwargs"),
         fields.get("response_metadata"),
@@ -403,7 +400,7 @@ def _holds_messages_only(output: object) -> TypeGuard[Sequence[object]]:
 def documents_of(result: object) -> list[Document]:
     """The documents that a search of a store returned, with their scores if it gave them."""
     documents = []
-    for document in capture.documents_in(plain(result)):
+    for document in documents_in(plain(result)):
         metadata = dict(document.metadata)
         if document.score is not None:
             metadata["relevance_score"] = document.score

@@ -26,13 +26,9 @@ from langchain_ragmetrics.recording.tree import (
     TASK_OR_THREAD,
 )
 from langchain_ragmetrics.values import copied, documents_of, is_command
-from ragmetrics_core.capture import (
-    Problems,
-    current_task_or_thread,
-    guard_hook,
-    is_judge_work,
-    words_of,
-)
+from ragmetrics_core.capture import guard_hook
+from ragmetrics_core.capture.hooks import Problems, current_task_or_thread, words_of
+from ragmetrics_core.models.judge_work import is_judge_work
 
 JUDGE_TAG = "ragmetrics-judge"
 Receiver = Callable[[Run], object]

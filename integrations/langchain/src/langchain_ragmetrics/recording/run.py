@@ -11,8 +11,9 @@ from langsmith import schemas
 from langsmith.run_trees import RunTree
 
 from langchain_ragmetrics.values import plain
-from ragmetrics_core import capture
-from ragmetrics_core.capture import Document, documents_in
+from ragmetrics_core.capture import Document
+from ragmetrics_core.capture.plain_values import documents_in
+from ragmetrics_core.data.errors import SettingError
 
 # tag of a search of a vector store that the application made without a retriever
 STORE_SEARCH = "ragmetrics_by_hand"
@@ -53,7 +54,7 @@ def as_run(run: object) -> AnyRun:
     """
     if isinstance(run, (Run, schemas.RunBase)):
         return run
-    raise capture.SettingError(
+    raise SettingError(
         "samples_from needs a run of LangSmith or of a tracer, such as what a RunTree"
         f" or a collector of runs holds; got {type(run).__name__}"
     )

@@ -18,16 +18,24 @@ from langchain_ragmetrics.values import (
     plain,
     provider_evidence_of,
 )
-from ragmetrics_core import capture
-from ragmetrics_core.capture import (
-    Answer,
-    Document,
-    Message,
-    Node,
-    Overrides,
-    Tree,
-    documents_in,
+from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
+from ragmetrics_core.capture.history import (
+    EarlierConversation,
+    find_conversation,
+    names_a_history,
 )
+from ragmetrics_core.capture.plain_values import (
+    Overrides,
+    answer_in,
+    documents_in,
+    has_written,
+    question_in,
+    question_in_state,
+)
+from ragmetrics_core.capture.plain_values import compact as as_json
+from ragmetrics_core.capture.providers import add_provider_evidence
+from ragmetrics_core.capture.step_documents import note_documents_of_step
+from ragmetrics_core.capture.unread_requests import unread_request
 
 FALLBACKS = "RunnableWithFallbacks"
 # Keys of ``extra`` that the recorder fills: of a root the task or thread it ran in; of
@@ -126,7 +134,7 @@ def _documents_to_answer_from(inputs: Any) -> tuple[Document, ...]:
 
     A grader or a filter is given both, and answers nothing from the documents.
     """
-    return () if capture.has_written(inputs) else tuple(documents_in(inputs))
+    return () if has_written(inputs) else tuple(documents_in(inputs))
 
 
 def _tree_of_calls(root: Node, run: AnyRun) -> Tree:
@@ -220,13 +228,13 @@ def _question(
     # what a model, tool or retriever alone is given need not be a user's question
     if run.run_type != "chain":
         return None
-    question = None if resumes else capture.question_in(inputs)
-    return capture.question_in_state(output) if question is None else question
+    question = None if resumes else question_in(inputs)
+    return question_in_state(output) if question is None else question
 
 
 def _earlier_conversation(
     run: AnyRun, inputs: object, output: object, question: str | None
-) -> capture.EarlierConversation:
+) -> EarlierConversation:
     """Find the earlier turns of the conversation in the first place that has some.
 
     The places: the inputs, such as {"chat_history": […]}; the messages of a graph's
@@ -240,39 +248,33 @@ def _earlier_conversation(
     """
     # a model, tool or retriever that was called by itself has no conversation
     if run.run_type != "chain":
-        return capture.EarlierConversation()
-    in_inputs = capture.find_conversation(inputs, question)
+        return EarlierConversation()
+    in_inputs = find_conversation(inputs, question)
     if in_inputs.turns or in_inputs.texts:
         return in_inputs
     return _conversation_in_state(output, question)
 
 
-def _conversation_in_prompts(
-    run: AnyRun, question: str | None
-) -> capture.EarlierConversation:
+def _conversation_in_prompts(run: AnyRun, question: str | None) -> EarlierConversation:
     """Find a talk in the variables of prompts, which a step of the chain may have filled."""
     variables = {
         name: plain(value)
         for inner in walk(run)
         if inner.run_type == "prompt"
         for name, value in (inner.inputs or {}).items()
-        if capture.names_a_history(name)
+        if names_a_history(name)
     }
-    return capture.find_conversation(variables, question)
+    return find_conversation(variables, question)
 
 
-def _conversation_in_state(
-    output: object, question: str | None
-) -> capture.EarlierConversation:
+def _conversation_in_state(output: object, question: str | None) -> EarlierConversation:
     """Find the earlier turns among the messages of a graph's state, its output.
 
     If the question is known, only messages before it count. A list of messages without
     the question need not be the user's conversation.
     """
     is_question_known = question is not None
-    return capture.find_conversation(
-        output, question, only_before_question=is_question_known
-    )
+    return find_conversation(output, question, only_before_question=is_question_known)
 
 
 def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
@@ -284,7 +286,7 @@ def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
     if root.kind == "model":
         text = None if root.reply is None else root.reply.text
         return (Answer(text, "the model call", writing_call=root),) if text else ()
-    text, key = capture.answer_in(output)
+    text, key = answer_in(output)
     if text is None:
         return ()
     place = f"outputs[{key!r}]"
@@ -483,7 +485,7 @@ def _query(arguments: Mapping[str, Any]) -> str:
         for value in arguments.values()
         if isinstance(value, str) and value.strip()
     ]
-    return texts[0] if len(texts) == 1 else capture.compact(plain(arguments))
+    return texts[0] if len(texts) == 1 else as_json(plain(arguments))
 
 
 def _fill_tool(node: Node, run: AnyRun) -> None:
@@ -566,7 +568,7 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     node.offered_tools = offered_tools(parameters)
     # what the model saw and no recorded text holds, such as a PDF
     contents = [content_of_sent(message) for message in messages]
-    capture.unread_request(parameters, contents).add_to(node)
+    unread_request(parameters, contents).add_to(node)
     _add_reply(node, run)
 
 
@@ -584,7 +586,7 @@ def _add_reply(node: Node, run: AnyRun) -> None:
     text = str(first_reply.get("text") or message.text)
     node.reply = Message("assistant", text, message.tool_calls)
     evidence = provider_evidence_of(first_reply.get("message"))
-    capture.add_provider_evidence(node, evidence)
+    add_provider_evidence(node, evidence)
 
 
 def _messages_sent(run: AnyRun) -> Iterator[object]:
@@ -607,7 +609,7 @@ def _fill_step(node: Node, run: AnyRun) -> None:
         node.remarks = (_ANSWERED_BY_A_PERSON,)
     taken = plain(run.inputs)
     node.documents_among_inputs = tuple(documents_in(taken))
-    capture.note_documents_of_step(node, taken, plain(run.outputs or {}))
+    note_documents_of_step(node, taken, plain(run.outputs or {}))
 
 
 def _has_answered_calls(run: AnyRun) -> bool:

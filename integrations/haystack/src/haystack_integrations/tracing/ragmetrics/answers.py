@@ -8,10 +8,8 @@ from typing import Any
 from haystack_integrations.tracing.ragmetrics.components import Calls, replies
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_TOOL, Node, Run
 
-from ragmetrics_core.capture import (
-    Answer,
-    Document,
-    Message,
+from ragmetrics_core.capture import Answer, Document, Message
+from ragmetrics_core.capture.plain_values import (
     as_one_line,
     documents_in,
     find_instances,

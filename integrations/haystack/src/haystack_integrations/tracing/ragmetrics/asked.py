@@ -14,12 +14,18 @@ from typing import Any
 from haystack_integrations.tracing.ragmetrics.components import Calls, prompt
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Node, Run
 
-from ragmetrics_core import Turn, capture
-from ragmetrics_core.capture import (
+from ragmetrics_core import Turn
+from ragmetrics_core.capture import Message
+from ragmetrics_core.capture.history import (
     EarlierConversation,
-    Message,
+    find_conversation,
+    history_in,
+    names_a_history,
+)
+from ragmetrics_core.capture.plain_values import (
     as_one_line,
     find_instances,
+    question_in,
 )
 
 # Names of sockets that usually hold the question, the likeliest first.
@@ -160,7 +166,7 @@ def _texts_in_input(value: object) -> list[str]:
     if not isinstance(value, (str, Message, tuple)):
         return []
     # messages may also be mappings of a role and a text
-    text = capture.question_in(value) or capture.question_in(tuple(messages_in(value)))
+    text = question_in(value) or question_in(tuple(messages_in(value)))
     return [text] if text and text.strip() else []
 
 
@@ -240,9 +246,9 @@ def find_history(
         turns = _turns_of(messages_in(value), question)
         if any(turn.role == "user" for turn in turns) and name not in _NEVER_A_QUESTION:
             return History(EarlierConversation(turns))
-        if capture.names_a_history(name):
+        if names_a_history(name):
             history_by_name[name] = value
-    return History(capture.find_conversation(history_by_name, question))
+    return History(find_conversation(history_by_name, question))
 
 
 def _may_be_memory(node: Node, calls: Calls, answer_began: int | None) -> bool:
@@ -292,7 +298,7 @@ def _turns_of(messages: Sequence[Message], question: str | None) -> tuple[Turn, 
     if not is_question_last:
         # history_in() takes off the last message as the question: give it one
         messages = [*messages, Message("user", "now")]
-    return capture.history_in(messages)
+    return history_in(messages)
 
 
 def messages_in(value: object) -> list[Message]:
@@ -302,5 +308,5 @@ def messages_in(value: object) -> list[Message]:
     messages = [element for element in value if isinstance(element, Message)]
     if messages or not all(isinstance(element, Mapping) for element in value):
         return messages
-    conversation = capture.find_conversation({"history": value})
+    conversation = find_conversation({"history": value})
     return [Message(turn.role, turn.content) for turn in conversation.turns]

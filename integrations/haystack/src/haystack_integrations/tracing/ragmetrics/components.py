@@ -17,21 +17,21 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     Run,
 )
 
-from ragmetrics_core.capture import (
-    Document,
-    Message,
-    ToolCall,
-    UnreadRequest,
-    add_provider_evidence,
+from ragmetrics_core.capture import Document, Message, ToolCall
+from ragmetrics_core.capture import Node as Call
+from ragmetrics_core.capture.plain_values import (
     as_one_line,
     compact,
     documents_in,
-    lists_divided,
-    parameters_in_reply,
     texts_in,
+)
+from ragmetrics_core.capture.providers import add_provider_evidence
+from ragmetrics_core.capture.step_documents import lists_divided
+from ragmetrics_core.capture.unread_requests import (
+    UnreadRequest,
+    parameters_in_reply,
     unread_request,
 )
-from ragmetrics_core.capture import Node as Call
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
 _NAMES_EVIDENCE = re.compile(r"document|context|passage|chunk|window|snippet")

@@ -22,17 +22,10 @@ from haystack.dataclasses import (
 )
 from pydantic import BaseModel
 
-from ragmetrics_core.capture import (
-    Answer,
-    CitedSource,
-    Document,
-    Listener,
-    Message,
-    Problems,
-    ProviderEvidence,
-    ToolCall,
-    evidence_in_reply,
-)
+from ragmetrics_core.capture import Answer, Document, Listener, Message, ToolCall
+from ragmetrics_core.capture.hooks import Problems
+from ragmetrics_core.capture.providers import ProviderEvidence, evidence_in_reply
+from ragmetrics_core.capture.tree import CitedSource
 
 PIPELINE = "haystack.pipeline.run"
 COMPONENT = "haystack.component.run"

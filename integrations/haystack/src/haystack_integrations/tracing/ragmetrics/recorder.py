@@ -26,14 +26,9 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     tick,
 )
 
-from ragmetrics_core.capture import (
-    Listener,
-    Listeners,
-    current_task_or_thread,
-    guard_hook,
-    is_judge_work,
-    words_of,
-)
+from ragmetrics_core.capture import Listener, Listeners, guard_hook
+from ragmetrics_core.capture.hooks import current_task_or_thread, words_of
+from ragmetrics_core.models.judge_work import is_judge_work
 
 _OWN_EVALUATORS = "haystack_integrations.components.evaluators.ragmetrics."
 _SPANS = (

@@ -24,16 +24,11 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     copied,
 )
 
-from ragmetrics_core.capture import (
-    Answer,
-    Document,
-    Overrides,
-    Problems,
-    SettingError,
-    Tree,
-    documents_in,
-)
+from ragmetrics_core.capture import Answer, Document, Tree
 from ragmetrics_core.capture import Node as Call
+from ragmetrics_core.capture.hooks import Problems
+from ragmetrics_core.capture.plain_values import Overrides, documents_in
+from ragmetrics_core.data.errors import SettingError
 
 _ONE_OF_SEVERAL = (
     "the question is one of several texts that were handed in together; nothing tells"

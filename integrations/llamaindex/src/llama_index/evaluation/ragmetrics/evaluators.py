@@ -26,14 +26,11 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
 )
-from ragmetrics_core.capture import (
-    MetricResult,
-    RagMetricsError,
-    SettingError,
-    UserValues,
-    as_judge_work,
-    resolve_judge,
-)
+from ragmetrics_core.capture.captured import UserValues
+from ragmetrics_core.data.errors import RagMetricsError, SettingError
+from ragmetrics_core.data.results import MetricResult
+from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.models.judge_work import as_judge_work
 
 References = str | Sequence[str] | None
 

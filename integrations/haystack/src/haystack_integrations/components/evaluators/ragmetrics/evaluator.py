@@ -13,24 +13,11 @@ from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
 from haystack_integrations.components.evaluators.ragmetrics import inputs
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
 
-from ragmetrics_core import (
-    Failed,
-    LLMJudge,
-    Metric,
-    Report,
-    Sample,
-    capture,
-    evaluate,
-)
-from ragmetrics_core.capture import (
-    ErrorInfo,
-    JudgeLike,
-    JudgeUnavailable,
-    MetricResult,
-    RagMetricsError,
-    SampleResult,
-    SettingError,
-)
+from ragmetrics_core import Failed, LLMJudge, Metric, Report, Sample, evaluate
+from ragmetrics_core.data.errors import JudgeUnavailable, RagMetricsError, SettingError
+from ragmetrics_core.data.results import ErrorInfo, MetricResult, SampleResult
+from ragmetrics_core.engine.resolve import JudgeLike
+from ragmetrics_core.metrics.registry import NAMED_METRICS, choose_metrics, metric_named
 
 logger = logging.getLogger(__name__)
 MetricLike = str | Metric | dict[str, Any]
@@ -101,7 +88,7 @@ class RagMetricsEvaluator:
         chosen_metrics = None  # None: all that apply
         if metric_likes is not None:
             chosen_metrics = map(_metric_of, metric_likes)
-        self.metrics = tuple(capture.choose_metrics(chosen_metrics))
+        self.metrics = tuple(choose_metrics(chosen_metrics))
         # the settings as the user gave them, for ``to_dict``
         self.chat_generator = chat_generator
         self.judge = judge
@@ -322,7 +309,7 @@ def _metric_of(metric_like: object) -> Metric | str:
         keys = set(metric_like)
         if {"name"} <= keys <= {"name", "settings"}:
             settings = dict(metric_like.get("settings") or {})
-            return capture.metric_named(str(metric_like["name"]), settings)
+            return metric_named(str(metric_like["name"]), settings)
     raise SettingError(
         "a metric is a name, a Metric, or {name, settings}, got "
         + type(metric_like).__name__
@@ -335,7 +322,7 @@ def _stored(metric: Metric) -> dict[str, Any]:
     Raises:
         SerializationError: If it is none of ours.
     """
-    for name, metric_class in capture.NAMED_METRICS.items():
+    for name, metric_class in NAMED_METRICS.items():
         if type(metric) is metric_class:
             settings = metric.model_dump(mode="json", exclude_defaults=True)
             return {"name": name, "settings": settings}

@@ -6,7 +6,7 @@ from typing import Any
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capture import RowError, SettingError
+from ragmetrics_core.data.errors import RowError, SettingError
 
 # for each group of sockets, of which one is given: the field of a row by its socket
 _GROUPS: Mapping[str, Mapping[str, str]] = {

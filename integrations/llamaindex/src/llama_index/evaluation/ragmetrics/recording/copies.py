@@ -51,23 +51,21 @@ from llama_index.evaluation.ragmetrics.recording.kinds import Kind
 from llama_index.evaluation.ragmetrics.recording.run import Run, call_when_gone
 from pydantic import BaseModel
 
-from ragmetrics_core.capture import (
+from ragmetrics_core.capture import Document, Message, Node, ToolCall
+from ragmetrics_core.capture.history import names_a_history, spoken
+from ragmetrics_core.capture.plain_values import (
     ANSWER_KEYS,
-    UNREAD_SEARCH,
-    Document,
-    Message,
-    Node,
-    ToolCall,
-    add_provider_evidence,
     answer_text,
     documents_in,
-    evidence_in_reply,
     find_instances,
-    names_a_history,
-    note_documents_of_step,
-    spoken,
-    unread_request,
 )
+from ragmetrics_core.capture.providers import (
+    UNREAD_SEARCH,
+    add_provider_evidence,
+    evidence_in_reply,
+)
+from ragmetrics_core.capture.step_documents import note_documents_of_step
+from ragmetrics_core.capture.unread_requests import unread_request
 
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
 _Response = Response | PydanticResponse | AgentChatResponse | Streamed

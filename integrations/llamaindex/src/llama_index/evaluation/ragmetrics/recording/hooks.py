@@ -40,7 +40,7 @@ from llama_index_instrumentation.span.base import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 from pydantic import Field, PrivateAttr
 
-from ragmetrics_core.capture import as_judge_work
+from ragmetrics_core.models.judge_work import as_judge_work
 
 # Called with what was read, and what broke it off; only the first call has an effect.
 OnEnd = Callable[[str, BaseException | None], None]

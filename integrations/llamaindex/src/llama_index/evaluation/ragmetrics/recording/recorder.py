@@ -42,15 +42,14 @@ from llama_index.evaluation.ragmetrics.recording.kinds import (
 from llama_index.evaluation.ragmetrics.recording.run import Run, call_when_gone
 from llama_index_instrumentation.span import active_span_id
 
-from ragmetrics_core import capture
-from ragmetrics_core.capture import (
-    Listener,
-    Listeners,
-    Node,
+from ragmetrics_core.capture import Listener, Listeners, Node, guard_hook
+from ragmetrics_core.capture.hooks import (
     current_task_or_thread,
-    guard_hook,
+    renew_after_fork,
     words_of,
 )
+from ragmetrics_core.capture.providers import chunk_tells_of_search
+from ragmetrics_core.models.judge_work import is_judge_work
 
 _MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
 _TOO_MANY_CALLS = f"of more steps than the {_MOST_CALLS} that are kept of a run"
@@ -167,7 +166,7 @@ class Recorder:
         self._span_handler = Spans(self)
         self._event_handler = Events(recorder=self)
         self._replacements = ExitStack()
-        capture.renew_after_fork(self)
+        renew_after_fork(self)
 
     def after_fork(self) -> None:
         """Start anew in a forked child process, without any open run.
@@ -509,7 +508,7 @@ class Recorder:
         span = self._spans.get(id_ or "")
         if id_ is None or span is None or span.has_search_in_stream:
             return
-        if capture.chunk_tells_of_search(chunk.raw):
+        if chunk_tells_of_search(chunk.raw):
             self._spans[id_] = replace(span, has_search_in_stream=True)
 
     @guard_hook
@@ -586,7 +585,7 @@ def _is_ignored(kind: Kind | None, around: OpenSpan) -> bool:
         return True
     if kind not in ROOTS:
         return False
-    return is_called_aside() or (bool(around.runs) and capture.is_judge_work())
+    return is_called_aside() or (bool(around.runs) and is_judge_work())
 
 
 def _is_part_of_call(kind: Kind, around: OpenSpan) -> bool:

@@ -6,16 +6,18 @@ from dataclasses import replace
 from llama_index.evaluation.ragmetrics.recording import copies
 from llama_index.evaluation.ragmetrics.recording.run import Run
 
-from ragmetrics_core import Turn, capture
-from ragmetrics_core.capture import (
-    Answer,
-    Document,
-    Message,
-    Node,
-    Overrides,
-    Tree,
-    as_one_line,
+from ragmetrics_core import Turn
+from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
+from ragmetrics_core.capture.authors import name_authors
+from ragmetrics_core.capture.history import (
+    EarlierConversation,
+    drop_shown_documents,
+    find_conversation,
+    history_in,
 )
+from ragmetrics_core.capture.plain_values import Overrides, as_one_line
+from ragmetrics_core.capture.step_documents import name_empty_searches
+from ragmetrics_core.data.errors import SettingError
 
 _EARLIER_RESULTS = (
     "a prompt shows what a tool returned in an earlier turn, whose calls are not known:"
@@ -50,7 +52,7 @@ def as_run(response: object) -> Run:
     # a workflow's stop event is only a wrapping around what the workflow returned
     returned = copies.without_stop_event(response)
     if not isinstance(returned, (str, copies.Returned)):
-        raise capture.SettingError(
+        raise SettingError(
             "samples_from needs a run or a response of a query engine, chat engine,"
             f" agent or workflow, got {type(returned).__name__}"
         )
@@ -204,8 +206,8 @@ def _settle(run: Run) -> None:
             if documents:
                 setattr(call, name, tuple(filter(is_evidence, documents)))
     run.documents_without_text += tuple(blank_documents.values())
-    capture.name_authors(run.root)
-    capture.name_empty_searches(run.root)
+    name_authors(run.root)
+    name_empty_searches(run.root)
     for call in calls:
         _add_search_of_engine(call, run)
 
@@ -259,24 +261,24 @@ def _skip_steps_without_documents(caller: Node) -> None:
     caller.children = children
 
 
-def _conversation_handed_in(run: Run) -> capture.EarlierConversation:
+def _conversation_handed_in(run: Run) -> EarlierConversation:
     """Return the conversation that the application handed in, or that a memory keeps.
 
     It may also stand in other fields of a start event than ``chat_history``.
     """
     turns = _turns_given_or_remembered(run)
     if turns:
-        return capture.EarlierConversation(turns)
+        return EarlierConversation(turns)
     asked = run.question or _first_query(run)
     # the messages of a model that was called alone may be examples
     is_model_alone = run.kind in ("model", "program")
     for inputs in () if is_model_alone else run.lookup_inputs:
         named = {**inputs, "chat_history": inputs.get("messages")}
         for fields in (named, inputs):
-            earlier = capture.find_conversation(fields, asked)
+            earlier = find_conversation(fields, asked)
             if earlier.turns or earlier.texts:
                 return earlier
-    return capture.EarlierConversation()
+    return EarlierConversation()
 
 
 def _note_streamed_reply(run: Run, models: Sequence[Node]) -> None:
@@ -445,8 +447,8 @@ def _history_of_prompts(models: Sequence[Node], run: Run) -> tuple[Turn, ...]:
     for model in models:
         spoken = [message for message in model.prompt if not message.tool_calls]
         if _asks(spoken, run.question):
-            spoken = capture.drop_shown_documents(spoken, documents)
-            histories.append(capture.history_in(spoken, run.question))
+            spoken = drop_shown_documents(spoken, documents)
+            histories.append(history_in(spoken, run.question))
     return max(histories, key=len, default=())
 
 
