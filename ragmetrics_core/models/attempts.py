@@ -342,13 +342,11 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
         prices = model.prices()
         check_prices(model.name, prices)
         reply = add_price(reply, prices)
-    return replace(
-        reply,
-        choices=tuple(_clean_text(choice) for choice in reply.choices),
-        usage=replace(
-            reply.usage, models=tuple(map(sendable_text, reply.usage.models))
-        ),
-    )
+    choices = tuple(_clean_text(choice) for choice in reply.choices)
+    models = tuple(map(sendable_text, reply.usage.models))
+    if choices == reply.choices and models == reply.usage.models:
+        return reply
+    return replace(reply, choices=choices, usage=replace(reply.usage, models=models))
 
 
 def _clean_text(choice: Choice) -> Choice:

@@ -226,7 +226,7 @@ class FittedRequest:
                 if untried and found_meanwhile:
                     self._missing |= found_meanwhile
                     continue
-                await self._ask_without_refused(first_alone=bool(untried))
+                await self._ask_without_refused(untried)
             return self._reply()
 
     def _fitted(self) -> ChatRequest:
@@ -248,13 +248,14 @@ class FittedRequest:
             and not (name == "temperature" and request.temperature == 1)
         }
 
-    async def _ask_without_refused(self, *, first_alone: bool) -> None:
+    async def _ask_without_refused(self, untried: set[str]) -> None:
         """Ask for the replies; ask again without each feature that is refused.
 
         Args:
-            first_alone: Whether one call is sent before all others.
+            untried: The features of which nobody knows if they are taken. If there are
+                any, one call is sent before all others.
         """
-        tried = self._untried_features()
+        first_alone = bool(untried)
         while not (self._request.needs_logprobs and "logprobs" in self._missing):
             request = self._fitted()
             await self._ask(request, first_alone=first_alone)
@@ -273,7 +274,7 @@ class FittedRequest:
         if self._request.top_logprobs and self._gives_no_logprobs():
             self._missing.add("logprobs")
         self._note_missing(self._missing)
-        self._state.taken.update(tried - self._missing)
+        self._state.taken.update(untried - self._missing)
 
     def _refused_feature(self, request: ChatRequest) -> str | None:
         """Return the feature that the first failure of the last calls refuses, or None."""

@@ -53,6 +53,8 @@ T = TypeVar("T")
 RequestMaker = Callable[[Sequence[str]], ChatRequest]
 """Makes the request for the replies under the keys that it is given."""
 
+_NOTHING = Usage()
+
 _Complete = Callable[[ChatRequest, Send], Awaitable[ChatReply]]
 """Sends a request in one call or several."""
 
@@ -82,7 +84,7 @@ class Fetched:
     """
 
     outcomes: dict[str, Outcome | None]
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = _NOTHING
     paid_keys: set[str] = field(default_factory=set)
 
     @property
@@ -97,7 +99,7 @@ class Fetched:
     def add(self, usage: Usage) -> None:
         """Add up what it cost."""
         # Most requests take one call, whose usage needs no sum.
-        self.usage = usage if self.usage == Usage() else self.usage + usage
+        self.usage = usage if self.usage is _NOTHING else self.usage + usage
 
 
 class _Shared:
@@ -438,10 +440,10 @@ class Session:
         fetched = Fetched(dict.fromkeys(keys))
         while fetched.missing:
             self._take_stored(fetched)
-            to_await = [key for key in fetched.missing if key in on_their_way]
-            to_call_for = [key for key in fetched.missing if key not in on_their_way]
+            missing = fetched.missing
             # Looked up now: while this run calls, the others may end.
-            futures = {key: on_their_way[key] for key in to_await}
+            futures = {key: on_their_way[key] for key in missing if key in on_their_way}
+            to_call_for = [key for key in missing if key not in futures]
             if to_call_for:
                 request = make_request(to_call_for)
                 await self._call_for(request, to_call_for, fetched, complete)
