@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
+from ragmetrics_core.models.urls import read_address
 
 ADDRESS_VARIABLE = "RAGMETRICS_API_BASE"
 KEY_VARIABLE = "RAGMETRICS_API_KEY"
@@ -95,12 +96,12 @@ class Provider(NamedTuple):
 
     def whole(self, address: str) -> str:
         """Return an address with the provider's path, if it has none."""
-        if _host(address) is None or urlsplit(address).path.strip("/"):
+        if _host(address) is None:
             return address
-        scheme, _, rest = address.partition("://")
-        host, question_mark, query = rest.partition("?")
-        path = urlsplit(self.address).path
-        return f"{scheme}://{host.rstrip('/')}{path}{question_mark}{query}"
+        parts = urlsplit(address)
+        if parts.path.strip("/"):
+            return address
+        return parts._replace(path=urlsplit(self.address).path).geturl()
 
 
 OPENAI = Provider("https://api.openai.com/v1", "OPENAI_API_KEY", ("OPENAI_BASE_URL",))
@@ -323,11 +324,11 @@ def _advice_on_key_and_address(variable: str) -> str:
 def _host(address: str) -> tuple[str, str, int] | None:
     """Return scheme, host and port of an address; None if the text is no address."""
     try:
-        parts = urlsplit(address.strip())
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
+        parts = read_address(address.strip())
+    except SettingError:
         return None
-    return (parts.scheme, parts.hostname.rstrip("."), port) if parts.hostname else None
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return parts.scheme, parts.host.rstrip("."), port
 
 
 def _of_provider(host: str) -> bool:

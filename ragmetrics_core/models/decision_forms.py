@@ -329,28 +329,19 @@ def _probabilities_in_order(
     return [probability_by_value[value] for value in values]
 
 
-def _is_truncated(body: Any) -> bool:
+def _is_truncated(answer: Any) -> bool:
     """Whether a reply, or an answer in it, says that the texts were not read whole.
 
     Services say it in the reply or the answer itself, in its usage or its metadata.
+    Example: ``{"state_truncated": true}``.
     """
-    if not isinstance(body, Mapping):
+    if not isinstance(answer, Mapping):
         return False
-    return any(
-        _names_a_truncation(part)
-        for part in (body, body.get("usage"), body.get("metadata"))
-    )
-
-
-def _names_a_truncation(part: Any) -> bool:
-    """Whether a field of that name says so, e.g. ``"state_truncated": true``."""
-    if not isinstance(part, Mapping):
-        return False
-    return any(
-        _TRUNCATED.search(str(name)) is not None
-        for name, value in part.items()
-        if value
-    )
+    for part in (answer, answer.get("usage"), answer.get("metadata")):
+        for name, value in part.items() if isinstance(part, Mapping) else ():
+            if value and _TRUNCATED.search(str(name)):
+                return True
+    return False
 
 
 def chances_of(typed: TypedQuestion, choice: Choice, model: str) -> Chances:
