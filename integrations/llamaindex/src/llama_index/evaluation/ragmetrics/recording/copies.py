@@ -211,8 +211,10 @@ def copy_talk_of_template(run: Run, arguments: Mapping[str, Any]) -> None:
     Example: a chat engine condenses the question by ``llm.predict(template,
     chat_history="user: Hi…", question="And when?")``.
     """
+    if "prompt_args" not in arguments:
+        return
     variables = dict(getattr(arguments.get("prompt"), "kwargs", None) or {})
-    variables.update(arguments.get("prompt_args") or {})
+    variables.update(arguments["prompt_args"])
     talk = {
         name: plain(value) for name, value in variables.items() if names_a_history(name)
     }
