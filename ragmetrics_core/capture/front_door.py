@@ -131,8 +131,7 @@ class FrontDoor(Generic[Run]):
         sample_maker = self.turns(overrides, Problems())
         sample_maker.share_with_conversation(conversation, redact)
         captured = self._captured(sample_maker, user_values, redact)
-        # inputs and outputs are recorded whole if contexts_from="inputs.docs" reads them
-        with self._listening(captured, needs_data=overrides.needs_data):
+        with self._listening(captured):
             yield captured
 
     def _captured(
@@ -159,19 +158,16 @@ class FrontDoor(Generic[Run]):
         )
 
     @contextmanager
-    def _listening(
-        self, captured: Captured[Run], *, needs_data: bool
-    ) -> Iterator[None]:
+    def _listening(self, captured: Captured[Run]) -> Iterator[None]:
         """Hand the runs of a block to ``captured`` while the block runs.
 
         At its end, note as a problem that runs were missed, or that nothing ran at all.
 
         Args:
             captured: The object that gets the runs.
-            needs_data: Whether the inputs and outputs of the runs are needed whole.
         """
         problems = captured.problems
-        listener = Listener(problems, captured.record, needs_data=needs_data)
+        listener = Listener(problems, captured.record)
         self.listeners.add(listener)
         try:
             yield
@@ -270,8 +266,6 @@ class FrontDoor(Generic[Run]):
             sample_maker.problems,
             watcher.record,
             everywhere=True,
-            # whole inputs and outputs, if contexts_from="inputs.docs" reads them
-            needs_data=overrides.needs_data,
         )
         self.listeners.add(listener)
         return watcher

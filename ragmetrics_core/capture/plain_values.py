@@ -88,15 +88,6 @@ class Overrides:
                 f" {{{self.context_tools!r}}}"
             )
 
-    @property
-    def needs_data(self) -> bool:
-        """Whether a run's inputs and outputs are needed whole.
-
-        Keys, paths and callables of the user may ask for anything in them.
-        """
-        sources = (self.question_from, self.contexts_from, self.answer_from)
-        return any(source is not None for source in sources)
-
     def find(self, field: str, run: Any, *mappings: Any) -> tuple[bool, Any]:
         """Look a field up as the user said.
 
