@@ -855,7 +855,7 @@ def test_fewer_rows_may_hide_a_loss_by_chance(loss: float) -> None:
 
 
 def test_the_page_says_how_many_rows_a_band_needs() -> None:
-    page = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "agreement.md").read_text(encoding="utf-8")
     few, middle, most = (fewest_rows(loss) for loss in LOSSES)
     needed = f"needs {few}, {middle} or {most} labelled rows for a loss of 2, 5 or 10 %"
     assert LOSSES == (0.02, 0.05, 0.1)
