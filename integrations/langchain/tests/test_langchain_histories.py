@@ -109,6 +109,13 @@ def test_a_history_that_says_who_speaks_is_read(name: str, way: str) -> None:
     assert sample.ledger.turn == 2
 
 
+def test_of_a_models_blocks_its_texts_alone_were_said() -> None:
+    drawn = {"type": "image_generation_call", "result": "iVBORw0KGgo"}
+    reply = AIMessage([drawn, {"type": "text", "text": REPLY}])
+    sample = asked_with(chat_history=[HumanMessage(EARLIER), reply])
+    assert history_of(sample) == ([EARLIER, REPLY], [])
+
+
 @pytest.mark.parametrize("name", ["chat_history", "history", "memory", "conversation"])
 @pytest.mark.parametrize("way", [*READ, *HEDGED])
 def test_a_history_is_right_or_hedged(name: str, way: str) -> None:

@@ -243,12 +243,21 @@ def _message(role: str, content: object, calls: Iterable[object] = ()) -> Messag
     A model writes one text in many blocks, and a tool a result in each block: those of
     an MCP server may be ["Lit in 1882.", "A horn followed."], each on a line of its own.
     """
+    if role == "assistant" and isinstance(content, list):
+        content = list(filter(_is_text_block, content))
     if role == "tool" and isinstance(content, list):
         text = "\n".join(map(text_of_content, content))
     else:
         text = text_of_content(content)
     tool_calls = [_call(call) for call in calls if isinstance(call, Mapping)]
     return Message(role, text, tuple(tool_calls))
+
+
+def _is_text_block(block: object) -> bool:
+    """Whether a block of a model's reply is text: neither code, an image nor a result."""
+    if not isinstance(block, Mapping):
+        return isinstance(block, str)
+    return block.get("type", "text") in ("text", "text-plain", "output_text")
 
 
 def content_of_sent(message: object) -> object:
