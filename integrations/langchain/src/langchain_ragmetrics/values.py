@@ -26,37 +26,91 @@ _DEPTH_READ = 10
 _SHORT = 8  # items; a list of more numbers is a vector
 
 
-def copied(value: object, *, messages: bool = False, depth: int = _DEPTH_COPIED) -> Any:
-    """Take a snapshot of a run's inputs or outputs, which later steps cannot change.
+class Copier:
+    """Takes snapshots of what passes by in one root; later steps cannot change them.
 
-    Containers and documents are copied; what else they hold is shared. Example: of
-    {"docs": [document]} the mapping, the list and the document are copied. A long list
-    of numbers, such as an embedding, is shared as well: no rule reads it, and to copy
-    the embeddings of a step would hold the application up.
-
-    Args:
-        value: Inputs or outputs of a run, or a part of them.
-        messages: Copy messages and other objects with fields as well, which a later
-            step may edit in place.
-        depth: How many containers inside of each other are copied.
+    What one step returns and the next one takes is one document: it is copied once.
     """
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    if isinstance(value, Document):
-        return value.model_copy(update={"metadata": dict(value.metadata)})
-    if isinstance(value, dict) and depth > 0:
-        return {
-            key: copied(element, messages=messages, depth=depth - 1)
-            for key, element in value.items()
-        }
-    if depth > 0 and (type(value) is list or type(value) is tuple):
-        if _looks_like_vector(value):
+
+    def __init__(self) -> None:
+        # by the identity of a document: the document and its copy
+        self._copies: dict[int, tuple[Document, Document]] = {}
+
+    def forget(self) -> None:
+        """Let go of the application's documents: its root has ended."""
+        self._copies.clear()
+
+    def copied(
+        self, value: object, *, messages: bool = False, depth: int = _DEPTH_COPIED
+    ) -> Any:
+        """Take a snapshot of a run's inputs or outputs.
+
+        Containers and documents are copied; what else they hold is shared. Example: of
+        {"docs": [document]} the mapping, the list and the document are copied. A long
+        list of numbers, such as an embedding, is shared as well: no rule reads it, and
+        to copy the embeddings of a step would hold the application up.
+
+        Args:
+            value: Inputs or outputs of a run, or a part of them.
+            messages: Copy messages and other objects with fields as well, which a later
+                step may edit in place.
+            depth: How many containers inside of each other are copied.
+        """
+        if value is None or isinstance(value, (str, int, float)):
             return value
-        elements = [
-            copied(element, messages=messages, depth=depth - 1) for element in value
-        ]
-        return elements if type(value) is list else tuple(elements)
-    return _copied_object(value) if messages else value
+        if isinstance(value, Document):
+            return self._document(value)
+        if isinstance(value, dict) and depth > 0:
+            return {
+                key: self.copied(element, messages=messages, depth=depth - 1)
+                for key, element in value.items()
+            }
+        if depth > 0 and (type(value) is list or type(value) is tuple):
+            if _looks_like_vector(value):
+                return value
+            elements = [
+                self.copied(element, messages=messages, depth=depth - 1)
+                for element in value
+            ]
+            return elements if type(value) is list else tuple(elements)
+        return _copied_object(value) if messages else value
+
+    def tool_output(self, output: Any) -> Any:
+        """Copy what a tool returned.
+
+        Of a command of LangGraph its update of the state is copied. A message keeps its
+        artifact: the object beside its text, such as documents.
+        """
+        if is_command(output):
+            output = output.update
+        if isinstance(output, ToolMessage):
+            artifact = self.copied(output.artifact)
+            return output.model_copy(update={"artifact": artifact})
+        if isinstance(output, dict):
+            return {key: self.tool_output(part) for key, part in output.items()}
+        if isinstance(output, list):
+            return [self.tool_output(part) for part in output]
+        return self.copied(output)
+
+    def _document(self, document: Document) -> Document:
+        """Copy a document, unless it was copied before and is unchanged."""
+        known = self._copies.get(id(document))
+        if known is not None and _is_as_copied(document, known[1]):
+            return known[1]
+        copy = document.model_copy(update={"metadata": dict(document.metadata)})
+        self._copies[id(document)] = document, copy
+        return copy
+
+
+def _is_as_copied(document: Document, copy: Document) -> bool:
+    """Whether a document holds the very objects that its copy holds."""
+    if document.page_content is not copy.page_content or document.id != copy.id:
+        return False
+    metadata = document.metadata
+    return len(metadata) == len(copy.metadata) and all(
+        name in copy.metadata and copy.metadata[name] is value
+        for name, value in metadata.items()
+    )
 
 
 def _copied_object(value: object) -> Any:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.outputs import (
     ChatGeneration,
     Generation,
@@ -25,7 +25,7 @@ from langchain_ragmetrics.recording.tree import (
     PARAMETERS,
     TASK_OR_THREAD,
 )
-from langchain_ragmetrics.values import copied, documents_of, is_command
+from langchain_ragmetrics.values import Copier, documents_of, is_command
 from ragmetrics_core.capture import guard_hook
 from ragmetrics_core.capture.hooks import Problems, current_task_or_thread, words_of
 from ragmetrics_core.models.judge_work import is_judge_work
@@ -86,7 +86,9 @@ class Recorder(BaseCallbackHandler):
         if run := self._run_began(
             details.get("run_type") or "chain", serialized, run_id, details
         ):
-            run.inputs = _named("input", copied(inputs, messages=run_id in self._roots))
+            run.inputs = _named(
+                "input", run.copier.copied(inputs, messages=run_id in self._roots)
+            )
 
     @guard_hook
     def on_chain_end(
@@ -95,7 +97,10 @@ class Recorder(BaseCallbackHandler):
         """Copy the outputs of a step, and its inputs if they were streamed in."""
         if run := self._run_going(run_id, inputs):
             self._run_ended(
-                run, _named("output", copied(outputs, messages=run_id in self._roots))
+                run,
+                _named(
+                    "output", run.copier.copied(outputs, messages=run_id in self._roots)
+                ),
             )
 
     @guard_hook
@@ -158,7 +163,9 @@ class Recorder(BaseCallbackHandler):
     ) -> None:
         """Copy the inputs of a tool."""
         if run := self._run_began("tool", serialized, run_id, details):
-            inputs = copied(details.get("inputs"))  # older cores tell their text alone
+            inputs = run.copier.copied(
+                details.get("inputs")
+            )  # older cores tell their text alone
             run.inputs = inputs if isinstance(inputs, dict) else {"input": input_str}
             run.extra[CALL] = details.get("tool_call_id")
 
@@ -167,7 +174,7 @@ class Recorder(BaseCallbackHandler):
         """Copy what a tool returned, the documents of its artifact included."""
         if run := self._run_going(run_id):
             run.extra[HANDOFF] = is_command(output) and bool(output.goto)
-            self._run_ended(run, {"output": _tool_output(output)})
+            self._run_ended(run, {"output": run.copier.tool_output(output)})
 
     @guard_hook
     def on_retriever_start(
@@ -184,7 +191,7 @@ class Recorder(BaseCallbackHandler):
     ) -> None:
         """Copy the documents of a retriever."""
         if run := self._run_going(run_id):
-            self._run_ended(run, {"documents": copied(list(documents))})
+            self._run_ended(run, {"documents": run.copier.copied(list(documents))})
 
     @guard_hook
     def search_begins(
@@ -273,6 +280,7 @@ class Recorder(BaseCallbackHandler):
             None if parent is None else parent.id,
             tags,
             {"metadata": details.get("metadata")},
+            Copier() if parent is None else parent.copier,
         )
         if parent is None:
             self._add_root(run, receivers)
@@ -319,7 +327,9 @@ class Recorder(BaseCallbackHandler):
         if run is None or run.end_time is not None:
             return None
         if inputs is not None:
-            run.inputs = _named("input", copied(inputs, messages=run_id in self._roots))
+            run.inputs = _named(
+                "input", run.copier.copied(inputs, messages=run_id in self._roots)
+            )
         return run
 
     def _run_ended(self, run: Run, outputs: dict[str, Any]) -> None:
@@ -332,6 +342,7 @@ class Recorder(BaseCallbackHandler):
 
     def _forget(self, root: Run) -> tuple[Receiver, ...]:
         """Forget a root and all runs inside it; return who was to get the root."""
+        root.copier.forget()
         below = [root]
         while below:
             run = below.pop()
@@ -365,23 +376,6 @@ def _parameters_sent(
 def _named(name: str, value: Any) -> dict[str, Any]:
     """Inputs or outputs as LangSmith keeps them: anything but a dict is put under a name."""
     return value if isinstance(value, dict) else {name: value}
-
-
-def _tool_output(output: Any) -> Any:
-    """Copy what a tool returned, so that later steps cannot change it.
-
-    Of a command of LangGraph its update of the state is copied. A message keeps its
-    artifact: the object beside its text, such as documents.
-    """
-    if is_command(output):
-        output = output.update
-    if isinstance(output, ToolMessage):
-        return output.model_copy(update={"artifact": copied(output.artifact)})
-    if isinstance(output, dict):
-        return {key: _tool_output(part) for key, part in output.items()}
-    if isinstance(output, list):
-        return [_tool_output(part) for part in output]
-    return copied(output)
 
 
 def _copied(message: BaseMessage) -> BaseMessage:

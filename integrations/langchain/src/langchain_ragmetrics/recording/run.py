@@ -10,7 +10,7 @@ from uuid import UUID
 from langsmith import schemas
 from langsmith.run_trees import RunTree
 
-from langchain_ragmetrics.values import plain
+from langchain_ragmetrics.values import Copier, plain
 from ragmetrics_core.capture import Document
 from ragmetrics_core.capture.plain_values import documents_in
 from ragmetrics_core.data.errors import SettingError
@@ -26,7 +26,8 @@ class Run:
     """A run as the recorder keeps it.
 
     Its fields are named and filled as in LangSmith's. ``extra`` holds the metadata, and
-    notes of the recorder under names of its own.
+    notes of the recorder under names of its own. All runs of a root share its
+    ``copier``.
     """
 
     id: UUID
@@ -35,6 +36,7 @@ class Run:
     parent_run_id: UUID | None
     tags: list[str]
     extra: dict[str, Any]
+    copier: Copier = field(default_factory=Copier, repr=False)
     inputs: dict[str, Any] = field(default_factory=dict)
     outputs: dict[str, Any] | None = None
     error: str | None = None
