@@ -119,14 +119,29 @@ def _add_history(tree: Tree, run: AnyRun, inputs: Any) -> None:
         run: Its run.
         inputs: The inputs of the run as plain values.
     """
-    earlier = _earlier_conversation(run, inputs, tree.output, tree.question)
+    earlier = EarlierConversation()
+    # a model, tool or retriever that was called by itself has no conversation
+    if run.run_type == "chain":
+        earlier = find_conversation(inputs, tree.question)
+        if not earlier.turns and not earlier.texts:
+            earlier = _conversation_in_state(tree.output, tree.question)
     tree.history = earlier.turns
     tree.instructions = earlier.texts
-    tree.doubts = earlier.doubts if earlier.turns else ()
     if not earlier.turns and not earlier.texts:
-        in_prompts = _conversation_in_prompts(run, tree.question)
+        in_prompts = find_conversation(_filled_in(run), tree.question)
         tree.instructions = in_prompts.texts
-        tree.doubts = () if in_prompts.turns else in_prompts.doubts
+        tree.doubts = in_prompts.doubts
+
+
+def _filled_in(run: AnyRun) -> dict[str, Any]:
+    """The variables of prompts that are named like a talk; a step may have filled them."""
+    return {
+        name: plain(value)
+        for inner in walk(run)
+        if inner.run_type == "prompt"
+        for name, value in (inner.inputs or {}).items()
+        if names_a_history(name)
+    }
 
 
 def _documents_to_answer_from(inputs: Any) -> tuple[Document, ...]:
@@ -230,41 +245,6 @@ def _question(
         return None
     question = None if resumes else question_in(inputs)
     return question_in_state(output) if question is None else question
-
-
-def _earlier_conversation(
-    run: AnyRun, inputs: object, output: object, question: str | None
-) -> EarlierConversation:
-    """Find the earlier turns of the conversation in the first place that has some.
-
-    The places: the inputs, such as {"chat_history": […]}; the messages of a graph's
-    state.
-
-    Args:
-        run: The run.
-        inputs: Its inputs as plain values.
-        output: Its outputs as plain values.
-        question: The user's question; None if it is not known.
-    """
-    # a model, tool or retriever that was called by itself has no conversation
-    if run.run_type != "chain":
-        return EarlierConversation()
-    in_inputs = find_conversation(inputs, question)
-    if in_inputs.turns or in_inputs.texts:
-        return in_inputs
-    return _conversation_in_state(output, question)
-
-
-def _conversation_in_prompts(run: AnyRun, question: str | None) -> EarlierConversation:
-    """Find a talk in the variables of prompts, which a step of the chain may have filled."""
-    variables = {
-        name: plain(value)
-        for inner in walk(run)
-        if inner.run_type == "prompt"
-        for name, value in (inner.inputs or {}).items()
-        if names_a_history(name)
-    }
-    return find_conversation(variables, question)
 
 
 def _conversation_in_state(output: object, question: str | None) -> EarlierConversation:
