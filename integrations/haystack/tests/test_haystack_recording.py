@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from haystack import Document, Pipeline, component, tracing
 from haystack.components.agents import Agent
@@ -21,6 +22,7 @@ from haystack.components.builders import (
     PromptBuilder,
 )
 from haystack.components.generators.chat import MockChatGenerator
+from haystack.components.rankers import LostInTheMiddleRanker
 from haystack.core.errors import PipelineRuntimeError
 from haystack.dataclasses import ChatMessage, GeneratedAnswer, ToolCall
 from haystack.tools import Tool
@@ -380,6 +382,33 @@ def test_the_result_is_the_same_object_graph() -> None:
     teed["retriever"]["documents"].clear()
     assert captured.samples[0].contexts[0].metadata == {}
     assert captured.samples[0].contexts[0].text == "Text 0 on q"
+
+
+@pytest.mark.parametrize("meta", [None, {}, {"vector": np.zeros(3)}, {"pages": [1, 2]}])
+def test_a_document_that_comes_again_is_recorded_each_time(meta: Any) -> None:
+    @component
+    class Shelf:
+        @component.output_types(documents=list[Document])
+        def run(self, query: str) -> dict[str, Any]:
+            texts = ("Text 0 on q", "Text 1 on q")
+            return {"documents": [Document(content=text, meta=meta) for text in texts]}
+
+    made = Pipeline()
+    made.add_component("retriever", Shelf())
+    made.add_component("ranker", LostInTheMiddleRanker())
+    made.add_component("prompt", PromptBuilder(TEMPLATE))
+    made.add_component("llm", MockChatGenerator(response_fn=echoed))
+    made.connect("retriever.documents", "ranker.documents")
+    made.connect("ranker.documents", "prompt.documents")
+    made.connect("prompt", "llm")
+    with capture() as captured:
+        made.run({"retriever": {"query": "q"}, "prompt": {"query": "q"}})
+    assert captured.problems.counts == {}
+    (sample,) = captured.samples
+    texts = ["Text 0 on q", "Text 1 on q"]
+    assert sorted(context.text for context in sample.known_contexts) == texts
+    assert sample.ledger is not None
+    assert [item.text for item in sample.ledger.calls[0].items] == texts
 
 
 def test_internal_errors_stay_inside(

@@ -121,17 +121,16 @@ class Copier:
         not compared: an array has no single answer to that.
         """
         text = document.content or ""
+        metadata = document.meta or {}
         copy = self._document_by_id.get(document.id)
         is_equal = (
             copy is not None
             and copy.text == text
             and copy.score == document.score
-            and copy.metadata.keys() == document.meta.keys()
+            and copy.metadata.keys() == metadata.keys()
         )
         if copy is None or not is_equal:
-            copy = Document(
-                text, document.id, document.score, dict(document.meta or {})
-            )
+            copy = Document(text, document.id, document.score, dict(metadata))
             self._document_by_id[document.id] = copy
         return copy
 
