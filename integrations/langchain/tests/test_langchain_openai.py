@@ -45,6 +45,7 @@ DIFFERENT: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
     (chat, lambda: chat(base_url=None)),
     (chat, lambda: chat(temperature=0.5)),
     (chat, lambda: chat(seed=1)),
+    (chat, lambda: chat(max_retries=7, timeout=3, tags=["t"], metadata={"run": 1})),
     (chat, lambda: chat(reasoning_effort="low")),
     (chat, lambda: chat(extra_body={"top_k": 1})),
     (chat, lambda: chat(model_kwargs={"user": "u"})),
@@ -60,7 +61,6 @@ DIFFERENT: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
 EQUAL: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
     (chat, chat),
     (chat, lambda: chat(api_key="other")),
-    (chat, lambda: chat(max_retries=7, timeout=3, tags=["t"], metadata={"run": 1})),
     (lambda: chat().bind(stop=["x"]), lambda: chat().bind(stop=["x"])),
 )
 
