@@ -81,6 +81,8 @@ DIFFERENT: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
     (chat, lambda: chat(api_base_url="http://b/v1")),
     (chat, lambda: chat(organization="o")),
     (chat, lambda: chat(generation_kwargs={"seed": 1})),
+    (chat, lambda: chat(timeout=1.0, max_retries=9)),
+    (chat, lambda: chat(api_key=Secret.from_env_var("ANOTHER_KEY", strict=False))),
     (chat, lambda: fallback("m")),
     (lambda: fallback("m", "n"), lambda: fallback("n", "m")),
     (lambda: MockChatGenerator("a"), lambda: MockChatGenerator("b")),
@@ -88,8 +90,6 @@ DIFFERENT: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
 EQUAL: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
     (chat, chat),
     (chat, warm),
-    (chat, lambda: chat(timeout=1.0, max_retries=9)),
-    (chat, lambda: chat(api_key=Secret.from_env_var("ANOTHER_KEY", strict=False))),
     (
         lambda: chat(generation_kwargs={"seed": 1, "a": 2}),
         lambda: chat(generation_kwargs={"a": 2, "seed": 1}),
