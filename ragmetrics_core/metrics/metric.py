@@ -9,11 +9,9 @@ import asyncio
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
-from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, overload
 
 from pydantic import Field
@@ -471,76 +469,14 @@ def checked_outcome(metric: Metric, outcome: object) -> Outcome:
     return outcome
 
 
-def _instructions_named_by(
-    function: Function, functions_read: set[Function]
-) -> Iterator[Instructions]:
-    """Yield the instructions that a function names, and those that its helpers name.
-
-    Args:
-        function: The function.
-        functions_read: The functions that were read before; this one is added.
-    """
-    functions_read.add(function)
-    for _, value in sorted(_values_named_by(function).items()):
-        if isinstance(value, FunctionType):
-            is_helper = value.__module__ == function.__module__
-            if is_helper and value not in functions_read:
-                yield from _instructions_named_by(value, functions_read)
-        else:
-            yield from _instructions_in(value)
-
-
-def _instructions_in(value: object) -> Iterator[Instructions]:
-    """Yield instructions that are a value, or that stand in a list, a tuple or a dict."""
-    values = [value]
-    if isinstance(value, (list, tuple)):
-        values = list(value)
-    if isinstance(value, dict):
-        values = list(value.values())
-    yield from (told for told in values if isinstance(told, Instructions))
-
-
-def _values_named_by(function: Function) -> dict[str, Any]:
-    """Return the values of a module, or of functions around, that a function names.
-
-    What stands in a comprehension or in a function inside is named by it, too.
-    """
-    value_by_name: dict[str, Any] = {}
-    of_module = function.__globals__
-    for code in [function.__code__, *_codes_inside(function.__code__)]:
-        for name in code.co_names:
-            if name in of_module:
-                value_by_name[name] = of_module[name]
-    cells = function.__closure__ or ()
-    for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-        with suppress(ValueError):  # the function around it gives the value later
-            value_by_name[name] = cell.cell_contents
-    return value_by_name
-
-
-def _codes_inside(code: CodeType) -> Iterator[CodeType]:
-    """Yield the code of the functions and comprehensions inside of a function."""
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield constant
-            yield from _codes_inside(constant)
-
-
 class FunctionMetric(Metric):
     """What ``@metric`` makes of a function, each in a class of its own.
 
-    Its settings are those of every metric.
+    Its settings are those of every metric. Its prompts are not in its signature: whoever
+    changes one changes the version.
     """
 
     function: ClassVar[Function]
-
-    def instructions(self) -> tuple[Instructions, ...]:
-        """Return the instructions that the function names, by their names.
-
-        They are constants of its module, or of the function around it, alone or in a
-        list, a tuple or a dict. Functions of its module that it names count as well.
-        """
-        return tuple(_instructions_named_by(type(self).function, set()))
 
     def plan(self, sample: Sample) -> Plan:
         """Call the user's function; what it returns becomes the outcome.
