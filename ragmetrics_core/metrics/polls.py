@@ -35,8 +35,9 @@ from ragmetrics_core.data.asking import (
     divide_texts,
 )
 from ragmetrics_core.data.replies import Bit, Texts, plain_label
-from ragmetrics_core.metrics.fact_matrix import question_for_facts
+from ragmetrics_core.metrics.fact_matrix import ExtractFacts, question_for_facts
 from ragmetrics_core.metrics.ledger_calls import Groups
+from ragmetrics_core.metrics.metric import error_of_unanswered
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
 PollVerdict = Literal["yes", "no", "abstains"]
@@ -294,53 +295,69 @@ def poll_by_claims(
         The polls on the answer. ``NotAnswered`` if the claims could not be listed, or if
         the judge did not answer for another reason than the length of a window.
     """
-    claims = yield from _ask_for_claims(question_about_answer, listing)
-    if isinstance(claims, NotAnswered):
-        return claims
-    if not claims:
-        return Asked((_NO_CLAIM,))
-    polls_by_claim: dict[str, list[Asked[Poll]]] = {claim: [] for claim in claims}
-    waiting_windows = _first_windows(question_about_answer)
-    n_windows_judged = 0
-    while waiting_windows and _open_claims(polls_by_claim):
-        window = waiting_windows.pop(0)
-        reply = yield from _judge_claims_in_window(
-            window, _open_claims(polls_by_claim), question_about_answer
-        )
-        if not isinstance(reply, NotAnswered):
-            n_windows_judged += 1
-            for claim, polls in reply.items():
-                polls_by_claim[claim].append(polls)
-            continue
-        # still too long for the judge: shorter pieces of it are asked about next
-        shorter_windows = divide_texts(window) if was_too_long(reply) else ()
-        if not shorter_windows:
-            return reply
-        waiting_windows = [*shorter_windows, *waiting_windows]
-    return _combine_polls(polls_by_claim, n_windows_judged)
-
-
-def _open_claims(polls_by_claim: Mapping[str, Sequence[Asked[Poll]]]) -> list[str]:
-    """Return the claims that no window has settled so far."""
-    return [claim for claim, polls in polls_by_claim.items() if not _is_settled(polls)]
-
-
-def _ask_for_claims(
-    question_about_answer: Adherent, listing: Instructions
-) -> Generator[Batch, Replies, tuple[str, ...] | NotAnswered]:
-    """Ask for the claims of the answer, in a question of its own."""
-    question = question_about_answer.parts["question"]
-    (listed,) = yield from ask(
-        [
-            question_for_facts(
-                question_about_answer["answer"], listing, {"question": question}
-            )
-        ]
-    )
+    (listed,) = yield from ask([_question_for_claims(question_about_answer, listing)])
     if isinstance(listed, NotAnswered):
         return listed
-    facts: tuple[str, ...] = listed.reply.facts
-    return facts
+    # by claim, for each poll what it says over the windows so far; None if not known
+    polls_by_claim: dict[str, list[Poll | None]] = {
+        claim: [] for claim in listed.reply.facts
+    }
+    failures: list[JudgeError] = []
+    waiting_windows = _first_windows(question_about_answer)
+    n_windows = 0
+    while waiting_windows and _open_claims(polls_by_claim):
+        window = waiting_windows.pop(0)
+        open_claims = _open_claims(polls_by_claim)
+        replies = yield from ask(
+            [
+                _question_about_claim(question_about_answer, window, claim)
+                for claim in open_claims
+            ]
+        )
+        error = error_of_unanswered(replies)
+        # still too long for the judge: shorter pieces of it are asked about next
+        is_too_long = isinstance(error, ContextWindowExceeded)
+        shorter_windows = divide_texts(window) if is_too_long else ()
+        if error is not None and not shorter_windows:
+            return NotAnswered(error)
+        waiting_windows = [*shorter_windows, *waiting_windows]
+        if shorter_windows:
+            continue
+        n_windows += 1
+        for claim, reply in zip(open_claims, replies, strict=True):
+            if isinstance(reply, Asked):
+                failures += reply.failures
+                polls_by_claim[claim] = _with_window(polls_by_claim[claim], reply)
+    polls = _polls_on_answer(polls_by_claim)
+    answered = tuple(poll for poll in polls if poll is not None)
+    failure = failures[0] if failures else TooFewPolls("a claim lacks a poll")
+    return Asked(
+        replies=answered,
+        failures=(failure,) * (len(polls) - len(answered)),
+        windows=(n_windows,) if n_windows else (),
+        together=True,  # all polls were asked: none is saved by stopping early
+    )
+
+
+def _question_for_claims(
+    question_about_answer: Adherent, listing: Instructions
+) -> ExtractFacts:
+    """Return the question which claims the answer makes."""
+    question = {"question": question_about_answer.parts["question"]}
+    return question_for_facts(question_about_answer["answer"], listing, question)
+
+
+def _open_claims(polls_by_claim: Mapping[str, Sequence[Poll | None]]) -> list[str]:
+    """Return the claims that no window has settled so far.
+
+    A claim is settled where each poll found it supported, or found it to be no claim.
+    """
+    open_claims: list[str] = []
+    for claim, polls in polls_by_claim.items():
+        is_any_open = any(poll is None or poll.verdict == "no" for poll in polls)
+        if is_any_open or not polls:
+            open_claims.append(claim)
+    return open_claims
 
 
 def _first_windows(question_about_answer: Adherent) -> list[tuple[str, ...]]:
@@ -355,45 +372,6 @@ def _first_windows(question_about_answer: Adherent) -> list[tuple[str, ...]]:
     return list(divide_texts(contexts)) or [contexts]
 
 
-def _judge_claims_in_window(
-    window: tuple[str, ...], claims: Sequence[str], question_about_answer: Adherent
-) -> Generator[Batch, Replies, dict[str, Asked[Poll]] | NotAnswered]:
-    """Ask for each claim whether a window (a piece) of the contexts supports it.
-
-    The longest claim is asked about first: its reply shows whether the window is short
-    enough for the judge. Example: for 3 claims 1 question is asked, then 2.
-
-    Args:
-        window: The piece of the contexts.
-        claims: What the answer claims, as far as no other window supports it.
-        question_about_answer: Asks whether the whole answer rests on all contexts. The
-            question on a claim is the same, with the claim in place of the answer and
-            the window in place of the contexts.
-
-    Returns:
-        The polls by claim; ``NotAnswered`` if any of the claims was not answered.
-    """
-    shorter_claims = sorted(claims, key=len)
-    longest_claim = shorter_claims.pop()
-    (first_reply,) = yield from ask(
-        [_question_about_claim(question_about_answer, window, longest_claim)]
-    )
-    if isinstance(first_reply, NotAnswered):
-        return first_reply
-    replies = yield from ask(
-        [
-            _question_about_claim(question_about_answer, window, claim)
-            for claim in shorter_claims
-        ]
-    )
-    polls_by_claim = {longest_claim: polls_of(first_reply)}
-    for claim, reply in zip(shorter_claims, replies, strict=True):
-        if isinstance(reply, NotAnswered):
-            return reply
-        polls_by_claim[claim] = polls_of(reply)
-    return polls_by_claim
-
-
 def _question_about_claim(
     question_about_answer: Adherent, window: tuple[str, ...], claim: str
 ) -> Adherent:
@@ -406,115 +384,69 @@ def _question_about_claim(
     return replace(question_about_answer, parts=parts)
 
 
-def _is_settled(windows: Sequence[Asked[Poll]]) -> bool:
-    """Tell whether each poll settled the claim in the windows asked so far.
-
-    A poll has settled it if it found the claim supported by a window, or found it to be
-    no claim.
-    """
-    verdicts = _combine_over_windows(windows)
-    if not verdicts:
-        return False
-    return all(poll is not None and poll.verdict != "no" for poll in verdicts)
-
-
-def _combine_over_windows(windows: Sequence[Asked[Poll]]) -> list[Poll | None]:
-    """For each poll what it says of a claim over all windows; None where not known.
+def _with_window(
+    polls_before: Sequence[Poll | None], reply: Asked[Any]
+) -> list[Poll | None]:
+    """Return what each poll says of a claim, with one more window.
 
     The first poll of each window is taken for the same poll, and so on.
     """
-    # the answered polls come first, then a None for each poll that failed
-    polls_by_window = [
-        [*polls.replies, *[None] * len(polls.failures)] for polls in windows
+    missing = [None] * len(reply.failures)
+    polls: list[Poll | None] = [*polls_of(reply).replies, *missing]
+    return [
+        _over_both_windows(before, poll)
+        for before, poll in zip_longest(polls_before or polls, polls)
     ]
-    return [_combine_verdicts(poll) for poll in zip_longest(*polls_by_window)]
 
 
-def _combine_verdicts(windows: Sequence[Poll | None]) -> Poll | None:
+def _over_both_windows(first: Poll | None, second: Poll | None) -> Poll | None:
     """Return what one poll says of a claim: yes if it says so in any window, else no.
 
     None if it says yes in none and was not answered in all.
     """
-    answered = [poll for poll in windows if poll is not None]
-    for poll in answered:
-        if poll.verdict == "yes":
+    for poll in (first, second):
+        if poll is not None and poll.verdict == "yes":
             return poll
-    if len(answered) < len(windows):
+    if first is None or second is None:
         return None
-    return max(answered, key=lambda poll: (poll.verdict == "no", len(poll.reason)))
+    return max(first, second, key=lambda poll: (poll.verdict == "no", len(poll.reason)))
 
 
-def _combine_polls(
-    polls_by_claim: Mapping[str, Sequence[Asked[Poll]]], n_windows: int
-) -> Asked[Poll]:
+def _polls_on_answer(
+    polls_by_claim: Mapping[str, Sequence[Poll | None]],
+) -> list[Poll | None]:
     """Make polls about the whole answer out of the polls about its claims.
 
-    Claim A got yes and yes, claim B yes and no: the answer gets yes and no. A poll that
-    failed on B makes the answer's poll missing, unless A already says no.
-
-    Args:
-        polls_by_claim: For each claim its polls about each window (piece) of the
-            contexts; one window that supports the claim is enough.
-        n_windows: How many windows were judged.
+    Claim A got yes and yes, claim B yes and no: the answer gets yes and no. An answer
+    without claims gets one poll that abstains.
     """
-    verdicts_of_claims = [
-        _combine_over_windows(polls) for polls in polls_by_claim.values()
+    if not polls_by_claim:
+        return [_NO_CLAIM]
+    return [
+        _poll_on_answer(dict(zip(polls_by_claim, polls, strict=True)))
+        for polls in zip_longest(*polls_by_claim.values())
     ]
-    # the first verdicts of all claims make the first poll, and so on
-    polls = [
-        _combine_claims(dict(zip(polls_by_claim, verdicts, strict=True)))
-        for verdicts in zip_longest(*verdicts_of_claims)
-    ]
-    answered = [poll for poll in polls if poll is not None]
-    # one error for each poll that the answer lacks
-    failures = _failures_of_claims(polls_by_claim, len(polls) - len(answered))
-    return Asked(
-        replies=tuple(answered),
-        failures=failures,
-        windows=(n_windows,),
-        together=True,  # all polls were asked: none is saved by stopping early
-    )
 
 
-def _failures_of_claims(
-    polls_by_claim: Mapping[str, Sequence[Asked[Poll]]], n_missing: int
-) -> tuple[JudgeError, ...]:
-    """Return an error for each missing poll on the answer, from the polls on claims.
-
-    If the polls on claims have too few errors, a claim was polled less often.
-    """
-    failures: list[JudgeError] = []
-    for polls_by_window in polls_by_claim.values():
-        for polls in polls_by_window:
-            failures += polls.failures
-    while len(failures) < n_missing:
-        failures.append(TooFewPolls("a claim was polled less often than others"))
-    return tuple(failures[:n_missing])
-
-
-def _combine_claims(verdict_by_claim: Mapping[str, Poll | None]) -> Poll | None:
+def _poll_on_answer(poll_by_claim: Mapping[str, Poll | None]) -> Poll | None:
     """Combine one poll's verdicts on the claims into a verdict on the answer.
 
     It is "no" if any claim is not supported: claim A got yes and B no, so "no". Else it
     is "yes" if a claim is supported, and "abstains" if none is. None if no claim is
     unsupported, but the verdict on a claim is missing: it might be a no.
     """
+    answered = {
+        claim: poll for claim, poll in poll_by_claim.items() if poll is not None
+    }
     unsupported = {
-        claim: verdict
-        for claim, verdict in verdict_by_claim.items()
-        if verdict is not None and verdict.verdict == "no"
+        claim: poll.reason for claim, poll in answered.items() if poll.verdict == "no"
     }
     if unsupported:
-        longest_reason = max(
-            (verdict.reason for verdict in unsupported.values()), key=len
-        )
-        return Poll(verdict="no", reason=longest_reason, unsupported=tuple(unsupported))
-    verdicts = list(verdict_by_claim.values())
-    if None in verdicts:
+        reason = max(unsupported.values(), key=len)
+        return Poll(verdict="no", reason=reason, unsupported=tuple(unsupported))
+    if len(answered) < len(poll_by_claim):
         return None
-    n_supported = sum(
-        verdict is not None and verdict.verdict == "yes" for verdict in verdicts
-    )
+    n_supported = sum(poll.verdict == "yes" for poll in answered.values())
     if n_supported == 0:
         return _NO_CLAIM
     reason = (
