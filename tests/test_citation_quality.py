@@ -547,14 +547,9 @@ def test_a_search_that_is_not_answered_leaves_the_score() -> None:
     result = score("AA[2]. CC[5].", judge=judge)
     assert result.value == 0.5
     first = evidence_of(result).statements[0]
-    assert (first.fault, first.supporting) == ("unresolved", None)
+    assert (first.fault, first.supporting) == ("unsupported", None)
     evidence = evidence_of(result)
-    assert (evidence.unresolved, evidence.unsupported, evidence.misattributed) == (
-        1,
-        0,
-        0,
-    )
-    assert "1 unresolved" in result.reason
+    assert (evidence.unsupported, evidence.misattributed) == (1, 0)
 
 
 @FEW_EXAMPLES
@@ -579,12 +574,7 @@ def test_every_outcome_is_a_score_in_range_or_says_why_not(
     precision = Fraction(evidence.precise, evidence.citations or 1)
     mean = 2 * recall * precision / ((recall + precision) or 1)
     assert result.value == float(mean)
-    n_faulty = (
-        evidence.uncited
-        + evidence.misattributed
-        + evidence.unsupported
-        + evidence.unresolved
-    )
+    n_faulty = evidence.uncited + evidence.misattributed + evidence.unsupported
     assert n_faulty == evidence.claims - evidence.supported
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core import ContextAdherence, ContextRecall, Report, evaluate
+from ragmetrics_core import ContextAdherence, Report, evaluate
 from ragmetrics_core.data import SettingError
 
 ROW = {
@@ -24,10 +24,6 @@ def result(row: dict[str, Any] = ROW, **settings: Any) -> Any:
 
 def report() -> Report:
     return evaluate([ROW, WRONG], ["adherence"], judge="lexical")
-
-
-def called(**form: Any) -> dict[str, Any]:
-    return ContextAdherence(model="lexical")(**form)
 
 
 HIGH = result().value
@@ -55,29 +51,6 @@ HABITS: dict[str, tuple[Callable[[], Any], Any]] = {
     "threshold, no score": (
         lambda: ContextAdherence(threshold=0.8).score(answer="x").passed,
         None,
-    ),
-    "LangSmith's objects": (
-        lambda: called(
-            inputs={"question": ROW["question"]},
-            outputs={"answer": ROW["answer"], "documents": ROW["contexts"]},
-        ),
-        {
-            "key": "context_adherence",
-            "score": HIGH,
-            "comment": result().reason,
-        },
-    ),
-    "openevals' texts": (
-        lambda: called(
-            inputs=ROW["question"], outputs=ROW["answer"], context=ROW["contexts"]
-        )["score"],
-        HIGH,
-    ),
-    "reference_outputs": (
-        lambda: ContextRecall(model="lexical")(
-            outputs={"answer": "Anna."}, reference_outputs={"answer": "Anna."}
-        )["score"],
-        ContextRecall().score(answer="Anna.", reference="Anna.", judge="lexical").value,
     ),
 }
 

@@ -3,7 +3,6 @@
 It is graded from 0 to 3, whatever is true.
 """
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -19,13 +18,12 @@ from ragmetrics_core.data import (
     Sample,
     Share,
     SilentData,
-    Weight,
     ask,
 )
 from ragmetrics_core.data.metric_evidence import DECLINED, ProbabilityFrom
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Points
-from ragmetrics_core.data.typed import Chances, TypedForm, TypedQuestion
+from ragmetrics_core.data.typed import TypedQuestion
 from ragmetrics_core.metrics.declined import (
     instructions_on_declining,
     question_and_answer,
@@ -34,6 +32,7 @@ from ragmetrics_core.metrics.declined import (
 )
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.metrics.templates import instructions_for_judge
+from ragmetrics_core.metrics.typed_states import one_predicate
 
 _HIGHEST_GRADE = 3
 _GRADES_IN_WORDS = (
@@ -65,24 +64,14 @@ class Addresses(Question[RelevanceGrade]):
     """
 
 
-def _typed_question(question: Addresses) -> list[TypedQuestion]:
-    """Return the one predicate that a judge of typed questions is asked."""
-    del question  # the same for all
-    return [ANSWER_ADDRESSES_QUESTION]
-
-
-def _reply_of_probability(
-    question: Addresses, answers: Sequence[Chances]
-) -> Asked[RelevanceGrade]:
-    """Return the probability as a weight; the grade is only its side of one half."""
-    ((chance,),) = answers
+def _fields_of_probability(chance: float) -> dict[str, object]:
+    """Return the fields of a grade, which is only the probability's side of one half."""
     grade = _HIGHEST_GRADE if is_yes(chance) else 0
-    reply = question.read({"grade": grade, "reason": f"p = {chance:.2f}"})
-    return Asked((reply,), weights=(Weight(chance, mode="decision"),))
+    return {"grade": grade, "reason": f"p = {chance:.2f}"}
 
 
-_TYPED_FORM: TypedForm[RelevanceGrade] = TypedForm(
-    question_and_answer, _typed_question, _reply_of_probability
+_TYPED_FORM = one_predicate(
+    question_and_answer, ANSWER_ADDRESSES_QUESTION, _fields_of_probability
 )
 _EXAMPLES = (
     RelevanceGrade.model_construct(reason="It says who lit it.", grade=3),

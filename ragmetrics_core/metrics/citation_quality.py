@@ -65,14 +65,12 @@ _SENTENCES_BEFORE = 3  # shown so that a statement's words can be read
 
 _StatementsByIndex = dict[int, "JudgedStatement"]
 
-Fault = Literal["uncited", "misattributed", "unsupported", "unresolved"]
+Fault = Literal["uncited", "misattributed", "unsupported"]
 """What is wrong with a sentence that makes a claim.
 
 - ``uncited``: it cites nothing;
 - ``misattributed``: what it cites does not support it, and another context does alone;
-- ``unsupported``: what it cites does not support it, and no other context does alone;
-- ``unresolved``: what it cites does not support it, and the judge did not answer whether
-  another context does.
+- ``unsupported``: what it cites does not support it, and no other context is known to.
 """
 
 
@@ -170,13 +168,6 @@ class CitationEvidence(Evidence, extra="ignore"):
     )
     unsupported: int = Field(
         description="Number of sentences that cite, and that no context supports."
-    )
-    unresolved: int = Field(
-        default=0,
-        description=(
-            "Number of sentences that what they cite does not support, where the judge"
-            " did not answer whether another context does."
-        ),
     )
     dangling: int = Field(description="Number of citations of what nobody was shown.")
     irrelevant: int = Field(description="Number of citations that are not needed.")
@@ -529,7 +520,7 @@ class CitationQuality(Metric):
         supporting_ranks = yield from _ranks_of_supporting_contexts(
             answer, support, without=cited_texts
         )
-        fault = _fault_of_unsupported(supporting_ranks)
+        fault = "misattributed" if supporting_ranks else "unsupported"
         update = {"supporting": supporting_ranks, "fault": fault}
         return {index: judged.model_copy(update=update)}
 
@@ -652,22 +643,10 @@ def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
         uncited=count_by_fault["uncited"],
         misattributed=count_by_fault["misattributed"],
         unsupported=count_by_fault["unsupported"],
-        unresolved=count_by_fault["unresolved"],
         dangling=n_dangling,
         irrelevant=sum(1 for citation in citations if citation.irrelevant),
         statements=tuple(statements),
     )
-
-
-def _fault_of_unsupported(ranks: Sequence[int] | None) -> Fault:
-    """Return what is wrong with a sentence that its citations do not support.
-
-    ``ranks`` are those of other contexts that support it; None if the judge did not
-    say.
-    """
-    if ranks is None:
-        return "unresolved"
-    return "misattributed" if ranks else "unsupported"
 
 
 def _ranks_of_supporting_contexts(
@@ -769,7 +748,6 @@ def _reason(evidence: CitationEvidence) -> str:
         "uncited": evidence.uncited,
         "misattributed": evidence.misattributed,
         "unsupported": evidence.unsupported,
-        "unresolved": evidence.unresolved,
         "dangling": evidence.dangling,
         "irrelevant": evidence.irrelevant,
     }

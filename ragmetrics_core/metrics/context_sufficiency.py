@@ -34,7 +34,7 @@ from ragmetrics_core.data.metric_evidence import (
 )
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Comment, Mode, Texts
-from ragmetrics_core.data.typed import Chances, State, TypedForm, TypedQuestion
+from ragmetrics_core.data.typed import State, TypedQuestion
 from ragmetrics_core.metrics.declined import (
     DeclinedJudgement,
     instructions_on_declining,
@@ -43,7 +43,12 @@ from ragmetrics_core.metrics.declined import (
 )
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.metrics.templates import instructions_for_judge
-from ragmetrics_core.metrics.typed_states import chunks, opening, order_of_digest
+from ragmetrics_core.metrics.typed_states import (
+    chunks,
+    one_predicate,
+    opening,
+    order_of_digest,
+)
 
 CHUNKS_HOLD_ALL = (
     "`chunks` hold all that `question` asks for; knowledge from elsewhere does not"
@@ -76,31 +81,20 @@ def _state_of_contexts(question: SufficientContexts) -> State:
     return {**opening(question), "chunks": chunks(question, question["contexts"])}
 
 
-def _typed_question(question: SufficientContexts) -> list[TypedQuestion]:
-    """Return the one predicate that a judge of typed questions is asked."""
-    del question  # the same for all
-    return [
-        TypedQuestion(
-            "predicate",
-            f"{CHUNKS_HOLD_ALL}. It may take several steps from chunk to chunk. Where"
-            " `question` can be read in several ways or `chunks` contradict each other,"
-            " `chunks` decide which holds.",
-        )
-    ]
+def _fields_of_probability(chance: float) -> dict[str, object]:
+    """Return the fields of a reply: sufficient above one half."""
+    return {"missing": [] if is_yes(chance) else [f"p(sufficient) = {chance:.2f}"]}
 
 
-def _reply_of_probability(
-    question: SufficientContexts, answers: Sequence[Chances]
-) -> Asked[SufficientReply]:
-    """Return the reply of a probability: sufficient above one half."""
-    ((chance,),) = answers
-    missing = [] if is_yes(chance) else [f"p(sufficient) = {chance:.2f}"]
-    reply = question.read({"missing": missing})
-    return Asked((reply,), weights=(Weight(chance, mode="decision"),))
-
-
-_TYPED_FORM: TypedForm[SufficientReply] = TypedForm(
-    _state_of_contexts, _typed_question, _reply_of_probability
+_TYPED_FORM = one_predicate(
+    _state_of_contexts,
+    TypedQuestion(
+        "predicate",
+        f"{CHUNKS_HOLD_ALL}. It may take several steps from chunk to chunk. Where"
+        " `question` can be read in several ways or `chunks` contradict each other,"
+        " `chunks` decide which holds.",
+    ),
+    _fields_of_probability,
 )
 _EXAMPLES = (
     SufficientReply.model_construct(reason="Context A says who. " * 6, missing=()),

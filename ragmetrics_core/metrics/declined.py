@@ -6,7 +6,7 @@ The module also makes the part of a prompt that shows the user's question so tha
 be read alone.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 
 from ragmetrics_core.data import (
     Asked,
@@ -25,9 +25,9 @@ from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.data.metric_evidence import DECLINED
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
-from ragmetrics_core.data.typed import Chances, State, TypedForm, TypedQuestion
+from ragmetrics_core.data.typed import State, TypedQuestion
 from ragmetrics_core.metrics.templates import instructions_for_judge
-from ragmetrics_core.metrics.typed_states import opening
+from ragmetrics_core.metrics.typed_states import one_predicate, opening
 
 
 class DeclinedJudgement(SilentData, extra="ignore"):
@@ -54,19 +54,9 @@ _DECLINES = TypedQuestion(
 )
 
 
-def _typed_question(question: Declined) -> list[TypedQuestion]:
-    """Return the one predicate that a judge of typed questions is asked."""
-    del question  # the same for all
-    return [_DECLINES]
-
-
-def _judgement_of_probability(
-    question: Declined, answers: Sequence[Chances]
-) -> Asked[DeclinedJudgement]:
-    """Return the judgement of a probability: declined above one half."""
-    ((chance,),) = answers
-    judgement = {"declined": int(is_yes(chance)), "reason": f"p = {chance:.2f}"}
-    return Asked((question.read(judgement),))
+def _fields_of_probability(chance: float) -> dict[str, object]:
+    """Return the fields of a judgement: declined above one half."""
+    return {"declined": int(is_yes(chance)), "reason": f"p = {chance:.2f}"}
 
 
 def question_and_answer(question: Question[DeclinedJudgement]) -> State:
@@ -82,10 +72,11 @@ def _judgement_of_words(question: Declined) -> Asked[DeclinedJudgement] | None:
     return Asked((judgement,))
 
 
-_TYPED_FORM: TypedForm[DeclinedJudgement] = TypedForm(
+_TYPED_FORM = one_predicate(
     question_and_answer,
-    _typed_question,
-    _judgement_of_probability,
+    _DECLINES,
+    _fields_of_probability,
+    is_weighed=False,
     known_reply=_judgement_of_words,
 )
 _EXAMPLES = (

@@ -362,40 +362,6 @@ class Metric(SilentData, Settings, ABC):
         scoring = import_deferred("score_one")(self, sample, fields, judge)
         return cast("Outcome", import_deferred("wait_on_loop")(scoring))
 
-    def __call__(
-        self,
-        *,
-        inputs: Any = None,
-        outputs: Any = None,
-        reference_outputs: Any = None,
-        context: Any = None,
-    ) -> dict[str, Any]:
-        """Score one example in the form that LangSmith and openevals call evaluators in.
-
-        Args:
-            inputs: The question, or an object that holds it.
-            outputs: The answer, or an object with the answer and perhaps contexts.
-            reference_outputs: The expected answer, or an object that holds it.
-            context: The contexts, where ``outputs`` holds none.
-
-        Returns:
-            ``key`` (the metric's name), ``score`` (None where there is none) and
-            ``comment`` (why).
-
-        Raises:
-            RowError: If a field has a wrong type.
-            JudgeUnavailable: If the judge cannot answer any question.
-        """
-        fields = {
-            "inputs": inputs,
-            "outputs": outputs,
-            "reference_outputs": reference_outputs,
-            "contexts": context,
-        }
-        present = {name: value for name, value in fields.items() if value is not None}
-        outcome = self.score(**present)
-        return {"key": self.name, "score": outcome.value, "comment": outcome.reason}
-
     async def ascore(
         self,
         sample: Sample | None = None,
@@ -603,23 +569,11 @@ def _check_function(function: object) -> None:
 
     It can be a function such as ``def length(sample)``, which takes one argument.
     """
-    if isinstance(function, str):
-        raise SettingError(
-            f"@metric takes a name as name=: write @metric(name={function!r})"
-        )
-    if isinstance(function, Metric):
-        raise SettingError(
-            f"{function.name} is a metric already; give it to evaluate as it is"
-        )
-    if isinstance(function, type):
-        raise SettingError(
-            f"@metric makes a metric of a function, and {function.__name__} is a class:"
-            " a class inherits from Metric"
-        )
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
         raise SettingError(
             f"@metric makes a metric of a function, got a {type(function).__name__}:"
-            " write a def that takes a sample and calls it"
+            " write a def that takes a sample; a name is given as name=, and a class"
+            " inherits from Metric"
         )
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise SettingError(

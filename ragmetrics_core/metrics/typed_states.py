@@ -159,3 +159,33 @@ def predicate_of_each(
         )
 
     return TypedForm(state, typed_questions, reply)
+
+
+def one_predicate(
+    state: Callable[[Any], State],
+    predicate: TypedQuestion,
+    fields_of_reply: Callable[[float], Mapping[str, Any]],
+    *,
+    is_weighed: bool = True,
+    known_reply: Callable[[Any], Asked[Any] | None] | None = None,
+) -> TypedForm[Any]:
+    """Make the typed form that asks one predicate about all that it shows.
+
+    Args:
+        state: Returns the texts that are shown.
+        predicate: The predicate.
+        fields_of_reply: Returns the fields of the reply, from the probability.
+        is_weighed: Whether the probability is the weight of the reply.
+        known_reply: Returns the reply where the texts settle it, else None.
+    """
+
+    def typed_questions(question: Question[Any]) -> list[TypedQuestion]:
+        del question  # the same for all
+        return [predicate]
+
+    def reply(question: Question[Any], answers: Sequence[Chances]) -> Asked[Any]:
+        ((chance,),) = answers
+        weights = (Weight(chance, mode="decision"),) if is_weighed else ()
+        return Asked((question.read(fields_of_reply(chance)),), weights=weights)
+
+    return TypedForm(state, typed_questions, reply, known_reply=known_reply)
