@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,6 @@ from ragmetrics_core.data import (
     SettingError,
     Usage,
 )
-from ragmetrics_core.data.nearest import did_you_mean
 from ragmetrics_core.data.number_values import is_number
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.judging.judge import Judge
@@ -30,23 +29,6 @@ from ragmetrics_core.models.reply_store import ReplyStore
 
 Band = tuple[float, float]
 """Lowest and highest probability at which a judge is unsure, both included."""
-
-SHIPPED_QUESTIONS = (
-    "Addresses",
-    "Adherent",
-    "Declined",
-    "ExtractFacts",
-    "FactInContext",
-    "MakesClaim",
-    "RateRecall",
-    "RestsOn",
-    "Sufficient",
-    "SufficientContexts",
-    "Supports",
-    "SupportsAlone",
-    "Useful",
-)
-"""The types of question of the metrics that ship, also where none is imported yet."""
 
 
 class CascadeJudge(Judge):
@@ -76,8 +58,8 @@ class CascadeJudge(Judge):
             other questions the cheap judge counts as unsure.
 
     Raises:
-        SettingError: If there is no band, or none within [0, 1], it is for a type of
-            question that there is not, or one of the two is no judge.
+        SettingError: If there is no band, or none within [0, 1], or one of the two is
+            no judge.
 
     Examples:
         >>> from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
@@ -101,9 +83,8 @@ class CascadeJudge(Judge):
         for each type of question.
 
         Raises:
-            SettingError: If one of the two is no judge; if the band is missing, or is
-                not two ascending probabilities; or if it names an unknown type of
-                question.
+            SettingError: If one of the two is no judge, or if the band is missing or
+                is not two ascending probabilities.
         """
         for judge in (cheap, strong):
             if not isinstance(judge, Judge):
@@ -111,10 +92,9 @@ class CascadeJudge(Judge):
                     "a cascade needs two judges, e.g. LLMJudge(model); got a"
                     f" {type(judge).__name__}"
                 )
-        if band is None:
+        if band is None or band == {}:
             raise SettingError(_advice_without_band(cheap.name))
         if isinstance(band, Mapping):
-            _check_names(band)
             for band_of_type in band.values():
                 _check_band(band_of_type)
         else:
@@ -270,30 +250,6 @@ def _band_in_words(band: Band | Mapping[str, Band]) -> str:
         )
     low, high = band
     return f"{low:g}-{high:g}"
-
-
-def _check_names(band: Mapping[str, Band]) -> None:
-    """Refuse, by ``SettingError``, bands for no question or for an unknown one."""
-    if not band:
-        raise SettingError(
-            "band holds no type of question, so that every question would pass on; give"
-            ' one, e.g. {"Adherent": (0.2, 0.8)}'
-        )
-    known_types = sorted({*SHIPPED_QUESTIONS, *_types_below(Question)})
-    for name in band:
-        if name not in known_types:
-            raise SettingError(
-                f"band is for a type of question {name!r}, which there is not"
-                f"{did_you_mean(str(name), known_types)}; there are:"
-                f" {', '.join(known_types)}"
-            )
-
-
-def _types_below(parent: type[Question[Any]]) -> Iterator[str]:
-    """Names of the types of question that are imported, those of users among them."""
-    for child in parent.__subclasses__():
-        yield child.__name__
-        yield from _types_below(child)
 
 
 def _check_band(band: object) -> None:

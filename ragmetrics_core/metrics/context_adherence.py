@@ -31,7 +31,6 @@ from ragmetrics_core.data.errors import (
     LimitReached,
     QuestionNotSupported,
     SettingError,
-    TooFewPolls,
 )
 from ragmetrics_core.data.metric_evidence import Grounds
 from ragmetrics_core.data.one_half import is_yes
@@ -46,7 +45,13 @@ from ragmetrics_core.metrics.declined import (
     undefined_if_declined,
 )
 from ragmetrics_core.metrics.ledger_calls import Groups, groups_of_texts
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, parts_of_turn
+from ragmetrics_core.metrics.metric import (
+    Metric,
+    Outcome,
+    Plan,
+    error_without_majority,
+    parts_of_turn,
+)
 from ragmetrics_core.metrics.polls import (
     EXAMPLES,
     AdherenceReply,
@@ -279,31 +284,19 @@ class ContextAdherence(Metric):
             The polls, and the labels of the claims, or a note why there are none. None
             in place of these if the judge failed.
         """
-        why_unlabelled = self._why_not_asked_for_labels()
-        if not why_unlabelled:
+        # a prompt or examples of the user's own show replies with a verdict
+        if self.template is None and not self.examples:
             labelled = yield from self._poll_for_labels(question_of_verdict, groups)
             if isinstance(labelled, Asked):
                 return polls_of(labelled), _grounds_of_labels(labelled, groups)
-            if not _may_verdict_succeed(labelled):  # such as a refused key
+            is_refused = isinstance(labelled.error, QuestionNotSupported)
+            if not (is_refused or was_too_long(labelled)):  # such as a refused key
                 return labelled, None
-            why_unlabelled = _why_unlabelled(labelled)
         polls = yield from self._poll_or_judge_claims(question_of_verdict)
-        note = (
-            "Asked over the evidence of this and earlier turns, without labels:"
-            f" {why_unlabelled}."
-        )
+        note = "Asked over the evidence of this and earlier turns, without labels."
         if isinstance(polls, Asked):
             polls = polls_of(polls)
         return polls, Grounds(kept=groups.n_earlier_shown_and_known, note=note)
-
-    def _why_not_asked_for_labels(self) -> str:
-        """Why the judge is asked for no labels; "" if it is.
-
-        A prompt or examples of the user's own show replies with a verdict.
-        """
-        if self.template is None and not self.examples:
-            return ""
-        return "the metric has a prompt or examples of its own"
 
     def _question_of_verdict(self, parts: Mapping[str, Part]) -> Adherent:
         """Return the question whether the answer is based on the texts."""
@@ -451,9 +444,8 @@ class ContextAdherence(Metric):
         if n_answered == 0 and polls.failures:
             return self.failed(polls.failures[0])
         evidence = evidence_of_polls(polls, rank_of_each_text, grounds)
-        is_majority_answered = 2 * n_answered > polls.asked
-        if not is_majority_answered:
-            return self.failed(_too_few(polls), evidence)
+        if error := error_without_majority(polls):
+            return self.failed(error, evidence)
         n_decided = evidence.yes + evidence.no
         do_most_abstain = 2 * evidence.abstained > n_answered
         if do_most_abstain or n_decided == 0:
@@ -495,21 +487,6 @@ def _is_low(outcome: Outcome) -> bool:
     return isinstance(outcome, Scored) and not is_yes(outcome.value)
 
 
-def _may_verdict_succeed(labelled: NotAnswered) -> bool:
-    """Tell whether a judge that failed to label claims may still give a verdict alone.
-
-    A refused key, for example, would fail again.
-    """
-    return isinstance(labelled.error, QuestionNotSupported) or was_too_long(labelled)
-
-
-def _why_unlabelled(labelled: NotAnswered) -> str:
-    """Say why claims have no labels."""
-    if was_too_long(labelled):
-        return "all groups are longer than the judge's window"
-    return "the judge cannot label claims"
-
-
 def _grounds_of_labels(labelled: Asked[LabelledPoll], groups: Groups) -> Grounds:
     """Return what the claims rest on, by the labels of all polls."""
     claims = [reply.claims for reply in labelled.replies]
@@ -528,17 +505,6 @@ def _add_polls(earlier_polls: Asked[Any], new_polls: Asked[Any]) -> Asked[Any]:
         windows=new_polls.windows,
         together=earlier_polls.together or new_polls.together,
     )
-
-
-def _too_few(polls: Asked[Poll]) -> TooFewPolls:
-    """Return the error where too many polls are missing to have a majority."""
-    message = (
-        f"only {len(polls.replies)} of {polls.asked} polls were answered, a majority"
-        " is needed"
-    )
-    if polls.failures:
-        message += f"; the first failed with {type(polls.failures[0]).__name__}"
-    return TooFewPolls(message)
 
 
 def _reason_without_claim(evidence: AdherenceEvidence) -> str:

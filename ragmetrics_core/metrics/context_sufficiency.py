@@ -24,7 +24,7 @@ from ragmetrics_core.data import (
     ask,
 )
 from ragmetrics_core.data.answered import why_contexts_are_unknown
-from ragmetrics_core.data.errors import SettingError, TooFewPolls
+from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.metric_evidence import (
     CASES_IN_WORDS,
     SOURCE_BY_MODE,
@@ -41,7 +41,12 @@ from ragmetrics_core.metrics.declined import (
     question_on_declining,
     standalone_question_part,
 )
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+from ragmetrics_core.metrics.metric import (
+    Metric,
+    Outcome,
+    Plan,
+    error_without_majority,
+)
 from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import (
     chunks,
@@ -258,8 +263,10 @@ class ContextSufficiency(Metric):
         reply_on_contexts = replies[0] if on_contexts else None
         if isinstance(reply_on_contexts, NotAnswered):
             return self.failed(reply_on_contexts.error)
-        if reply_on_contexts is not None and not _has_majority(reply_on_contexts):
-            return self.failed(_too_few(reply_on_contexts))
+        if reply_on_contexts is not None:
+            error = error_without_majority(reply_on_contexts)
+            if error is not None:
+                return self.failed(error)
         evidence = self._evidence(reply_on_contexts)
         if on_answer:
             evidence = _with_case(evidence, replies[-1])
@@ -338,19 +345,6 @@ def _weight_of(judge_reply: Asked[SufficientReply]) -> Weight:
     n_sufficient = sum(reply.sufficient for reply in replies)
     mode: Mode = "polls" if judge_reply.asked > 1 else "verdict"
     return Weight(n_sufficient / len(replies), mode)
-
-
-def _has_majority(judge_reply: Asked[SufficientReply]) -> bool:
-    """Tell whether a majority of the polls asked was answered."""
-    return 2 * len(judge_reply.replies) > judge_reply.asked
-
-
-def _too_few(judge_reply: Asked[SufficientReply]) -> TooFewPolls:
-    """Return the error where too many polls are missing to have a majority."""
-    return TooFewPolls(
-        f"only {len(judge_reply.replies)} of {judge_reply.asked} polls were answered, a"
-        " majority is needed"
-    )
 
 
 def _missing_in(replies: Sequence[SufficientReply]) -> str:

@@ -36,6 +36,7 @@ from ragmetrics_core.data.errors import (
     RagMetricsError,
     ScoreOutOfRange,
     SettingError,
+    TooFewPolls,
 )
 from ragmetrics_core.data.frozen import Settings, Share
 from ragmetrics_core.data.number_values import plain_data
@@ -68,6 +69,19 @@ def error_of_unanswered(
         if isinstance(reply, NotAnswered):
             return reply.error
     return None
+
+
+def error_without_majority(polls: Asked[Any]) -> TooFewPolls | None:
+    """Return the error where no majority of the polls was answered; else None."""
+    if 2 * len(polls.replies) > polls.asked:
+        return None
+    message = (
+        f"only {len(polls.replies)} of {polls.asked} polls were answered, a majority"
+        " is needed"
+    )
+    if polls.failures:
+        message += f"; the first failed with {type(polls.failures[0]).__name__}"
+    return TooFewPolls(message)
 
 
 def parts_of_turn(sample: Sample) -> dict[str, Part]:
