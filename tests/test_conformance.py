@@ -205,10 +205,7 @@ def shown(question, name):
 
 def exact(case):
     """True where only whole numbers are counted: nothing is rounded before the last division."""
-    return (
-        case["settings"].get("relevance", "binary") == "binary"
-        and "combination" not in case["settings"]
-    )
+    return case["settings"].get("relevance", "binary") == "binary"
 
 
 @all_cases

@@ -10,8 +10,6 @@ import pytest
 from ragmetrics_core import (
     ContextUtilization,
     LexicalJudge,
-    Metric,
-    RetrievalAccuracy,
     Sample,
     evaluate,
 )
@@ -109,15 +107,8 @@ def test_methods_speak_of_words_where_words_judged(report: Report) -> None:
     assert "it is no probability" in methods
 
 
-@pytest.mark.parametrize(
-    "metric",
-    [
-        RetrievalAccuracy(combination="soft"),
-        ContextUtilization(relevance="probability"),
-    ],
-    ids=["soft", "expected"],
-)
-def test_methods_call_no_words_a_probability(metric: Metric) -> None:
+def test_methods_call_no_words_a_probability() -> None:
+    metric = ContextUtilization(relevance="probability")
     sample = Sample(
         question="Who?", contexts=["Anna lit it."], answer="Anna.", reference="Anna."
     )

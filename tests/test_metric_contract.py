@@ -464,15 +464,8 @@ def test_history_and_rewrite_are_shown_to_the_judge(name):
             {"extraction": "io", "calls": "per_fact", "fallback": "3"},
         ),
         (
-            RetrievalAccuracy(
-                extraction="cot", calls="per_context", polls=2, combination="soft"
-            ),
-            {
-                "extraction": "cot",
-                "calls": "per_context",
-                "fallback": "2",
-                "combination": "soft",
-            },
+            RetrievalAccuracy(extraction="cot", calls="per_context", polls=2),
+            {"extraction": "cot", "calls": "per_context", "fallback": "2"},
         ),
     ],
 )

@@ -112,6 +112,7 @@ REPLIES: dict[str, tuple[str, str]] = {
     "over several lines": ("good", "{indented}"),
     # thinking
     "thinking before": ("good", "<think>Perhaps.</think>{object}"),
+    "thinking in brackets": ("good", "[THINK]{worse}[/THINK]{object}"),
     "an object in its thinking": ("good", "<think>{worse}</think>{object}"),
     "thinking and a fence": ("good", "<thinking>h</thinking>\n```json\n{object}\n```"),
     "thinking that was begun elsewhere": ("good", "I weigh it. </think>\n{object}"),

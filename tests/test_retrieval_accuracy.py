@@ -121,30 +121,22 @@ def test_laws_of_subsets(matrix):
 
 def test_the_methods_paragraph_says_how_contexts_are_combined():
     sample = Sample(facts=["f0"], contexts=["c0"])
-    for metric, words in (
-        (RetrievalAccuracy(), "at least one context fully discusses"),
-        (RetrievalAccuracy(combination="soft"), "highest"),
-    ):
-        assert (
-            words
-            in evaluate(
-                [sample], metric, judge=matrix_judge([[0.5]]), progress=False
-            ).methods()
-        )
+    judge = matrix_judge([[0.5]])
+    report = evaluate([sample], RetrievalAccuracy(), judge=judge, progress=False)
+    assert "at least one context fully discusses" in report.methods()
 
 
 def test_unanswered_cells_fail():
     judge = ScriptedJudge(
         {
             FactInContext: lambda q: (
-                JudgeError("no") if q["context"] == "c1" else covered(0.5)
+                JudgeError("no") if q["context"] == "c1" else covered(0.75)
             )
         }
     )
-    metric = RetrievalAccuracy(combination="soft")
-    result = metric.score(facts=["f"], contexts=["c0", "c1"], judge=judge)
+    result = RetrievalAccuracy().score(facts=["f"], contexts=["c0", "c1"], judge=judge)
     assert result.status == "failed"
-    assert result.evidence.combine([0]) == 0.5
+    assert result.evidence.combine([0]) == 1.0
     assert (
         AccuracyEvidence.model_validate_json(result.evidence.model_dump_json())
         == result.evidence
@@ -326,35 +318,19 @@ def test_where_the_embedded_judge_splits_the_reference_the_soft_mean_is_the_scor
     )
 
 
-@pytest.mark.parametrize("combination", ["or", "soft"])
-@pytest.mark.parametrize("mode", ["lexical", "logprobs"])
-def test_only_probabilities_are_called_so(combination: str, mode: str):
-    metric = RetrievalAccuracy(combination=combination)
-    judge = matrix_judge([[0.9, 0.2]], mode)
-    reason = metric.score(reference="r", contexts=["c0", "c1"], judge=judge).reason
-    assert ("score of words" in reason) == (mode == "lexical")
-    is_soft = "highest probability" in reason
-    assert is_soft == (mode == "logprobs" and combination == "soft")
-
-
 @pytest.mark.parametrize(
-    ("settings", "mode", "facts", "combination", "value"),
-    [
-        ({}, "lexical", ["f0", "f1"], "or", 0.5),  # facts of the sample's own
-        ({}, "logprobs", None, "or", 0.5),  # another judge
-        ({"combination": "soft"}, "logprobs", None, "soft", 0.65),
-    ],
+    ("mode", "facts"),
+    [("lexical", ["f0", "f1"]), ("logprobs", None)],
+    ids=["facts of the sample's own", "another judge"],
 )
-def test_everywhere_else_the_setting_decides(settings, mode, facts, combination, value):
+def test_everywhere_else_the_covered_facts_are_counted(mode, facts):
     judge = matrix_judge([[0.9], [0.4]], mode)
-    result = RetrievalAccuracy(**settings).score(
+    result = RetrievalAccuracy().score(
         reference="r", facts=facts, contexts=["c0"], judge=judge
     )
-    assert (result.evidence.combination, result.value) == (
-        combination,
-        pytest.approx(value),
-    )
+    assert (result.evidence.combination, result.value) == ("or", 0.5)
     assert "embedded" not in result.reason
+    assert "score of words" not in result.reason
 
 
 @given(matrices)

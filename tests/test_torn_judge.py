@@ -129,7 +129,11 @@ CLAIMING: dict[str, tuple[Metric, bool, Callable[[Any], float]]] = {
         False,
         lambda result: float(result.evidence.chunks[0].probability),
     ),
-    "accuracy, tokens": (RetrievalAccuracy(combination="soft"), True, value),
+    "accuracy, tokens": (
+        RetrievalAccuracy(),
+        True,
+        lambda result: float(result.evidence.soft),
+    ),
 }
 
 

@@ -163,9 +163,7 @@ METRICS: dict[str, Metric] = {
     "relevance": AnswerRelevance(),
     "citations": CitationQuality(required=True),
     "accuracy": RetrievalAccuracy(),
-    "per_context": RetrievalAccuracy(
-        calls="per_context", extraction="cot", combination="soft"
-    ),
+    "per_context": RetrievalAccuracy(calls="per_context", extraction="cot"),
 }
 ANSWERED = (
     Useful,

@@ -26,8 +26,9 @@ from ragmetrics_core.models.chat import Choice
 
 T = TypeVar("T")
 
-_OPENING_OF_THINKING = lazy_pattern(r"\s*<think(?:ing)?>", re.IGNORECASE)
-_END_OF_THINKING = lazy_pattern(r"</think(?:ing)?>", re.IGNORECASE)
+# <think>, or [THINK] of Mistral's models
+_OPENING_OF_THINKING = lazy_pattern(r"\s*[<\[]think(?:ing)?[>\]]", re.IGNORECASE)
+_END_OF_THINKING = lazy_pattern(r"[<\[]/think(?:ing)?[>\]]", re.IGNORECASE)
 # What may stand beside an object on its line: fences, emphasis, tags, a byte order mark.
 _BESIDE_OBJECT = lazy_pattern(r"`{3,}\w{0,20}|</?[\w-]{1,40}>|[\s*`\ufeff]")
 # A judge's reply has few braces that open no object; a hostile one may have many.

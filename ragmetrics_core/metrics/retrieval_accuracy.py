@@ -91,9 +91,6 @@ class RetrievalAccuracy(Metric):
             " depend. A model without log-probabilities is asked per context anyway."
         ),
     )
-    combination: matrix.Combination = Field(
-        default="or", description="How a fact's cells become one number."
-    )
     polls: int = Field(
         default=3,
         ge=1,
@@ -154,14 +151,11 @@ class RetrievalAccuracy(Metric):
 
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
-        settings = {
+        return {
             "extraction": self.extraction,
             "calls": self.calls,
             "fallback": str(self.polls),
         }
-        if self.combination != "or":
-            settings["combination"] = self.combination
-        return settings
 
     @property
     def needs_others(self) -> bool:
@@ -328,7 +322,9 @@ class RetrievalAccuracy(Metric):
         """
         contexts = _contexts_to_evaluate(sample)
         rows = [_cells_of_fact(fact, contexts, grid) for fact in facts]
-        combination = self._combination_for(sample, rows)
+        # where the embedded judge split the reference, the soft mean is nearer to
+        # people's labels than counting
+        is_soft = _is_lexical(rows) and not sample.facts
         evidence = matrix.AccuracyEvidence(
             facts=tuple(facts),
             facts_from="sample" if sample.facts else self.extraction,
@@ -337,42 +333,18 @@ class RetrievalAccuracy(Metric):
             cells=tuple(rows),
             # all references count here: the facts of each were asked for
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
-            combination=combination,
+            combination="soft" if is_soft else "or",
         )
         return evidence.model_copy(update=_further_values(sample, evidence))
-
-    def _combination_for(
-        self, sample: Sample, rows: Sequence[Sequence[Cell]]
-    ) -> matrix.Combination:
-        """Return how a fact's cells are combined: as set, with one exception.
-
-        The setting "or" becomes "soft" if the embedded judge, which compares words,
-        split the reference into facts: the soft mean is then nearer to people's labels
-        than counting.
-        """
-        if self.combination == "or" and not sample.facts and _is_lexical(rows):
-            return "soft"
-        return self.combination
 
     def _reason(self, evidence: matrix.AccuracyEvidence) -> str:
         """Say how many facts are covered, how they were scored, and of the control."""
         n_covered = sum(_is_covered(row) for row in evidence.cells)
         return (
             f"{n_covered} of {len(evidence.facts)} facts are covered by at least one"
-            f" context.{self._computation_in_words(evidence)}"
+            f" context.{_computation_in_words(evidence)}"
             f"{self._control_in_words(evidence)}{self._way_in_words(evidence)}"
         )
-
-    def _computation_in_words(self, evidence: matrix.AccuracyEvidence) -> str:
-        """Say how the score was computed; "" if it is the share of covered facts."""
-        is_by_words = _is_lexical(evidence.cells)
-        if evidence.combination == "or":
-            return ""
-        highest = "score of words" if is_by_words else "probability"
-        why = ""
-        if self.combination == "or":  # the setting, which the metric did not follow
-            why = ", because the embedded judge split the reference itself"
-        return f" The score is the mean of each fact's highest {highest}{why}."
 
     def _way_in_words(self, evidence: matrix.AccuracyEvidence) -> str:
         """Say so where the judge was asked in another way than was set."""
@@ -392,6 +364,16 @@ class RetrievalAccuracy(Metric):
                 " it from."
             )
         return ""
+
+
+def _computation_in_words(evidence: matrix.AccuracyEvidence) -> str:
+    """Say how the score was computed; "" if it is the share of covered facts."""
+    if evidence.combination == "or":
+        return ""
+    return (
+        " The score is the mean of each fact's highest score of words, because the"
+        " embedded judge split the reference itself."
+    )
 
 
 def _is_refused(reply: Asked[Any] | NotAnswered) -> bool:

@@ -18,9 +18,8 @@ from ragmetrics_core.statistics.rater_agreement import Measured
 _TEXTS: dict[str, dict[str, str]] = tomllib.loads(
     files("ragmetrics_core.page").joinpath("methods.toml").read_text("utf-8")
 )
-_METRICS, _COMBINATIONS, _REFERENCES = (
-    _TEXTS[name] for name in ("definitions", "combinations", "references")
-)
+_METRICS = _TEXTS["definitions"]
+_REFERENCES = _TEXTS["references"]
 _WHEN_A_CASCADE_ASKS_ITS_SECOND_JUDGE = _TEXTS["cascade"]["cascade"]
 
 _QUOTED_MEASURES = ("AUROC", "balanced accuracy")
@@ -156,11 +155,6 @@ def _definition_for_kind(name: str, kind: str, settings: Mapping[str, str]) -> s
         settings: The metric's settings, as its signature names them.
     """
     compares_words = kind == "words"
-    # how retrieval_accuracy combines its verdicts on several contexts, such as "or"
-    combination = settings.get("combination", "")
-    if name == "retrieval_accuracy" and combination in _COMBINATIONS:
-        table = "word_combinations" if compares_words else "combinations"
-        return _TEXTS[table][combination]
     definitions = _TEXTS.get(_table_of_definitions(kind, settings), {})
     definition = definitions.get(name, _METRICS[name])
     # "; where the embedded judge split the reference itself, the mean of …"
