@@ -584,8 +584,8 @@ TEXTS = st.lists(
 )
 
 
-@given(st.lists(TEXTS, min_size=1, max_size=4), st.sampled_from(["or", "soft"]))
-def test_the_curve_ends_at_the_score(items: list[list[str]], combination: Any) -> None:
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+def test_the_curve_ends_at_the_score(items: list[list[str]]) -> None:
     sample = turn(
         *(call(*own, step=n) for n, own in enumerate(items)), facts=[*"abcdef"]
     )
@@ -605,7 +605,7 @@ def test_the_curve_ends_at_the_score(items: list[list[str]], combination: Any) -
             )
         }
     )
-    result = RetrievalAccuracy(combination=combination).score(sample, judge=judge)
+    result = RetrievalAccuracy().score(sample, judge=judge)
     gains = result.evidence.ledger
     assert len(gains) == len(items)
     assert gains[-1].total == result.value

@@ -93,7 +93,7 @@ def test_every_architecture_scores_adherence_and_facts_the_same_each_time(
     evidence: Any = adherence.evidence
     assert evidence.probability == adherence.value
     assert (evidence.yes + evidence.no, evidence.asked) == (1, 1)
-    facts = RetrievalAccuracy(combination="soft").score(
+    facts = RetrievalAccuracy().score(
         facts=["Anna lit it.", "Fog."], contexts=CONTEXTS, judge=encoder
     )
     cells = [cell for row in facts.evidence.cells for cell in row]  # type: ignore[union-attr]
@@ -105,7 +105,7 @@ def test_every_architecture_scores_adherence_and_facts_the_same_each_time(
     ] * 20
     report = evaluate(
         rows,
-        [ContextAdherence(), RetrievalAccuracy(combination="soft")],
+        [ContextAdherence(), RetrievalAccuracy()],
         judge=encoder,
         progress=False,
     )
