@@ -243,7 +243,7 @@ def convert_question(question: Question[Any]) -> ConvertedQuestion:
     except JudgeError as error:
         reply = NotAnswered(error.with_traceback(None))
     except Exception as error:  # noqa: BLE001  # a user may have written ``typed_form``
-        reply = NotAnswered(_failed_form(question, error))
+        reply = NotAnswered(_wrong_form(question, f"raised {type(error).__name__}"))
     return ConvertedQuestion(question, reply=reply)
 
 
@@ -266,34 +266,16 @@ def _convert(question: Question[Any], typed_form: TypedForm[Any]) -> ConvertedQu
             return ConvertedQuestion(question, reply=checked_reply)
     state = typed_form.state(question)
     typed_questions = list(typed_form.typed_questions(question))
-    problem = _problem_of_form(state, typed_questions)
-    if problem:
-        return ConvertedQuestion(
-            question, reply=NotAnswered(_wrong_form(question, problem))
-        )
+    problems = [problem_of_typed(each) for each in typed_questions] or ["asks nothing"]
+    if any(problems):
+        error = _wrong_form(question, next(filter(None, problems)))
+        return ConvertedQuestion(question, reply=NotAnswered(error))
     typed_jsons = tuple(map(question_text, typed_questions))
     # equal typed questions stand twice in ``typed_jsons`` and once here: asked once
     typed_by_json = dict(zip(typed_jsons, typed_questions, strict=True))
     return ConvertedQuestion(
         question, json_text(dict(state)), typed_by_json, typed_jsons
     )
-
-
-def _problem_of_form(state: object, typed_questions: Sequence[object]) -> str:
-    """Say what is wrong with what a form shows and asks; "" for nothing."""
-    if not isinstance(state, Mapping):
-        return f"has a state that is a {type(state).__name__}, not texts by name"
-    try:
-        json_text(dict(state))
-    except (TypeError, ValueError, RecursionError):
-        return "has a state that is no data of JSON, e.g. a set or NaN"
-    if not typed_questions:
-        return "asks nothing: typed_questions must return a TypedQuestion at least"
-    for typed_question in typed_questions:
-        problem = problem_of_typed(typed_question)
-        if problem:
-            return problem
-    return ""
 
 
 def _read_decision(
@@ -393,7 +375,7 @@ def _reply_of_chances(
     try:
         returned = question.typed_form.read_reply(question, chances)
     except Exception as error:  # noqa: BLE001  # a user may have written ``read_reply``
-        return NotAnswered(_failed_form(question, error))
+        return NotAnswered(_wrong_form(question, f"raised {type(error).__name__}"))
     reply = _check_result_of_form(question, returned, "read_reply")
     if not isinstance(reply, Asked) or question.wanted_probability is None:
         return reply
@@ -413,11 +395,6 @@ def _check_result_of_form(
     return NotAnswered(
         _wrong_form(question, f"has a {function} that returns no reply ({problem})")
     )
-
-
-def _failed_form(question: Question[Any], error: Exception) -> JudgeError:
-    """Return the error of a form whose own code failed."""
-    return _wrong_form(question, f"raised {type(error).__name__}")
 
 
 def _wrong_form(question: Question[Any], problem: str) -> JudgeError:
