@@ -266,9 +266,9 @@ def _convert(question: Question[Any], typed_form: TypedForm[Any]) -> ConvertedQu
             return ConvertedQuestion(question, reply=checked_reply)
     state = typed_form.state(question)
     typed_questions = list(typed_form.typed_questions(question))
-    problems = [problem_of_typed(each) for each in typed_questions] or ["asks nothing"]
-    if any(problems):
-        error = _wrong_form(question, next(filter(None, problems)))
+    problem = _problem_of_questions(typed_questions)
+    if problem:
+        error = _wrong_form(question, problem)
         return ConvertedQuestion(question, reply=NotAnswered(error))
     typed_jsons = tuple(map(question_text, typed_questions))
     # equal typed questions stand twice in ``typed_jsons`` and once here: asked once
@@ -276,6 +276,17 @@ def _convert(question: Question[Any], typed_form: TypedForm[Any]) -> ConvertedQu
     return ConvertedQuestion(
         question, json_text(dict(state)), typed_by_json, typed_jsons
     )
+
+
+def _problem_of_questions(typed_questions: Sequence[object]) -> str:
+    """Say what is wrong with the typed questions of a form; "" for nothing."""
+    if not typed_questions:
+        return "asks nothing: typed_questions must return a TypedQuestion at least"
+    for typed_question in typed_questions:
+        problem = problem_of_typed(typed_question)
+        if problem:
+            return problem
+    return ""
 
 
 def _read_decision(
