@@ -76,8 +76,9 @@ def read_weights(
         return all_unknown
     if not _comes_each_verdict_first(reply, question, wanted_probability):
         return all_unknown
-    # what the probability depends on, such as on the verdicts written before
-    mode = mode_of(question)
+    # in a list of verdicts each depends on those written before
+    is_list = list_field(question.Reply) is not None
+    mode: Mode = "sequential" if is_list else "logprobs"
     weights_in_text_order = label_weights(
         reply.choice, wanted_probability, mode, reply.start, reply.end
     )
@@ -130,20 +131,6 @@ def _ids_in_text(reply: ReadReply[BaseModel], id_field: str) -> list[str]:
     return ids
 
 
-def mode_of(question: Question[BaseModel]) -> Mode:
-    """Return what the label's log-probabilities may depend on in the reply's text.
-
-    - "logprobs": on nothing, as the label comes first,
-    - "sequential": on the verdicts before, as one reply lists several,
-    - "verdict": the question asks for no probability.
-    """
-    if question.wanted_probability is None:
-        return "verdict"
-    if list_field(question.Reply) is not None:
-        return "sequential"
-    return "logprobs"
-
-
 def label_weights(
     choice: Choice,
     wanted_probability: LabelProbability,
@@ -153,36 +140,20 @@ def label_weights(
 ) -> tuple[Weight | None, ...]:
     """Return the weights of all fields of one name in the reply's JSON object.
 
-    The object stands from ``start`` to ``end`` in the text of the choice. The weights
-    are in order of appearance; a weight is None if the tokens do not settle it. Returns
-    () if the reply has no log-probabilities, or if they are not of this text.
-    """
-    offsets = list(value_offsets(choice.text, wanted_probability.field, start, end))
-    return weights_at(choice, offsets, wanted_probability, mode)
-
-
-def weights_at(
-    choice: Choice,
-    offsets: Sequence[int],
-    wanted_probability: LabelProbability,
-    mode: Mode,
-) -> tuple[Weight | None, ...]:
-    """Return the weights of the labels in a reply's text, from its tokens.
-
     A weight is the probability of the positive label. Example with the labels "1" and
-    "0": the token at an offset may be "1" with 90 %, "0" with 10 %: the weight is .9.
-    It is None where the token does not tell the labels apart.
+    "0": the token of a field may be "1" with 90 %, "0" with 10 %: the weight is .9. It
+    is None where the token does not tell the labels apart.
 
     Args:
         choice: The reply, with its tokens.
-        offsets: Where in its text each label begins.
-        wanted_probability: Which labels there are, and which of them is the positive
-            one, whose probability is wanted.
-        mode: How the probability came about, such as "logprobs": what ``mode_of``
-            returns. Each weight notes it.
+        wanted_probability: Which field has the label, which labels there are, and which
+            of them is the positive one.
+        mode: How the probability came about, such as "logprobs"; each weight notes it.
+        start: Where the object begins in the text of the choice.
+        end: Where it ends.
 
     Returns:
-        The weights in the order of the offsets. () without log-probabilities, or if the
+        The weights in order of appearance. () without log-probabilities, or if the
         tokens are not those of the text.
     """
     # the tokens may begin with a reasoning that the text lacks: its length is added
@@ -192,7 +163,7 @@ def weights_at(
     # where each token ends in the joined text of all tokens
     token_ends = list(accumulate(len(token.token) for token in choice.tokens))
     weights: list[Weight | None] = []
-    for offset in offsets:
+    for offset in value_offsets(choice.text, wanted_probability.field, start, end):
         token_and_text = _find_token(choice.tokens, token_ends, offset + shift)
         if token_and_text is None:
             weights.append(None)
