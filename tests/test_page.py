@@ -66,6 +66,7 @@ from ragmetrics_core.page.sample_rows import (
     facets_of,
     json_text,
 )
+from ragmetrics_core.reporting.diagnosis import diagnose
 from ragmetrics_core.reporting.report import Folded, Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 
@@ -183,8 +184,10 @@ def test_texts_are_cut_with_a_note() -> None:
 
 def test_nothing_can_leave_a_script_element() -> None:
     rows = [row(0, 0.5, "</script><!--<script>&\u2028")]
-    found = [entry_of(row, ["context_utilization", "other"]) for row in rows]
-    (line,) = detail_lines([(only, None) for only in rows])
+    found = [
+        entry_of(row, ["context_utilization", "other"], diagnose(row)) for row in rows
+    ]
+    (line,) = detail_lines([(only, None, diagnose(only)) for only in rows])
     for text in (json_text(found), line):
         assert not set("<>&\u2028") & set(text)
     assert found == [
@@ -517,7 +520,7 @@ def test_stages_and_the_worst_rows_stand_above_the_fold(
 
 @needs_chromium
 def test_figures(browser: Browser, tmp_path: Path) -> None:
-    """Bins are closed below; the box is that of NumPy's quartiles, worked by hand."""
+    """Bins are closed below."""
     scores = (0.0, 0.05, 0.3, 0.9999, 1.0)
     rows = [row(i, value, "q") for i, value in enumerate(scores)]
     page_of(Report(rows, RUN), tmp_path)
@@ -525,7 +528,7 @@ def test_figures(browser: Browser, tmp_path: Path) -> None:
     (scored,) = browser.find("figure svg")
     assert (
         scored.get_attribute("aria-label")
-        == "Histogram and box plot of 5 scores of context_utilization"
+        == "Histogram of the scores of context_utilization"
     )
     titles = (
         "return [...document.querySelectorAll(arguments[0])].map(one =>"
@@ -550,18 +553,6 @@ def test_figures(browser: Browser, tmp_path: Path) -> None:
     assert heights == pytest.approx(
         [148 * count / 2 for count in (2, 0, 0, 1, 0, 0, 0, 0, 0, 2)]
     )
-    assert browser.js(titles, ".box-plot title") == [
-        "median 0.30, quartiles 0.05 and 1.00, mean 0.47"
-    ]
-    found = browser.js("return boxOf([0, 0.5, 0.5, 0.52, 0.54, 1])")
-    assert found == {
-        "low": 0.5,
-        "middle": 0.51,
-        "high": 0.535,
-        "least": 0.5,
-        "most": 0.54,
-        "outside": [0, 1],
-    }
     assert [
         browser.js("return steps(arguments[0])", most)[-1] for most in (1, 7, 37, 3000)
     ] == [1, 6, 30, 3000]
@@ -781,42 +772,41 @@ def test_what_is_shown_is_downloaded_as_the_report_writes_it(
         list(csv.reader(StringIO(own.read_bytes().decode(), newline="")))
         for own in (file, tmp_path / "report.csv")
     )
-    numbers = {made[0].index(name) for name in ("context_utilization", "calls", "cost")}
-    for own in (made, wanted):
-        own[1:] = [
-            [
-                str(float(cell)) if at in numbers else cell
-                for at, cell in enumerate(line)
-            ]
-            for line in own[1:]
-        ]
-    assert made == wanted
+    columns = [wanted[0].index(name) for name in made[0]]
+    number = made[0].index("context_utilization")
+    for line, line_of_report in zip(made[1:], wanted[1:], strict=True):
+        line[number] = str(float(line[number]))
+        assert line == [line_of_report[column] for column in columns]
 
 
 @needs_chromium
-def test_a_claim_shows_its_passage(browser: Browser, tmp_path: Path) -> None:
-    """The judge's passage where it names one, else the closest by words.
-
-    The text it stands in is unfolded.
-    """
-    answer = "Anna lit the lamp. The tower stands in Hook. Nobody flew there."
-    texts = (
-        "Boats sail. " * 60,
-        "Once more. " * 60 + "In the year 1871 a lamp was lit by Anna Brandt.",
-        "Hook has a tower.",
+def test_a_sentence_shows_the_passage_that_the_judge_names(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The text that it stands in is unfolded; what a judge does not name is plain text."""
+    answer = "🏆 Anna lit the lamp. The tower stands in Hook. Nobody flew there."
+    lit = "In the year 1871 a lamp was lit by Anna Brandt."
+    texts = ("Boats sail. " * 60, "🏆 Once more. " * 60 + lit, "Hook has a tower.")
+    lamp = SentenceSupport(
+        sentence="Anna lit the lamp.", rank=2, evidence=lit, coverage=0.7
     )
-    told = SentenceSupport(
-        sentence="The tower  stands in Hook.",
-        rank=3,
-        evidence="Hook has a tower.",
-        coverage=0.7,
+    flown = SentenceSupport(
+        sentence="Nobody flew there.",
+        rank=None,
+        evidence="",
+        coverage=0,
+        uncovered=("flew",),
     )
-    first, judged = (
-        Scored(metric="m", value=1, reason="r"),
-        AdherenceEvidence(asked=5, yes=5, no=0, sentences=(told,)),
+    judged = AdherenceEvidence(
+        asked=5,
+        yes=5,
+        no=0,
+        sentences=(lamp, flown),
+        unsupported=("flew there", "Birds flew."),
     )
     sample = Sample(question="q", answer=answer, contexts=texts)
     second = Scored(metric="context_adherence", value=1, reason="r", evidence=judged)
+    first = Scored(metric="m", value=1, reason="r")
     rows = [
         SampleResult(index=i, sample=sample, results={it.metric: it})
         for i, it in enumerate((first, second))
@@ -824,29 +814,24 @@ def test_a_claim_shows_its_passage(browser: Browser, tmp_path: Path) -> None:
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
     browser.find("tr.row button")[0].click()
-    lamp, _, nobody = browser.find("tr.detail .claim")
-    folded = browser.find("tr.detail .folded")
-    assert len(folded) == 2
-    lamp.send_keys(Keys.ENTER)
-    assert browser.find(".passage")[0].text.endswith(
-        "In the year 1871 a lamp was lit by Anna Brandt."
-    )
-    assert [mark.text for mark in browser.find("mark.found")] == [
-        "In the year 1871 a lamp was lit by Anna Brandt."
-    ]
-    assert len(browser.find("tr.detail .folded")) == 1
-    nobody.click()
-    assert "No text shares enough" in browser.find(".passage")[0].text
-    assert browser.find("mark.found") == []
-    nobody.send_keys(Keys.ESCAPE)
-    assert browser.find("tr.detail") == []
+    assert browser.find("tr.detail .claim") == []
+    browser.find("tr.row button")[0].click()
     browser.find("tr.row button")[1].click()
-    (judged_claim,) = browser.find("tr.detail .claim")
-    judged_claim.click()
-    assert (
-        "The judge's passage, in #3: 70 % of its terms found."
-        in browser.find(".passage")[0].text
-    )
+    first_sentence, last_sentence = browser.find("tr.detail .claim")
+    assert len(browser.find("tr.detail .folded")) == 2
+    first_sentence.send_keys(Keys.ENTER)
+    told = browser.find(".passage")[0].text
+    assert told == f"The judge's passage, in #2: 70% of its terms found.\n{lit}"
+    assert [mark.text for mark in browser.find("mark.found")] == [lit]
+    assert len(browser.find("tr.detail .folded")) == 1
+    last_sentence.click()
+    told = browser.find(".passage")[0].text
+    assert told == "The judge found no passage: 0% of its terms found; not found: flew."
+    assert browser.find("mark.found") == []
+    assert [mark.text for mark in browser.find("mark.unsupported")] == ["flew there"]
+    assert "Birds flew." in browser.find("tr.detail")[0].text
+    last_sentence.send_keys(Keys.ESCAPE)
+    assert browser.find("tr.detail") == []
     assert browser.console() == []
 
 
@@ -1320,11 +1305,14 @@ def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
     report.to_jsonl(tmp_path / "run.jsonl")
     files = [str(tmp_path / name) for name in ("run.jsonl", "drawn.jsonl")]
     draw = ["agreement", "draw", files[0], "--n", "50", "--seed", "1"]
-    assert main([*draw, "--out", files[1]]) == 0
+    listing = str(tmp_path / "listing.html")
+    assert main([*draw, "--out", files[1], "--report", listing]) == 0
     drawn = [label.id for label in read_labels(tmp_path / "drawn.jsonl")]
     assert len(drawn) == 50
 
-    browser.open(tmp_path / "report.html")
+    browser.open(tmp_path / "listing.html")
+    browser.js("document.querySelector('.banner button').click()")
+    assert browser.find("#count")[0].text == "50 of 200 rows"
     for place, sample_id in enumerate(drawn):
         browser.js("return openRow(arguments[0])", int(sample_id[1:]))
         word = "disagree" if place % 5 == 0 else "agree"
@@ -1480,7 +1468,7 @@ def test_a_comparison_tells_how_many_samples_lost(tmp_path: Path) -> None:
         Report([row(i, at, f"q{i}") for i in range(20)], RUN) for at in (0.5, 0.4)
     )
     first.compare(second).to_html(tmp_path / "c.html")
-    assert "10 of the 20 rows that scored less" in (tmp_path / "c.html").read_text(
+    assert "15 of the 20 rows that scored less" in (tmp_path / "c.html").read_text(
         "utf-8"
     )
     first.compare(Report(list(first.results)[:3], RUN), anyway=True).to_html(

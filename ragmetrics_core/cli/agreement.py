@@ -128,6 +128,8 @@ def _add_draw(commands: Any) -> None:
         convert=Path,
         required=True,
     )
+    help_text = "the page of RESULTS, which lists what was drawn, to label it there"
+    add(drawing, "--report", help_text, unit="PAGE.html", convert=Path)
 
 
 def _draw(options: argparse.Namespace) -> int:
@@ -163,6 +165,22 @@ def _draw(options: argparse.Namespace) -> int:
         raise InputError(
             f"the labels cannot be written to {options.out}: {error.strerror}"
         ) from error
+    if options.report:
+        write_page(
+            options.report,
+            report.results,
+            report.summary(),
+            report.run,
+            to_label=[str(row["id"]) for row in rows],
+        )
+        labels = f"labels.{metric}.jsonl"
+        show(
+            f"{len(rows)} samples drawn: {options.out}. Label them on"
+            f" {options.report}, download the labels, then: ragmetrics agreement"
+            f" {options.results} {labels} --drawn {options.out} --metric {metric}"
+            " --calibrate"
+        )
+        return 0
     show(
         f"{len(rows)} samples drawn: {options.out}. Put 1 or 0 in the place of each"
         f" null, then: ragmetrics agreement {options.results} {options.out} --metric"

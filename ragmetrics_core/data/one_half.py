@@ -1,5 +1,8 @@
 """Where a probability or a share begins to be a yes."""
 
+ONE_HALF = 0.5
+"""The highest probability or share that is a no."""
+
 
 def is_yes(p: float) -> bool:
     """Tell whether a probability, or a share of polls, is a yes: one half is a no.
@@ -10,4 +13,4 @@ def is_yes(p: float) -> bool:
     Returns:
         True above .5.
     """
-    return p > 0.5
+    return p > ONE_HALF

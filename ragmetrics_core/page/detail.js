@@ -32,16 +32,12 @@ const facts = (entries) =>
 const ofKind = (row, kind) =>
   Object.values(row.results || {}).find((result) => result.evidence && result.evidence.kind === kind);
 
-// How probable, or how high, in a word.
-const likely = (p) => (p > 0.7 ? "likely " : p < 0.3 ? "likely not " : p > 0.5 ? "rather " : "rather not ");
-const level = (score) => (score > 0.7 ? "high" : score < 0.3 ? "low" : "middling");
-
 // The texts, beside the answer -----------------------------------------------------------------------------
 
 function verdictOf(chunk) {
   if (!chunk) return [];
   const { useful, probability } = chunk;
-  const words = probability === undefined ? (useful ? "useful" : "not useful") : likely(probability) + "useful, score " + percent(probability);
+  const words = (useful ? "useful" : "not useful") + (probability === undefined ? "" : ", score " + percent(probability));
   const verdict = useful === undefined ? element("span", {}, "not judged") : element("span", { class: useful ? "yes" : "no" }, (useful ? "✓ " : "✗ ") + words);
   return [
     verdict,
@@ -125,14 +121,14 @@ function matrixOf(evidence) {
   const placeOf = (cells) => {
     const chances = cells.map((cell) => cell.probability || 0);
     const best = Math.max(0, ...chances);
-    return best > 0.5 ? likely(best) + "in #" + (chances.indexOf(best) + 1) : best < 0.3 ? "likely in none" : "rather in none";
+    return best > columns.yes_above ? "in #" + (chances.indexOf(best) + 1) : "in none";
   };
   const rows = evidence.facts.map((fact, place) => {
     const cells = (evidence.cells[place] || []).map((cell) => {
       const made = element("td", { class: "cell" }, percent(cell.probability));
       if (cell.probability !== undefined) {
         made.style.backgroundColor = "rgba(var(--heat), " + (0.4 * cell.probability).toFixed(2) + ")";
-        if (cell.probability > 0.5) made.classList.add("covered");
+        if (cell.probability > columns.yes_above) made.classList.add("covered");
       }
       made.title = [cell.mode, cell.mass !== undefined && "mass " + percent(cell.mass), cell.reason].filter(Boolean).join("; ");
       return made;
@@ -146,7 +142,7 @@ function matrixOf(evidence) {
     element("tbody", {}, ...rows),
   );
   const lines = [
-    "Facts from " + (evidence.facts_from === "sample" ? "the row" : "the reference") + "; per text of the " + evidence.evaluated + " the score that it holds the fact, in bold above 0.5.",
+    "Facts from " + (evidence.facts_from === "sample" ? "the row" : "the reference") + "; per text of the " + evidence.evaluated + " the score that it holds the fact, in bold above " + columns.yes_above + ".",
     evidence.contexts_value !== undefined && "Over what reached the generator the score is " + percent(evidence.contexts_value) + ".",
     evidence.control !== undefined && "In a foreign text the judge would find a share of " + percent(evidence.control) + ".",
   ];
@@ -158,7 +154,7 @@ function ratingsOf(evidence, sample, result) {
   if (ratings.length === 1) return ratings[0].band ? [text("Band of the rubric: " + ratings[0].band, "muted text")] : [];
   return ratings.map((rating, place) => {
     const reason = rating.reason && rating.reason !== result.reason ? text(rating.reason, "muted text") : null;
-    return box(["reference " + (place + 1), rating.band, level(rating.score) + ", " + percent(rating.score), place === evidence.best && "best match"], reason);
+    return box(["reference " + (place + 1), rating.band, percent(rating.score), place === evidence.best && "best match"], reason);
   });
 }
 
@@ -192,7 +188,7 @@ function fieldsOf(evidence) {
 const SHOWN = { context_adherence: pollsOf, context_recall: ratingsOf, retrieval_accuracy: matrixOf, context_utilization: rankingOf, citation_quality: citationsOf };
 
 function resultOf(name, result, sample) {
-  const value = result.value === undefined ? result.status : level(result.value) + ", " + percent(result.value);
+  const value = result.value === undefined ? result.status : percent(result.value);
   const made = element("section", { class: "card" }, element("h4", {}, name + ": " + value), text(result.reason || ""), ...peopleOf(name, result, sample));
   const { error, evidence } = result;
   if (error) made.append(box([error.type], error.message === result.reason ? null : text(error.message), error.raw ? folded("raw reply", () => [raw(error.raw)]) : null));
@@ -223,13 +219,12 @@ const RESTS_ON = {
   none: "nothing",
 };
 
-function claimOf(claim, beside) {
+function claimOf(claim) {
   const kind = { evidence: "yes", earlier: "yes", user: "muted" }[claim.needs] || "no";
-  const words = claim.claim || "";
-  return element("li", { class: "text", dir: "auto" }, beside ? beside.claim("span", words) : words, " — ", element("span", { class: kind }, RESTS_ON[claim.needs]));
+  return element("li", { class: "text", dir: "auto" }, claim.claim || "", " — ", element("span", { class: kind }, RESTS_ON[claim.needs]));
 }
 
-function groundsOf(row, beside) {
+function groundsOf(row) {
   const adherence = ofKind(row, "context_adherence");
   const grounds = adherence && adherence.evidence.ledger;
   if (!grounds) return [];
@@ -242,7 +237,7 @@ function groundsOf(row, beside) {
     grounds.kept && "Of the evidence of earlier turns " + grounds.kept[0] + " of " + grounds.kept[1] + " texts were still shown.",
     grounds.note,
   ];
-  return [claims ? element("ul", {}, ...claims.map((claim) => claimOf(claim, beside))) : null, element("p", { class: "muted" }, lines.filter(Boolean).join(" "))];
+  return [claims ? element("ul", {}, ...claims.map(claimOf)) : null, element("p", { class: "muted" }, lines.filter(Boolean).join(" "))];
 }
 
 function callsOf(row) {
@@ -367,10 +362,9 @@ function factsOf({ facts }, row) {
   const accuracy = ofKind(row, "retrieval_accuracy");
   const texts = accuracy ? accuracy.evidence.facts : [];
   const items = facts.map((fact, place) => {
-    const lost = fact.lost && columns.journey.losses[fact.lost];
-    const words = fact.known ? lost || "shown to the model" : "not known what became of it";
+        const words = fact.known ? fact.lost || "shown to the model" : "not known what became of it";
     const where = fact.passages ? "; passages #" + fact.passages.join(", #") : "";
-    const kind = fact.known ? (lost ? "no" : "yes") : "muted";
+    const kind = fact.known ? (fact.lost ? "no" : "yes") : "muted";
     return element("li", { class: "text", dir: "auto" }, (texts[place] || { text: "fact " + (place + 1) }).text + " — ", element("span", { class: kind }, words), where);
   });
   return [element("h4", {}, "Facts of the reference"), element("ul", {}, ...items)];
@@ -394,11 +388,11 @@ function opened(row, columns) {
   if (!sample) return block(lines.has(row.index) ? "Bad row" : "Left out", text(row.problem || ""));
   const place = index.findIndex((entry) => entry[0] === row.index);
   const title = index[place][2];
-  const { advice, journey } = recorded(place);
-  const beside = new Beside((sample.contexts || []).map((context) => context.text || ""));
+  const { advice, journey, answer } = recorded(place);
+  const beside = new Beside();
   const results = Object.entries(row.results || {});
-  const calls = sample.ledger ? block("Evidence by call", ...groundsOf(row, beside), ...callsOf(row)) : [];
-  const answered = [...questionOf(sample, title), ...answerOf(row, beside), ...referenceOf(sample)].filter(Boolean);
+  const calls = sample.ledger ? block("Evidence by call", ...groundsOf(row), ...callsOf(row)) : [];
+  const answered = [...questionOf(sample, title), ...answerOf(row, answer, beside), ...referenceOf(sample)].filter(Boolean);
   const texts = element("div", { class: "texts", tabindex: "0" }, ...textsOf(row, beside).filter(Boolean));
   return [
     row.cut ? cutOf(row.cut) : null,

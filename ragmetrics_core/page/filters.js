@@ -168,37 +168,29 @@ function download(name, text, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-const FORMULA = /^([\s\x1c-\x1f\x85]*[=+\-@|%]|[\t\r\n])/;
-
-// The rule of Report.to_csv: a text that a spreadsheet would take for a formula begins with an apostrophe.
-function cellOf(value) {
-  if (typeof value !== "string") return value === undefined || value === null ? "" : String(value);
-  const safe = FORMULA.test(value) ? "'" + value : value;
-  return /[",\r\n]/.test(safe) ? '"' + safe.replaceAll('"', '""') + '"' : safe;
+// A cell of a CSV; the data says which texts a spreadsheet would take for a formula.
+function cellOf(value, isFormula) {
+  if (value === undefined || value === null) return "";
+  const text = (isFormula ? "'" : "") + value;
+  return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
 }
 
-// The columns of Report.to_csv; a row without texts on this page has its scores and says so.
-function csvOf(place) {
-  const row = detail(place);
-  const [sample, results] = [row.sample || {}, row.results || {}];
-  const found = metrics.flatMap((name, at) => {
-    const own = index[place][3][at];
-    const { value, status, reason } = results[name] || { value: typeof own === "number" ? own : undefined, status: typeof own === "number" ? "scored" : own };
-    return [value, status, reason];
+function csvOf(place, names) {
+  const { index: at, problem, sample, results, formulas } = recorded(place);
+  const cells = { index: at, id: index[place][1], question: (sample || {}).question, answer: (sample || {}).answer, problem };
+  metrics.forEach((name, metric) => {
+    const own = index[place][3][metric];
+    cells[name] = typeof own === "number" ? own : undefined;
+    cells[name + "_status"] = typeof own === "number" ? "scored" : own;
+    cells[name + "_reason"] = ((results || {})[name] || {}).reason;
   });
-  const usages = [...Object.values(results).map((result) => result.usage || {}), ...(row.unfinished ? [row.unfinished] : [])];
-  const calls = usages.reduce((sum, usage) => sum + (usage.calls || 0), 0);
-  const known = row.sample && usages.every((usage) => usage.cost !== undefined);
-  const cost = known ? usages.reduce((sum, usage) => sum + usage.cost, 0) : undefined;
-  return [row.index, sample.id || index[place][1], sample.question, sample.answer, ...found, calls, cost, row.problem, ...journeyOf(place)];
+  return names.map((name) => cellOf(cells[name], (formulas || []).includes(name))).join(",") + "\r\n";
 }
-
-const journeyOf = (place) => columns.journey.cells[place] || columns.journey.columns.map(() => null);
 
 async function save(kind) {
   await ready;
-  const names = ["index", "id", "question", "answer", ...metrics.flatMap((name) => [name, name + "_status", name + "_reason"]), "calls", "cost", "problem", ...columns.journey.columns];
-  const csv = () => [names, ...shown.map(csvOf)].map((cells) => cells.map(cellOf).join(",") + "\r\n").join("");
+  const names = ["index", "id", "question", "answer", ...metrics.flatMap((name) => [name, name + "_status", name + "_reason"]), "problem"];
+  const csv = () => names.map((name) => cellOf(name)).join(",") + "\r\n" + shown.map((place) => csvOf(place, names)).join("");
   if (kind === "csv") download("samples.csv", csv(), "text/csv");
   else download("samples.jsonl", shown.map((place) => JSON.stringify(detail(place)) + "\n").join(""), "application/jsonl");
 }

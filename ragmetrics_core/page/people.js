@@ -66,7 +66,7 @@ function whyNotLabelled(entries) {
 function peopleOf(name, result, sample) {
   if (result.value === undefined) return [];
   if (!alone(sample.id)) return [element("p", { class: "muted people-not" }, "This row " + (sample.id ? "shares its id" : "has no id") + ", so it cannot be labelled.")];
-  const yes = result.value > 0.5;
+  const yes = result.value > columns.yes_above;
   const choices = ["agree", "disagree", "unsure"].map((word) => {
     const input = element("input", { type: "radio", name: name + " of " + sample.id, value: word, "data-metric": name, "data-id": sample.id });
     input.checked = wordOf(name, sample.id) === word;

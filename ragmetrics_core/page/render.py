@@ -5,7 +5,7 @@ comes from elsewhere.
 """
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -19,19 +19,19 @@ from ragmetrics_core.data import (
     replace_surrogates,
     write_text,
 )
+from ragmetrics_core.data.one_half import ONE_HALF
 from ragmetrics_core.page.methods import paragraphs, quotes_of_cards
 from ragmetrics_core.page.sample_rows import (
     cut,
     detail_lines,
     entry_of,
     facets_of,
-    journey_cells,
     json_text,
     pack_lines,
 )
 from ragmetrics_core.page.wordings import WORDINGS
 from ragmetrics_core.reporting.answering import answerings_of
-from ragmetrics_core.reporting.diagnosis import RULES
+from ragmetrics_core.reporting.diagnosis import RULES, diagnose
 from ragmetrics_core.reporting.glance import Glance, date_of, glance_of
 from ragmetrics_core.reporting.journey import journey_of
 from ragmetrics_core.reporting.judge_card import figures_of_cards
@@ -41,6 +41,9 @@ from ragmetrics_core.reporting.what_if import what_if_known
 from ragmetrics_core.statistics.corrected_means import CorrectedMean
 
 _HERE = files("ragmetrics_core.page")
+TO_LABEL = "to label"
+"""The filter of the rows that were drawn for people to label."""
+
 PAGE_MARK = '<meta name="generator" content="ragmetrics">'
 """What every page of ours holds at its beginning."""
 
@@ -58,6 +61,7 @@ def write_page(
     decisions: Sequence[Decision] = (),
     *,
     by_people: Mapping[str, CorrectedMean] | None = None,
+    to_label: Collection[str] = (),
 ) -> None:
     """Write the report as one HTML file that opens offline.
 
@@ -70,9 +74,10 @@ def write_page(
         run: The facts of the run.
         decisions: What its gates decided.
         by_people: By metric the mean that people's labels give, beside the judge's.
+        to_label: Ids of the samples that were drawn for people to label.
     """
     glance = glance_of(rows, summary, run, decisions)
-    data = page_data(rows, summary, run, glance)
+    data = page_data(rows, summary, run, glance, to_label)
     data["by_people"] = by_people or {}
     write_html(path, "report.html.j2", _SCRIPTS, data)
 
@@ -128,7 +133,11 @@ def check_page(path: Path) -> None:
 
 
 def page_data(
-    rows: Sequence[SampleResult], summary: Summary, run: RunFacts, glance: Glance
+    rows: Sequence[SampleResult],
+    summary: Summary,
+    run: RunFacts,
+    glance: Glance,
+    to_label: Collection[str] = (),
 ) -> dict[str, Any]:
     """Collect all that the template of a report shows, by its name in the template.
 
@@ -139,13 +148,20 @@ def page_data(
         summary: Their numbers.
         run: The facts of the run.
         glance: What a person should see first.
+        to_label: Ids of the samples that were drawn for people to label.
     """
     metrics = [numbers.metric for numbers in summary.metrics]
-    table_entries = [entry_of(row, metrics) for row in rows]
+    diagnoses = [diagnose(row) for row in rows]
+    table_entries = [
+        entry_of(row, metrics, diagnosis)
+        for row, diagnosis in zip(rows, diagnoses, strict=True)
+    ]
     journeys = [journey_of(row) for row in rows]
     order = _worst_first(table_entries)
     packed_details = pack_lines(
-        detail_lines((rows[place], journeys[place]) for place in order)
+        detail_lines(
+            (rows[place], journeys[place], diagnoses[place]) for place in order
+        )
     )
     script_data = {
         "metrics": metrics,
@@ -154,14 +170,17 @@ def page_data(
         "digest": _name_for_kept_labels(packed_details, table_entries),
         "groups": {name: name for name in glance.groups},
         "faults": sorted({rule.name for rule in RULES if rule.kind == "fault"}),
-        "journey": journey_cells(journeys),
-        "facets": facets_of(rows),
+        "facets": _facets(rows, to_label),
+        "yes_above": ONE_HALF,
+        "histograms": {one.metric: one.histogram for one in glance.metrics},
+        "means": {one.metric: one.mean for one in glance.metrics},
     }
     return {
         "glance": glance,
         "date": date_of(run),
         "screen_rows": len(rows),
         "summary": summary,
+        "n_to_label": len(to_label),
         "by_people": {},  # by metric, the mean that people's labels give
         "run": run,
         "wordings": WORDINGS,
@@ -174,6 +193,19 @@ def page_data(
         "index": table_entries,
         "details": packed_details,
     }
+
+
+def _facets(rows: Sequence[SampleResult], to_label: Collection[str]) -> dict[str, Any]:
+    """By what people can filter rows: short metadata, and what was drawn to be labelled."""
+    facets: dict[str, Any] = dict(facets_of(rows))
+    if to_label:
+        ids = set(to_label)
+        chosen = [row.sample is not None and row.sample.id in ids for row in rows]
+        facets[TO_LABEL] = {
+            "values": ["drawn"],
+            "of": [0 if is_drawn else None for is_drawn in chosen],
+        }
+    return facets
 
 
 def _name_for_kept_labels(packed_details: str, table_entries: Sequence[Any]) -> str:

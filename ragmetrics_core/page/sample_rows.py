@@ -8,22 +8,22 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain, pairwise
 from typing import Any
 from zlib import compressobj
 
 from ragmetrics_core.data import MetricResult, SampleResult, replace_surrogates
 from ragmetrics_core.data.display import one_line
-from ragmetrics_core.reporting.diagnosis import diagnose
+from ragmetrics_core.reporting.diagnosis import Diagnosis
 from ragmetrics_core.reporting.glance import RowGlance, row_glance
 from ragmetrics_core.reporting.journey import (
-    COUNTS,
     LOSS_IN_WORDS,
     FactOnItsWay,
     Passage,
     SampleJourney,
-    counts_of,
 )
 from ragmetrics_core.reporting.jsonl import plain
+from ragmetrics_core.reporting.tables import is_formula
 
 LONGEST = 20_000
 """Most bytes of one text that the page holds."""
@@ -35,7 +35,6 @@ LARGEST_ROWS = 11_000_000
 """Most bytes of packed rows that the page holds."""
 
 _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
-_EMPTY: tuple[object, ...] = (None, "", [], {})
 
 
 def cut(text: str) -> str:
@@ -56,7 +55,9 @@ def _is_short(text: str) -> bool:
     return len(text) * _MOST_BYTES_OF_CHARACTER <= LONGEST
 
 
-def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
+def entry_of(
+    row: SampleResult, metrics: Sequence[str], diagnosis: Diagnosis
+) -> list[Any]:
     """Make the entry of a row in the page's table, as a list for the page's script.
 
     Example: [0, "s1", "Who built the tower?", [.9, .8], "no fault found", "Ada.", None].
@@ -71,7 +72,7 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
         - if the sample was captured in a conversation: its name, and the turn.
     """
     sample = row.sample
-    glance = row_glance(row)
+    glance = row_glance(row, diagnosis)
     capture_notes = sample.capture if sample else None
     entry = [
         row.index,
@@ -121,32 +122,6 @@ def _outcome_of(result: MetricResult | None) -> float | str | None:
     return result.status if result.value is None else round(result.value, 4)
 
 
-def journey_cells(journeys: Iterable[SampleJourney | None]) -> dict[str, Any]:
-    """What became of each row's facts, as the page's tables and filters read it.
-
-    Args:
-        journeys: What became of the passages and facts of each row.
-
-    Returns:
-        A mapping with these keys:
-
-        - ``columns``: the names of the columns;
-        - ``cells``: for each row a cell in each column; None if nothing is known of it;
-        - ``losses``: what each kind of loss is called.
-    """
-    cells_by_row: list[list[Any] | None] = []
-    for journey in journeys:
-        counts = counts_of(journey)
-        cells = [counts[name] for name in COUNTS]
-        is_known = any(cell is not None for cell in cells)
-        cells_by_row.append(cells if is_known else None)
-    return {
-        "columns": COUNTS,
-        "cells": cells_by_row,
-        "losses": LOSS_IN_WORDS,
-    }
-
-
 def journey_data(followed: SampleJourney | None) -> dict[str, Any] | None:
     """What became of each passage and fact of a row, for the opened row.
 
@@ -173,7 +148,7 @@ def _fact_data(fact: FactOnItsWay) -> dict[str, Any]:
     """What became of a fact: where it was lost, or that it is not known."""
     data: dict[str, Any] = {"known": fact.known}
     if fact.lost is not None:
-        data["lost"] = fact.lost
+        data["lost"] = LOSS_IN_WORDS[fact.lost]
     if fact.passages:
         data["passages"] = fact.passages
     return data
@@ -240,14 +215,15 @@ def _short_facts(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def detail_lines(
-    rows: Iterable[tuple[SampleResult, SampleJourney | None]],
+    rows: Iterable[tuple[SampleResult, SampleJourney | None, Diagnosis]],
 ) -> Iterator[str]:
     """Yield everything known of each row, one JSON object per line, in their order.
 
-    ``cut`` tells what texts lost, ``journey`` what became of passages and facts, and
-    ``advice`` what to mend.
+    ``cut`` tells what texts lost, ``journey`` what became of passages and facts,
+    ``answer`` how the answer is shown, ``formulas`` which columns a spreadsheet would
+    compute, and ``advice`` what to mend.
     """
-    for row, followed in rows:
+    for row, followed, diagnosis in rows:
         n_cut = Counter[str]()
         fields = _short(_data_of(_drop_earlier_items(row)), "", n_cut)
         if n_cut.total():
@@ -255,8 +231,112 @@ def detail_lines(
         journey = journey_data(followed)
         if journey is not None:
             fields["journey"] = journey
-        fields["advice"] = diagnose(row).advice
+        answer = _answer_data(fields)
+        if answer is not None:
+            fields["answer"] = answer
+        formulas = [name for name, text in _columns_of(fields) if is_formula(text)]
+        if formulas:
+            fields["formulas"] = formulas
+        fields["advice"] = diagnosis.advice
         yield json_text(fields) + "\n"
+
+
+def _columns_of(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a row that the page writes into a CSV, by column."""
+    sample = fields.get("sample") or {}
+    for name in ("id", "question", "answer"):
+        yield name, sample.get(name) or ""
+    for metric, result in (fields.get("results") or {}).items():
+        yield f"{metric}_reason", result.get("reason") or ""
+    yield "problem", fields.get("problem") or ""
+
+
+def _answer_data(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    """How the answer of a row is shown: its sentences, with what the judge says of each.
+
+    Returns:
+        ``sentences``: each with its ``parts``, a text and whether the judge calls it
+        unsupported, and the ``passage`` that the judge names; ``elsewhere``: unsupported
+        claims that do not stand in the answer word for word. None without a verdict.
+    """
+    sample = fields.get("sample") or {}
+    answer = sample.get("answer") or ""
+    evidence = _evidence_of_adherence(fields)
+    if not answer or evidence is None:
+        return None
+    claims = evidence.get("unsupported") or []
+    claim_spans = [_span_of(claim, answer) for claim in claims]
+    judged = evidence.get("sentences") or []
+    sentence_spans = [_span_of(one["sentence"], answer) for one in judged]
+    spans = [span for span in (*claim_spans, *sentence_spans) if span is not None]
+    edges = sorted({0, len(answer), *chain.from_iterable(spans)})
+    sentences: list[dict[str, Any]] = []
+    last: int | None = None
+    for start, end in pairwise(edges):
+        place = _holder(sentence_spans, start, end)
+        if not sentences or place is None or place != last:
+            passage = None if place is None else _passage_of(judged[place], sample)
+            sentences.append({"parts": [], "passage": passage})
+        is_unsupported = _holder(claim_spans, start, end) is not None
+        sentences[-1]["parts"].append([answer[start:end], is_unsupported])
+        last = place
+    elsewhere = [
+        claim for claim, span in zip(claims, claim_spans, strict=True) if span is None
+    ]
+    return {"sentences": sentences, "elsewhere": elsewhere}
+
+
+def _evidence_of_adherence(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What the judge said of the answer's claims; None if nobody asked."""
+    for result in (fields.get("results") or {}).values():
+        evidence: Mapping[str, Any] = result.get("evidence") or {}
+        if evidence.get("kind") == "context_adherence":
+            return evidence
+    return None
+
+
+def _span_of(words: str, text: str) -> tuple[int, int] | None:
+    """Where words stand in a text; None if they do not stand there."""
+    start = text.find(words) if words else -1
+    return None if start < 0 else (start, start + len(words))
+
+
+def _holder(
+    spans: Sequence[tuple[int, int] | None], start: int, end: int
+) -> int | None:
+    """The index of the first span that holds a part of a text."""
+    for place, span in enumerate(spans):
+        if span is not None and span[0] <= start and end <= span[1]:
+            return place
+    return None
+
+
+def _passage_of(judged: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
+    """The passage that the judge names for a sentence, in words, and where it stands."""
+    lost = dict.fromkeys((*judged.get("uncovered", ()), *judged.get("numbers", ())))
+    found = f"{judged['coverage']:.0%} of its terms found"
+    if lost:
+        found += f"; not found: {', '.join(lost)}"
+    words = judged.get("evidence")
+    if not words:
+        return {"note": f"The judge found no passage: {found}."}
+    rank = judged.get("rank") or 0
+    contexts = sample.get("contexts") or []
+    text = contexts[rank - 1].get("text", "") if 0 < rank <= len(contexts) else ""
+    return {
+        "note": f"The judge's passage, in #{rank}: {found}.",
+        "rank": rank,
+        "words": words,
+        "span": _span_in_browser(words, text),
+    }
+
+
+def _span_in_browser(words: str, text: str) -> list[int] | None:
+    """Where words stand in a text, counted as a browser counts; None if nowhere."""
+    span = _span_of(words, text)
+    if span is None:
+        return None
+    return [len(text[:end].encode("utf-16-le")) // 2 for end in span]
 
 
 def _data_of(row: SampleResult) -> Any:
@@ -347,11 +427,22 @@ def _short_fields(
     prefix = f"{path}." if path else ""
     short_fields = {}
     for name, value in fields.items():
-        if is_metadata or not _is_left_out(name, value):
-            # Names in metadata are the caller's, and may be as long as texts.
-            short_name = cut(name) if is_metadata else name
+        if not is_metadata and _is_left_out(name, value):
+            continue
+        # Names in metadata are the caller's, and may be as long as texts.
+        short_name = cut(name) if is_metadata else name
+        if _is_short_leaf(value):  # most values: nothing to copy or cut
+            short_fields[short_name] = value
+        else:
             short_fields[short_name] = _short(value, f"{prefix}{name[:60]}", n_cut)
     return short_fields
+
+
+def _is_short_leaf(value: object) -> bool:
+    """Whether a value is a number, or a text that is shown whole."""
+    return (
+        _is_short(value) if isinstance(value, str) else isinstance(value, int | float)
+    )
 
 
 def _is_left_out(key: str, value: object) -> bool:
@@ -359,7 +450,8 @@ def _is_left_out(key: str, value: object) -> bool:
 
     That nothing was shown is known; that nothing is known of it is not.
     """
-    return value in _EMPTY and (key, value) != ("shown", [])
+    is_empty = not value and not isinstance(value, int | float)
+    return is_empty and (key, value) != ("shown", [])
 
 
 def json_text(value: object) -> str:

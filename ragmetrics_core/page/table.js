@@ -48,9 +48,9 @@ function element(tag, properties, ...children) {
   return made;
 }
 
-// A row as the report writes it, less what became of its passages and facts, which the page adds.
+// A row as the report writes it, less what the page adds.
 const detail = (place) => {
-  const { journey, advice, ...row } = recorded(place);
+  const { journey, advice, answer, formulas, ...row } = recorded(place);
   return row;
 };
 
@@ -133,7 +133,7 @@ function score(value, place) {
     const bar = element("i");
     bar.style.width = 100 * value + "%";
     cell.append(value.toFixed(2), element("span", { class: "bar", "aria-hidden": "true" }, bar));
-    if (value <= 0.5) cell.classList.add("low");
+    if (value <= columns.yes_above) cell.classList.add("low");
   } else {
     const words = value === "undefined" ? "not scored" : value || "–";
     cell.append(element("span", { class: "status " + (value || "undefined") }, words));

@@ -24,6 +24,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.answered import has_answer_without_context, lacks_context
 from ragmetrics_core.data.errors import MetricCrashed, ScoreOutOfRange
 from ragmetrics_core.data.metric_evidence import Sufficed
+from ragmetrics_core.data.one_half import is_yes
 
 Stage = Literal["search", "prompt", "answer"]
 STAGES: tuple[Stage, ...] = ("search", "prompt", "answer")
@@ -371,7 +372,7 @@ def _verdict(result: Scored | None) -> bool | None:
     """A score as yes or no; None without one, and where the judge calls it uncertain."""
     if result is None or result.uncertain:
         return None
-    return result.value > 0.5
+    return is_yes(result.value)
 
 
 def is_declined(row: SampleResult) -> bool | None:
@@ -501,7 +502,7 @@ def _is_ranked_low(row: SampleResult) -> bool:
         isinstance(result, Scored)
         and isinstance(result.evidence, JudgedChunks)
         and bool(result.evidence.useful_known)
-        and result.value <= 0.5
+        and not is_yes(result.value)
         for result in row.results.values()
     )
 

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from ragmetrics_core.data import EMBEDDED, Frozen, Sample, SampleResult, Scored, Usage
 from ragmetrics_core.data.display import count_in_words, one_line
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.reporting.diagnosis import (
     STAGES,
     Diagnosis,
@@ -349,7 +350,7 @@ class GlanceTally:
             lowest = self._lowest.get(_metric_of_gate(decisions[0].metric), [])
             if lowest and lowest[0][0] < 1:
                 for score, _, row in lowest:
-                    yield row_glance(row, score=score)
+                    yield row_glance(row, diagnose(row), score=score)
                 return
         candidates = []
         for group, rows in self._worst.items():
@@ -361,7 +362,7 @@ class GlanceTally:
                 candidates.append((place, is_elsewhere, score, mean, index, row))
         candidates.sort(key=_sort_key)
         for candidate in candidates:
-            yield row_glance(candidate[-1])
+            yield row_glance(candidate[-1], diagnose(candidate[-1]))
 
 
 def _sort_key(entry: Sequence[Any]) -> tuple[Any, ...]:
@@ -388,14 +389,16 @@ def glance_of(
     return tally.glance(summary, run, decisions, notes)
 
 
-def row_glance(row: SampleResult, *, score: float | None = None) -> RowGlance:
+def row_glance(
+    row: SampleResult, diagnosis: Diagnosis, *, score: float | None = None
+) -> RowGlance:
     """A row with what is wrong in it, quoted from the judge's evidence.
 
     Args:
         row: The row.
+        diagnosis: What became of it.
         score: The score by which it counts against a gate; None without a gate.
     """
-    diagnosis = diagnose(row)
     scores = [
         result.value for result in row.results.values() if isinstance(result, Scored)
     ]
@@ -476,7 +479,7 @@ def _metric(numbers: MetricSummary, *, by_words: bool) -> MetricGlance:
         mean=numbers.mean,
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,
-        n_yes=sum(score > 0.5 for score in numbers.scores),
+        n_yes=sum(map(is_yes, numbers.scores)),
         n_scored=numbers.count,
         histogram=_histogram(numbers.scores),
     )
@@ -486,7 +489,7 @@ def _histogram(scores: Sequence[float]) -> tuple[int, ...]:
     """How many scores lie in each tenth of [0, 1]; 1 lies in the last."""
     counts = [0] * _BINS
     for score in scores:
-        counts[min(_BINS - 1, int(score * _BINS))] += 1
+        counts[min(_BINS - 1, int(round(score * _BINS, 6)))] += 1
     return tuple(counts)
 
 

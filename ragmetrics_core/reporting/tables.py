@@ -409,8 +409,12 @@ def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
 
 def _disarm_formula(cell: object) -> object:
     """A cell that no spreadsheet takes for a formula."""
-    is_formula = isinstance(cell, str) and _FORMULA.match(cell) is not None
-    return f"'{cell}" if is_formula else cell
+    return f"'{cell}" if isinstance(cell, str) and is_formula(cell) else cell
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet would compute a text."""
+    return _FORMULA.match(text) is not None
 
 
 def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.DataFrame:
