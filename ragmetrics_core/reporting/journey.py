@@ -202,15 +202,15 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
     why_facts_unknown = _NOT_ASKED
     if matrix is not None:
         facts, why_facts_unknown = _facts(matrix, sample, passages)
-    unknown = _unknown_stages(sample, passages)
-    if useful_by_rank is None:
-        unknown["useful"] = _NOT_JUDGED
+    unknown = _unknown_stages(sample, passages, useful_by_rank is not None)
     if why_facts_unknown:
         unknown["facts"] = why_facts_unknown
     return SampleJourney(passages, facts, unknown)
 
 
-def _unknown_stages(sample: Sample, passages: Sequence[Passage]) -> dict[str, str]:
+def _unknown_stages(
+    sample: Sample, passages: Sequence[Passage], is_judged: bool
+) -> dict[str, str]:
     """Say of which stages of passages something is not known, and why."""
     unknown: dict[str, str] = {}
     if sample.retrieved is None:
@@ -221,6 +221,8 @@ def _unknown_stages(sample: Sample, passages: Sequence[Passage]) -> dict[str, st
     is_some_untold = any(passage.shown is None for passage in passages if passage.rank)
     if is_some_untold or not _is_showing_known(sample):
         unknown["shown"] = _NOT_SHOWN
+    if not is_judged:
+        unknown["useful"] = _NOT_JUDGED
     if sample.citations is None:
         unknown["cited"] = sample.citations_unknown
     return unknown
