@@ -14,7 +14,7 @@ from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import InputError, SettingError
-from ragmetrics_core.reporting.joined import join_reports
+from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -193,9 +193,9 @@ def test_several_files_are_one_report() -> None:
     watched(3, "two.jsonl", first=2)
     assert main(["report", "one.jsonl", "two.jsonl", "--html", "page.html"]) == 0
     paths: Sequence[str] = ["one.jsonl", "two.jsonl"]
-    report = join_reports([Report.from_jsonl(path) for path in paths], paths)
-    assert [row.index for row in report] == [0, 1, 2, 3, 4]
-    assert [own.name for own in report.run.inputs] == list(paths)
+    joined = join_runs([Report.from_jsonl(path) for path in paths], paths)
+    assert [row.index for row in joined.rows] == [0, 1, 2, 3, 4]
+    assert [own.name for own in joined.run.inputs] == list(paths)
 
 
 def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(
@@ -216,7 +216,7 @@ def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(
     assert "NEW.jsonl" not in told, "a later run is compared with one file"
     names = ("before", "", "after")
     reports = [Report([], RunFacts(name=name)) for name in names]
-    run = join_reports(reports, ["a", "b", "c"]).run
+    run = join_runs(reports, ["a", "b", "c"]).run
     assert run.name == "before, after"
     assert run.notes == ()
 
@@ -250,7 +250,7 @@ def test_files_that_were_measured_in_different_ways_are_not_one_report(
     paths = ["one.jsonl", "two.jsonl"]
     reports = [Report.from_jsonl(path) for path in paths]
     with pytest.raises(SettingError, match="make a page of each"):
-        join_reports(reports, paths)
+        join_runs(reports, paths)
 
 
 def test_the_page_beside_the_results_replaces_no_file_of_somebody_else(

@@ -17,11 +17,7 @@ from ragmetrics_core.page.render import PAGE_MARK, check_page, write_page_from
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.glance import glance_of
-from ragmetrics_core.reporting.joined import (
-    join_reports,
-    warn_of_copies,
-    warn_of_repeated_questions,
-)
+from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.screen import screen_lines
@@ -115,12 +111,8 @@ def _run(options: argparse.Namespace) -> int:
     reports = [
         results_at(path, allow_broken=options.allow_broken) for path in options.files
     ]
-    report = _report(reports, options)
+    report, warnings = _report(reports, options)
     pushed = [_push(report, options.push)] if options.push else []
-    warnings = [
-        *warn_of_copies(reports, _names(options)),
-        *warn_of_repeated_questions(reports, _names(options)),
-    ]
     summary, decisions = _summary_and_decisions(report, options)
     exit_code = _exit_code(summary, decisions)
     text = markdown(summary, report.run, decisions, exit_code)
@@ -185,21 +177,26 @@ def _exit_code(summary: Summary, decisions: Sequence[Decision]) -> int:
     return 1
 
 
-def _names(options: argparse.Namespace) -> list[str]:
-    """Return the name of each file in a message."""
-    return [str(path) for path in options.files]
+def _report(
+    reports: Sequence[Report], options: argparse.Namespace
+) -> tuple[Report, tuple[str, ...]]:
+    """Join the reports of all files into one, with the name that was typed.
 
-
-def _report(reports: Sequence[Report], options: argparse.Namespace) -> Report:
-    """Join the reports of all files into one, with the name that was typed."""
-    report = join_reports(reports, _names(options))
+    Returns:
+        The report, and warnings of rows and questions that stand in two files.
+    """
+    report = reports[0]
+    warnings: tuple[str, ...] = ()
+    if len(reports) > 1:
+        joined = join_runs(reports, [str(path) for path in options.files])
+        report, warnings = Report(joined.rows, joined.run), joined.warnings
     name = options.name
     if not report.run.name and not any(source.name for source in report.run.inputs):
         # samples that a program gave: only the file says which run it is
         name = name or ", ".join(path.name for path in options.files)
     if name:
         report.run = report.run.model_copy(update={"name": name})
-    return report
+    return report, warnings
 
 
 def _push(report: Report, target: str) -> str:

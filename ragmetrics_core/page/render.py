@@ -29,7 +29,7 @@ from ragmetrics_core.page.sample_rows import (
     json_text,
     pack_lines,
 )
-from ragmetrics_core.page.wordings import WORDINGS
+from ragmetrics_core.page.wordings import EXPLANATIONS
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.diagnosis import RULES, diagnose
 from ragmetrics_core.reporting.glance import Glance, date_of, glance_of
@@ -183,7 +183,7 @@ def page_data(
         "n_to_label": len(to_label),
         "by_people": {},  # by metric, the mean that people's labels give
         "run": run,
-        "wordings": WORDINGS,
+        "explanations": EXPLANATIONS,
         "answerings": answerings_of(rows, summary),
         "what_if": what_if_known(rows),
         "quoted": quotes_of_cards(run),

@@ -8,8 +8,8 @@ answers decline.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from pydantic import Field, model_validator
 
@@ -36,10 +36,6 @@ from ragmetrics_core.statistics.stopping import (
     SequentialGate,
     check_share,
 )
-
-if TYPE_CHECKING:
-    from ragmetrics_core.reporting.report import Report
-
 
 ANSWERED = "answered"
 """The name of the gate on the share of answers that do not decline."""
@@ -170,6 +166,13 @@ Until = UntilDecided | Literal["decided"] | None
 """Whether a run stops as soon as its gates are decided, and how; None judges all."""
 
 
+class MeasuredRun(Protocol):
+    """What has a summary, as ``Report`` does."""
+
+    def summary(self, *, slices: Iterable[str] = ()) -> Summary:
+        """The run in numbers, and by slices."""
+
+
 class _Measure(NamedTuple):
     """What is held against a threshold, with what it may be for samples like these."""
 
@@ -230,7 +233,7 @@ def _number(digits: str, what: str, gate: str) -> float:
 
 def decide(
     gate: Gate,
-    measured: Report | Summary,
+    measured: MeasuredRun | Summary,
     *,
     strict: bool = False,
     min_scored: float = MIN_SCORED,
@@ -277,7 +280,7 @@ def decide(
     )
 
 
-def _as_summary(measured: Report | Summary, gate: Gate) -> Summary:
+def _as_summary(measured: MeasuredRun | Summary, gate: Gate) -> Summary:
     """The summary of a run, with the slices for which the gate holds."""
     if isinstance(measured, Summary):
         return measured

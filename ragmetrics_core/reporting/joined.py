@@ -2,99 +2,93 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from ragmetrics_core.data import SettingError, names_in_words
+from ragmetrics_core.data import SampleResult, SettingError
 from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.reporting.comparison import MeasuredRun
 from ragmetrics_core.reporting.copies import KnownRows
-from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 T = TypeVar("T")
 
-_MOST_NAMES = 5  # of files, in a sentence
+
+class Joined(NamedTuple):
+    """Several runs as one.
+
+    Attributes:
+        run: Their facts.
+        rows: Their rows, numbered anew; a copy of an earlier row is left out.
+        warnings: How many rows are copies, and how many questions stand in two files.
+    """
+
+    run: RunFacts
+    rows: tuple[SampleResult, ...]
+    warnings: tuple[str, ...]
 
 
-def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
-    """Join several reports to one report over all their rows, in their order.
+def join_runs(reports: Sequence[MeasuredRun], names: Sequence[str]) -> Joined:
+    """Join several runs to one over all their rows, in their order.
 
-    A row of a report that stands in an earlier one, too, with the same sample and the
-    same results, counts once, and a note says so. Example: reports of 2 and 3 rows make
-    a report of 5 rows, numbered 0 to 4; two copies of one report make that report.
+    A row of a run that stands in an earlier one, too, with the same sample and the same
+    results, counts once. Example: runs of 2 and 3 rows make one of 5 rows, numbered 0 to
+    4; two copies of one run make that run.
 
     Args:
-        reports: The reports, at least one.
+        reports: The runs, at least one.
         names: What each is called in a message, e.g. its file.
-
-    Returns:
-        A single report unchanged; of several reports a new one with new row numbers.
 
     Raises:
         SettingError: If a metric was not measured in the same way in all of them. Or if
             a run stopped early, as soon as it was clear whether its mean scores reach
             their gates: the bounds of such a mean hold for the rows of that run alone.
     """
-    if len(reports) == 1:
-        return reports[0]
     _refuse_what_cannot_be_joined(reports, names)
-    reports_without_copies = leave_out_copies(reports)
-    rows = [
+    rows_by_report = _without_copies(reports)
+    rows = tuple(
         row.model_copy(update={"index": new_index})
-        for new_index, row in enumerate(chain.from_iterable(reports_without_copies))
-    ]
-    facts = _join_facts([report.run for report in reports_without_copies], names)
-    notes = (*facts.notes, *warn_of_copies(reports, names))
-    return Report(rows, facts.model_copy(update={"notes": notes}))
+        for new_index, row in enumerate(chain.from_iterable(rows_by_report))
+    )
+    run = _join_facts([report.run for report in reports], names)
+    warnings = tuple(_repeated_questions(rows_by_report, names))
+    n_copies = sum(len(report.results) for report in reports) - len(rows)
+    if n_copies:
+        # such rows are not held against the rows of their inputs any more
+        inputs = [source.model_copy(update={"rows": None}) for source in run.inputs]
+        note = (
+            f"{count_in_words(n_copies, 'row')} are copies of rows in an earlier file, and"
+            " count once."
+        )
+        run = run.model_copy(
+            update={"inputs": tuple(inputs), "notes": (*run.notes, note)}
+        )
+        warnings = (note, *warnings)
+    return Joined(run, rows, warnings)
 
 
-def leave_out_copies(reports: Sequence[Report]) -> list[Report]:
-    """Leave out rows that stand in an earlier report with the same sample and results.
-
-    A report that loses rows so is not held against the rows of its inputs any more.
-    """
+def _without_copies(reports: Iterable[MeasuredRun]) -> list[list[SampleResult]]:
+    """The rows of each run that stand in no earlier one with the same results."""
     known_rows = KnownRows()
-    without_copies = []
+    rows_by_report = []
     for report in reports:
-        rows = [row for row in report if not known_rows.has(row)]
+        rows = [row for row in report.results if not known_rows.has(row)]
         for row in rows:
             known_rows.add(row)
-        run = report.run
-        if len(rows) < len(report.results):
-            inputs = [source.model_copy(update={"rows": None}) for source in run.inputs]
-            run = run.model_copy(update={"inputs": tuple(inputs)})
-        without_copies.append(Report(rows, run))
-    return without_copies
+        rows_by_report.append(rows)
+    return rows_by_report
 
 
-def warn_of_copies(reports: Sequence[Report], names: Sequence[str]) -> Iterator[str]:
-    """Say in a sentence how many rows are copies, and of which files; none without any."""
-    n_copies = 0
-    names_of_copies = []
-    for report, kept, name in zip(
-        reports, leave_out_copies(reports), names, strict=True
-    ):
-        if len(kept.results) < len(report.results):
-            n_copies += len(report.results) - len(kept.results)
-            names_of_copies.append(name)
-    if n_copies:
-        yield (
-            f"{count_in_words(n_copies, 'row')} of"
-            f" {names_in_words(names_of_copies, most=_MOST_NAMES)} are copies of rows in"
-            " an earlier file, and count once."
-        )
-
-
-def warn_of_repeated_questions(
-    reports: Sequence[Report], names: Sequence[str]
+def _repeated_questions(
+    rows_by_report: Sequence[Sequence[SampleResult]], names: Sequence[str]
 ) -> Iterator[str]:
-    """Warn of each report that asks what earlier ones asked.
+    """Warn of each run that asks what earlier ones asked.
 
-    Two runs over the same questions are no more evidence than one. Copies of rows are
-    left out, as in the joined report.
+    Two runs over the same questions are no more evidence than one.
     """
     earlier: set[str] = set()
-    for report, name in zip(leave_out_copies(reports), names, strict=True):
-        questions = _questions_of(report)
+    for rows, name in zip(rows_by_report, names, strict=True):
+        samples = [row.sample for row in rows if row.sample is not None]
+        questions = {sample.question for sample in samples if sample.question}
         n_repeated = len(questions & earlier)
         if n_repeated:
             yield (
@@ -106,14 +100,8 @@ def warn_of_repeated_questions(
         earlier |= questions
 
 
-def _questions_of(report: Report) -> set[str]:
-    """The questions that the samples of a report ask."""
-    samples = (row.sample for row in report)
-    return {sample.question for sample in samples if sample and sample.question}
-
-
 def _refuse_what_cannot_be_joined(
-    reports: Sequence[Report], names: Sequence[str]
+    reports: Sequence[MeasuredRun], names: Sequence[str]
 ) -> None:
     """Raise ``SettingError`` for reports that one page cannot show together.
 

@@ -27,6 +27,7 @@ from ragmetrics_core.data import (
     write_text,
 )
 from ragmetrics_core.reporting.answering import Answering, count_answering
+from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.diagnosis import Diagnosis, diagnose
 from ragmetrics_core.reporting.groups import GroupBy
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
@@ -40,10 +41,8 @@ from ragmetrics_core.reporting.tables import (
     csv_text,
     data_frame,
     html_screen,
-    html_table,
     text_table,
 )
-from ragmetrics_core.reporting.two_runs import compare
 from ragmetrics_core.reporting.what_if import WhatIf, what_if
 
 if TYPE_CHECKING:
@@ -502,7 +501,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The first screen with its rows, then the metrics."""
-        return html_screen(self.glance()) + html_table(self.summary(), self.run)
+        return html_screen(self.glance(), self.summary(), self.run)
 
     def __iter__(self) -> Iterator[SampleResult]:
         return iter(self.results)

@@ -330,12 +330,6 @@ class Summary(Frozen):
         """
         return self.asked - self.declined - self.without_answer
 
-    def _repr_html_(self) -> str:
-        # which stands on this module
-        from ragmetrics_core.reporting.tables import html_table
-
-        return html_table(self, RunFacts(judges=self.judges, stopped=self.stopped))
-
     @property
     def signs(self) -> tuple[str, ...]:
         """Signs of high risk that concern the run as a whole, a sentence each.

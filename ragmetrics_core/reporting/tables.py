@@ -295,28 +295,20 @@ def _markdown_row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(map(markdown_text, cells))} |"
 
 
-def html_table(summary: Summary, run: RunFacts) -> str:
-    """The metrics as HTML for notebooks, with footnotes and signs of high risk.
+def html_screen(glance: Glance, summary: Summary, run: RunFacts) -> str:
+    """The first screen with its rows, and the table of metrics, as HTML for notebooks.
 
     Everything in it is escaped.
     """
-    metrics = table(map(_cells, summary.metrics), _headings(summary))
-    shown_metrics = metrics if summary.metrics else ""
-    notes = element("p", footnotes(summary, run))
-    signs = ""
-    if summary.all_signs:
-        listed = element("li", summary.all_signs)
-        signs = f"<p>Signs of high risk</p><ul>{listed}</ul>"
-    return f"<div>{shown_metrics}{notes}{signs}</div>"
-
-
-def html_screen(glance: Glance) -> str:
-    """The verdict of a run and its worst rows as HTML for notebooks, all of it escaped."""
     verdicts = element("p", map(str, glance.decisions))
     headline = element("h4", [glance.headline])
     rows = [(str(row.row), row.name, row.quote) for row in glance.worst]
     worst = table(rows, ("row", "group", "what shows it")) if rows else ""
-    return f"<div>{verdicts}{headline}{worst}</div>"
+    metrics = ""
+    if summary.metrics:
+        metrics = table(map(_cells, summary.metrics), _headings(summary))
+    notes = element("p", footnotes(summary, run))
+    return f"<div>{verdicts}{headline}{worst}{metrics}{notes}</div>"
 
 
 def columns(
