@@ -1021,7 +1021,12 @@ def test_a_gate_for_each_language_and_the_summary_of_a_job(
 ) -> None:
     name = rows(
         {**GOOD, "language": "de"},
-        {**GOOD, "answer": "Bert sang of 1856.", "language": "e|n"},
+        {
+            **GOOD,
+            "question": "Who sang?",
+            "answer": "Bert sang of 1856.",
+            "language": "e|n",
+        },
     )
     gate = ["--fail-under", "adherence=0.5@metadata.language"]
     assert main(["evaluate", name, *gate, "--summary", "summary.md"]) == 1

@@ -161,8 +161,9 @@ def test_at_most_fifteen_lines_and_120_words(draw: random.Random) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna lit it."}
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for _ in range(3)))
+    row = {"contexts": ["Anna lit it."], "answer": "Anna lit it."}
+    rows = [{**row, "question": f"Who lit lamp {number}?"} for number in range(3)]
+    Path("rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
     return tmp_path
 
 

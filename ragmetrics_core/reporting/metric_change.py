@@ -97,13 +97,19 @@ class MetricChange(Frozen):
 
         Example: "-0.100 (-0.150 to -0.050) over 40 rows; 9 fell, 2 rose".
         """
+        if self.difference is None or self.verdict == "identical":
+            return self.moved_in_words
+        return f"{self._difference_in_words(self.difference)}; {self.moved_in_words}"
+
+    @property
+    def moved_in_words(self) -> str:
+        """How many rows fell and rose, and lost or won their score."""
         parts = []
         if self.verdict == "identical":
             parts.append(f"all {count_in_words(self.rows, 'outcome')} are equal")
         elif self.difference is None:
             parts.append("no row is scored in both runs")
         else:
-            parts.append(self._difference_in_words(self.difference))
             parts.append(f"{self.n_lost:,} fell, {self.n_gained:,} rose")
         if self.lost_scores or self.won_scores:
             parts.append(

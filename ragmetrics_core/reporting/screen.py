@@ -84,7 +84,9 @@ def _verdict(glance: Glance, exit_code: int | None) -> Iterator[_Line]:
     if sentence:
         yield _Line(0, sentence)
     for place, decision in enumerate(glance.decisions):
-        rank = 1 if place == 0 else 10 + place
+        # a gate that is not passed stays longer than the rows
+        rank = 3 + place if decision.outcome != "passed" else 10 + place
+        rank = 1 if place == 0 else rank
         yield _Line(rank, one_line(str(decision), _LONGEST_SENTENCE))
 
 

@@ -77,8 +77,6 @@ _WHY_UNDEFINED = {
 
 # When a number is a sign of high risk: conventions, not measurements.
 LOW_MEAN = 0.7
-_LOW_MEDIAN = 0.7
-_LOW_MAXIMUM = 0.8
 _FEW_ROWS = 30
 _MANY_FAILED = 0.05
 
@@ -176,7 +174,7 @@ class MetricSummary(Frozen):
         return tuple(f"{self.metric}: {sentence}" for sentence in sentences)
 
     def _signs_of_scores(self) -> Iterator[str]:
-        """Say what makes the scores look bad: a low mean, median or maximum.
+        """Say whether the mean looks bad.
 
         Example: "low mean: 0.420, under 0.7."
         """
@@ -191,10 +189,6 @@ class MetricSummary(Frozen):
                 )
             else:
                 yield f"low mean: {self.mean:.3f}, under {LOW_MEAN:g}."
-        if self.median is not None and self.median < _LOW_MEDIAN:
-            yield f"low median: {self.median:.3f}, under {_LOW_MEDIAN:g}."
-        if self.max is not None and self.max < _LOW_MAXIMUM:
-            yield f"low maximum: no row scored over {self.max:.3f}."
 
     def _signs_of_counts(self) -> Iterator[str]:
         """Say what makes the numbers weak: few rows or clusters, rows without a score.
