@@ -32,7 +32,6 @@ from ragmetrics_core.data import (
     SampleResult,
 )
 from ragmetrics_core.reporting.journey import (
-    COUNTS,
     Journey,
     Loss,
     SampleJourney,
@@ -364,24 +363,6 @@ def test_a_run_in_words() -> None:
     assert "2 by Ranker" in words
     assert "facts in no retrieved text: 2 of 6 (33%" in words
     assert "Unknown in 2 of 2 samples: cited (the answer has no marks" in words
-
-
-def test_columns_of_a_row() -> None:
-    pytest.importorskip("pandas")
-    frame = Report(counted_run()).to_pandas()
-    told = {name: frame[name].tolist()[0] for name in COUNTS}
-    cited = told.pop("passages_cited")
-    facts_shown = told.pop("facts_shown")
-    assert told == {
-        "passages_retrieved": 4,
-        "passages_kept": 3,
-        "passages_shown": 2,
-        "passages_cut": 1,
-        "passages_useful": 1,
-        "facts_asked": 3,
-        "facts_retrieved": 2,
-    }
-    assert (str(cited), str(facts_shown)) == ("<NA>", "<NA>")
 
 
 def test_a_run_read_back_has_the_same_journey(tmp_path: Path) -> None:

@@ -30,7 +30,6 @@ from ragmetrics_core.data.results import (
 )
 from ragmetrics_core.data.sample import CaptureNotes, Context, Sample
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
-from ragmetrics_core.reporting.journey import COUNTS
 from ragmetrics_core.reporting.jsonl import FORMAT
 from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
 
@@ -204,7 +203,6 @@ def test_to_pandas() -> None:
         ),
         *("mine", "mine_status", "mine_reason"),
         *("calls", "cost", "problem"),
-        *COUNTS,
     ]
     assert frame["context_recall"].iloc[0] == 0.5
     assert frame["context_recall_status"].tolist()[:2] == ["scored", "undefined"]

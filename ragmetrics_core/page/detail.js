@@ -228,9 +228,7 @@ function groundsOf(row) {
   const adherence = ofKind(row, "context_adherence");
   const grounds = adherence && adherence.evidence.ledger;
   if (!grounds) return [];
-  const { yes, no, polls } = adherence.evidence;
-  const side = yes > no ? "yes" : "no"; // a poll of the majority speaks for all
-  const claims = (grounds.claims || []).find((own, at) => own.length && polls[at].verdict === side);
+  const { claims } = recorded(index.findIndex((entry) => entry[0] === row.index));
   const shares = Object.entries(grounds.shares || {}).filter(([, share]) => share);
   const lines = [
     shares.length && "Claims rest on: " + shares.map(([needs, share]) => Math.round(100 * share) + " % " + RESTS_ON[needs]).join(", ") + ".",

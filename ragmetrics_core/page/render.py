@@ -168,7 +168,7 @@ def page_data(
         # A person may label rows on the page. The browser keeps these labels under this
         # name, so that they never appear on the page of another report.
         "digest": _name_for_kept_labels(packed_details, table_entries),
-        "groups": {name: name for name in glance.groups},
+        "groups": list(glance.groups),
         "faults": sorted({rule.name for rule in RULES if rule.kind == "fault"}),
         "facets": _facets(rows, to_label),
         "yes_above": ONE_HALF,

@@ -220,7 +220,7 @@ def detail_lines(
     """Yield everything known of each row, one JSON object per line, in their order.
 
     ``cut`` tells what texts lost, ``journey`` what became of passages and facts,
-    ``answer`` how the answer is shown, ``formulas`` which columns a spreadsheet would
+    ``answer`` how the answer is shown, ``claims`` what they rest on, ``formulas`` which columns a spreadsheet would
     compute, and ``advice`` what to mend.
     """
     for row, followed, diagnosis in rows:
@@ -234,6 +234,9 @@ def detail_lines(
         answer = _answer_data(fields)
         if answer is not None:
             fields["answer"] = answer
+        claims = _claims_of_majority(fields)
+        if claims:
+            fields["claims"] = claims
         formulas = [name for name, text in _columns_of(fields) if is_formula(text)]
         if formulas:
             fields["formulas"] = formulas
@@ -284,6 +287,17 @@ def _answer_data(fields: Mapping[str, Any]) -> dict[str, Any] | None:
         claim for claim, span in zip(claims, claim_spans, strict=True) if span is None
     ]
     return {"sentences": sentences, "elsewhere": elsewhere}
+
+
+def _claims_of_majority(fields: Mapping[str, Any]) -> list[Any]:
+    """What the claims of an answer rest on, as a poll of the majority says."""
+    evidence = _evidence_of_adherence(fields) or {}
+    grounds = evidence.get("ledger") or {}
+    side = "yes" if evidence.get("yes", 0) > evidence.get("no", 0) else "no"
+    polls = zip(evidence.get("polls") or (), grounds.get("claims") or (), strict=False)
+    return next(
+        (claims for poll, claims in polls if claims and poll.get("verdict") == side), []
+    )
 
 
 def _evidence_of_adherence(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -8,7 +8,6 @@ const index = JSON.parse(data("index"));
 let lines = null;
 const ready = unpack(data("details"));
 const metrics = columns.metrics;
-const titles = columns.groups;
 const FIRST_ROWS = 40; // as many as are printed; what stands below the table is not far away
 const MORE_ROWS = 100;
 const turnsOf = new Map();
@@ -50,7 +49,7 @@ function element(tag, properties, ...children) {
 
 // A row as the report writes it, less what the page adds.
 const detail = (place) => {
-  const { journey, advice, answer, formulas, ...row } = recorded(place);
+  const { journey, advice, answer, claims, formulas, ...row } = recorded(place);
   return row;
 };
 
@@ -79,7 +78,7 @@ const keys = {
   worst: { name: "worst first", of: worst },
   row: { name: "row", of: (entry) => entry[0] },
   sample: { name: "question", of: (entry) => (entry[1] + " " + entry[2]).trim().toLowerCase() || null },
-  group: { name: "group", of: (entry) => titles[entry[4]] },
+  group: { name: "group", of: (entry) => entry[4] },
   words: { name: "what shows it", of: (entry) => entry[5].toLowerCase() || null },
 };
 metrics.forEach((name, place) => {
@@ -150,7 +149,7 @@ function rowOf(place) {
   const title = element("td", { class: "title wide" }, entry[2] || "(no question)");
   if (entry[1]) title.append(element("div", { class: "muted title" }, entry[1]));
   if (turnsOf.get(entry[7]) > 1) title.append(element("div", { class: "muted title" }, entry[7] + ", turn " + entry[8]));
-  const group = element("td", { class: columns.faults.includes(entry[4]) ? "guess no" : "guess" }, titles[entry[4]]);
+  const group = element("td", { class: columns.faults.includes(entry[4]) ? "guess no" : "guess" }, entry[4]);
   const words = element("td", { class: "words wide" }, element("div", { dir: "auto" }, entry[5]));
   row.append(element("td", { class: "number" }, toggle), group, title, words, ...entry[3].map(score));
   return row;

@@ -44,19 +44,6 @@ LOSS_IN_WORDS: Mapping[Loss, str] = {
 }
 """What happened to a passage or fact, in the order of the stages."""
 
-COUNTS = (
-    "passages_retrieved",
-    "passages_kept",
-    "passages_shown",
-    "passages_cut",
-    "passages_useful",
-    "passages_cited",
-    "facts_asked",
-    "facts_retrieved",
-    "facts_shown",
-)
-"""Names of the columns that a table has of the journey of each row."""
-
 _STAGES: tuple[tuple[Unit, Loss], ...] = (
     ("facts", "not_retrieved"),
     ("facts", "not_shown"),
@@ -416,42 +403,6 @@ def _fact(
 def _ranks_of_holders(cells: Sequence[Cell]) -> tuple[int, ...]:
     """The ranks of the texts that hold a fact."""
     return tuple(rank for rank, cell in enumerate(cells, start=1) if cell.covered)
-
-
-# Counts for tables
-
-
-def counts_of(journey: SampleJourney | None) -> dict[str, int | None]:
-    """Count what passed each stage of a row's journey, by ``COUNTS``; None: not known.
-
-    Example: of 5 retrieved passages a filter dropped 2, and citations are not known:
-    passages_retrieved 5, passages_kept 3, passages_cited None.
-    """
-    counts: dict[str, int | None] = dict.fromkeys(COUNTS)
-    if journey is None:
-        return counts
-    retrieved = [one for one in journey.passages if one.rank is not None]
-    shown = [one for one in journey.passages if one.was_shown]
-    unknown = journey.unknown
-    if "retrieved" not in unknown:
-        counts["passages_retrieved"] = len(retrieved)
-    if "kept" not in unknown:
-        counts["passages_kept"] = sum(one.kept is not False for one in retrieved)
-    if "shown" not in unknown:
-        counts["passages_shown"] = len(shown)
-        counts["passages_cut"] = sum(one.shown == "cut" for one in shown)
-        if "useful" not in unknown:
-            counts["passages_useful"] = sum(one.useful is True for one in shown)
-        if "cited" not in unknown:
-            counts["passages_cited"] = sum(one.cited is True for one in shown)
-    facts = journey.facts
-    if facts:
-        counts["facts_asked"] = len(facts)
-    if facts and all(fact.retrieved is not None for fact in facts):
-        counts["facts_retrieved"] = sum(fact.retrieved is True for fact in facts)
-    if facts and all(fact.known for fact in facts):
-        counts["facts_shown"] = sum(fact.shown is True for fact in facts)
-    return counts
 
 
 # A whole run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import pickle
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,45 +89,19 @@ def write_all(results: Sequence[SampleResult], sink: Sink) -> None:
 
 def check_sink(sink: object) -> None:
     """Raise ``SettingError`` for an object to which no result can be written."""
-    problem = _problem_of_sink(sink)
-    if problem:
-        raise SettingError(
-            f"{problem}; a sink is an object with write(result) and flush(), e.g."
-            " JsonlSink('scores.jsonl')"
-        )
-
-
-def _problem_of_sink(sink: object) -> str:
-    """Say why results cannot be written to an object that was given as a sink.
-
-    A sink is an object with the methods ``write(result)`` and ``flush()``. Example: for
-    "out.jsonl" the problem is "a str is no sink: for a file of results give …".
-
-    Returns:
-        A sentence without its full stop; an empty text if the object can be used.
-    """
     kind = type(sink).__name__
-    if isinstance(sink, type):
-        return f"the sink {sink.__name__} is a class: give one of its objects"
-    if isinstance(sink, (str, os.PathLike)):
-        return f"a {kind} is no sink: for a file of results give JsonlSink(path)"
-    if inspect.isroutine(sink):
-        return "a function is no sink: give it as on_result="
+    problem = f"a class, {sink.__name__}" if isinstance(sink, type) else ""
     for name in ("write", "flush"):
         method = getattr(sink, name, None)
-        if not callable(method):
-            return f"the sink {kind} has no method {name}"
-        if inspect.iscoroutinefunction(method):
-            return (
-                f"the {name} of the sink {kind} is an 'async def', which nobody awaits:"
-                f" write 'def {name}', it may wait in its own thread, e.g. by"
-                " asyncio.run(…)"
-            )
-    # the ``write`` of the base class ``Sink`` is a placeholder that writes nothing
-    inherits_write = getattr(type(sink), "write", None) is Sink.write
-    if inherits_write:
-        return f"the sink {kind} has no method write of its own"
-    return ""
+        if not callable(method) or getattr(type(sink), name, None) is Sink.write:
+            problem = problem or f"a {kind} without a method {name}"
+        elif inspect.iscoroutinefunction(method):
+            problem = problem or f"a {kind} whose {name} is an 'async def'"
+    if problem:
+        raise SettingError(
+            "a sink is an object with plain methods write(result) and flush(), e.g."
+            f" JsonlSink('scores.jsonl'); got {problem}"
+        )
 
 
 class Folded(Sequence[SampleResult]):

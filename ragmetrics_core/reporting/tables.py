@@ -327,15 +327,12 @@ def columns(
     Returns:
         Columns ``index``, ``id``, ``question``, ``answer``, per metric ``<metric>``,
         ``<metric>_status`` and ``<metric>_reason``, then ``calls``, ``cost`` (US
-        dollars), ``problem`` (why a row is no sample) and the counts of the journey
-        (``journey.COUNTS``).
+        dollars) and ``problem`` (why a row is no sample).
     """
     cells_by_column = _columns_of_samples(results)
     for metric in metrics:
         cells_by_column |= _columns_of_metric(results, metric)
     cells_by_column |= _columns_of_costs(results)
-    for name, cells in _columns_of_journey(results).items():
-        cells_by_column.setdefault(name, cells)
     return {
         str(replace_surrogates(name)): [replace_surrogates(cell) for cell in cells]
         for name, cells in cells_by_column.items()
@@ -375,15 +372,6 @@ def _columns_of_costs(results: Sequence[SampleResult]) -> dict[str, list[Any]]:
     }
 
 
-def _columns_of_journey(results: Sequence[SampleResult]) -> dict[str, list[Any]]:
-    """How many passages and facts passed each stage of each row."""
-    # loaded with the first table: most runs ask for no journeys
-    from ragmetrics_core.reporting.journey import COUNTS, counts_of, journey_of
-
-    counts_of_rows = [counts_of(journey_of(row)) for row in results]
-    return {name: [counts[name] for counts in counts_of_rows] for name in COUNTS}
-
-
 def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
     """Return the columns as CSV.
 
@@ -415,13 +403,10 @@ def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.Da
     Raises:
         MissingDependency: If pandas is not installed.
     """
-    from ragmetrics_core.reporting.journey import COUNTS
-
     pandas = import_extra("pandas", "pandas", "a DataFrame")
     types = {
         "index": "Int64",
         "calls": "Int64",
-        **dict.fromkeys(COUNTS, "Int64"),
         "cost": "Float64",
         **dict.fromkeys(metrics, "Float64"),
     }
