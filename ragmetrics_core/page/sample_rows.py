@@ -30,6 +30,7 @@ LONGEST = 20_000
 
 _MOST_BYTES_OF_CHARACTER = 4  # in UTF-8
 _EXCERPT = 160
+_NUMBERS = (int, float)  # truth values are numbers, too
 _FIELDS, _VALUES, _VALUE = 20, 40, 60
 LARGEST_ROWS = 11_000_000
 """Most bytes of packed rows that the page holds."""
@@ -225,7 +226,8 @@ def detail_lines(
     """
     for row, followed, diagnosis in rows:
         n_cut = Counter[str]()
-        fields = _short(_data_of(_drop_earlier_items(row)), "", n_cut)
+        fields = _data_of(_drop_earlier_items(row))
+        _shorten(fields, "", n_cut)
         if n_cut.total():
             fields["cut"] = +n_cut
         journey = journey_data(followed)
@@ -396,67 +398,48 @@ def _drop_earlier_items(row: SampleResult) -> SampleResult:
     return row.model_copy(update={"sample": shown_sample})
 
 
-def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
-    """Copy the data of a row without empty fields and with long texts cut.
-
-    Example: {"question": "Who?", "reference": None} becomes {"question": "Who?"}.
-
-    Args:
-        value: The data, or a part of it.
-        path: Where the part stands, such as "sample.contexts 2.text".
-        n_cut: Gets the number of characters that were cut, by path.
-    """
-    if isinstance(value, str):
-        if _is_short(value):
-            return value
-        # at most LONGEST bytes, without a character that is cut in its middle
-        text = value.encode()[:LONGEST].decode(errors="ignore")
-        n_cut[path] += len(value) - len(text)
-        return text
-    if isinstance(value, list):
-        return [
-            _short(item, f"{path} {number}", n_cut)
-            for number, item in enumerate(value, start=1)
-        ]
-    if isinstance(value, dict):
-        return _short_fields(value, path, n_cut)
-    return value
-
-
-def _short_fields(
-    fields: Mapping[str, Any], path: str, n_cut: Counter[str]
-) -> dict[str, Any]:
-    """Copy the fields that are not empty, each as ``_short`` copies it.
+def _shorten(fields: dict[str, Any], path: str, n_cut: Counter[str]) -> None:
+    """Leave out empty fields of the data of a row, and cut its long texts, in place.
 
     In metadata of the sample or of a context, which are the caller's own, empty fields
     stay. Example: {"reference": None, "metadata": {"note": ""}} becomes {"metadata":
     {"note": ""}}.
 
     Args:
-        fields: The fields.
-        path: Where they stand, such as "sample.contexts 2"; "" for the whole row.
+        fields: The data, or a part of it.
+        path: Where the part stands, such as "sample.contexts 2"; "" for the whole row.
         n_cut: Gets the number of characters that were cut, by path.
     """
     is_metadata = path.startswith("sample.") and ".metadata" in path
     prefix = f"{path}." if path else ""
-    short_fields = {}
-    for name, value in fields.items():
-        if not is_metadata and _is_left_out(name, value):
+    for name, value in list(fields.items()):
+        if isinstance(value, _NUMBERS):
             continue
-        # Names in metadata are the caller's, and may be as long as texts.
-        short_name = cut(name) if is_metadata else name
-        if _is_short_leaf(value):  # most values: nothing to copy or cut
-            short_fields[short_name] = value
-        else:
-            short_fields[short_name] = _short(value, f"{prefix}{name[:60]}", n_cut)
-    return short_fields
+        if not is_metadata and _is_left_out(name, value):
+            del fields[name]
+        elif not isinstance(value, str) or not _is_short(value):
+            fields[name] = _shortened(value, f"{prefix}{name[:60]}", n_cut)
+        if is_metadata and not _is_short(name):
+            # names in metadata are the caller's, and may be as long as texts
+            fields[cut(name)] = fields.pop(name)
 
 
-def _is_short_leaf(value: object) -> bool:
-    """Whether a value is a number, or a text that is shown whole."""
-    return (
-        _is_short(value) if isinstance(value, str) else isinstance(value, int | float)
-    )
+def _shortened(value: Any, path: str, n_cut: Counter[str]) -> Any:
+    """A text that is not too long; the items of a list and of an object likewise."""
+    if isinstance(value, str):
+        # at most LONGEST bytes, without a character that is cut in its middle
+        text = value.encode()[:LONGEST].decode(errors="ignore")
+        if text != value:
+            n_cut[path] += len(value) - len(text)
+        return text
+    if isinstance(value, list):
+        return [
+            _shortened(item, f"{path} {number}", n_cut)
+            for number, item in enumerate(value, start=1)
+        ]
+    if isinstance(value, dict):
+        _shorten(value, path, n_cut)
+    return value
 
 
 def _is_left_out(key: str, value: object) -> bool:
@@ -464,8 +447,7 @@ def _is_left_out(key: str, value: object) -> bool:
 
     That nothing was shown is known; that nothing is known of it is not.
     """
-    is_empty = not value and not isinstance(value, int | float)
-    return is_empty and (key, value) != ("shown", [])
+    return not value and (key, value) != ("shown", [])
 
 
 def json_text(value: object) -> str:
