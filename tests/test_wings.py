@@ -61,7 +61,7 @@ for room in core:
         importlib.import_module(module.name)
 
 rows = [{"question": "Who?", "contexts": ["Anna lit the lamp."], "answer": "Anna."}]
-rows += [{"question": "Who?", "contexts": ["Anna lit the lamp."], "answer": "Berta."}]
+rows += [{"question": "Who lit it?", "contexts": ["Anna lit the lamp."], "answer": "Berta."}]
 report = evaluate(rows, judge="lexical", progress=False)
 assert len(report.scores("context_adherence")) == 2
 assert "context_adherence" in report.table()
