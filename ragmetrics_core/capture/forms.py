@@ -60,11 +60,12 @@ class Form:
     @cached_property
     def _letters_and_runs(self) -> tuple[str, list[tuple[int, int, int]]]:
         """The letters, and for each run of them its place there and in the source."""
+        if self._is_plain:
+            return self.letters, self._runs_of_plain_words()
         letters: list[str] = []
         runs: list[tuple[int, int, int]] = []
         position = 0
-        pattern = _PLAIN_WORD if self._is_plain else _TOKEN
-        for token in pattern.finditer(self.source):
+        for token in _TOKEN.finditer(self.source):
             start = token.start()
             for part, length in _decoded(token.group()):
                 if part:
@@ -73,6 +74,16 @@ class Form:
                     position += len(part)
                 start += length
         return "".join(letters), runs
+
+    def _runs_of_plain_words(self) -> list[tuple[int, int, int]]:
+        """The runs of a text in which nothing has to be decoded: its words."""
+        runs: list[tuple[int, int, int]] = []
+        position = 0
+        for word in _PLAIN_WORD.finditer(self.source):
+            start, end = word.span()
+            runs.append((position, start, end))
+            position += end - start
+        return runs
 
     @property
     def _runs(self) -> list[tuple[int, int, int]]:

@@ -333,14 +333,6 @@ def _without(
     return tuple(remaining for remaining in listeners if remaining is not listener)
 
 
-def is_capturing() -> bool:
-    """Return whether the code here runs in the context of a ``capture`` block.
-
-    A thread that was started without a copy of the context does not.
-    """
-    return bool(_listeners_around.get())
-
-
 def current_task_or_thread() -> str:
     """Return a name of the asyncio task, or else of the thread, that runs here.
 

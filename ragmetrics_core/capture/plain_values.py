@@ -167,12 +167,6 @@ def texts_in(value: object) -> Iterator[str]:
         yield element.text if isinstance(element, Message) else str(element)
 
 
-def is_message(value: object, text: str) -> bool:
-    """Return whether a value holds a message with a text."""
-    messages = find_instances(value, Message, depth=_DEPTH)
-    return any(message.text == text for message in messages)
-
-
 def conversation(value: object) -> tuple[Message, ...] | None:
     """Return the messages of a list; a bare text counts as the user's message.
 

@@ -17,8 +17,7 @@ from ragmetrics_core.capture.answer import FoundAnswer, answers
 from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.citations import cited_by
 from ragmetrics_core.capture.doubts import Doubt, worst_grade
-from ragmetrics_core.capture.evidence import Evidence, evidence
-from ragmetrics_core.capture.fates import notes_on_passages
+from ragmetrics_core.capture.evidence import Evidence, evidence, notes_on_passages
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.found import Found
 from ragmetrics_core.capture.ledger import ledger

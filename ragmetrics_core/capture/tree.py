@@ -42,7 +42,6 @@ class Document:
         author: The call of the run that wrote it, where the framework tells: a nested
             engine whose answer it holds. The document is no evidence; what that call
             was shown is. None for a document that was found.
-        has_shared_id: Whether its id stands for other documents of the run as well.
     """
 
     text: str = field(repr=False)
@@ -51,8 +50,6 @@ class Document:
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
     forms: tuple[str, ...] = field(default=(), repr=False)
     author: Node | None = field(default=None, repr=False, compare=False)
-    # worked out by ``shared_ids``; adapters leave it
-    has_shared_id: bool = field(default=False, repr=False, compare=False)
 
     @property
     def key(self) -> DocumentKey:
@@ -68,21 +65,6 @@ class Document:
             if name not in SCORE_KEYS:
                 metadata.append((name, repr(value)))
         return ("text", repr(sorted(metadata)), self.text)
-
-    @property
-    def identity(self) -> DocumentKey:
-        """What tells it from other documents of one run, whatever became of its text.
-
-        It is the id. Without an id of its own it is the key.
-        """
-        if self.own_id is None:
-            return self.key
-        return ("id", self.own_id)
-
-    @property
-    def own_id(self) -> str | None:
-        """The id, if it names this document alone; else None."""
-        return None if self.has_shared_id else self.id
 
     @property
     def own_texts(self) -> tuple[str, ...]:
