@@ -143,15 +143,11 @@ def pipeline(
     ]
 
 
-def test_what_a_memory_of_haystack_brings_back_is_history() -> None:
+def test_what_a_memory_of_haystack_brings_back_leaves_a_doubt() -> None:
     (sample,) = samples_from_spans([otlp(*pipeline("ChatMemory", EARLIER))])
-    assert (said(sample), grade(sample)) == (EARLIER, "exact")
-
-
-def test_a_memory_that_passes_the_question_on_has_earlier_turns_only() -> None:
-    talk = [*EARLIER, ("user", f"{GATE}\nQuestion: {QUESTION}")]
-    (sample,) = samples_from_spans([otlp(*pipeline("ChatMemory", talk))])
-    assert said(sample) == EARLIER
+    assert sample.capture is not None
+    assert grade(sample) == "inferred"
+    assert "earlier turns" in sample.capture.doubts["provider"]
 
 
 def test_what_a_component_returns_behind_the_model_is_no_history() -> None:

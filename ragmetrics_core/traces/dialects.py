@@ -53,36 +53,29 @@ class Reading:
         query: What a call was asked.
         tool: The name of a tool.
         call_id: The id of the tool call that a tool answers.
-        hands_over: Whether a tool hands the run over to another agent; it brings no
-            evidence then.
         model: The name of a model.
         history: Earlier turns that a component of the run brought back.
         user_fields: What the application said for us: ``metadata={"ragmetrics": …}``.
         has_unread_output: Whether an object as Python writes it stood in the output,
             which is not read.
+        remarks: What is uncertain about the call, in words.
     """
 
     kind: Kind | None = None
     input: Any = None
     output: Any = None
-    # that the call returned
     documents: tuple[Document, ...] | None = None
-    # that the call was given
     input_documents: tuple[Document, ...] = ()
     prompt: tuple[Message, ...] = ()
     replies: tuple[Message, ...] = ()
     query: str | None = None
     tool: str | None = None
-    # of the tool call that a tool answers
     call_id: str | None = None
-    # that a tool hands the run over to another agent, and brings no evidence
-    hands_over: bool = False
     model: str | None = None
     history: tuple[Turn, ...] = ()
-    # what the application said for us: ``metadata={"ragmetrics": …}``
     user_fields: Mapping[str, Any] = field(default_factory=dict)
-    # whether the output holds an object as Python writes it, which is not read
     has_unread_output: bool = False
+    remarks: tuple[str, ...] = ()
 
     @property
     def says_nothing(self) -> bool:

@@ -5,7 +5,7 @@ A **socket** is a named input or output of a component. OpenInference writes obj
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture.history import turns_before_question
@@ -17,7 +17,6 @@ from ragmetrics_core.traces.spans import Span
 from ragmetrics_core.traces.values import (
     mapping,
     messages_in,
-    plain,
     replies_in,
     without_written_objects,
 )
@@ -30,6 +29,10 @@ _ANSWER_SOCKETS = (
     "answers",
     "response",
 )
+_TEXTS_OF_DOCUMENTS = (
+    "a component made texts of documents, and a model may have been shown these"
+)
+_EARLIER_TURNS = "a component returned messages of user and assistant: earlier turns that are not read"
 _DOCUMENT_CLASS = "haystack.dataclasses.document.Document"
 
 
@@ -94,11 +97,8 @@ class _Trace:
         """
         self._outermost = calls
         readings = [reading for _, reading in calls_with_readings]
-        # earlier turns of the conversation, as a memory component returned them
-        self._messages_of_memory = _messages_of_memory(calls_with_readings)
         self._models = [reading for reading in readings if reading.kind == "model"]
         self._answers = _last_answers(readings)
-        self._documents_by_id = _documents_by_id(readings)
         outputs = [mapping(reading.output) for reading in readings]
         # a writer's output says how many documents it put into a store
         self._builds_index = any("documents_written" in output for output in outputs)
@@ -129,7 +129,7 @@ class _Trace:
         elif is_outermost and has_named_outputs:
             self._read_run(reading, inputs, outputs)
         elif reading.kind == "step":
-            self._read_step(call, reading, inputs, outputs)
+            self._read_step(call, reading, outputs)
 
     def _read_model(
         self, reading: Reading, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
@@ -144,7 +144,7 @@ class _Trace:
     def _read_retriever(self, reading: Reading, inputs: Mapping[str, Any]) -> None:
         """Write into the reading of a retriever what it was asked and what it found."""
         if reading.documents is None:
-            reading.documents = self._documents(reading.output)
+            reading.documents = _documents(reading.output)
         else:
             reading.documents = tuple(
                 document for document in reading.documents if document.text
@@ -169,15 +169,12 @@ class _Trace:
         """
         reading.input = _question(inputs)
         handed_in = tuple(find_instances(inputs, Message))
-        # the messages of a memory count before those that the caller handed in
-        reading.history = turns_before_question(
-            self._messages_of_memory or handed_in, reading.input, documents=()
-        )
+        reading.history = turns_before_question(handed_in, reading.input, documents=())
         # (): the last component that returns documents had none left for the answer;
         # None: the readings of the components say which there were
         reading.documents = () if self._ends_without_documents else None
         if not self._models:
-            reading.output = self._documents(reading.output) or None
+            reading.output = _documents(reading.output) or None
             return
         if reading.input is not None:
             # The kind of all runs that answer a user, pipelines as well: such a run
@@ -197,33 +194,27 @@ class _Trace:
         self,
         call: Call,
         reading: Reading,
-        inputs: Mapping[str, Any],
         outputs: Mapping[str, Any],
     ) -> None:
         """Read any other component: the documents that it took and brought, no question."""
-        reading.input_documents = self._documents(reading.input)
-        documents = self._documents(reading.output)
-        documents += _windows(call, inputs, outputs)
+        reading.input_documents = _documents(reading.input)
+        documents = _documents(reading.output)
+        is_builder = "Builder" in _component_type(call)
+        lists = [entry for entry in outputs.values() if isinstance(entry, tuple)]
+        gives_texts = any(isinstance(one, str) for one in chain.from_iterable(lists))
+        if reading.input_documents and gives_texts and not is_builder:
+            reading.remarks += (_TEXTS_OF_DOCUMENTS,)
+        roles = {message.role for message in find_instances(outputs, Message)}
+        if {"user", "assistant"} <= roles and not is_builder:
+            reading.remarks += (_EARLIER_TURNS,)
         reading.input = None
         reading.output = documents or None
-        if "Builder" in _component_type(call):
+        if is_builder:
             # it hands on what others returned, and brings nothing
             reading.output = None
         elif documents and reading.input_documents and not call.inside:
             # the adapter says so, too: what it adds was not searched for
             reading.kind = "reranker"
-
-    def _documents(self, output: Any) -> tuple[Document, ...]:
-        """The documents in an output.
-
-        Those that were cut to an id get the text that another component returned.
-        """
-        documents = []
-        for document in find_instances(output, Document):
-            if not document.text:
-                document = self._documents_by_id.get(document.id, document)
-            documents.append(document)
-        return tuple(documents)
 
     def _answer(self, outputs: Mapping[str, Any]) -> Any:
         """Find what a run answered: its answer objects, else the one text that it returned.
@@ -249,6 +240,11 @@ class _Trace:
         return len(self._models) == 1 and not has_text
 
 
+def _documents(value: Any) -> tuple[Document, ...]:
+    """The documents in what a component was given or returned."""
+    return tuple(find_instances(value, Document))
+
+
 def _last_documents(outputs: Sequence[Mapping[str, Any]]) -> tuple[Any, ...] | None:
     """The last list of documents that a component returned; None without any."""
     last_documents = None
@@ -266,46 +262,6 @@ def _last_answers(readings: Sequence[Reading]) -> list[Answer]:
         if answers:
             return answers
     return []
-
-
-def _messages_of_memory(
-    calls_with_readings: Sequence[tuple[Call, Reading]],
-) -> tuple[Message, ...]:
-    """Return the messages of earlier turns that a component of a run, a memory, returned.
-
-    A component counts as a memory if it ended before the first call of a model, and
-    returned messages of the user and the assistant. Prompt builders do not count: they
-    write messages themselves, which may be examples. Example: a component returned "Hi"
-    of the user and "Hello" of the assistant: both are returned.
-
-    Returns:
-        The messages of the last such component in which the user and the assistant
-        speak; () if there is none.
-    """
-    models = [call for call, reading in calls_with_readings if reading.kind == "model"]
-    first_model_began = min((call.span.start for call in models), default=0)
-    messages_of_memory: tuple[Message, ...] = ()
-    for call, reading in calls_with_readings:
-        is_before_models = call.span.end <= first_model_began
-        if not is_before_models or "Builder" in _component_type(call):
-            continue
-        messages = tuple(find_instances(reading.output, Message))
-        roles = {message.role for message in messages}
-        if {"user", "assistant"} <= roles:
-            messages_of_memory = messages
-    return messages_of_memory
-
-
-def _documents_by_id(readings: Sequence[Reading]) -> dict[str | None, Document]:
-    """Documents with a text, as the first component returned them."""
-    documents: dict[str | None, Document] = {}
-    for reading in reversed(readings):
-        for document in find_instances(
-            (reading.documents or (), reading.output), Document
-        ):
-            if document.text.strip():
-                documents[document.id] = document
-    return documents
 
 
 def _answer_values(outputs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -327,32 +283,6 @@ def _question(inputs: Mapping[str, Any]) -> str | None:
         if texts:
             last_texts[name] = texts[-1]
     return question_in(last_texts)
-
-
-def _windows(
-    call: Call, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
-) -> tuple[Document, ...]:
-    """Return documents with the text around each, as a window retriever gives it.
-
-    Example: the document "Rome." in the window "In 753 Rome. It grew." becomes a
-    document with the window as its text. Returns () if no other component takes the
-    windows: then the documents themselves are shown to models.
-
-    Args:
-        call: The call of the component.
-        inputs: What it was given, with the documents.
-        outputs: What it returned, with the texts in the order of the documents.
-    """
-    output_spec = plain(call.span.attributes.get("haystack.component.output_spec"))
-    socket = mapping(mapping(output_spec).get("context_windows"))
-    is_taken = socket.get("receivers", True)  # not recorded: it may be
-    if not is_taken:
-        return ()
-    texts = outputs.get("context_windows", ())
-    windows = []
-    for document, text in zip(find_instances(inputs, Document), texts, strict=False):
-        windows.append(replace(document, text=text))
-    return tuple(windows)
 
 
 def _component_type(call: Call) -> str:

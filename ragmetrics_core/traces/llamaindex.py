@@ -59,9 +59,6 @@ _QUERY_KEYS = (
     "str_or_query_bundle",
 )
 _RESPONSE_KEYS = ("result", "response", "response_txt")
-_THOUGHT = "Thought: "  # begins what a model writes for a ReAct agent
-# what the framework's own tool tells the next agent of a workflow
-_HANDED_OVER = " is now handling the request due to the following reason: "
 # what an index of tools holds of each
 _TOOL_TEXT = "Tool name: {}\nTool description: "
 
@@ -220,7 +217,6 @@ class _Trace:
             return
         blocks = [mapping(block) for block in output.get("blocks") or ()]
         text = "".join(str(block.get("text") or "") for block in blocks)
-        reading.hands_over = reading.tool == "handoff" and _HANDED_OVER in text
         # a retriever's tool returns a list of nodes: lists of a span are read as tuples
         result = output.get("raw_output")
         nodes = self._nodes_in(result) if isinstance(result, tuple) else ()
@@ -352,11 +348,7 @@ def _answer_of(output: Any) -> str | None:
     """The answer in what an engine, synthesizer or workflow returned; None without."""
     while not {"response_gen", *_RESPONSE_KEYS}.isdisjoint(mapping(output)):
         output = _first_entry(output, _RESPONSE_KEYS)
-    text = answer_text(output)
-    if text is None or not text.startswith(_THOUGHT):
-        return text
-    _, _, answer = text.partition("\nAnswer: ")
-    return answer or text
+    return answer_text(output)
 
 
 def _first_entry(value: Mapping[str, Any], names: Sequence[str]) -> Any:

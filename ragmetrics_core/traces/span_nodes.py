@@ -48,6 +48,7 @@ def node_of(call: Call, reading: Reading) -> Node:
         ended=call.span.end,
         children=_children(call),
         error=call.span.error,
+        remarks=reading.remarks,
     )
     match node.kind:
         case "model":
@@ -217,9 +218,8 @@ def _fill_tool(node: Node, reading: Reading) -> None:
     node.name = reading.tool or node.name
     node.query = _argument(reading.input)
     node.text = _result(reading.output)
-    # a tool that hands over to another agent, or by which a model gives its answer,
-    # brings no evidence
-    node.is_control = reading.hands_over or node.name in ANSWER_TOOLS
+    # a tool by which a model gives its answer brings no evidence
+    node.is_control = node.name in ANSWER_TOOLS
     message = next(find_instances(reading.output, ToolMessage), None)
     if message is None:
         node.tool_call_id = reading.call_id
