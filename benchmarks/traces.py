@@ -44,6 +44,46 @@ ALL = [
     *("openinference:haystack", "mlflow:haystack", "otel:haystack"),
     *("openinference:llamaindex", "mlflow:llamaindex", "traceloop:llamaindex"),
 ]
+_HIDE = "leave `OPENINFERENCE_HIDE_…` unset"
+_CONTENT = "`TRACELOOP_TRACE_CONTENT=true`, the default"
+_LATEST = (
+    "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY` with"
+    " `OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental`; without both no texts"
+)
+# What each pair records and does not, and the switch that brings more.
+RECORDED = {
+    "openinference:langchain": ("all", _HIDE),
+    "mlflow:langchain": ("all", "none needed"),
+    "traceloop:langchain": (
+        "no ids of documents but where a later step was given them; of agents not what"
+        " tools returned",
+        _CONTENT,
+    ),
+    "otel:langchain": ("documents by their ids alone", f"`resolve=`; {_LATEST}"),
+    "otel:langchain:resolve": ("texts by `resolve=`; often no input", "the same"),
+    "openinference:haystack": (
+        "answers and messages as Python writes them",
+        "Haystack's own tracing",
+    ),
+    "mlflow:haystack": (
+        "Haystack's own tracing; windows and memories are not read",
+        "MLflow sets it",
+    ),
+    "otel:haystack": (
+        "Haystack's own tracing, as above",
+        "`HAYSTACK_CONTENT_TRACING_ENABLED=true`",
+    ),
+    "openinference:llamaindex": (
+        "engines; histories of chats, events of agents and workflows as Python writes"
+        " them",
+        _HIDE,
+    ),
+    "mlflow:llamaindex": ("engines and chats; no streamed answers", "none needed"),
+    "traceloop:llamaindex": (
+        "engines and chats; events of agents and workflows as Python writes them",
+        _CONTENT,
+    ),
+}
 # What is about capturing itself: how a capture finds its runs, or what it is told.
 ABOUT_CAPTURING = {
     "shape observed_store",
@@ -269,19 +309,38 @@ def table(rows: dict[str, Counter[str]]) -> str:
     return "\n".join(lines)
 
 
+def page_table(rows: dict[str, Counter[str]]) -> str:
+    """The table of docs/traces.md: the shares by row, with what each pair records."""
+    lines = [
+        "| instrumentation, framework | records | sure | hedged | told | the switch that brings more |",
+        "|---|---|---|---|---|---|",
+    ]
+    for pair, counts in rows.items():
+        records, switch = RECORDED[pair]
+        shares = [
+            f"{counts[name] / counts['shapes']:.0%}"
+            for name in ("right", "hedged", "said")
+        ]
+        name = pair.replace(":", ", ")
+        lines.append(f"| {name} | {records} | {' | '.join(shares)} | {switch} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Print the table, or write it."""
     logging.disable(logging.CRITICAL)
     arguments = sys.argv[1:]
     options = [one for one in arguments if one.startswith("--")]
     pairs = [one for one in arguments if not one.startswith("--")] or ALL
-    made = table({pair: row(pair, shuffle="--shuffle" in options) for pair in pairs})
-    print(made)
+    rows = {pair: row(pair, shuffle="--shuffle" in options) for pair in pairs}
+    print(table(rows))
     if "--write" in options:
         page = ROOT / "docs" / "traces.md"
         text = page.read_text(encoding="utf-8")
         before, after = text.split(BEGIN)[0], text.split(END)[1]
-        page.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")
+        page.write_text(
+            f"{before}{BEGIN}\n{page_table(rows)}\n{END}{after}", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

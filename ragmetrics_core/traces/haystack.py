@@ -205,7 +205,7 @@ class _Trace:
         if reading.input_documents and gives_texts and not is_builder:
             reading.remarks += (_TEXTS_OF_DOCUMENTS,)
         roles = {message.role for message in find_instances(outputs, Message)}
-        if {"user", "assistant"} <= roles and not is_builder:
+        if {"user", "assistant"} <= roles and not (is_builder or call.inside):
             reading.remarks += (_EARLIER_TURNS,)
         reading.input = None
         reading.output = documents or None
