@@ -55,8 +55,7 @@ RECORDED = {
     "openinference:langchain": ("all", _HIDE),
     "mlflow:langchain": ("all", "none needed"),
     "traceloop:langchain": (
-        "no ids of documents but where a later step was given them; of agents not what"
-        " tools returned",
+        "no ids of documents; of agents not what tools returned",
         _CONTENT,
     ),
     "otel:langchain": ("documents by their ids alone", f"`resolve=`; {_LATEST}"),

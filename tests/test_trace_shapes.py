@@ -196,10 +196,10 @@ SHAPES: dict[str, Shape] = {
         [OF_GATE, OF_MILL, OF_BELL],
     ),
     "calls of two questions under a span of the web server": Shape(
-        [around(*FLAT)], [OF_GATE, OF_MILL]
+        [around(*FLAT)], [OF_GATE, OF_MILL], n_exact=0, is_whole=False
     ),
     "calls of two questions under a step that says nothing": Shape(
-        [step(None, None, *FLAT)], [OF_GATE, OF_MILL]
+        [step(None, None, *FLAT)], [OF_GATE, OF_MILL], n_exact=0, is_whole=False
     ),
     "two chains under a step with a question of its own": Shape(
         [step(ASK_BOTH, BOTH, *CHAINS[:2])],
@@ -318,6 +318,7 @@ SHAPES: dict[str, Shape] = {
             )
         ],
         [OF_GATE],
+        n_exact=0,
     ),
     "two agents' runs below a span that says nothing": Shape(
         [

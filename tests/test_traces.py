@@ -224,7 +224,7 @@ def test_turns_below_one_span_keep_conversations_of_their_own() -> None:
     assert second is None or second.conversation != "c1"
 
 
-def test_traceloop_names_documents_where_they_are_handed_on_and_says_what_the_application_said() -> (
+def test_traceloop_says_what_the_application_said_and_not_whether_equal_texts_are_one_document() -> (
     None
 ):
     """Two documents of one text, and a question in the metadata.
@@ -269,10 +269,9 @@ def test_traceloop_names_documents_where_they_are_handed_on_and_says_what_the_ap
     )
     assert (sample.question, sample.answer) == ("As the user said it", ANSWER)
     assert sample.capture is not None
-    assert sample.capture.grade == "exact"
+    assert sample.capture.grade == "inferred"
     # two documents of one text are one context
     assert [context.text for context in sample.known_contexts] == [GATE, MILL]
-    assert sample.contexts[0].id in ("gate", "copy")
 
 
 def test_scores_ranks_and_the_model_are_read() -> None:
@@ -557,33 +556,6 @@ def test_what_a_log_event_tells_belongs_to_its_span() -> None:
     logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
     for values in ([logs, otlp(*spans)], [otlp(*spans), logs]):
         assert [seen(one) for one in samples_from_spans(values)] == [WANTED]
-
-
-def test_documents_of_one_text_get_the_ids_of_a_later_step_in_their_order() -> None:
-    """LangChain's ids stand only where a step is given what the retriever found."""
-    pages = [{"page_content": GATE, "metadata": {}}] * 2
-    named = [{**pages[0], "id": "left"}, {**pages[1], "id": "right"}]
-    chain, _, model = openinference()
-    search = span(
-        "search",
-        "chain",
-        10,
-        20,
-        openinference__span__kind="RETRIEVER",
-        input__value=QUESTION,
-        output__value=json.dumps(pages),
-    )
-    step = span(
-        "format",
-        "chain",
-        21,
-        22,
-        openinference__span__kind="CHAIN",
-        input__value=json.dumps(named),
-        output__value=GATE,
-    )
-    (sample,) = samples_from_spans([otlp(chain, search, step, model)])
-    assert [one.id for one in sample.retrieved or ()] == ["left", "right"]
 
 
 @pytest.mark.parametrize("by", ["mapping", "function"])

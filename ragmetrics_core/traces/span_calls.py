@@ -84,8 +84,6 @@ def calls_of(
     if _n_calls_within_depth(roots) < len(calls):
         raise ValueError("spans stand inside each other in a circle or too deep")
     readings = [call.reading for call in calls.values() if call.reading is not None]
-    # a retriever's span may lack the ids of its documents: other spans have them
-    _restore_ids(readings)
     _restore_texts(readings)
     if resolve is not None:
         _resolve_texts(readings, resolve, ordered[0].trace)
@@ -138,53 +136,6 @@ def _n_calls_within_depth(roots: list[Call]) -> int:
         count += len(level)
         level = list(chain.from_iterable(call.inside for call in level))
     return count
-
-
-def _restore_ids(readings: Sequence[Reading]) -> None:
-    """Give retrieved documents the ids that their retriever's span does not hold.
-
-    Example: a retriever returned the text "Rome is old.", and the next step was given
-    this text with the id "7": the retrieved document gets the id "7". The readings of
-    retrievers are changed.
-    """
-    # For each text its ids. The keys of the inner dictionary serve as an ordered set.
-    ids_by_text: dict[str, dict[str, None]] = {}
-    for reading in readings:
-        for document in find_instances(reading.input, Document):
-            if document.id is not None:
-                ids_by_text.setdefault(document.text, {})[document.id] = None
-    if not ids_by_text:
-        return
-    for reading in readings:
-        if reading.kind != "retriever" or reading.documents is not None:
-            continue
-        documents = list(find_instances(reading.output, Document))
-        if any(document.id is None for document in documents):
-            reading.documents = _with_ids(documents, ids_by_text)
-            # documents in ``output`` would override ``documents``: they have no ids
-            reading.output = None
-
-
-def _with_ids(
-    documents: Sequence[Document], ids_by_text: Mapping[str, Mapping[str, None]]
-) -> tuple[Document, ...]:
-    """Return documents with an id each, as far as their texts tell one.
-
-    A document without an id gets the next id of its text that no earlier document got.
-    Example: "A", "A", "A" and the ids "1" and "2" of "A": the third document has no id.
-
-    Args:
-        documents: The documents.
-        ids_by_text: The ids of a text, in order. The inner values are unused.
-    """
-    unused_ids = {text: iter(ids) for text, ids in ids_by_text.items()}
-    with_ids: list[Document] = []
-    for document in documents:
-        document_id = document.id
-        if not document_id and document.text in unused_ids:
-            document_id = next(unused_ids[document.text], None)
-        with_ids.append(replace(document, id=document_id or None))
-    return tuple(with_ids)
 
 
 def _restore_texts(readings: Sequence[Reading]) -> None:

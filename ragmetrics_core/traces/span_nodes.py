@@ -27,6 +27,10 @@ from ragmetrics_core.traces.unread import unread_request_of
 from ragmetrics_core.traces.values import ToolMessage, messages_in, replies_in
 
 # Tools of smolagents and of Pydantic AI by which a model gives its answer.
+_ONE_TEXT_WITHOUT_IDS = (
+    "a search returned one text several times, and the ids that tell whether these are"
+    " one document were not recorded"
+)
 ANSWER_TOOLS = frozenset({"final_answer", "final_result"})
 
 
@@ -172,6 +176,9 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
     # Third: an output in the application's own form, such as a list of texts.
     if node.documents is None and reading.output is not None:
         _read_output_of_own_form(node, reading.output)
+    texts_without_id = [one.text for one in node.documents or () if one.id is None]
+    if len(set(texts_without_id)) < len(texts_without_id):
+        node.remarks += (_ONE_TEXT_WITHOUT_IDS,)
     if node.documents:
         # what was found is recorded, so the error came later and does not undo it
         node.error = None

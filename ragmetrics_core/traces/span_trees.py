@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, product
 from typing import Any
 
 from ragmetrics_core.capture.authors import name_authors
-from ragmetrics_core.capture.calls import Reply
-from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.plain_values import answer_in, as_one_line, question_in
-from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Node, Tree
 from ragmetrics_core.capture.turns import join_trees
 from ragmetrics_core.traces.dialects import Reading, session_of
@@ -35,8 +31,7 @@ from ragmetrics_core.traces.unread import (
 )
 
 _ASKED_UNLIKE = (
-    "runs under one span were asked different questions and are taken for one turn; the"
-    " spans of another turn may be missing"
+    "runs beside each other under one span may be steps of one turn, or several turns"
 )
 _DOCUMENTS_WERE_GIVEN = (
     "a synthesizer was given documents that no span retrieved: building an index or test"
@@ -66,7 +61,10 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     trees_inside: list[Tree] = []
     for inner in call.inside:
         trees_inside += trees_of(inner, session)
-    if _is_only_around_turns(call) or _ask_several_questions(trees_inside):
+    n_turns = sum(map(_searches_and_answers, trees_inside))
+    if _is_only_around_turns(call) or n_turns > 1 or _are_asked_unlike(trees_inside):
+        if 1 < n_turns < len(trees_inside):
+            _doubt(trees_inside)
         yield from trees_inside
     elif call.reading is not None:  # the runs inside are steps of its one turn
         yield _tree_of_turn(call, session)
@@ -82,27 +80,19 @@ def _is_one_turn(call: Call) -> bool:
 
 
 def _joined(trees: Sequence[Tree]) -> Tree:
-    """Join runs beside each other to one turn; unlike questions of theirs are a doubt.
-
-    A run that was asked and answers without any call may be a step of the turn. It may
-    also be another turn, whose calls were not recorded. So may a search, and a question
-    that the last prompt of a reply does not show.
-    """
+    """Join runs beside each other to one turn; that they were asked unlike is a doubt."""
     if len(trees) == 1:
         return trees[0]
-    joined_tree = join_trees(trees, FLOW)
-    replies = _replies_of_models(trees)
-    questions = _queries_of_users(trees, replies)
+    questions = {as_one_line(tree.question or tree.root.query) for tree in trees}
+    if len(questions - {""}) > 1:
+        _doubt(trees)
+    return join_trees(trees, FLOW)
+
+
+def _doubt(trees: Sequence[Tree]) -> None:
+    """Write into runs beside each other that they may be steps of one turn, or several."""
     for tree in trees:
-        if tree.question and not _is_written(tree.question, replies):
-            questions.add(as_one_line(tree.question))
-    nodes = list(joined_tree.root.walk())
-    prompts = [node.prompt for node in nodes if node.kind == "model" and node.reply]
-    last_prompt = [as_one_line(message.text) for message in (prompts or [()])[-1]]
-    is_shown = any(question in text for question in questions for text in last_prompt)
-    if len(questions) > 1 or (questions and prompts and not is_shown):
-        joined_tree.doubts += (_ASKED_UNLIKE,)
-    return joined_tree
+        tree.doubts += (_ASKED_UNLIKE,)
 
 
 def _has_own_question(reading: Reading) -> bool:
@@ -118,62 +108,11 @@ def _has_own_question(reading: Reading) -> bool:
     return question_in(reading.input) is not None
 
 
-def _ask_several_questions(trees: Sequence[Tree]) -> bool:
-    """Whether runs below one span answer several questions of the user.
-
-    There are two signs. Several runs were asked something, and each searches and
-    answers by itself. Or calls stand beside each other without runs around them:
-    several models, and searches for several texts. Questions and searches that a model
-    wrote do not count.
-
-    Runs whose answers another run makes into one are parts of one question.
-    """
-    replies = _replies_of_models(trees)
-    asked_trees = [
-        tree for tree in trees if not _is_written(tree.question or "", replies)
-    ]
-    if _search_and_answer_by_themselves(asked_trees) or _are_asked_unlike(asked_trees):
-        return not _is_shown_answers(trees)
-    n_models_alone = sum(tree.root.kind == "model" for tree in trees)
-    return n_models_alone > 1 and len(_queries_of_users(trees, replies)) > 1
-
-
-def _replies_of_models(trees: Sequence[Tree]) -> list[Reply]:
-    """What the models called in some runs replied."""
-    nodes = chain.from_iterable(tree.root.walk() for tree in trees)
-    return [Reply(node.reply) for node in nodes if node.kind == "model"]
-
-
-def _queries_of_users(trees: Sequence[Tree], replies: Sequence[Reply]) -> set[str]:
-    """What retrievers that were called by themselves searched for, and no model wrote."""
-    queries = set()
-    for tree in trees:
-        query = tree.root.query or ""
-        is_search = tree.root.kind == "retriever" and query
-        if is_search and not _is_written(query, replies):
-            queries.add(as_one_line(query))
-    return queries
-
-
-def _is_written(text: str, replies: Sequence[Reply]) -> bool:
-    """Whether a model wrote what a run was asked or a retriever searched for."""
-    line = as_one_line(text)
-    return any(reply.writes_query(line) for reply in replies)
-
-
-def _search_and_answer_by_themselves(trees: Sequence[Tree]) -> bool:
-    """Whether several runs each call a retriever and a model.
-
-    A run whose question was only read from its first prompt may be a further step of
-    the turn before it.
-    """
-    n_turns = 0
-    for tree in trees:
-        kinds = {node.kind for node in tree.root.walk()}
-        is_step_of_another = tree.question_place == FIRST_PROMPT
-        if {"model", "retriever"} <= kinds and not is_step_of_another:
-            n_turns += 1
-    return n_turns > 1
+def _searches_and_answers(tree: Tree) -> bool:
+    """Whether a run calls a retriever and a model, and was asked its own question."""
+    kinds = {node.kind for node in tree.root.walk()}
+    is_step_of_another = tree.question_place == FIRST_PROMPT
+    return {"model", "retriever"} <= kinds and not is_step_of_another
 
 
 def _are_asked_unlike(trees: Sequence[Tree]) -> bool:
@@ -185,40 +124,6 @@ def _are_asked_unlike(trees: Sequence[Tree]) -> bool:
         if is_run and tree.question and kinds & {"model", "retriever", "tool"}:
             questions.add(as_one_line(tree.question))
     return len(questions) > 1
-
-
-def _is_shown_answers(trees: Sequence[Tree]) -> bool:
-    """Whether one run was shown the answers of others, to make one answer of them.
-
-    Example: two runs answer "Anna founded it." and "It opened in 1874.", and the prompt
-    of a third shows both. The third run searches nothing itself.
-
-    Args:
-        trees: The trees of the runs.
-    """
-    normalized_answers = []  # without blanks and signs
-    for tree in trees:
-        normalized_answers += [letters_of(answer.text or "") for answer in tree.answers]
-    for tree in trees:
-        has_searched = any(node.kind == "retriever" for node in tree.root.walk())
-        if has_searched:
-            continue
-        # The run's own answer is among all answers. It is not found in the run's
-        # prompts: it was written after them.
-        normalized_prompts = _normalized_new_messages(tree.root)
-        for answer, prompt in product(normalized_answers, normalized_prompts):
-            if len(answer) >= SHORTEST and answer in prompt:
-                return True
-    return False
-
-
-def _normalized_new_messages(root: Node) -> list[str]:
-    """The messages that models of a run were shown, without blanks and signs.
-
-    Messages of the assistant are left out: they belong to the conversation before.
-    """
-    messages = chain.from_iterable(node.prompt for node in root.walk())
-    return [letters_of(one.text) for one in messages if one.role != "assistant"]
 
 
 def _is_only_around_turns(call: Call) -> bool:
