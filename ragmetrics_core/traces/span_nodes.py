@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import (
@@ -74,7 +73,6 @@ def node_of(call: Call, reading: Reading) -> Node:
 def _children(call: Call) -> list[Node]:
     """The calls inside a call as nodes, in the order in which they began."""
     steps = _drop_replaced_attempts(call.inside)
-    _take_prompts_of_steps_before(steps)
     children: list[Node] = []
     for step in steps:
         child = node_of(step, step.reading or Reading())
@@ -94,16 +92,6 @@ def _drop_replaced_attempts(calls: Sequence[Call]) -> list[Call]:
         latest_first.append(call)
         later_names.add(call.span.name)
     return latest_first[::-1]
-
-
-def _take_prompts_of_steps_before(steps: Sequence[Call]) -> None:
-    """Fill prompts that were recorded only as the output of the step before."""
-    for step, following in pairwise(steps):
-        model = following.reading
-        if model is None or model.kind != "model" or model.prompt:
-            continue
-        if step.reading is not None:
-            model.prompt = tuple(find_instances(step.reading.output, Message))
 
 
 def _take_out_models_beside(node: Node) -> list[Node]:

@@ -17,7 +17,6 @@ from ragmetrics_core.capture.plain_values import (
     find_instances,
     has_written,
     question_in,
-    question_in_state,
 )
 from ragmetrics_core.capture.tree import Message, Node, Tree
 from ragmetrics_core.data import Turn
@@ -93,7 +92,7 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
 
     Example: the span of the chain "qa" with the input {"question": "Who?"} gives
     ("Who?", "input of qa"). The places are tried in this order: the user's metadata,
-    the input, the messages in the output, the first prompt if the span says nothing. Of
+    the input, the first prompt if the span says nothing. Of
     a model or a retriever that was called alone only the metadata count. None and "" if
     there is no question.
     """
@@ -107,9 +106,6 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
         question = _question_in_input(reading.input)
         if question is not None:
             return question, f"input of {root.name}"
-    question = question_in_state(reading.output)
-    if question is not None:
-        return question, f"output of {root.name}"
     if reading.says_nothing:
         question = _question_of_first_prompt(root)
         if question is not None:
