@@ -1,7 +1,7 @@
 """Haystack as instrumentations record it: its sockets say what a component is.
 
-A **socket** is a named input or output of a component. OpenInference writes objects as
-``repr`` does, Haystack's own tracing as JSON.
+A **socket** is a named input or output of a component. Haystack's own tracing writes
+objects as JSON; OpenInference writes them as Python does, which is not read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -341,11 +341,7 @@ def _sockets(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _with_core_objects(value: Any) -> Any:
-    """Replace messages, documents and answers in a value by objects of the core.
-
-    Haystack's own tracing writes an answer as a mapping. OpenInference writes objects
-    as Python's ``repr`` does.
-    """
+    """Replace the answers in a value, which Haystack writes as mappings, by our objects."""
     if isinstance(value, tuple):
         return tuple(_with_core_objects(element) for element in value)
     if isinstance(value, Mapping):

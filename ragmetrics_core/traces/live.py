@@ -67,8 +67,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
 
     Attributes:
         without_sample: How many traces gave no sample as they ended, by the codes of
-            docs/traces.md; a retrieval that a later trace goes on with is
-            ``incomplete``.
+            docs/traces.md.
         dropped: Traces not judged: they were let go, went on at the end, or more than
             ``max_queue`` waited.
 
@@ -137,7 +136,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
             judge,
             settings,
             linger_s=linger_s,
-            # of traces that only retrieved: a later trace may show a model what they found
+            # of runs that were interrupted: a later trace may resume them
             make_waiting_samples=self._waiting_samples,
         )
 

@@ -384,7 +384,7 @@ class SpanSamples(Iterable[Sample]):
             samples = reader.read(trace, spans)
             yield from self._counted(samples)
         _refuse_if_unrecognised(reader)
-        # samples of traces that waited for a later trace, and are now done without it
+        # samples of interrupted runs that no later trace resumed
         yield from self._counted(reader.finish())
         self._note_what_gave_no_sample(reader)
 

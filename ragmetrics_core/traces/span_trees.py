@@ -259,8 +259,6 @@ def _tree_of_calls(root: Node, call: Call, session: str | None) -> Tree:
         resumption_key=None if session is None else f"{root.name}/{session}",
         conversation_id=session,
         given_fields={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
-        # ``TraceReader`` reads from these which traces a sample is made of
-        lookup_inputs=(call.span.trace,),
     )
 
 
