@@ -126,7 +126,7 @@ _TYPED_FORM_ON_EACH = predicate_of_each(
 _TYPED_FORM_ON_CLAIMS = predicate_of_each(
     "sentences",
     "`{name}` makes a claim; a greeting, a heading, a lead-in, an offer, a question to"
-    " the user, or not to know is none.",
+    " the user, or a lack of knowledge is none.",
     "claims",
     _state_of_sentences,
     is_weighed=False,

@@ -157,7 +157,7 @@ def _reply_of_grades(question: Useful, answers: Sequence[Chances]) -> Asked[Any]
 
 _TYPED_FORM_OF_VERDICTS = predicate_of_each(
     "chunks",
-    "`{name}` holds what `answer` states or needs; the same topic is not enough.",
+    "`{name}` holds some of what `answer` states or needs; the same topic is not enough.",
     "useful",
     _state,
 )

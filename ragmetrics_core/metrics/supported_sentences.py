@@ -38,7 +38,7 @@ from ragmetrics_core.metrics.typed_states import (
 
 _CLAIMS_SOMETHING = TypedQuestion(
     "predicate",
-    "`answer` makes a claim; a greeting, an offer, or not to know is none.",
+    "`answer` makes a claim; a greeting, an offer, or a lack of knowledge is none.",
 )
 
 _DECLINES = "The answer only declines to answer; it makes no claim."
