@@ -177,6 +177,19 @@ def test_rows_are_matched_by_id_or_question_and_never_by_place() -> None:
         ("x", "x"),
         ("y", "y"),
     ]
+    # rows of a question that stands twice are left out, and said
+    rows = [*asked("a", "bb").results, *asked("a", question="When?").results]
+    report = Report(
+        [row.model_copy(update={"index": index}) for index, row in enumerate(rows)],
+        RunFacts(metrics={"m": Signature(metric="m")}),
+    )
+    with pytest.raises(InputError, match="nothing else tells rows apart"):
+        report.compare(report)
+    comparison = report.compare(report, anyway=True)
+    matched = comparison.matched
+    assert [one.sample.question for one, _ in matched.pairs] == ["When?"]  # type: ignore[union-attr]
+    assert "Not matched: 1 questions that stand several times in a run" in str(matched)
+    assert comparison.regression(strict=True) == {"m": "undecided"}
     with pytest.raises(InputError, match="no sample in common"):
         asked("a", question="Who?").compare(asked("a", question="When?"))
 

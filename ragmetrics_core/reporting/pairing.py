@@ -53,15 +53,25 @@ class Matched(Frozen):
     second_only: tuple[SampleResult, ...] = Field(
         repr=False, description="those without a partner in the first run"
     )
+    n_repeated: int = Field(
+        description="questions that stand several times in a run; their rows have no"
+        " partner"
+    )
 
     def __str__(self) -> str:
         alone = (
             f"{len(self.first_only)} only in the first, {len(self.second_only)} only in"
             " the second"
         )
+        repeated = (
+            f" Not matched: {self.n_repeated:,} questions that stand several times in a"
+            " run (give each row an id)."
+            if self.n_repeated
+            else ""
+        )
         return (
-            f"{len(self.pairs)} rows matched by {self.by}; {alone}. Differences:"
-            " second − first."
+            f"{len(self.pairs)} rows matched by {self.by}; {alone}.{repeated}"
+            " Differences: second − first."
         )
 
     def parts(self, by: GroupBy) -> Iterator[Part]:
@@ -99,11 +109,11 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
 
     Samples are matched by their ids if each has an id of its own, else by the texts of
     their questions, never by their places. Example: ids 1, 2 and ids 2, 3: one pair of
-    2; 1 and 3 stand alone.
+    2; 1 and 3 stand alone. So do rows of a question that stands several times: nothing
+    tells which belong together.
 
     Raises:
-        InputError: If the runs have no sample in common, or nothing tells rows of one
-            question apart.
+        InputError: If no rows can be matched.
     """
     # a sequence that reads its rows from a file makes new objects at each pass
     before = tuple(before)
@@ -112,16 +122,16 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
     by: Literal["id", "question"] = "id" if have_ids else "question"
     rows_after = _rows_by_key(after, by)
     pairs: list[Pair] = []
-    n_alike = 0
+    n_repeated = 0
     for key, first_rows in _rows_by_key(before, by).items():
         second_rows = rows_after.get(key, [])
         if len(first_rows) == len(second_rows) == 1:
             pairs.append((first_rows[0], second_rows[0]))
         elif second_rows:
-            n_alike += 1
-    if n_alike:
+            n_repeated += 1
+    if n_repeated and not pairs:
         raise InputError(
-            f"{n_alike:,} questions stand several times in a run, and nothing tells"
+            f"{n_repeated:,} questions stand several times in a run, and nothing tells"
             " their rows apart; give each row an id"
         )
     if not pairs:
@@ -135,6 +145,7 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
         pairs=tuple(pairs),
         first_only=tuple(row for row in before if id(row) not in matched_object_ids),
         second_only=tuple(row for row in after if id(row) not in matched_object_ids),
+        n_repeated=n_repeated,
     )
 
 
