@@ -173,14 +173,16 @@ def _told(capsys: pytest.CaptureFixture[str], url: str) -> tuple[int, str]:
     return code, " ".join((told.out + told.err).split())
 
 
+@pytest.mark.parametrize("provider_code", ["model_not_found", "DeploymentNotFound"])
 def test_a_model_that_the_own_endpoint_does_not_know(
-    capsys: pytest.CaptureFixture[str],
+    provider_code: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    unknown = Fault(status=404, code="model_not_found")
+    unknown = Fault(status=404, code=provider_code)
     with LoopbackServer(faults=lambda _: unknown) as server:
         code, told = _told(capsys, server.base_url)
         assert code == 2
         assert f"no model openai-compatible/lama at {server.base_url}" in told
+        assert f"(HTTP 404, {provider_code}" in told
         assert f"stand at {server.base_url}/models" in told
 
 

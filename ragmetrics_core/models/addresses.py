@@ -138,12 +138,14 @@ TYPESAFE = Provider(
     "TYPESAFE_API_KEY",
     ("TYPESAFE_BASE_URL", "TYPESAFE_API_BASE"),
 )
-WANTING_A_KEY = frozenset(
-    provider.address
-    for provider in (*PROVIDERS.values(), TYPESAFE)
-    if provider.key_variable is not None
-)
-"""The addresses that answer nobody without a key."""
+
+
+def wants_a_key(address: str) -> bool:
+    """Whether an address is a provider's own that answers nobody without a key."""
+    return any(
+        provider.key_variable is not None and provider.owns(address)
+        for provider in (*PROVIDERS.values(), TYPESAFE)
+    )
 
 
 class Endpoint(NamedTuple):

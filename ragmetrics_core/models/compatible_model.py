@@ -23,8 +23,8 @@ from ragmetrics_core.models.addresses import (
     NAME_A_KEY,
     OPENAI,
     PROVIDERS,
-    WANTING_A_KEY,
     provider_endpoint,
+    wants_a_key,
 )
 from ragmetrics_core.models.cache_keys import endpoint_key
 from ragmetrics_core.models.chat import (
@@ -438,7 +438,7 @@ class OpenAICompatibleModel(ChatModel):
                 " line break: copy it again"
             )
         has_credentials = bool(key or self._user_and_password)
-        if not has_credentials and self.base_url in WANTING_A_KEY:
+        if not has_credentials and wants_a_key(self.base_url):
             raise self._error(Fault(401))
         if key:
             return {"Authorization": f"Bearer {key}"}

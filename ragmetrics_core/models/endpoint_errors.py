@@ -34,8 +34,11 @@ MOST_BYTES = 16 * 2**20
 _PASSING = frozenset({408, 409, 425})
 # Statuses of rejections that concern no feature of the request, whatever their words.
 _NO_REFUSALS = frozenset({401, 402, 429})
-# Words of a code. A single word may be one of a sample or a part of a key.
-_CODE = lazy_pattern(r"[A-Za-z]{2,20}(?:_[A-Za-z]{2,20}){1,5}")
+# Words of a code, such as "invalid_api_key" and "DeploymentNotFound". A single word may
+# be one of a sample or a part of a key.
+_CODE = lazy_pattern(
+    r"[A-Za-z]{2,20}(?:_[A-Za-z]{2,20}){1,5}|(?:[A-Z][a-z]{2,19}){2,6}"
+)
 # A rejection may repeat words of a sample, so a message has to begin with these.
 _KEY_REFUSED = lazy_pattern(
     r"\W*(?:(?:invalid|incorrect|missing|no)\b.{0,20}\b(?:api[ _-]?key|credentials)"
