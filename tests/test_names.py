@@ -68,6 +68,8 @@ def report(*metrics: str) -> Report:
         ("utilization", "context_utilization"),
         ("my_utilization", "my_utilization"),
         ("My-Utilization", "my_utilization"),
+        ("mine:MyUtilization", "my_utilization"),
+        ("mine:own_recall", "own_recall"),
         ("Context Utilization", "context_utilization"),
     ],
 )
@@ -90,6 +92,8 @@ def test_a_short_name_takes_the_shipped_metric_first(name: str, metric: str) -> 
         ("recall", "no metric 'recall' here (did you mean 'own_recall'?); there are: "),
         ("utilisation", "did you mean 'context_utilization'"),
         ("own_recal", "did you mean 'own_recall'"),
+        ("mine:recall", "no metric 'mine:recall' here"),
+        ("mine:context_utilization", "no metric 'mine:context_utilization' here"),
         (
             "nothing alike",
             "no metric 'nothing alike' here; there are: my_utilization, own_recall",

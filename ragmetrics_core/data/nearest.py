@@ -180,9 +180,17 @@ def _metrics_meant_by(name: str, metrics: Sequence[str]) -> list[str]:
     """Return the metrics of a run that a name may mean: whole, else by their last word.
 
     The last word of a shipped metric is reserved for it: "recall" means
-    ``context_recall``, and never ``my_recall``.
+    ``context_recall``, and never ``my_recall``. "mine:tone", as ``--metrics`` takes it,
+    is the whole name of a metric of somebody's own.
     """
+    module, _, name = name.rpartition(":")
     plain = plain_name(name)
+    if module:
+        return [
+            metric
+            for metric in metrics
+            if plain_name(metric) == plain and metric not in SHIPPED_METRICS
+        ]
     shipped_metric = _shipped_metric_of_word(plain)
     if shipped_metric is not None and shipped_metric in metrics:
         return [shipped_metric]
