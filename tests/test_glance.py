@@ -32,8 +32,10 @@ def n_words(lines: list[str]) -> int:
     return len(re.findall(r"[^\W\d_]+", " ".join(lines)))
 
 
-def assert_short(lines: list[str]) -> None:
+def assert_short(lines: list[str], *, has_gates: bool = False) -> None:
     assert sum(bool(line.strip()) for line in lines) <= 15, lines
+    if has_gates:  # their verdict is as long as there are gates
+        lines = lines[lines.index("") :] if "" in lines else []
     assert n_words(lines) <= 120, (n_words(lines), lines)
 
 
@@ -152,7 +154,7 @@ def test_at_most_fifteen_lines_and_120_words(draw: random.Random) -> None:
         lines = screen_lines(
             report.glance(held), page=page, next_command="ragmetrics x", exit_code=1
         )
-        assert_short(lines)
+        assert_short(lines, has_gates=bool(held))
         assert not any("\x1b" in line or "\n" in line for line in lines)
         if held:
             assert re.match(r"The gate|\d+ of \d+ gates", lines[0])
@@ -229,6 +231,74 @@ def test_a_folder_that_cannot_be_written_costs_nothing_else(
     shown = capsys.readouterr()
     assert "nothing is kept in .ragmetrics/runs" in shown.err
     assert "page" not in shown.out
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_judge_that_cannot_be_used_leaves_no_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AZURE_OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com/")
+    command = ["evaluate", "rows.jsonl", "--quiet", "--no-store", "--judge"]
+    for judge in ("azure/m", "no such judge"):
+        assert main([*command, judge]) == 2
+        assert list(Path(".ragmetrics/runs").iterdir()) == []
+    assert main([*command, "azure/m"]) == 2
+    error = capsys.readouterr().err
+    assert "no key was given" in error
+    assert "set AZURE_OPENAI_API_KEY" in error
+
+
+@pytest.mark.usefixtures("folder")
+def test_each_gate_has_a_line_and_each_line_is_whole(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gates = ["adherence=0.8", "answered=0.5", "utilization=0.1", "adherence=1"]
+    command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
+    Path("bad.jsonl").write_text(
+        json.dumps({"question": "Who?", "contexts": ["Anna."], "answer": "Bo sank."})
+    )
+    for number in range(1, 5):
+        options = [f"--fail-under={gate}" for gate in gates[:number]]
+        for file in ("rows.jsonl", "bad.jsonl"):
+            main([command[0], file, *command[2:], *options])
+            lines = capsys.readouterr().out.splitlines()
+            verdict = lines[1 : lines.index("")]
+            assert len(verdict) == number
+            assert all(line.endswith(".") for line in verdict)
+            assert_short(lines, has_gates=True)
+            assert any(line.startswith("  page ") for line in lines)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_run_until_decided_tells_its_numbers_once_and_whole(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = {"contexts": ["Anna lit it."], "answer": "Anna lit it."}
+    rows = [{**row, "question": f"Who lit lamp {number}?"} for number in range(40)]
+    Path("rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    gate = ["--fail-under", "adherence=0.6", "--until-decided"]
+    command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--metrics", "adherence"]
+    assert main([*command, *gate]) == 0
+    shown = capsys.readouterr()
+    assert "whenever one stops." in shown.out
+    assert shown.out.count("in flight") == 1
+    assert "in flight" not in shown.err
+
+
+@pytest.mark.usefixtures("folder")
+def test_runs_that_cannot_be_compared_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
+    assert main(command) == 0
+    other = {"question": "Why?", "contexts": ["Bo sank."], "answer": "Bo sank."}
+    Path("rows.jsonl").write_text(json.dumps(other))
+    assert main(command) == 0
+    assert main(["compare", "--anyway"]) == 2
+    paths = [f".ragmetrics/runs/{number}/results.jsonl" for number in (1, 2)]
+    error = capsys.readouterr().err
+    assert f"{paths[0]} and {paths[1]}: the two runs have no sample in common" in error
 
 
 @pytest.mark.usefixtures("folder")

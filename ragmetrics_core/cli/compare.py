@@ -152,14 +152,17 @@ def _make_comparison(options: argparse.Namespace) -> Comparison:
     """Compare the runs that the options name; the result has their titles."""
     first_report = results_at(options.first, allow_broken=options.allow_broken)
     second_report = results_at(options.second, allow_broken=options.allow_broken)
-    comparison = first_report.compare(
-        second_report,
-        metrics=options.metrics.split(",") if options.metrics else None,
-        cluster=options.cluster,
-        slices=options.slice,
-        margin=options.margin,
-        anyway=options.anyway,
-    )
+    try:
+        comparison = first_report.compare(
+            second_report,
+            metrics=options.metrics.split(",") if options.metrics else None,
+            cluster=options.cluster,
+            slices=options.slice,
+            margin=options.margin,
+            anyway=options.anyway,
+        )
+    except InputError as error:
+        raise InputError(f"{options.first} and {options.second}: {error}") from None
     titles = (
         _title_of_run(options.first, first_report),
         _title_of_run(options.second, second_report),

@@ -19,9 +19,9 @@ from ragmetrics_core.cli.options import BAD_INPUT, show
 from ragmetrics_core.cli.run_folders import (
     PAGE,
     RESULTS,
-    make_private,
     new_run_folder,
     note_place,
+    tidy,
 )
 from ragmetrics_core.cli.screen import explain_lines, next_command, show_screen
 from ragmetrics_core.cli.source import Source
@@ -158,7 +158,7 @@ def run(options: argparse.Namespace) -> int:
             note_place(folder, options.out)
         return exit_code
     finally:
-        make_private(folder)
+        tidy(folder)
 
 
 def _run_to_its_end(options: argparse.Namespace) -> int:

@@ -61,12 +61,15 @@ def note_place(folder: Path, results: Path) -> None:
     (folder / _PLACE).write_text(str(results), encoding="utf-8")
 
 
-def make_private(folder: Path | None) -> None:
-    """Let nobody but the owner read what a run left in its folder."""
+def tidy(folder: Path | None) -> None:
+    """Let nobody but the owner read what a run left; remove the folder if it is empty."""
     if folder is None:
         return
-    for path in folder.iterdir():
+    left = list(folder.iterdir())
+    for path in left:
         path.chmod(0o600)
+    if not left:
+        folder.rmdir()
 
 
 def _remove_old_runs() -> None:

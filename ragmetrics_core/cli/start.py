@@ -10,9 +10,9 @@ from ragmetrics_core.cli.options import add, add_explain, command, flag, show
 from ragmetrics_core.cli.run_folders import (
     PAGE,
     RESULTS,
-    make_private,
     new_run_folder,
     note_place,
+    tidy,
 )
 from ragmetrics_core.cli.screen import explain_lines, show_screen
 from ragmetrics_core.data import PROJECT_FILE, InputError, read_project_file, write_text
@@ -110,7 +110,7 @@ def _demo(options: argparse.Namespace) -> int:
         report.to_jsonl(options.out)
         if folder is not None:
             note_place(folder, options.out)
-    make_private(folder)
+    tidy(folder)
     lines = screen_lines(
         glance, page=page, next_command="ragmetrics evaluate YOUR.jsonl"
     )

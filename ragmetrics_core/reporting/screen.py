@@ -1,4 +1,7 @@
-"""The first screen as text: at most fifteen lines and 120 words, for any number of rows."""
+"""The first screen as text, for any number of rows.
+
+It has at most fifteen lines, and 120 words beside the gates, each of which has a line.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _MOST_METRICS = 4
 _LONGEST_QUOTE = 46
 _LONGEST_EXPECTED = 24
 _LONGEST_SENTENCE = 160
-_LONGEST_FAILURE = 280
+_LONGEST_REASON = 280  # of what a gate came to, and of why results failed
 
 
 class _Line(NamedTuple):
@@ -65,7 +68,10 @@ def _short_enough(parts: list[list[_Line]]) -> list[list[_Line]]:
     parts = [list(part) for part in parts]
     while True:
         lines = [line for part in parts for line in part]
-        n_words = sum(len(_WORD.findall(line.text)) for line in lines)
+        # the verdict is as long as there are gates
+        n_words = sum(
+            len(_WORD.findall(line.text)) for part in parts[1:] for line in part
+        )
         if (len(lines) <= MOST_LINES and n_words <= MOST_WORDS) or len(lines) == 1:
             return parts
         least = max(line.rank for line in lines)
@@ -83,11 +89,8 @@ def _verdict(glance: Glance, exit_code: int | None) -> Iterator[_Line]:
     sentence = all_in_words(glance.decisions, exit_code)
     if sentence:
         yield _Line(0, sentence)
-    for place, decision in enumerate(glance.decisions):
-        # a gate that is not passed stays longer than the rows
-        rank = 3 + place if decision.outcome != "passed" else 10 + place
-        rank = 1 if place == 0 else rank
-        yield _Line(rank, one_line(str(decision), _LONGEST_SENTENCE))
+    for decision in glance.decisions:
+        yield _Line(2, one_line(str(decision), _LONGEST_REASON))
 
 
 def _title(glance: Glance) -> str:
@@ -115,7 +118,7 @@ def _headline(glance: Glance) -> Iterator[_Line]:
     """What to mend first, how many results failed, and notes."""
     yield _Line(2, f"  {glance.headline}")
     if glance.failures:
-        yield _Line(2, f"  ! {one_line(glance.failures, _LONGEST_FAILURE)}")
+        yield _Line(2, f"  ! {one_line(glance.failures, _LONGEST_REASON)}")
     for note in glance.notes:
         yield _Line(3, f"  ! {one_line(note, _LONGEST_SENTENCE)}")
 
@@ -178,6 +181,6 @@ def _last_lines(glance: Glance, page: str, next_command: str) -> Iterator[_Line]
     if glance.caveat:
         yield _Line(6, f"  {one_line(glance.caveat, _LONGEST_SENTENCE)}")
     if page:
-        yield _Line(3, f"  page   {one_line(page)}")
+        yield _Line(1, f"  page   {one_line(page)}")
     if next_command:
         yield _Line(7, f"  next   {one_line(next_command)}")

@@ -8,7 +8,6 @@ is open. The terms:
     unit: the rows that a gate takes at once: those of one cluster, else one row.
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -38,8 +37,6 @@ from ragmetrics_core.statistics.stopping import (
 Row = Sample | RowError
 
 _ROUNDING = 1e-9
-
-logger = logging.getLogger("ragmetrics_core")
 
 
 class _Claim(NamedTuple):
@@ -333,9 +330,8 @@ class Decider:
 
         Its scores become evidence once all rows of its unit are there. Example: with
         conversations as units, the first of a conversation's 2 rows is no evidence
-        before the second. The decisions are logged with the row that settles them.
+        before the second.
         """
-        was_done = self.done
         if not self._stop_reason:
             self._stop_reason = self._reason_to_stop(row)
         if self._stop_reason:
@@ -349,9 +345,6 @@ class Decider:
             state.scores_not_counted.append(score)  # until the unit is complete
         if self._unit_is_complete():
             self._count_unit_as_evidence()
-        if self.done and not was_done:
-            for decision in self.decisions:
-                logger.info("%s", decision)
 
     def _count_row(self, row: SampleResult) -> None:
         """Count a row, its calls and, if it is of a list, its text."""
