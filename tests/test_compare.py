@@ -32,7 +32,7 @@ def outcome(value: float | str | None, **more: Any) -> MetricResult | None:
     if value == "failed":
         return Failed(error=ErrorInfo(type="RateLimited", message="slow"), **settings)
     if isinstance(value, str):
-        return Undefined(**{"code": "abstained", **settings})
+        return Undefined(**{"code": "declined", **settings})
     return Scored(value=value, **settings)
 
 
@@ -322,7 +322,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_of(*[0.5] * 30).to_jsonl("a.jsonl")
     run_of(*[0.3] * 30).to_jsonl("worse.jsonl")
     other_answer(run_of(*[0.5] * 30)).to_jsonl("same.jsonl")
-    run_of(*[0.5] * 10, *["abstained"] * 20).to_jsonl("third.jsonl")
+    run_of(*[0.5] * 10, *["declined"] * 20).to_jsonl("third.jsonl")
     run_of(*[0.5] * 30, signature=SIGNATURE.replace("gpt", "other")).to_jsonl(
         "other.jsonl"
     )
@@ -336,14 +336,14 @@ def test_runs_that_differ_are_refused_on_the_command_line(
     assert "judge gpt against other" in capsys.readouterr().err
 
 
-KNOWN = st.sampled_from([0.0, 0.2, 0.5, 1.0, "abstained"])
+KNOWN = st.sampled_from([0.0, 0.2, 0.5, 1.0, "declined"])
 
 
 CHANGES: dict[str, Callable[[SampleResult], dict[str, Any]]] = {
     "score": lambda row: {"results": {"m": outcome(0.25)}},
-    "undefined": lambda row: {"results": {"m": outcome("abstained")}},
+    "undefined": lambda row: {"results": {"m": outcome("declined")}},
     "other reason": lambda row: {
-        "results": {"m": outcome("abstained", code="missing")}
+        "results": {"m": outcome("declined", code="missing")}
     },
     "failed": lambda row: {"results": {"m": outcome("failed")}},
     "not judged": lambda row: {"results": {}},

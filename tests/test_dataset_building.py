@@ -626,6 +626,26 @@ def test_a_dry_run_counts_what_a_run_asks(
     assert not server.requests
 
 
+def test_what_a_run_refuses_is_refused_before_a_model_writes(
+    tmp_path: Path, served: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, options = served()
+    (tmp_path / "corpus").mkdir()
+    folder = written(tmp_path / "corpus")
+    pair = tmp_path / "pairs.jsonl"
+    pair.write_text(json.dumps({"question": "q", "reference": "a"}))
+    command = ["dataset", "discrete", folder, "--top", "50", *options]
+    for more in (
+        ["--dry-run"],
+        ["--out", str(tmp_path / "set.jsonl")],
+        ["--pairs", str(pair), "--dry-run"],
+    ):
+        assert main([*command, *more]) == 2
+        said = capsys.readouterr().err
+        assert "the corpus has 20 chunks and 50 are to be retrieved" in said
+    assert not server.requests
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

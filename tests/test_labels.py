@@ -163,15 +163,52 @@ def test_labels_that_match_nothing_are_named(
     shown = capsys.readouterr().out
     assert "labels that match no sample (6): x, y0, y1, y2, y3 and 1 more" in shown
     assert "labelled samples without a score (1): s2" in shown
-    # a sample that was drawn, and that nobody has labelled, is no label left over
+    # a sample that was drawn, and that nobody has labelled, is no label without a score
     with Path("labels.jsonl").open("a") as file:
         file.write('\n{"id": "s3", "label": null, "probability": 0.5}')
     report_of(0.1, 0.9, None, None).to_jsonl("r.jsonl")
     assert main(["agreement", "r.jsonl", "labels.jsonl", "--draws", "5"]) == 0
-    assert "without a score (1): s2" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "without a score (1): s2" in shown
+    assert "drawn samples without a label (1): s3" in shown
     Path("labels.jsonl").write_text('{"id": "z", "label": 1}')
     assert main(["agreement", "r.jsonl", "labels.jsonl"]) == 2
     assert "labels for: z" in capsys.readouterr().err
+
+
+def test_labels_given_elsewhere_keep_their_source_and_those_not_drawn_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    report_of(0.1, 0.9, 0.2, 0.8).to_jsonl("r.jsonl")
+    drawn = [{"id": name, "label": None, "probability": 0.5} for name in ("s0", "s1")]
+    labels = [
+        {"id": f"s{number}", "label": number % 2, "source": "faq"}
+        for number in range(4)
+    ]
+    Path("drawn.jsonl").write_text("\n".join(map(json.dumps, drawn)))
+    Path("labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
+    command = ["agreement", "r.jsonl", "labels.jsonl", "--drawn", "drawn.jsonl"]
+    assert main([*command, "--draws", "5"]) == 0
+    shown = capsys.readouterr().out
+    assert "Calibration, faq: mean score" in shown
+    assert "labels left out, as their samples were not drawn (2): s2, s3" in shown
+    # one line per sample, as without --drawn
+    Path("labels.jsonl").write_text("\n".join(map(json.dumps, labels + labels)))
+    assert main(command) == 2
+    assert "labelled more than once: s0, s1" in capsys.readouterr().err
+
+
+def test_labels_that_nobody_filled_in_are_said_to_be_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    report_of(0.1, 0.9).to_jsonl("r.jsonl")
+    command = ["agreement", "draw", "r.jsonl", "--n", "2", "--seed", "1"]
+    assert main([*command, "--out", "drawn.jsonl"]) == 0
+    assert main(["agreement", "r.jsonl", "drawn.jsonl"]) == 2
+    said = capsys.readouterr().err
+    assert "the labels are empty, all 2; put 1 or 0 in the place of each null" in said
 
 
 def test_on_the_command_line(

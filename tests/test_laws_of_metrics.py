@@ -306,7 +306,7 @@ JSON = st.recursive(
     max_leaves=6,
 )
 ERRORS = st.builds(ErrorInfo, type=st.just("UnusableReply"), message=st.text())
-CODES = st.sampled_from(["missing", "abstained", "other"])
+CODES = st.sampled_from(["missing", "declined", "other"])
 RESULTS = st.one_of(
     st.builds(Scored, metric=st.just("m"), reason=st.text(), value=st.floats(0, 1)),
     st.builds(Undefined, metric=st.just("m"), reason=st.text(), code=CODES),

@@ -214,7 +214,7 @@ def test_figures_are_those_of_the_same_rows_as_json_lines(
                 ),
                 Scored(**given, value=float(draw.random() < 0.5), reason=""),
                 Undefined(
-                    **given, reason="", code=draw.choice(["missing", "abstained"])
+                    **given, reason="", code=draw.choice(["missing", "declined"])
                 ),
                 Failed(
                     **given,

@@ -78,14 +78,14 @@ def test_outcomes_are_counted_by_kind() -> None:
     results = rows(
         scored(1),
         undefined(),
-        undefined("abstained"),
+        undefined("declined"),
         undefined(),
         failed(),
         failed("UnusableReply"),
     )
     numbers = summarise(results, ["m"])["m"]
     assert numbers.count == 1
-    assert numbers.undefined == {"missing": 2, "abstained": 1}
+    assert numbers.undefined == {"missing": 2, "declined": 1}
     assert numbers.failed == {"UnusableReply": 1, "RateLimited": 1}
 
 
@@ -197,7 +197,7 @@ def test_too_few_samples_to_say() -> None:
 
 def test_abstentions_are_a_sign() -> None:
     assert "declining answers: 1 of 3 results; the mean leaves them out" in signs_of(
-        scored(1), scored(1), undefined("abstained")
+        scored(1), scored(1), undefined("declined")
     )
 
 

@@ -16,6 +16,7 @@ from ragmetrics_core.data import InputError, SettingError, find_metric
 from ragmetrics_core.labelling.labels import (
     calibrate,
     describe_left_over,
+    describe_not_drawn,
     draw,
     fill_in_draw,
     group_by_cluster,
@@ -205,8 +206,10 @@ def _agreement(options: argparse.Namespace) -> int:
     rival = Report.from_jsonl(options.against) if options.against else None
     metric = _metric(report, options.metric)
     labels = read_labels(options.labels, column=options.label)
+    left_over = []
     if options.drawn:
         drawn = read_labels(options.drawn, column=options.label)
+        left_over += describe_not_drawn(drawn, labels)
         labels = fill_in_draw(drawn, labels)
     rows = match_labels(report, metric, labels, rival)
     # rows of one cluster are not independent, so they are resampled together
@@ -214,9 +217,8 @@ def _agreement(options: argparse.Namespace) -> int:
     figures = measure_all(clusters, measures(options.threshold), draws=options.draws)
     lines = [_what_was_measured(report, metric, len(rows), len(clusters), options)]
     lines += _warnings_of_few_clusters(clusters)
-    lines += [
-        f"! {sentence}" for sentence in describe_left_over(report, metric, labels)
-    ]
+    left_over += describe_left_over(report, metric, labels)
+    lines += [f"! {sentence}" for sentence in left_over]
     lines += _lines_on_figures(figures)
     lines += _lines_on_calibration_curve(clusters)
     if rival is not None:

@@ -24,6 +24,7 @@ from ragmetrics_core.labelling.continuous import ContinuousSettings, build_conti
 from ragmetrics_core.labelling.discrete import (
     DiscreteSettings,
     build_discrete,
+    check_corpus,
     import_retriever,
     write_pairs,
 )
@@ -79,7 +80,7 @@ def _add_review(kinds: Any) -> None:
     add(
         parser,
         "set",
-        "a set; decisions are kept beside it, SET.reviews.jsonl",
+        "a set; decisions on set.jsonl are kept beside it, in set.reviews.jsonl",
         unit="SET",
         convert=Path,
     )
@@ -235,6 +236,7 @@ def _discrete(options: argparse.Namespace) -> int:
     retriever = None
     if settings.retriever != "bm25":
         retriever = import_retriever(settings.retriever)
+    check_corpus(documents, settings, retriever)
     maker = None
     if options.pairs:
         pairs = load_pairs(options.pairs, where=value_by_field)

@@ -15,6 +15,7 @@ from typing import Self
 # a name of it is loaded at its first use
 from ragmetrics_core import traces as recorded
 from ragmetrics_core.cli.options import COLUMNS
+from ragmetrics_core.cli.paths import SET_MARK
 from ragmetrics_core.data import (
     AmbiguousColumns,
     InputError,
@@ -95,6 +96,11 @@ def _what_to_name(file: _File, missing_fields: Sequence[str]) -> str:
     Example: "; its columns are question, chunks_found; name the one that holds it:
     --contexts-column chunks_found".
     """
+    if SET_MARK in file.unread:
+        return (
+            "; it is a set by which judges are scored: ragmetrics dataset score"
+            f" {quote(str(file.path))}"
+        )
     columns = [*file.columns_read.columns, *file.unread]
     if not columns:
         return ""

@@ -232,10 +232,10 @@ class Undefined(_Result):
     """The metric has no meaning for this sample, e.g. no contexts.
 
     ``code`` is the reason as a symbol, by which tables count: ``missing`` (an input is
-    missing, such as the contexts), ``abstained`` and ``declined`` (the answer
-    declines), ``no_facts`` (of the reference), ``no_claim`` and ``no_citations`` (in
-    the answer), ``undivided`` (the evidence is the text of tools, not divided into
-    documents), or ``other``.
+    missing, such as the contexts), ``declined`` (the answer declines; older files say
+    ``abstained``, which is read as this), ``no_facts`` (of the reference), ``no_claim``
+    and ``no_citations`` (in the answer), ``undivided`` (the evidence is the text of
+    tools, not divided into documents), or ``other``.
     """
 
     status: Literal["undefined"] = "undefined"
@@ -261,6 +261,11 @@ class Undefined(_Result):
         "undivided",
         "other",
     ] = "missing"
+
+    @field_validator("code")
+    @classmethod
+    def _name_as_now(cls, code: str) -> str:
+        return "declined" if code == "abstained" else code
 
 
 class Failed(_Result):

@@ -172,10 +172,10 @@ def build_discrete(
         MissingDependency: If BM25 is not installed.
     """
     settings = settings or DiscreteSettings()
-    _check_ends(settings)
+    check_corpus(documents, settings, retriever)
     check_pairs(pairs)
     if retriever is None:
-        retriever = _bm25_of(documents, settings)
+        retriever = BM25(_chunks_of(documents, settings))
     elif settings.retriever == "bm25":  # the header must not name what never ran
         settings = settings.model_copy(update={"retriever": "own"})
     points: list[DiscretePoint] = []
@@ -197,6 +197,30 @@ def build_discrete(
         origin_of_questions="written" if maker else "given",
     )
     return DiscreteSet(header=set_header, points=tuple(points))
+
+
+def check_corpus(
+    documents: Sequence[Document],
+    settings: DiscreteSettings,
+    retriever: Retriever | None,
+) -> None:
+    """Refuse settings and documents of which no set can be made, before a model writes.
+
+    How much a retriever of one's own finds is only seen when it is asked.
+
+    Raises:
+        InputError: If the documents have fewer chunks than BM25 is to retrieve.
+        SettingError: If ``take`` documents from both ends do not fit into ``top``.
+    """
+    _check_ends(settings)
+    if retriever is not None:
+        return
+    n_chunks = len(_chunks_of(documents, settings))
+    if n_chunks < settings.top:
+        raise InputError(
+            f"the corpus has {n_chunks} chunks and {settings.top} are to be"
+            " retrieved; give more or longer documents, or a smaller chunk size"
+        )
 
 
 def _check_enough_retrieved(
@@ -221,19 +245,16 @@ def _check_ends(settings: DiscreteSettings) -> None:
         )
 
 
-def _bm25_of(documents: Sequence[Document], settings: DiscreteSettings) -> "BM25":
-    """BM25 over the chunks of a corpus; ``InputError`` if they are too few."""
+def _chunks_of(
+    documents: Sequence[Document], settings: DiscreteSettings
+) -> list[Context]:
+    """Return the chunks of all documents, in their order."""
     chunks: list[Context] = []
     for document in documents:
         chunks += chunk_document(
             document, size=settings.chunk_size, overlap=settings.overlap
         )
-    if len(chunks) < settings.top:
-        raise InputError(
-            f"the corpus has {len(chunks)} chunks and {settings.top} are to be"
-            " retrieved; give more or longer documents, or a smaller chunk size"
-        )
-    return BM25(chunks)
+    return chunks
 
 
 def _point(

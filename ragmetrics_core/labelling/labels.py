@@ -34,6 +34,8 @@ from ragmetrics_core.statistics.rater_agreement import Labelled
 _MOST_IDS_LISTED = 5
 # a label that says neither yes nor no
 _UNDECIDED = 0.5
+# the source of labels that name none
+_NO_SOURCE = "all"
 # the fields of a sample that a person who labels it is shown
 _SHOWN_FIELDS = ("question", "answer", "contexts", "reference")
 
@@ -55,7 +57,7 @@ class Label:
 
     id: str
     votes: tuple[bool, ...]
-    source: str = "all"
+    source: str = _NO_SOURCE
     probability: float | None = None
     metric: str | None = None
     shown: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -84,14 +86,31 @@ def read_labels(path: Path, *, column: str = "label") -> list[Label]:
     return labels
 
 
-def fill_in_draw(drawn: Iterable[Label], labels: Iterable[Label]) -> list[Label]:
+def fill_in_draw(drawn: Iterable[Label], labels: Sequence[Label]) -> list[Label]:
     """Give drawn samples the votes that people gave in another place, as on the page.
 
-    Votes on samples that were not drawn are left out: they are no random sample.
+    The source that stands beside the votes comes along. Votes on samples that were not
+    drawn are left out: they are no random sample; see ``describe_not_drawn``.
+    ``InputError`` if an id has several lines.
     """
-    votes_by_id = {label.id: label.votes for label in labels}
+    label_by_id = _labels_with_votes(labels)
+    filled_in = []
+    for drawn_label in drawn:
+        label = label_by_id.get(drawn_label.id, drawn_label)
+        source = drawn_label.source if label.source == _NO_SOURCE else label.source
+        filled_in.append(replace(drawn_label, votes=label.votes, source=source))
+    return filled_in
+
+
+def describe_not_drawn(drawn: Iterable[Label], labels: Iterable[Label]) -> list[str]:
+    """Say in a sentence which labels are left out, as their samples were not drawn."""
+    drawn_ids = {label.id for label in drawn}
+    ids = [label.id for label in labels if label.id not in drawn_ids]
+    if not ids:
+        return []
     return [
-        replace(label, votes=votes_by_id.get(label.id, label.votes)) for label in drawn
+        f"labels left out, as their samples were not drawn ({len(ids)}):"
+        f" {_list_first(ids)}"
     ]
 
 
@@ -113,7 +132,7 @@ def _label(row: Any, place: str, column: str) -> Label:
     return Label(
         id=sample_id,
         votes=_votes_on_line(row, place, column, may_be_unlabelled=was_drawn),
-        source=str(row.get("source") or "all"),
+        source=str(row.get("source") or _NO_SOURCE),
         probability=probability,
         metric=metric if isinstance(metric, str) else None,
         shown={name: row[name] for name in _SHOWN_FIELDS if name in row},
@@ -236,7 +255,12 @@ def match_labels(
         )
         rows.append(row)
     if not rows:
-        ids = [label.id for label in labels]
+        ids = [label.id for label in labels if label.votes]
+        if not ids:
+            raise InputError(
+                f"the labels are empty, all {len(labels)}; put 1 or 0 in the place of"
+                " each null"
+            )
         raise InputError(
             f"no scored sample of {metric} has a label; labels and samples are matched"
             f" by id, and there are labels for: {_list_first(ids)}"
@@ -416,8 +440,8 @@ def describe_left_over(
 ) -> list[str]:
     """Say in sentences which labels cannot be compared with a score.
 
-    Either no sample of the run has the label's id, or the sample has no score: "labels
-    that match no sample (2): a, b".
+    No sample of the run has the label's id, or the label is empty, or the sample has no
+    score: "labels that match no sample (2): a, b".
 
     Args:
         report: The run.
@@ -427,12 +451,13 @@ def describe_left_over(
     sample_by_id = _samples_by_id(report)
     scored_by_id = _scores_by_id(report, metric)
     unknown_ids = []
+    ids_of_empty = []
     ids_without_score = []
     for label in labels:
         if label.id not in sample_by_id:
             unknown_ids.append(label.id)
         elif not label.votes:
-            continue  # it was drawn for labelling, and nobody has labelled it yet
+            ids_of_empty.append(label.id)
         elif label.id not in scored_by_id:
             ids_without_score.append(label.id)
     sentences = []
@@ -440,6 +465,11 @@ def describe_left_over(
         sentences.append(
             f"labels that match no sample ({len(unknown_ids)}):"
             f" {_list_first(unknown_ids)}"
+        )
+    if ids_of_empty:
+        sentences.append(
+            f"drawn samples without a label ({len(ids_of_empty)}):"
+            f" {_list_first(ids_of_empty)}"
         )
     if ids_without_score:
         sentences.append(

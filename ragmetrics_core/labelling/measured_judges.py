@@ -515,8 +515,11 @@ def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Obser
 
 
 def _outcome_of(row: LabelledSample) -> str:
-    """Return "scored", "abstained" (the judge declined), "undefined" or "failed"."""
-    if getattr(row.result, "code", "") == "abstained":
+    """Return "scored", "abstained", "undefined" or "failed".
+
+    A judge abstains where it finds that the answer declines or makes no claim.
+    """
+    if getattr(row.result, "code", "") in ("declined", "no_claim"):
         return "abstained"
     return str(getattr(row.result, "status", ""))
 

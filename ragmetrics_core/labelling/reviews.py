@@ -69,7 +69,7 @@ class Reviews:
         InputError: If the file belongs to another set, or is broken.
 
     Attributes:
-        path: The reviews' file, ``SET.reviews.jsonl``.
+        path: The reviews' file: of ``set.jsonl`` it is ``set.reviews.jsonl``.
         first: The first reviewer's last decision per item.
         second: The second reviewer's.
     """

@@ -32,7 +32,6 @@ STAGES: tuple[Stage, ...] = ("search", "prompt", "answer")
 Kind = Literal["fault", "fine", "unjudged"]
 """Whether something went wrong, nothing did, or nobody can say."""
 
-_DECLINED = ("abstained", "declined")
 # the metrics that score no answer which they find to decline
 _SCORE_NO_DECLINING = (
     "context_adherence",
@@ -382,7 +381,7 @@ def is_declined(row: SampleResult) -> bool | None:
     """
     asked = False
     for result in row.results.values():
-        if isinstance(result, Undefined) and result.code in _DECLINED:
+        if isinstance(result, Undefined) and result.code == "declined":
             return True
         evidence = result.evidence
         if isinstance(evidence, Sufficed):

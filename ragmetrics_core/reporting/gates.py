@@ -40,7 +40,7 @@ from ragmetrics_core.statistics.stopping import (
 ANSWERED = "answered"
 """The name of the gate on the share of answers that do not decline."""
 
-_RIGHTLY_UNDEFINED = ("abstained", "declined", "no_claim")
+_RIGHTLY_UNDEFINED = ("declined", "no_claim")
 _MOST_SLICES_EXPLAINED = 10  # of the slices that do not pass
 _LONGEST_SLICE = 40  # characters shown of the value that makes a slice
 _DECIMALS, _MOST_DECIMALS = 3, 18  # of numbers in sentences; a float has 17 digits

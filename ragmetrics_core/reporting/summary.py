@@ -65,7 +65,6 @@ def _caption(run: RunFacts) -> str:
 # Why a metric has no meaning for rows, by the code of the result; a count comes before.
 _WHY_UNDEFINED = {
     "missing": "without context or another input",
-    "abstained": "declined",
     "declined": "declined",
     "no_facts": "without a fact in the reference",
     "no_claim": "without a claim",
@@ -208,8 +207,7 @@ class MetricSummary(Frozen):
                 f"few clusters: {n_clusters}, under {FEWEST_CLUSTERS}; the interval is"
                 " a rough guide."
             )
-        n_declined = self.undefined.get("abstained", 0)
-        n_declined += self.undefined.get("declined", 0)
+        n_declined = self.undefined.get("declined", 0)
         if n_declined:
             yield (
                 f"declining answers: {n_declined} of {n_outcomes} results; the mean"
