@@ -43,6 +43,7 @@ from ragmetrics_core.labelling.measured_judges import (
 )
 from ragmetrics_core.labelling.published import LabelledSample, read_labelled
 from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.polls import (
     AdherenceReply,
     Adherent,
@@ -1482,6 +1483,22 @@ def test_a_judge_that_is_silenced_is_swayed(tmp_path: Path) -> None:
     lost = found["no verdict after a change", None]
     # 8 orders, 8 finished verdicts and 4 of 16 edits; 16 others
     assert (lost.value, lost.count) == (20 / 48, 48)
+
+
+@pytest.mark.parametrize("declined", [0, 1])
+def test_a_card_counts_answers_that_say_nothing_as_abstained(
+    declined: int, tmp_path: Path
+) -> None:
+    """Half of the answers are "Rain.": they make no claim, or decline, to the judge."""
+
+    def verdict(question: Adherent) -> Any:
+        return poll("abstains" if question["answer"] == "Rain." else "yes")
+
+    judge = ScriptedJudge({Adherent: verdict, Declined: {"declined": declined}})
+    labelled = items(tmp_path, "adherent")
+    found = figures(measure_judge(judge, labelled, asking(judge), draws=5), "adherent")
+    assert (found["abstained", None].value, found["abstained", None].count) == (0.5, 8)
+    assert found["undefined", None].value == 0.0
 
 
 def test_asking_again_without_a_verdict_is_not_the_same(tmp_path: Path) -> None:

@@ -342,9 +342,7 @@ KNOWN = st.sampled_from([0.0, 0.2, 0.5, 1.0, "declined"])
 CHANGES: dict[str, Callable[[SampleResult], dict[str, Any]]] = {
     "score": lambda row: {"results": {"m": outcome(0.25)}},
     "undefined": lambda row: {"results": {"m": outcome("declined")}},
-    "other reason": lambda row: {
-        "results": {"m": outcome("declined", code="missing")}
-    },
+    "other reason": lambda row: {"results": {"m": outcome("declined", code="missing")}},
     "failed": lambda row: {"results": {"m": outcome("failed")}},
     "not judged": lambda row: {"results": {}},
     **{

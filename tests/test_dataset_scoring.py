@@ -250,6 +250,10 @@ def test_one_command_scores_both_sets(
         == 0
     )
     shown = capsys.readouterr().out
+    for path in paths:  # what a set holds is no answer of an application
+        assert main(["evaluate", path, "--judge", "lexical"]) == 2
+        said = capsys.readouterr().err
+        assert f"judges are scored: ragmetrics dataset score {path}" in said
     for word in (
         "accuracy",
         "AUROC",

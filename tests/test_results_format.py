@@ -16,7 +16,7 @@ import pytest
 
 from ragmetrics_core import Report, evaluate
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.results import SampleResult, Signature
+from ragmetrics_core.data.results import SampleResult, Signature, Undefined
 from ragmetrics_core.reporting.jsonl import FORMAT
 from ragmetrics_core.reporting.run_facts import RunFacts
 
@@ -257,6 +257,16 @@ def test_no_contexts_of_an_old_file_are_not_known() -> None:
         assert contexts(f"results_{number}.jsonl") == [None, None]
     # a row without contexts, one where nothing was found, and one that is none
     assert contexts("results_4.jsonl") == [None, (), None]
+
+
+def test_an_abstention_of_an_old_file_declines() -> None:
+    line = {"metric": "m", "status": "undefined", "code": "abstained", "reason": ""}
+    row = SampleResult.model_validate(
+        {"index": 0, "sample": {"answer": "I do not know."}, "results": {"m": line}}
+    )
+    assert row.results["m"] == Undefined(metric="m", code="declined", reason="")
+    numbers = Report([row], RunFacts(metrics={"m": "m|v1"})).summary()
+    assert (numbers.declined, numbers["m"].undefined) == (1, {"declined": 1})
 
 
 FIELDS_GONE = ["order_range", "changed_verdicts", "audit", "vital"]
