@@ -627,7 +627,10 @@ def test_a_dry_run_counts_what_a_run_asks(
 
 
 def test_what_a_run_refuses_is_refused_before_a_model_writes(
-    tmp_path: Path, served: Any, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    served: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     server, options = served()
     (tmp_path / "corpus").mkdir()
@@ -643,6 +646,9 @@ def test_what_a_run_refuses_is_refused_before_a_model_writes(
         assert main([*command, *more]) == 2
         said = capsys.readouterr().err
         assert "the corpus has 20 chunks and 50 are to be retrieved" in said
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    assert main(["dataset", "discrete", folder, *options, "--dry-run"]) == 2
+    assert "ragmetrics-core[datasets]" in capsys.readouterr().err
     assert not server.requests
 
 

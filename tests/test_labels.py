@@ -245,6 +245,10 @@ def test_on_the_command_line(
     )
     assert "Minus contrary, on the same rows:" in shown
     assert "mean over sources" not in shown  # one source
+    report_of(*scores[:4], None, None).to_jsonl("o.jsonl")
+    assert main(["agreement", "r.jsonl", "labels.jsonl", "--against", "o.jsonl"]) == 0
+    shown = capsys.readouterr().out
+    assert "labelled samples that the other run has no score for (2): s4, s5" in shown
     assert main(["agreement", "r.jsonl", "labels.jsonl", "--metric", "nothing"]) == 2
 
 

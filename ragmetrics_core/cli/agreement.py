@@ -217,7 +217,7 @@ def _agreement(options: argparse.Namespace) -> int:
     figures = measure_all(clusters, measures(options.threshold), draws=options.draws)
     lines = [_what_was_measured(report, metric, len(rows), len(clusters), options)]
     lines += _warnings_of_few_clusters(clusters)
-    left_over += describe_left_over(report, metric, labels)
+    left_over += describe_left_over(report, metric, labels, rival)
     lines += [f"! {sentence}" for sentence in left_over]
     lines += _lines_on_figures(figures)
     lines += _lines_on_calibration_curve(clusters)

@@ -211,10 +211,12 @@ def check_corpus(
     Raises:
         InputError: If the documents have fewer chunks than BM25 is to retrieve.
         SettingError: If ``take`` documents from both ends do not fit into ``top``.
+        MissingDependency: If BM25 is not installed.
     """
     _check_ends(settings)
     if retriever is not None:
         return
+    import_extra("bm25s", "datasets", "BM25")
     n_chunks = len(_chunks_of(documents, settings))
     if n_chunks < settings.top:
         raise InputError(

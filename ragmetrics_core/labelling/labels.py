@@ -436,7 +436,7 @@ def _texts_differ(first: Sample, second: Sample) -> bool:
 
 
 def describe_left_over(
-    report: Report, metric: str, labels: Sequence[Label]
+    report: Report, metric: str, labels: Sequence[Label], rival: Report | None = None
 ) -> list[str]:
     """Say in sentences which labels cannot be compared with a score.
 
@@ -447,12 +447,15 @@ def describe_left_over(
         report: The run.
         metric: The metric whose scores are compared with the labels.
         labels: What people said of samples.
+        rival: The run of another judge, which must have scored the samples as well.
     """
     sample_by_id = _samples_by_id(report)
     scored_by_id = _scores_by_id(report, metric)
+    scored_by_rival = scored_by_id if rival is None else _scores_by_id(rival, metric)
     unknown_ids = []
     ids_of_empty = []
     ids_without_score = []
+    ids_without_rival_score = []
     for label in labels:
         if label.id not in sample_by_id:
             unknown_ids.append(label.id)
@@ -460,6 +463,8 @@ def describe_left_over(
             ids_of_empty.append(label.id)
         elif label.id not in scored_by_id:
             ids_without_score.append(label.id)
+        elif label.id not in scored_by_rival:
+            ids_without_rival_score.append(label.id)
     sentences = []
     if unknown_ids:
         sentences.append(
@@ -475,6 +480,11 @@ def describe_left_over(
         sentences.append(
             f"labelled samples without a score ({len(ids_without_score)}):"
             f" {_list_first(ids_without_score)}"
+        )
+    if ids_without_rival_score:
+        sentences.append(
+            "labelled samples that the other run has no score for"
+            f" ({len(ids_without_rival_score)}): {_list_first(ids_without_rival_score)}"
         )
     return sentences
 
