@@ -183,13 +183,18 @@ def test_rows_are_matched_by_id_or_question_and_never_by_place() -> None:
         [row.model_copy(update={"index": index}) for index, row in enumerate(rows)],
         RunFacts(metrics={"m": Signature(metric="m")}),
     )
-    with pytest.raises(InputError, match="nothing else tells rows apart"):
+    with pytest.raises(InputError, match="may be rows of the second under another"):
         report.compare(report)
     comparison = report.compare(report, anyway=True)
     matched = comparison.matched
     assert [one.sample.question for one, _ in matched.pairs] == ["When?"]  # type: ignore[union-attr]
     assert "Not matched: 1 questions that stand several times in a run" in str(matched)
     assert comparison.regression(strict=True) == {"m": "undecided"}
+    # a set of questions that grew or shrank
+    grown = Report(report.results[1:], report.run)
+    one = Report(report.results[2:], report.run)
+    assert len(one.compare(grown).matched.pairs) == 1
+    assert len(grown.compare(one).matched.pairs) == 1
     with pytest.raises(InputError, match="no sample in common"):
         asked("a", question="Who?").compare(asked("a", question="When?"))
 

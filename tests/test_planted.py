@@ -20,6 +20,7 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
+from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.metrics.adherence_cause import Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.declined import Declined
@@ -140,3 +141,21 @@ def test_a_reference_without_facts_blames_no_search() -> None:
     metrics = [ContextAdherence(polls=1), ContextRecall(), RetrievalAccuracy()]
     (diagnosis,) = evaluate([sample], metrics, judge=judge, progress=False).faults
     assert (diagnosis.name, diagnosis.stage) == ("made up", None)
+
+
+def test_an_answer_from_what_an_earlier_turn_found_needed_no_search() -> None:
+    earlier = {"kind": "retrieval", "turn": 1, "items": [{"text": "Anna lit it."}]}
+    sample = Sample(
+        question="Who did?",
+        answer="Anna.",
+        ledger={"turn": 2, "calls": [earlier]},
+        capture=CaptureNotes(
+            grade="incomplete", doubts={"no_search": "nothing was searched for"}
+        ),
+    )
+    for unsupported in ([], ["Anna."]):
+        judge = ScriptedJudge({Adherent: {"claims": 1, "unsupported": unsupported}})
+        metrics = [ContextAdherence(polls=1)]
+        (diagnosis,) = evaluate([sample], metrics, judge=judge, progress=False).faults
+        assert diagnosis.name != "did not search"
+        assert diagnosis.stage is None

@@ -72,7 +72,8 @@ def refuse_unknown_prices(models: Sequence[ChatModel]) -> None:
             raise SettingError(
                 f"the price of {model.name} is not known, so max_cost cannot be"
                 " held: limit max_calls instead, or evaluate from Python with a"
-                " model that is given prices="
+                " model that is given its prices, e.g. OpenAICompatibleModel(URL,"
+                " NAME, prices=(DOLLARS_PER_PROMPT_TOKEN, DOLLARS_PER_REPLY_TOKEN))"
             )
 
 

@@ -490,12 +490,11 @@ def _differing_rows(after: MeasuredRun, matched: Matched) -> list[str]:
     """
     n_pairs = len(matched.pairs)
     phrases = []
-    n_alone = _n_rows_alone(after, matched)
-    # matched by question alone, a row without partner may be an edited question
-    if matched.by == "question" and n_alone:
+    n_edited = _n_rows_perhaps_edited(after, matched)
+    if n_edited:
         phrases.append(
-            f"{n_alone} rows are in one run only, and without ids nothing else tells"
-            " rows apart"
+            f"{n_edited} rows of the first run may be rows of the second under another"
+            " question; give each row an id"
         )
     n_other_questions = count_other_questions(matched.pairs)
     if n_other_questions:
@@ -506,13 +505,18 @@ def _differing_rows(after: MeasuredRun, matched: Matched) -> list[str]:
     return phrases
 
 
-def _n_rows_alone(after: MeasuredRun, matched: Matched) -> int:
-    """How many samples only one of two runs has."""
-    rows_alone = list(matched.second_only)
+def _n_rows_perhaps_edited(after: MeasuredRun, matched: Matched) -> int:
+    """How many rows may have a partner whose question was edited.
+
+    With ids a row keeps its partner. Without them an edited question leaves a row alone
+    in each run. Rows that were only added, or only lost, leave none alone in the other.
+    """
     # a second run that stopped when its gates were decided needed no more rows
-    if not after.decisions:
-        rows_alone += matched.first_only
-    return sum(row.sample is not None for row in rows_alone)
+    if matched.by == "id" or after.decisions:
+        return 0
+    n_first = sum(row.sample is not None for row in matched.first_only)
+    n_second = sum(row.sample is not None for row in matched.second_only)
+    return min(n_first, n_second)
 
 
 def _why_rows_are_lost(matched: Matched) -> str:

@@ -394,8 +394,9 @@ def is_declined(row: SampleResult) -> bool | None:
 
 
 def _did_not_search(sample: Sample) -> bool:
-    """Whether the run was captured, and nothing was searched for."""
-    return sample.capture is not None and "no_search" in sample.capture.doubts
+    """Whether the run was captured, nothing was searched for, and no turn before did."""
+    is_told = sample.capture is not None and "no_search" in sample.capture.doubts
+    return is_told and sample.missing("ledger")
 
 
 def _was_anything_found(sample: Sample) -> bool | None:
