@@ -981,7 +981,7 @@ def some_polls_unusable(body: Body) -> Any:
 
     All others find the answer unsupported, whose cause is asked.
     """
-    if "verdict" not in str(body["messages"][0]):
+    if "rests on its contexts alone" not in str(body["messages"][0]):
         return plausible_reply(body)
     said = '{"reason": "", "claims": 1, "unsupported": ["Anna lit it"]}'
     return [said, said, "no JSON", "no JSON", said][: body.get("n")]

@@ -369,7 +369,6 @@ def reply_with(usage: Any) -> ChatReply:
 NO_USAGE = [
     None,
     Usage(prompt_tokens=-1),
-    Usage(prompt_tokens=2**70),
     Usage(cost=float("nan")),
     Usage(cost=-1.0),
 ]

@@ -84,6 +84,7 @@ DIFFERENT: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
     (like, lambda: like(additional_kwargs={"seed": 1})),
     (like, lambda: like(system_prompt="Be strict.")),
     (like, lambda: like(is_chat_model=True)),
+    (like, lambda: like(timeout=1.0)),
     (like, known),
     (known, lambda: known(api_base="http://b/v1")),
     (known, lambda: known(openai_client=client("http://b/v1"))),
@@ -92,10 +93,7 @@ DIFFERENT: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
 EQUAL: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
     (like, like),
     (known, known),
-    (
-        like,
-        lambda: like(api_key="other", max_retries=9, timeout=1.0, reuse_client=False),
-    ),
+    (like, lambda: like(api_key="other")),
     (like, lambda: used(like())),
     (known, lambda: used(known())),
 )
