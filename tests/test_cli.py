@@ -66,7 +66,8 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
     assert main(["evaluate", rows(GOOD), "--explain"]) == 0
     shown = capsys.readouterr()
     assert "context_utilization  1.000" in shown.out
-    assert "context_recall left out: undefined on every row (no reference)" in shown.out
+    not_scored = "context_recall, rows not scored: 1 without context or another input."
+    assert not_scored in shown.out
     assert "Rows: 1 no fault found." in shown.out
     assert (
         "Judge: lexical (compares words; misses subtle failures, and some gross ones)."
@@ -627,7 +628,7 @@ def test_columns_can_be_named(
         "out.jsonl",
     ]
     assert main(["evaluate", rows(row), *options]) == 0
-    assert "left out" not in capsys.readouterr().out
+    assert "not scored" not in capsys.readouterr().out
     (result,) = Report.from_jsonl("out.jsonl").results
     assert result.sample is not None
     assert (result.sample.id, result.sample.reference, result.sample.question) == (

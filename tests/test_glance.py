@@ -250,6 +250,24 @@ def test_a_judge_that_cannot_be_used_leaves_no_folder(
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("metrics", [[], ["--metrics", "recall,adherence"]])
+def test_the_page_of_a_run_and_the_run_show_the_same_metrics(
+    metrics: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
+    assert main([*command, *metrics]) == 0
+    of_run = capsys.readouterr().out.splitlines()
+    assert main(["report", ".ragmetrics/runs/1/results.jsonl"]) == 0
+    of_report = capsys.readouterr().out.splitlines()
+    shown = [
+        [line for line in lines if line.startswith(("  context_", "  retrieval_"))]
+        for lines in (of_run, of_report)
+    ]
+    assert shown[0] == shown[1]
+    assert any(line.split() == ["context_recall", "not", "scored"] for line in shown[0])
+
+
+@pytest.mark.usefixtures("folder")
 def test_each_gate_has_a_line_and_each_line_is_whole(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

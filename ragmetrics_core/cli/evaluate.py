@@ -6,7 +6,7 @@ It writes the results, and decides gates by the means.
 import argparse
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -374,16 +374,13 @@ class _Outcome:
 
     Attributes:
         facts: The facts of the run.
-        summary_of_all_metrics: The numbers of all metrics.
-        summary_of_shown_metrics: The numbers of the metrics that apply to some row: one
-            that needs references is not shown where no row has any.
+        summary: The numbers of all metrics.
         decisions: What each gate decided.
         exit_code: The exit code of the run and its gates.
     """
 
     facts: RunFacts
-    summary_of_all_metrics: Summary
-    summary_of_shown_metrics: Summary
+    summary: Summary
     decisions: Sequence[Decision]
     exit_code: int
 
@@ -406,7 +403,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     if failure is not None:
         outcome = replace(outcome, exit_code=BAD_INPUT)
     glance = measured.glance_tally.glance(
-        outcome.summary_of_shown_metrics,
+        outcome.summary,
         outcome.facts,
         outcome.decisions,
         notes=[
@@ -419,7 +416,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     _show(plan, measured, glance, outcome)
     if failure is not None:
         raise failure
-    _say_why_nothing_was_scored(plan, measured, outcome.summary_of_all_metrics)
+    _say_why_nothing_was_scored(plan, measured, outcome.summary)
     return outcome.exit_code
 
 
@@ -430,8 +427,7 @@ def _outcome(plan: _Plan, measured: _Measured) -> _Outcome:
     decisions = _decisions(plan, facts, summary)
     return _Outcome(
         facts=facts,
-        summary_of_all_metrics=summary,
-        summary_of_shown_metrics=_only_metrics_that_apply(summary, plan.options),
+        summary=summary,
         decisions=decisions,
         exit_code=_exit_code(measured.run, summary, decisions),
     )
@@ -445,7 +441,7 @@ def _write_job_summary(plan: _Plan, run: Run, outcome: _Outcome) -> InputError |
     if run.interrupted:
         return None
     text = markdown(
-        outcome.summary_of_shown_metrics,
+        outcome.summary,
         outcome.facts,
         outcome.decisions,
         outcome.exit_code,
@@ -467,18 +463,14 @@ def _write_page(
     if measured.kept_results is None:
         return
     options = plan.options
-    report = report_of(
-        measured.run,
-        measured.kept_results,
-        are_metrics_named=options.metrics is not None,
-    )
+    report = report_of(measured.run, measured.kept_results, are_metrics_named=True)
     facts_of_files = {"inputs": outcome.facts.inputs, "name": outcome.facts.name}
     page_facts = report.run.model_copy(update=facts_of_files)
     write_page_from(
         glance,
         options.report,
         report.results,
-        outcome.summary_of_shown_metrics,
+        outcome.summary,
         page_facts,
     )
 
@@ -524,8 +516,7 @@ def _show(plan: _Plan, measured: _Measured, glance: Glance, outcome: _Outcome) -
     """
     options = plan.options
     page = str(options.report) if options.report else ""
-    shown_summary = outcome.summary_of_shown_metrics
-    if not shown_summary.metrics:
+    if not _was_judged(outcome.summary):
         if page:
             show(f"page   {page}")
         return
@@ -539,15 +530,12 @@ def _show(plan: _Plan, measured: _Measured, glance: Glance, outcome: _Outcome) -
     if options.explain:
         lines += explain_lines(
             glance,
-            shown_summary,
+            outcome.summary,
             outcome.facts,
             [
-                *_lines_on_left_out_metrics(
-                    outcome.summary_of_all_metrics, shown_summary, measured.reasons
-                ),
                 *plan.source.remarks,
-                *_lines_on_answering(measured, shown_summary),
-                f"Spent: {shared.spent(outcome.summary_of_all_metrics.usage)};"
+                *_lines_on_answering(measured, outcome.summary),
+                f"Spent: {shared.spent(outcome.summary.usage)};"
                 f" {outcome.facts.seconds:.1f} s",
             ],
         )
@@ -560,40 +548,6 @@ def _lines_on_answering(measured: _Measured, summary: Summary) -> list[str]:
     for answering in answerings_of(measured.kept_results or (), summary):
         lines += str(answering).splitlines()
     return lines
-
-
-def _lines_on_left_out_metrics(
-    summary: Summary, shown_summary: Summary, reasons: Mapping[str, str]
-) -> list[str]:
-    """Return a line for each metric that is not shown, with the reason.
-
-    Args:
-        summary: The numbers of all metrics.
-        shown_summary: The numbers of the metrics that are shown.
-        reasons: Why a metric was undefined the first time, by its name.
-    """
-    lines = []
-    for numbers in summary.metrics:
-        if numbers in shown_summary.metrics:
-            continue
-        why = f"undefined on every row ({reasons.get(numbers.metric, 'no samples')})"
-        if numbers.not_judged and not numbers.undefined:
-            why = "judged on no row before the run ended"
-        lines.append(f"{numbers.metric} left out: {why}")
-    return lines
-
-
-def _only_metrics_that_apply(summary: Summary, options: argparse.Namespace) -> Summary:
-    """Return the summary without metrics that applied to no row.
-
-    If the options name the metrics, all of them stay.
-    """
-    if options.metrics is not None:
-        return summary
-    applicable = tuple(
-        numbers for numbers in summary.metrics if numbers.count or numbers.failed
-    )
-    return summary.model_copy(update={"metrics": applicable})
 
 
 def _stopping_rule(options: argparse.Namespace) -> UntilDecided | None:

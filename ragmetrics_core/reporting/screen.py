@@ -128,6 +128,8 @@ def _metrics(glance: Glance) -> Iterator[_Line]:
     width = max((len(one.metric) for one in glance.metrics), default=0)
     for place, metric in enumerate(glance.metrics):
         rank = 2 if place < _MOST_METRICS else 20 + place
+        if metric.mean is None:
+            rank = 10
         yield _Line(rank, _metric_line(metric, min(width, 28)))
     if glance.answers is not None:
         yield _Line(3, f"  {glance.answered:,} of {glance.answers:,} answered")
