@@ -141,8 +141,14 @@ def test_the_address_in_the_environment_counts(monkeypatch: pytest.MonkeyPatch) 
 
 OTHER_PROCESS = """
 from haystack.components.generators.chat import OpenAIChatGenerator
+from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
-made = OpenAIChatGenerator(model="m", api_base_url="http://a/v1", generation_kwargs={"seed": 1, "a": 2})
+made = OpenAIChatGenerator(
+    api_key=Secret.from_env_var("OPENAI_API_KEY", strict=False),
+    model="m",
+    api_base_url="http://a/v1",
+    generation_kwargs={"seed": 1, "a": 2},
+)
 print(HaystackModel(made).cache_key)
 """
 
