@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
 import mlflow
 import pytest
-from engine_rows import snippets
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "mlflow_scorers.py"
 pytestmark = pytest.mark.filterwarnings("ignore")  # of MLflow itself
 
 
 @pytest.fixture
 def namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the examples define, after they ran one after the other on a store of their own."""
+    """What the example defines, after it ran on a store of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    made: dict[str, Any] = {}
-    for page, snippet in snippets("mlflow"):
-        exec(compile(snippet, page, "exec", dont_inherit=True), made)
-    return made
+    return runpy.run_path(str(EXAMPLE))
 
 
 def test_the_numbers_of_a_report_are_metrics_of_a_run(
