@@ -58,6 +58,16 @@ FAULTS = {
 }
 
 
+def judged_at(server: LoopbackServer) -> Report:
+    """One row, judged by a model at the server."""
+    return evaluate(
+        [{"question": "q", "contexts": ["c"], "answer": "a"}],
+        "utilization",
+        judge=LLMJudge(OpenAICompatibleModel(server.base_url, "m")),
+        progress=False,
+    )
+
+
 def drawn(seed: int) -> tuple[Callable[[int], Fault | None], Counter[str]]:
     """Faults at random, at the shares above; and how many there were."""
     chance, counts = random.Random(seed), Counter[str]()
@@ -244,13 +254,7 @@ def test_a_reply_in_parts_is_read_without_the_reasoning(
         {"choices": [{"message": {"content": PARTS}, "finish_reason": "stop"}]}
     )
     server = loopback_server(faults=lambda number: Fault(200, body=body))
-    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
-    report = evaluate(
-        [{"question": "q", "contexts": ["c"], "answer": "a"}],
-        "utilization",
-        judge=judge,
-        progress=False,
-    )
+    report = judged_at(server)
     assert report.scores("utilization") == [1.0]
     assert len(server.requests) == 1
 
@@ -267,13 +271,7 @@ def test_a_request_larger_than_a_limit_per_minute_is_not_repeated(
         {"error": {"message": told, "type": "tokens", "code": "rate_limit_exceeded"}}
     )
     server = loopback_server(faults=lambda number: Fault(429, body=body))
-    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
-    report = evaluate(
-        [{"question": "q", "contexts": ["c"], "answer": "a"}],
-        "utilization",
-        judge=judge,
-        progress=False,
-    )
+    report = judged_at(server)
     error = report.results[0].results["context_utilization"].error
     assert error.type == "ContextWindowExceeded"
     assert len(server.requests) == 1
@@ -547,12 +545,6 @@ def test_a_conflict_and_what_came_too_early_are_asked_again(
     server = loopback_server(
         faults=lambda number: Fault(200, body=body) if number else Fault(status)
     )
-    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
-    report = evaluate(
-        [{"question": "q", "contexts": ["c"], "answer": "a"}],
-        "utilization",
-        judge=judge,
-        progress=False,
-    )
+    report = judged_at(server)
     assert len(server.requests) == 2
     assert report.scores("utilization") == [1.0]

@@ -72,8 +72,8 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
         "drawn_changes": drawn_changes,
         "axis_limit": _axis_limit(comparison, drawn_changes),
         "n_lost": len(lost),
-        "lost": [_changed_sample(one, metrics) for one in lost[:_MOST_SAMPLES]],
-        "won": [_changed_sample(one, metrics) for one in won[:_MOST_SAMPLES]],
+        "lost": [_changed_sample(change, metrics) for change in lost[:_MOST_SAMPLES]],
+        "won": [_changed_sample(change, metrics) for change in won[:_MOST_SAMPLES]],
     }
     # () for no scripts
     write_html(path, "comparison.html.j2", (), data)

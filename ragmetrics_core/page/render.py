@@ -172,8 +172,8 @@ def page_data(
         "faults": sorted({rule.name for rule in RULES if rule.kind == "fault"}),
         "facets": _facets(rows, to_label),
         "yes_above": ONE_HALF,
-        "histograms": {one.metric: one.histogram for one in glance.metrics},
-        "means": {one.metric: one.mean for one in glance.metrics},
+        "histograms": {metric.metric: metric.histogram for metric in glance.metrics},
+        "means": {metric.metric: metric.mean for metric in glance.metrics},
     }
     return {
         "glance": glance,

@@ -56,7 +56,7 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
 
     Args:
         sample: The sample; None for a row that is none.
-        by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``); a
+        by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``);
             None for no groups; or ``"auto"`` for the conversation, else the source
             document. A name is looked up in the metadata first, then among the fields of
             the sample, or for ``"conversation"`` in its ledger.

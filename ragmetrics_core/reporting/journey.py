@@ -394,7 +394,7 @@ def _fact(
     holders = _ranks_of_holders(cells[:n_retrieved])
     if not holders:
         return FactOnItsWay(number, retrieved=False if is_judged_on_all else None)
-    showings = [one.shows_all for one in passages if one.rank in holders]
+    showings = [passage.shows_all for passage in passages if passage.rank in holders]
     is_undecided = True not in showings and None in showings
     shown = None if is_undecided else True in showings
     return FactOnItsWay(number, holders, retrieved=True, shown=shown)

@@ -129,12 +129,12 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
             pairs.append((first_rows[0], second_rows[0]))
         elif second_rows:
             n_repeated += 1
-    if n_repeated and not pairs:
-        raise InputError(
-            f"{n_repeated:,} questions stand several times in a run, and nothing tells"
-            " their rows apart; give each row an id"
-        )
     if not pairs:
+        if n_repeated:
+            raise InputError(
+                f"{n_repeated:,} questions stand several times in a run, and nothing"
+                " tells their rows apart; give each row an id"
+            )
         raise InputError(
             f"the two runs have no sample in common (matched by {by}); compare runs"
             " over the same samples, with ids or questions"

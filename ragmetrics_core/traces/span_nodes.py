@@ -164,7 +164,9 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
     # Third: an output in the application's own form, such as a list of texts.
     if node.documents is None and reading.output is not None:
         _read_output_of_own_form(node, reading.output)
-    texts_without_id = [one.text for one in node.documents or () if one.id is None]
+    texts_without_id = [
+        document.text for document in node.documents or () if document.id is None
+    ]
     if len(set(texts_without_id)) < len(texts_without_id):
         node.remarks += (_ONE_TEXT_WITHOUT_IDS,)
     if node.documents:
