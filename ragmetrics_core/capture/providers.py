@@ -1,9 +1,8 @@
 """What the provider of a model searched while the model answered, read from its reply. Pure.
 
 OpenAI's Responses, Anthropic and Gemini may search files or the web inside one call of a
-model. One table says where their replies hold query, sources with text, and citations.
-Whatever else tells of a search, such as a list of addresses, is not read: it counts as a
-source without a text, and the sample is incomplete.
+model. One table says where their blocks hold query and sources with text. Whatever else
+tells of a search, such as a list of addresses, is not read: the sample is incomplete.
 
 Example: ``{"type": "file_search_call", "queries": ["lamp"], "results": [{"filename":
 "a.txt", "text": "Anna lit the lamp."}]}`` becomes a retriever below the model's call.
@@ -27,179 +26,170 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 Fields = Mapping[Any, Any]  # a JSON object, or what looks like one
 
 _OWN_TOOL = "let a tool of the application search, which returns its texts"
-_ANY_PROVIDER = (
-    f"the provider names sources without their texts; see whether one of its settings"
+_ANY_REMEDY = (
+    "the provider names sources without their texts; see whether one of its settings"
     f" returns them, or {_OWN_TOOL}"
 )
-_OPENAI_FILES = (
-    "OpenAI returns the texts that file_search found with"
-    ' include=["file_search_call.results"]'
+_REMEDIES = {
+    "file_search": (
+        "OpenAI returns the texts that file_search found with"
+        ' include=["file_search_call.results"]'
+    ),
+    "web_search": (
+        "OpenAI returns the texts that web_search found at most with"
+        ' include=["web_search_call.results"]; Anthropic returns them encrypted, and'
+        f" readable by its tool web_fetch alone; or {_OWN_TOOL}"
+    ),
+    "google_search": (
+        "Gemini returns at most the addresses that its search found, under any setting;"
+        f" {_OWN_TOOL}"
+    ),
+    "cited sources": (
+        "the answer cites a source whose text does not stand in the prompt; hand it in"
+        " as text, or see whether a setting of the provider returns it: OpenAI returns"
+        ' the texts that file_search found with include=["file_search_call.results"]'
+    ),
+    "provider's search": (
+        "the reply tells of a search or tool of the provider in a form that is not"
+        f" read; {_OWN_TOOL}, or say where the contexts are by contexts_from"
+    ),
+}
+_UNTOLD = (
+    ", and nothing tells what it found; let a tool of the application search, or say"
+    " where the contexts are by contexts_from"
 )
-_OPENAI_WEB = (
-    "OpenAI tells at most the addresses that web_search found; ask for its results by"
-    f' include=["web_search_call.results"], or {_OWN_TOOL}'
-)
-_ANTHROPIC_WEB = (
-    "Anthropic returns the texts that web_search found encrypted, under any setting;"
-    f" allow its tool web_fetch, whose texts are readable, or {_OWN_TOOL}"
-)
-_GEMINI_WEB = (
-    "Gemini returns at most the addresses that its search found, under any setting;"
-    f" {_OWN_TOOL}"
-)
-_CITED_UNSEEN = (
-    "the answer cites a source whose text does not stand in the prompt; hand it in as"
-    f" text, or see whether a setting of the provider returns it: {_OPENAI_FILES}"
-)
-_UNREAD_FORM = (
-    "the reply tells of a search or tool of the provider in a form that is not read;"
-    f" {_OWN_TOOL}, or say where the contexts are by contexts_from"
-)
-_HIDDEN_TOOLS = (
-    "the model could use {} of its provider, and the framework hands on nothing of what"
-    f" it found; {_OWN_TOOL}, or say where the contexts are by contexts_from"
-)
-_SEARCHES_BY_ITSELF = (
-    "the model {} searches by itself, and its reply tells nothing of what it found;"
-    f" {_OWN_TOOL}, or say where the contexts are by contexts_from"
-)
+_HIDDEN_TOOL = "the model could use {} of its provider" + _UNTOLD
+_SEARCHES_BY_ITSELF = "the model {} searches by itself" + _UNTOLD
 
 
 @dataclass(frozen=True)
 class _Form:
     """Where a block of a reply tells of a search.
 
-    A path such as "action.query" leads through objects; where it meets a list, through
-    each of its elements.
-
     Attributes:
-        name: The search; "" for one whose request names it.
-        queries: Paths of what was asked.
-        results: Paths of what was found, each with its text or without.
-        sources: Paths of sources that never have a text.
-        remedy: What brings the texts where there are none.
+        name: The search; "" for one whose block names it.
+        queries: Paths of what was asked, such as "action.query".
+        results: The field with what was found; "" in the block of a request, whose
+            result stands in another block.
+        id_fields: The fields that hold the search's id.
     """
 
     name: str = ""
     queries: tuple[str, ...] = ()
-    results: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    remedy: str = _ANY_PROVIDER
+    results: str = ""
+    id_fields: tuple[str, ...] = ("id", "item_id")
 
 
+_OF_REQUEST = ("tool_use_id", "tool_call_id")
 _FORMS = {
     # OpenAI's Responses
-    "file_search_call": _Form(
-        "file_search", ("queries",), ("results",), remedy=_OPENAI_FILES
-    ),
+    "file_search_call": _Form("file_search", ("queries",), "results"),
     "web_search_call": _Form(
-        "web_search",
-        ("action.query", "action.queries", "action.url"),
-        ("results",),
-        ("action.sources", "action"),
-        _OPENAI_WEB,
+        "web_search", ("action.query", "action.queries", "action.url"), "results"
     ),
     # Anthropic: a request, and its result in another block
     "server_tool_use": _Form(queries=("input.query", "input.url")),
-    "web_search_tool_result": _Form(
-        "web_search", results=("content",), remedy=_ANTHROPIC_WEB
-    ),
-    "web_fetch_tool_result": _Form("web_fetch", results=("content",)),
+    "web_search_tool_result": _Form("web_search", (), "content", _OF_REQUEST),
+    "web_fetch_tool_result": _Form("web_fetch", (), "content", _OF_REQUEST),
     # LangChain's own form of both
     "server_tool_call": _Form(queries=("args.query", "args.queries", "args.url")),
-    "server_tool_result": _Form(results=("output",)),
+    "server_tool_result": _Form("", (), "output", _OF_REQUEST),
     # Gemini: metadata beside the blocks
-    "grounding": _Form(
-        "google_search",
-        ("web_search_queries", "retrieval_queries"),
-        ("grounding_chunks",),
-        remedy=_GEMINI_WEB,
+    "grounding_metadata": _Form(
+        "google_search", ("web_search_queries", "retrieval_queries"), "grounding_chunks"
     ),
 }
-_REMEDY_BY_NAME = {"file_search": _OPENAI_FILES, "web_search": _ANTHROPIC_WEB}
-_RESULTS_OF_REQUESTS = (
-    "web_search_tool_result",
-    "web_fetch_tool_result",
-    "server_tool_result",
-)
 # where one result holds its text, its metadata and what it is called
 _TEXT_PATHS = ("text", "content", "retrieved_context.text")
-_PLACES_OF_NAMES = ("", "extras", "content", "retrieved_context", "web", "maps")
+_PLACES_OF_NAMES = ("extras", "content", "retrieved_context", "web", "maps")
 _NAMES = ("url", "uri", "file_id", "filename", "source", "title", "document_title")
 
-# where replies hold blocks: in LangChain, LlamaIndex, Haystack and at the providers
-_BLOCKS = (
-    *("content", "output", "content.parts"),
-    *("tool_outputs", "built_in_tool_calls", "raw_content_for_server_tools"),
+# what a block of another kind may hold blocks in
+_FIELDS_OF_WRAPPER = (
+    *("content", "value", "output", "item", "content_block", "delta", "usage"),
 )
-_GROUNDING = ("grounding_metadata", "groundingMetadata")
-_CITATIONS = ("annotations", "citations", "choices.message.annotations")
-_COUNTS = (
-    "usage.server_tool_use"  # Anthropic's count of searches: all that a stream tells
+# what is the application's own, repeats the request, or only counts
+_FIELDS_PASSED_OVER = (
+    *("args", "arguments", "function_call", "tool_calls", "parsed", "input"),
+    *("tools", "tool_choice", "usage_metadata", "token_usage", "logprobs"),
 )
-# what tells of a search, and no row of the table reads: keys beside the blocks, kinds of
-# blocks or the only fields of those without a kind
-_UNREAD_KEYS = (
-    *("search_results", "executed_tools", "documents", "references", "citations"),
-    *("choices.message.executed_tools", "choices.message.citations"),
-    *("url_context_metadata.url_metadata", "urlContextMetadata.urlMetadata"),
-)
-_KINDS_OF_CHUNKS = ("type", "item.type", "content_block.type", "delta.type")
-_KEYS_OF_CHUNKS = (
-    "candidates.grounding_metadata",
-    "choices.delta.executed_tools",
-    "choices.delta.annotations",
-    "choices.delta.citations",
-)
-_UNREAD_KIND = lazy_pattern(
+# types of blocks, and names of fields, that tell of a search
+_TELLS_OF_SEARCH = lazy_pattern(
     r"search|fetch|retriev|grounding|reference|citation|execut|interpreter|mcp"
-    r"|input_json_delta"
-    r"|_tool_(?:result|use)\Z",
+    r"|url_context|annotations|_tool_(?:result|use)\Z",
     re.IGNORECASE,
 )
-# blocks of the application's own tools and files, and searches for tools
+# searches for tools, and files that the model made
 _NO_SEARCH = lazy_pattern(
     r"tool_search|mcp_list_tools|mcp_approval|container_file_citation|file_path"
-    r"|function_call"
+    r"|function_call|citation_metadata"
 )
+_SEARCH_NAME = lazy_pattern(r"search|fetch|retriev", re.IGNORECASE)
 # tools of OpenAI after which the model saw nothing that the provider keeps
 _TOOLS_OF_APPLICATION = (
     *("function", "custom", "namespace", "computer", "computer_use_preview"),
     *("local_shell", "apply_patch", "image_generation", "tool_search"),
 )
-_SEARCH_NAME = lazy_pattern(r"search|fetch|retriev", re.IGNORECASE)
 # models that search by themselves, by their names
 _SEARCHING_MODEL = lazy_pattern(
     r"-search-(?:preview|api)\b|\bsonar\b|\bcompound(?:-beta)?\b|:online\b"
 )
 # what OpenAI adds to each address that it cites
 _MARK_OF_OPENAI = lazy_pattern(r"(?<=[?&])utm_source=openai&|[?&]utm_source=openai\b")
-_CAPITAL = lazy_pattern(r"[A-Z]")
-_DEEPEST = 8
+_CAPITAL = lazy_pattern(r"(?<=[a-z])[A-Z]")
+_DEEPEST = 12
 _LARGEST_SCORE = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProviderSearch:
     """One time that a provider searched.
 
     Attributes:
         name: What the provider calls it.
         query: What it was asked; None if that is not told.
-        documents: What it found, with texts; () if it found nothing; None where no text
-            is known.
-        sources_without_text: The names of each source without its text; () for a source
-            without a name.
-        remedy: What makes the provider return these texts.
+        documents: What it found, with texts.
+        has_result: Whether the reply tells what it found.
+        lacks_texts: Whether a source has no text.
         error: What it failed with.
     """
 
     name: str
     query: str | None = field(default=None, repr=False)
-    documents: tuple[Document, ...] | None = field(default=None, repr=False)
-    sources_without_text: tuple[tuple[str, ...], ...] = ()
-    remedy: str = ""
+    documents: list[Document] = field(default_factory=list, repr=False)
+    has_result: bool = False
+    lacks_texts: bool = False
     error: str | None = field(default=None, repr=False)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether it found texts that the reply does not tell."""
+        return self.error is None and (self.lacks_texts or not self.has_result)
+
+    def node(self, call: Node) -> Node:
+        """Return it as a call below the call of the model.
+
+        It counts as ended when the model's call began: what it found was there when the
+        model wrote its answer.
+        """
+        is_known = self.error is None and not self.is_incomplete
+        return Node(
+            "retriever",
+            self.name,
+            call.began,
+            call.began,
+            query=self.query,
+            documents=tuple(self.documents) if self.documents or is_known else None,
+            error=self.error,
+            by_provider=True,
+            lacks_texts=self.is_incomplete,
+            remarks=(self._remedy,) if self.is_incomplete else (),
+        )
+
+    @property
+    def _remedy(self) -> str:
+        """What makes the provider return the texts."""
+        return _REMEDIES.get(self.name, _ANY_REMEDY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,35 +197,34 @@ class ProviderEvidence:
     """What one reply tells of the searches of the provider.
 
     Attributes:
-        calls: The searches, in their order.
+        searches: The searches, in their order.
         citations: The sources that the provider names for places of the reply.
         model: The model that replied, by the word of the provider; None if not told.
         hidden_tools: The provider's tools that the model could use, where the framework
             hands on nothing of what they found.
     """
 
-    calls: tuple[ProviderSearch, ...] = ()
+    searches: tuple[ProviderSearch, ...] = ()
     citations: tuple[CitedSource, ...] = ()
     model: str | None = None
     hidden_tools: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether the reply tells of anything."""
-        return bool(self.calls or self.citations or self.hidden_tools)
+        return bool(self.searches or self.citations or self.hidden_tools)
 
     @property
     def message(self) -> Message | None:
         """What the model was shown of it, as the result of a tool; None for nothing."""
         texts = [
-            document.text for call in self.calls for document in call.documents or ()
+            document.text for search in self.searches for document in search.documents
         ]
         return Message("tool", "\n\n".join(texts)) if texts else None
 
-
-UNREAD_SEARCH = ProviderSearch(
-    "provider's search", sources_without_text=((),), remedy=_UNREAD_FORM
-)
-"""A search that is told in a form that is not read."""
+    def with_unread_search(self) -> ProviderEvidence:
+        """Return it with a search of which nothing else is known, if it tells of none."""
+        unread = (ProviderSearch("provider's search"),)
+        return replace(self, searches=self.searches or unread)
 
 
 def evidence_in_reply(*places: object) -> ProviderEvidence:
@@ -252,34 +241,22 @@ def evidence_in_reply(*places: object) -> ProviderEvidence:
     Examples:
         >>> found = {"type": "file_search_call", "queries": ["lamp"],
         ...          "results": [{"filename": "a.txt", "text": "Anna lit the lamp."}]}
-        >>> (call,) = evidence_in_reply({"content": [found]}).calls
-        >>> call.name, call.query, [document.text for document in call.documents]
+        >>> (search,) = evidence_in_reply({"content": [found]}).searches
+        >>> search.name, search.query, [document.text for document in search.documents]
         ('file_search', 'lamp', ['Anna lit the lamp.'])
     """
-    mappings = [place for place in places if isinstance(place, Mapping) and place]
-    names = [place.get(key) for place in mappings for key in ("model_name", "model")]
-    model = next((name for name in names if name and isinstance(name, str)), None)
-    # a plain message is not read further: a conversation holds many
-    if not any(map(may_tell_evidence, mappings)):
-        return ProviderEvidence(model=model)
     reply = _ReplyBeingRead()
-    for place in mappings:
-        reply.read(place)
+    model = None
+    for place in places:
+        if isinstance(place, Mapping):
+            if isinstance(place.get("content"), str):
+                reply.whole_text = place["content"]
+            name = place.get("model_name") or place.get("model")
+            model = model or (name if isinstance(name, str) else None)
+            reply.read(place)
+            if place.get("object") == "response" and "output" not in place:
+                reply.note_hidden_tools(place)
     return replace(reply.evidence(), model=model)
-
-
-def may_tell_evidence(place: object) -> bool:
-    """Whether a mapping of a reply holds more than a bare text.
-
-    Only then can ``evidence_in_reply`` find evidence in it. Any other value tells none.
-    """
-    if not isinstance(place, Mapping):
-        return False
-    if not isinstance(place.get("content"), (str, type(None))):
-        return True
-    paths = (*_BLOCKS[1:], *_GROUNDING, *_CITATIONS, *_UNREAD_KEYS, _COUNTS)
-    is_response = place.get("object") == "response"
-    return is_response or any(any(_values_at(place, path)) for path in paths)
 
 
 def chunk_tells_of_search(chunk: object) -> bool:
@@ -288,83 +265,10 @@ def chunk_tells_of_search(chunk: object) -> bool:
     Chunks are not put together: what was found stays unknown, if the last chunk does not
     hold it.
     """
-    fields = next(_objects_at(chunk, ""), {})
-    kinds = [
-        str(kind) for path in _KINDS_OF_CHUNKS for kind in _values_at(fields, path)
-    ]
-    tells_of_search = any(
-        _UNREAD_KIND.search(kind) and not _NO_SEARCH.search(kind) for kind in kinds
-    )
-    parts = _objects_at(fields, "content.parts")
-    runs_code = any(
-        value for part in parts for name, value in part.items() if name != "text"
-    )
-    keys = (*_GROUNDING, *_CITATIONS, *_UNREAD_KEYS, *_KEYS_OF_CHUNKS)
-    has_key = any(any(_values_at(fields, key)) for key in keys)
-    return tells_of_search or runs_code or has_key
-
-
-@dataclass(slots=True)
-class _Search:
-    """A search while its reply is read."""
-
-    name: str
-    remedy: str
-    queries: list[str] = field(default_factory=list)
-    documents: list[Document] = field(default_factory=list)
-    names_without_text: dict[tuple[str, ...], None] = field(default_factory=dict)
-    has_result: bool = False
-    error: str | None = None
-
-    @property
-    def is_for_tools(self) -> bool:
-        """Whether it looks for tools that the model may call, which is no evidence."""
-        return _NO_SEARCH.search(self.name) is not None
-
-    def add(self, form: _Form, block: Fields) -> None:
-        """Add what a block tells, by the row of the table for its kind."""
-        for path in form.queries:
-            texts = [text for text in _values_at(block, path) if _is_text(text)]
-            self.queries += texts if not self.queries else []
-        for path in form.results:
-            has_field = isinstance(_field_at(block, path), (list, tuple, Mapping))
-            self.has_result = self.has_result or has_field
-            for result in _values_at(block, path):
-                # only LangChain's own form may hold the bare text
-                is_bare = isinstance(result, str) and result is block.get(path)
-                is_text = is_bare and path == "output"
-                self._add_result({"text": result} if is_text else result)
-        for path in form.sources:
-            for source in _values_at(block, path):
-                names = _names_of(source) if isinstance(source, Mapping) else ()
-                if names:
-                    self.names_without_text[names] = None
-        self.error = self.error or _error_of(block, form)
-
-    def _add_result(self, result: object) -> None:
-        """Add a result: a document, or a source without its text."""
-        fields = result if isinstance(result, Mapping) else {}
-        if "encrypted_content" in fields:
-            self.remedy = _ANTHROPIC_WEB
-        text = _text_of(fields)
-        if text is None:
-            self.names_without_text[_names_of(fields)] = None
-        else:
-            self.documents.append(_document(text, fields))
-
-    def frozen(self) -> ProviderSearch:
-        """Return it as it was read, as a frozen value."""
-        queries = list(dict.fromkeys(self.queries))
-        query = json.dumps(queries, ensure_ascii=False) if queries[1:] else None
-        query = query or next(iter(queries), None)
-        if self.error:
-            return ProviderSearch(self.name, query, error=self.error)
-        without_text = tuple(self.names_without_text)
-        if not self.has_result and not without_text:
-            without_text = ((),)
-        has_found_nothing = not self.documents and not without_text
-        documents = tuple(self.documents) or (() if has_found_nothing else None)
-        return ProviderSearch(self.name, query, documents, without_text, self.remedy)
+    reply = _ReplyBeingRead()
+    reply.read(chunk)
+    kinds = [*_values_at(chunk, "type"), *_values_at(chunk, "delta.type")]
+    return "input_json_delta" in kinds or bool(reply.evidence())
 
 
 @dataclass(slots=True)
@@ -380,81 +284,76 @@ class _ReplyBeingRead:
         is_unread: Whether something tells of a search, and is not read.
     """
 
-    searches: dict[str, _Search] = field(default_factory=dict)
+    searches: dict[str, ProviderSearch] = field(default_factory=dict)
     citations: dict[CitedSource, None] = field(default_factory=dict)
     whole_text: str = ""
     text_of_blocks: str = ""
-    hidden_tools: list[str] = field(default_factory=list)
+    hidden_tools: dict[str, None] = field(default_factory=dict)
     is_unread: bool = False
-    counts: dict[str, None] = field(default_factory=dict)
+    is_counted: bool = False
 
-    def read(self, place: Fields) -> None:
-        """Read one mapping of a reply: the message, its metadata, or the whole response."""
-        if isinstance(place.get("content"), str):
-            self.whole_text = place["content"]
-        for path in _BLOCKS:
-            blocks = _field_at(place, path)
-            if isinstance(blocks, (list, tuple)):
-                for block in _objects_at(blocks, ""):
-                    self._read_block(block)
-        for key in _GROUNDING:
-            for grounding in _objects_at(place, key):
-                self._read_grounding(_in_snake_case(grounding))
-        for path in _CITATIONS:
-            for citation in _objects_at(place, path):
-                self._read_citation(citation, None)
-        for path in _UNREAD_KEYS:
-            values = list(_values_at(place, path))
-            is_of_citations = path.endswith("citations")
-            if path == "documents":  # Cohere lists them beside its citations
-                values = values if "citations" in place else []
-            elif is_of_citations:  # a bare address; objects are read above
-                values = [value for value in values if isinstance(value, str)]
-            self.is_unread = self.is_unread or bool(values)
-        for key, count in dict(next(_objects_at(place, _COUNTS), {})).items():
-            if _is_place(count) and count:
-                self.counts[str(key).removesuffix("_requests")] = None
-        if place.get("object") == "response" and "output" not in place:
-            self._note_hidden_tools(place)
+    def read(self, value: object, depth: int = _DEEPEST) -> None:
+        """Read any value of a reply, and the blocks inside it."""
+        if isinstance(value, BaseModel):
+            value = value.model_dump()
+        if isinstance(value, (list, tuple)) and depth:
+            for element in value:
+                self.read(element, depth - 1)
+        elif isinstance(value, Mapping) and depth:
+            self._read_fields(value, depth)
 
-    def _read_block(self, block: Fields, depth: int = _DEEPEST) -> None:
-        """Read one block: a text with citations, a search, or what holds other blocks."""
-        kind = str(block.get("type") or " ".join(map(str, block)))
+    def _read_fields(self, block: Fields, depth: int) -> None:
+        """Read one object: a text with citations, a search, or what holds other blocks."""
+        kind = block.get("type")
+        if not isinstance(kind, str):
+            kind = "text" if isinstance(block.get("text"), str) else ""
         # a stream of OpenAI's only tells that a search ended
         kind = kind.removeprefix("response.").removesuffix(".completed")
         if kind in ("text", "output_text"):
             self._read_text(block)
-        elif kind in ("message", "non_standard") and depth:
-            for path in ("content", "value"):
-                for inner in _objects_at(block, path):
-                    self._read_block(inner, depth - 1)
-        elif kind in _FORMS:
+        if kind in _FORMS:
             self._read_search(kind, block)
-        elif _UNREAD_KIND.search(kind) and not _NO_SEARCH.search(kind):
-            asked = self.searches.get(str(block.get("tool_use_id")))
-            is_for_tools = asked is not None and asked.is_for_tools
-            self.is_unread = self.is_unread or not is_for_tools
+        elif _TELLS_OF_SEARCH.search(kind):
+            self.is_unread = self.is_unread or not _NO_SEARCH.search(kind)
+        else:
+            for key, inner in block.items():
+                is_in_wrapper = not kind or key in _FIELDS_OF_WRAPPER
+                if is_in_wrapper and key not in _FIELDS_PASSED_OVER:
+                    self._read_field(_in_snake_case(str(key)), inner, depth)
+
+    def _read_field(self, key: str, value: object, depth: int) -> None:
+        """Read a field of an object that is no block of a known kind."""
+        if key in ("annotations", "citations"):
+            for citation in _values_at(value, ""):
+                self._read_citation(citation, None)
+        elif key == "grounding_metadata":
+            for grounding in _objects_at(_with_snake_case(value), ""):
+                self._read_grounding(grounding)
+        elif key == "usage":  # Anthropic's count of searches: all that a stream tells
+            counts = next(_objects_at(value, "server_tool_use"), {})
+            self.is_counted = self.is_counted or any(counts.values())
+        elif _TELLS_OF_SEARCH.search(key) and not _NO_SEARCH.search(key):
+            self.is_unread = self.is_unread or any(_values_at(value, ""))
+        else:
+            self.read(value, depth - 1)
 
     def _read_search(self, kind: str, block: Fields) -> None:
         """Read a block by its row of the table, into the search of its id."""
         form = _FORMS[kind]
-        is_result = kind in _RESULTS_OF_REQUESTS
-        names_of_id = (
-            ("tool_use_id", "tool_call_id") if is_result else ("id", "item_id")
-        )
-        ids = [block.get(name) for name in names_of_id]
+        ids = [block.get(name) for name in form.id_fields]
         key = next((value for value in ids if _is_text(value)), None)
-        search = self._search(key, _name_of_search(form, block), form.remedy)
-        is_unread = is_result and not _SEARCH_NAME.search(search.name)
-        if not search.is_for_tools and not search.has_result and not is_unread:
-            search.add(form, block)
+        search = self._search(key, form.name or _name_of_search(block))
+        if search.has_result:  # it is told twice
+            return
+        if not search.query:
+            search.query = _query(form, block)
+        if form.results and _SEARCH_NAME.search(search.name):
+            _add_results(search, form.results, block)
 
-    def _search(self, key: object, name: str, remedy: str) -> _Search:
+    def _search(self, key: object, name: str) -> ProviderSearch:
         """Return the search of an id, or make it; one without an id is always new."""
-        if remedy == _ANY_PROVIDER:
-            remedy = _REMEDY_BY_NAME.get(name, remedy)
         unnamed = f"{name} {len(self.searches)}"
-        return self.searches.setdefault(str(key or unnamed), _Search(name, remedy))
+        return self.searches.setdefault(str(key or unnamed), ProviderSearch(name))
 
     def _read_text(self, block: Fields) -> None:
         """Read a block of text, with the sources that are named for it."""
@@ -465,17 +364,18 @@ class _ReplyBeingRead:
             start = max(start, self.whole_text.find(text, start))
             self.text_of_blocks += self.whole_text[len(self.text_of_blocks) : start]
         self.text_of_blocks += text
-        for path in _CITATIONS[:2]:
-            for citation in _objects_at(block, path):
+        for path in ("annotations", "citations"):
+            for citation in _values_at(block, path):
                 self._read_citation(citation, (start, start + len(text)))
 
-    def _read_citation(self, citation: Fields, bounds: tuple[int, int] | None) -> None:
+    def _read_citation(self, cited: object, bounds: tuple[int, int] | None) -> None:
         """Read a source that is named for a place of the reply.
 
         Args:
-            citation: The source, with its place if the provider tells it.
+            cited: The source, with its place if the provider tells it.
             bounds: Where the block of text with it begins and ends; None without one.
         """
+        citation: Fields = cited if isinstance(cited, Mapping) else {}
         for key in ("url_citation", "file_citation", "value"):
             citation = next(_objects_at(citation, key), citation)
         if _NO_SEARCH.search(str(citation.get("type"))):
@@ -484,7 +384,8 @@ class _ReplyBeingRead:
         quote = citation.get("cited_text")
         quote = quote if _is_text(quote) else None
         if not names and quote is None:
-            self.is_unread = self.is_unread or bool(citation)
+            is_number = isinstance(cited, (int, float))  # a structured reply's own
+            self.is_unread = self.is_unread or (bool(cited) and not is_number)
             return
         start, end = bounds or (None, None)
         first, last = citation.get("start_index"), citation.get("end_index")
@@ -508,66 +409,52 @@ class _ReplyBeingRead:
 
     def _read_grounding(self, grounding: Fields) -> None:
         """Read the grounding metadata of Gemini into a search and its citations."""
-        form = _FORMS["grounding"]
-        chunks = list(_values_at(grounding, "grounding_chunks"))
-        queries = [
-            text for path in form.queries for text in _values_at(grounding, path)
-        ]
-        if not chunks and not queries:
+        form = _FORMS["grounding_metadata"]
+        chunks = list(_values_at(grounding, form.results))
+        if not chunks and _query(form, grounding) is None:
             return
-        is_of_files = any(
-            True for _ in _objects_at(grounding, "grounding_chunks.retrieved_context")
-        )
-        name = "file_search" if is_of_files else form.name
-        remedy = _ANY_PROVIDER if is_of_files else form.remedy
-        search = self.searches.setdefault("grounding", _Search(name, remedy))
+        is_of_files = any(_values_at(chunks, "retrieved_context"))
+        search = self._search("grounding", "file_search" if is_of_files else form.name)
         if search.has_result:  # the same metadata stands in another part of the reply
             return
-        search.add(form, grounding)
-        self._read_supports(grounding, chunks)
-
-    def _read_supports(self, grounding: Fields, chunks: Sequence[object]) -> None:
-        """Read which chunks Gemini names for which bytes of its reply."""
+        search.query = _query(form, grounding)
+        _add_results(search, form.results, grounding)
         reply = (self.text_of_blocks or self.whole_text).encode(errors="replace")
         for support in _objects_at(grounding, "grounding_supports"):
             segment = next(_objects_at(support, "segment"), {})
             start = _in_characters(reply, segment.get("start_index") or 0)
             end = _in_characters(reply, segment.get("end_index"))
             for index in _values_at(support, "grounding_chunk_indices"):
-                chunk = (
-                    chunks[index] if _is_place(index) and index < len(chunks) else {}
-                )
-                chunk = chunk if isinstance(chunk, Mapping) else {}
+                is_there = _is_place(index) and index < len(chunks)
+                chunk = _as_fields(chunks[index] if is_there else None)
                 names = _names_of(chunk) or (f"grounding chunk {index}",)
                 text = _text_of(chunk)
                 self._add_citation(
                     CitedSource(names=names, start=start, end=end, text=text)
                 )
 
-    def _note_hidden_tools(self, place: Fields) -> None:
+    def note_hidden_tools(self, response: Fields) -> None:
         """Note tools of OpenAI's response where a framework dropped its output."""
-        for tool in _objects_at(place, "tools"):
+        for tool in _objects_at(response, "tools"):
             kind = str(tool.get("type") or "function")
             is_local = _field_at(tool, "environment.type") == "local"
             if kind not in _TOOLS_OF_APPLICATION and not is_local:
-                label = tool.get("server_label")
-                self.hidden_tools.append(f"{kind} ({label})" if label else kind)
+                self.hidden_tools[kind] = None
 
     def evidence(self) -> ProviderEvidence:
         """Sum up what was read of the whole reply."""
         searches = [
-            search for search in self.searches.values() if not search.is_for_tools
+            search
+            for search in self.searches.values()
+            if not _NO_SEARCH.search(search.name)
         ]
-        names_read = {search.name for search in searches}
-        for name in self.counts:
-            if name not in names_read:
-                remedy = _REMEDY_BY_NAME.get(name, _ANY_PROVIDER)
-                searches.append(_Search(name, remedy))
-        calls = [search.frozen() for search in searches]
+        if self.is_counted and not searches:
+            searches.append(ProviderSearch("web_search"))
         if self.is_unread:
-            calls.append(UNREAD_SEARCH)
-        hidden = tuple(dict.fromkeys(self.hidden_tools))
-        return ProviderEvidence(tuple(calls), tuple(self.citations), None, hidden)
+            searches.append(ProviderSearch("provider's search"))
+        return ProviderEvidence(
+            tuple(searches), tuple(self.citations), None, tuple(self.hidden_tools)
+        )
 
 
 # Into the tree
@@ -590,75 +477,52 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
         return
     shown = evidence.message
     known_texts = [message.text for message in (*call.prompt, *filter(None, [shown]))]
-    calls = [*evidence.calls, *_cited_unseen(evidence, known_texts)]
-    call.children += [_node(search, call) for search in calls]
+    searches = list(evidence.searches)
+    is_told = any(search.is_incomplete for search in searches)
+    if not is_told and _cites_unseen(evidence, known_texts):
+        searches.append(ProviderSearch("cited sources"))
+    call.children += [search.node(call) for search in searches]
     if shown is not None:
         call.prompt = (*call.prompt, shown)
-    remarks = [_HIDDEN_TOOLS.format(name) for name in evidence.hidden_tools]
+    remarks = [_HIDDEN_TOOL.format(name) for name in evidence.hidden_tools]
     if not evidence:
-        models = [model for model in (call.model, evidence.model) if model]
-        searching = [model for model in models if _SEARCHING_MODEL.search(model)]
-        remarks = [_SEARCHES_BY_ITSELF.format(model) for model in searching[:1]]
-    is_unread = any(search.remedy == _UNREAD_FORM for search in calls)
+        names = [name for name in (call.model, evidence.model) if name]
+        searching = [name for name in names if _SEARCHING_MODEL.search(name)]
+        remarks = [_SEARCHES_BY_ITSELF.format(name) for name in searching[:1]]
+    call.remarks += tuple(remarks)
+    is_unread = any(search.name == "provider's search" for search in searches)
     if remarks or is_unread:
         call.may_have_searched = True
-        call.remarks = (*call.remarks, *remarks)
 
 
-def _cited_unseen(
-    evidence: ProviderEvidence, known_texts: Sequence[str]
-) -> Iterator[ProviderSearch]:
-    """Yield a search for the cited sources that neither a search nor the prompt tells."""
+def _cites_unseen(evidence: ProviderEvidence, known_texts: Sequence[str]) -> bool:
+    """Whether the reply cites a source that neither a search nor the prompt tells."""
     known_names: set[str] = set()
-    for call in evidence.calls:
-        known_names.update(*call.sources_without_text)
-        for document in call.documents or ():
+    for search in evidence.searches:
+        for document in search.documents:
             known_names.update(map(str, document.metadata.values()))
     known_letters = [letters_of(text) for text in known_texts]
-    names_unseen: dict[tuple[str, ...], None] = {}
     for cited in evidence.citations:
         quote = letters_of(cited.quote)
         is_quoted = bool(quote) and any(quote in each for each in known_letters)
         is_known = is_quoted or not known_names.isdisjoint(cited.names)
         if not is_known and cited.text is None:
-            names_unseen[cited.names] = None
-    is_told = any(call.sources_without_text for call in evidence.calls)
-    if names_unseen and not is_told:
-        yield ProviderSearch(
-            "cited sources",
-            sources_without_text=tuple(names_unseen),
-            remedy=_CITED_UNSEEN,
-        )
-
-
-def _node(search: ProviderSearch, call: Node) -> Node:
-    """A search of the provider as a call below the call of the model.
-
-    It counts as ended when the model's call began: what it found was there when the
-    model wrote its answer.
-    """
-    return Node(
-        "retriever",
-        search.name,
-        call.began,
-        call.began,
-        query=search.query,
-        documents=search.documents,
-        error=search.error,
-        by_provider=True,
-        sources_without_text=search.sources_without_text,
-        remarks=(search.remedy,) if search.sources_without_text else (),
-    )
+            return True
+    return False
 
 
 # Values of a reply: any JSON; nothing is taken for granted
+
+
+def _as_fields(value: object) -> Fields:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _field_at(fields: Fields, path: str) -> Any:
     """Return the field at a path through objects; None if there is none."""
     value: Any = fields
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = _as_fields(value).get(key)
     return value
 
 
@@ -667,11 +531,8 @@ def _values_at(value: Any, path: str) -> Iterator[Any]:
     if isinstance(value, (list, tuple)):
         for element in value:
             yield from _values_at(element, path)
-        return
-    if isinstance(value, BaseModel):
-        value = value.model_dump()
-    if not path:
-        if value not in (None, ""):
+    elif not path:
+        if value not in (None, "", {}):
             yield value
     elif isinstance(value, Mapping):
         key, _, rest = path.partition(".")
@@ -683,16 +544,21 @@ def _objects_at(value: Any, path: str) -> Iterator[Fields]:
     return (each for each in _values_at(value, path) if isinstance(each, Mapping))
 
 
-def _in_snake_case(value: Any, depth: int = _DEEPEST) -> Any:
+def _in_snake_case(key: str) -> str:
+    """Return a name of Google's JSON as its client in Python has it."""
+    return _CAPITAL.sub(lambda capital: f"_{capital[0].lower()}", key)
+
+
+def _with_snake_case(value: Any, depth: int = _DEEPEST) -> Any:
     """Return JSON of Google's with the names that its client in Python has."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
     if isinstance(value, (list, tuple)) and depth:
-        return [_in_snake_case(element, depth - 1) for element in value]
+        return [_with_snake_case(element, depth - 1) for element in value]
     if not isinstance(value, Mapping) or not depth:
         return value
     return {
-        _CAPITAL.sub(lambda capital: f"_{capital[0].lower()}", str(key)): (
-            _in_snake_case(inner, depth - 1)
-        )
+        _in_snake_case(str(key)): _with_snake_case(inner, depth - 1)
         for key, inner in value.items()
     }
 
@@ -713,6 +579,44 @@ def _in_characters(text_as_bytes: bytes, place: object) -> int | None:
     return len(text_as_bytes[:place].decode(errors="ignore"))
 
 
+def _query(form: _Form, block: Fields) -> str | None:
+    """Return what a search was asked, several queries as JSON; None if it is not told."""
+    for path in form.queries:
+        queries = list(dict.fromkeys(filter(_is_text, _values_at(block, path))))
+        if queries[1:]:
+            return json.dumps(queries, ensure_ascii=False)
+        if queries:
+            return str(queries[0])
+    return None
+
+
+def _add_results(search: ProviderSearch, name: str, block: Fields) -> None:
+    """Add what a block says that a search found: documents, and sources without texts."""
+    returned = block.get(name)
+    search.error = search.error or _error_of(block, returned)
+    search.has_result = isinstance(returned, (list, tuple, Mapping))
+    if name == "output" and _is_text(
+        returned
+    ):  # LangChain's form may hold a text alone
+        returned, search.has_result = {"text": returned}, True
+    for result in _values_at(returned, ""):
+        text = _text_of(_as_fields(result))
+        if text is None:
+            search.lacks_texts = True
+        else:
+            search.documents.append(_document(text, result))
+
+
+def _error_of(block: Fields, returned: object) -> str | None:
+    """Return what a search failed with, as its block or its result tells; None without."""
+    fields = _as_fields(returned)
+    if isinstance(fields.get("error_code"), str):
+        return str(fields["error_code"])
+    is_failed = block.get("status") in ("failed", "error")
+    is_failed = is_failed or str(fields.get("type")).endswith("_error")
+    return "the search failed" if is_failed else None
+
+
 def _text_of(result: Fields) -> str | None:
     """Return the text of a result; None if it has none, such as a PDF.
 
@@ -721,8 +625,7 @@ def _text_of(result: Fields) -> str | None:
     for path in _TEXT_PATHS:
         value = _field_at(result, path)
         if isinstance(value, (list, tuple)):  # blocks of text
-            texts = [text for text in _values_at(value, "text") if _is_text(text)]
-            value = "\n".join(texts)
+            value = "\n".join(filter(_is_text, _values_at(value, "text")))
         if isinstance(value, str) and value.strip():
             return value
     if _field_at(result, "content.source.type") == "text":
@@ -738,7 +641,7 @@ def _names_of(source: Fields) -> tuple[str, ...]:
     """
     names: list[str] = []
     holders = [source]
-    for place in _PLACES_OF_NAMES[1:]:
+    for place in _PLACES_OF_NAMES:
         holders += _objects_at(source, place)
     for key in _NAMES:
         for holder in holders:
@@ -769,24 +672,10 @@ def _finite(score: object) -> float | None:
     return float(score) if is_finite else None
 
 
-def _name_of_search(form: _Form, block: Fields) -> str:
-    """Return the name of a search, as its row or its block tells it."""
+def _name_of_search(block: Fields) -> str:
+    """Return the name of a search, as its block tells it."""
     kind = _field_at(block, "extras.block_type")  # where LangChain keeps Anthropic's
-    for name in (form.name, block.get("name"), str(kind or "").partition("_tool_")[0]):
+    for name in (block.get("name"), str(kind or "").partition("_tool_")[0]):
         if _is_text(name):
             return str(name)
     return "provider's tool"
-
-
-def _error_of(block: Fields, form: _Form) -> str | None:
-    """Return what a search failed with, as its block or its result tells; None without."""
-    for path in form.results:
-        returned = _field_at(block, path)
-        if isinstance(returned, Mapping):
-            code = returned.get("error_code")
-            if isinstance(code, str):
-                return code
-            if str(returned.get("type")).endswith("_error"):
-                return str(returned["type"])
-    is_failed = block.get("status") in ("failed", "error")
-    return "the search failed" if is_failed else None

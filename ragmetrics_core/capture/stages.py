@@ -182,7 +182,7 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
         has_returned = node.ended is not None or node.documents is not None
         if node.kind == "retriever" and not has_returned and node.error is None:
             yield Doubt("not_recorded", f"of the search {node.name}, which did not end")
-        if node.sources_without_text:
+        if node.lacks_texts:
             yield Doubt("not_recorded", f"of what the provider's {node.name} found")
         for words in node.evidence_not_recorded:
             yield Doubt("not_recorded", words)

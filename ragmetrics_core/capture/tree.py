@@ -223,8 +223,7 @@ class Node:
         branch: What orders it among calls beside each other, where no tool call does.
         by_provider: Whether the provider of the model around it made it, while that
             model answered: a web search of the provider.
-        sources_without_text: Of a provider's call: the names of each source whose whole
-            text was not recorded; () for a source without a name.
+        lacks_texts: Of a provider's call: whether the text of a source was not recorded.
         may_have_searched: Of a model: whether its provider may have searched without
             telling what it found.
         remarks: What is uncertain about it, in words. With a remark nothing is exact.
@@ -255,7 +254,7 @@ class Node:
     agent: str | None = None
     branch: str = ""
     by_provider: bool = False
-    sources_without_text: tuple[tuple[str, ...], ...] = ()
+    lacks_texts: bool = False
     may_have_searched: bool = False
     remarks: tuple[str, ...] = ()
 

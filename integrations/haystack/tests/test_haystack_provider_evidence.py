@@ -263,7 +263,7 @@ def test_a_page_that_a_hidden_search_may_have_shown_never_dangles(
     [
         ({"type": "web_search"}, "web_search"),
         ({"type": "web_search_preview_2025_03_11"}, "web_search_preview_2025_03_11"),
-        ({"type": "mcp", "server_label": "docs"}, "mcp (docs)"),
+        ({"type": "mcp", "server_label": "docs"}, "mcp"),
         (
             {"type": "code_interpreter", "container": {"type": "auto"}},
             "code_interpreter",

@@ -60,7 +60,6 @@ from ragmetrics_core.capture.plain_values import (
     find_instances,
 )
 from ragmetrics_core.capture.providers import (
-    UNREAD_SEARCH,
     add_provider_evidence,
     evidence_in_reply,
 )
@@ -483,8 +482,8 @@ def note_reply(
         places.append(_citations_in_blocks(message))
     evidence = evidence_in_reply(*places)
     is_of_own_tool = bool(reply.tool_calls)
-    if has_search_in_stream and not evidence.calls and not is_of_own_tool:
-        evidence = replace(evidence, calls=(UNREAD_SEARCH,))
+    if has_search_in_stream and not is_of_own_tool:
+        evidence = evidence.with_unread_search()
     add_provider_evidence(node, evidence)
 
 
