@@ -34,8 +34,12 @@ from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.labelling.labelled_samples import (
+    LabelledSample,
+    inputs_of,
+    read_labelled,
+)
 from ragmetrics_core.labelling.measured_judges import Ask, asking, measure_judge
-from ragmetrics_core.labelling.published import LabelledSample, inputs_of, read_labelled
 from ragmetrics_core.lexical import lexical_judge as embedded
 from ragmetrics_core.lexical.constants import Weights
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge

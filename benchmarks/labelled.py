@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.labelling.published import sample_of
+from ragmetrics_core.labelling.labelled_samples import sample_of
 
 __all__ = ["Row", "labels_of", "rows_by_source", "sample_of", "shown"]
 

@@ -421,7 +421,7 @@ def test_a_cascade_without_a_band_is_refused_with_the_command() -> None:
     with pytest.raises(SettingError) as refused:
         CascadeJudge(LexicalJudge(), ScriptedJudge({}))
     message = str(refused.value)
-    assert "ragmetrics card --judge lexical --data labelled/ --band 0.05" in message
+    assert "ragmetrics card --judge lexical --data labelled/ --out card.json" in message
     assert "band=Card.read(" in message
 
 

@@ -205,8 +205,8 @@ BAD_INPUT = [
         "--out rows.jsonl would overwrite the input",
     ),
     (
-        ["evaluate", "rows.jsonl", "--out", "no/where.jsonl"],
-        "--out no/where.jsonl cannot be written: there is no folder no",
+        ["evaluate", "rows.jsonl", "--out", "rows.jsonl/where.jsonl"],
+        "--out rows.jsonl/where.jsonl cannot be written: ",
     ),
     (
         ["evaluate", "rows.jsonl", "--metrics", "bleu"],

@@ -20,7 +20,7 @@ from ragmetrics_core.models.reply_store import default_path
 # The options and arguments, of all commands, that name files to read. A test holds the
 # list complete.
 _NAMES_OF_INPUTS = (
-    "files file corpus data pairs results against template labels drawn runs set sets"
+    "files file corpus data pairs results against labels drawn runs set sets"
 )
 READ = tuple(_NAMES_OF_INPUTS.split())
 # The options that name outputs, with the endings of the files that each writes: "" is
@@ -50,6 +50,8 @@ def check_paths(options: argparse.Namespace) -> None:
         InputError: If an input is named twice; an output, or the summary of the CI job,
             is also an input or another output; an output cannot be written, or would
             replace what a person made.
+
+    The folders of outputs are made, but for ``--dry-run``.
     """
     files = _UsedFiles()
     for name in READ:
@@ -68,6 +70,16 @@ def check_paths(options: argparse.Namespace) -> None:
                 _refuse_unfit_output(f"{_option(name)} {path}", path, options)
     _refuse_job_summary_if_used(options, files)
     _refuse_to_overwrite(options)
+    if not getattr(options, "dry_run", False):
+        _make_folders(options)
+
+
+def _make_folders(options: argparse.Namespace) -> None:
+    """Make the folders of the outputs; ``InputError`` if one cannot be made."""
+    for name in _MADE:
+        for path in _paths_of(options, name):
+            with as_input_error(f"{_option(name)} {path} cannot be written"):
+                path.parent.mkdir(parents=True, exist_ok=True)
 
 
 class _UsedFiles:
@@ -292,17 +304,13 @@ def _refuse_unfit_output(
         options: What was typed; its folders of inputs must not hold the output.
 
     Raises:
-        InputError: If the path is "-", a folder, in no folder, a link or in an input;
+        InputError: If the path is "-", a folder, a link or in an input;
             or if the temporary file that is written first cannot be.
     """
     if str(path) == "-":
         raise InputError(f"{argument}: standard output is for the table; name a file")
     if path.is_dir():
         raise InputError(f"{argument} is a folder; name a file")
-    if not path.parent.is_dir():
-        raise InputError(
-            f"{argument} cannot be written: there is no folder {path.parent}"
-        )
     check_leads_nowhere_else(path, argument)
     _check_temporary_file(argument, path)
     for name in ("corpus", "data"):  # the options that may name folders

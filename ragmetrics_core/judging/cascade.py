@@ -237,8 +237,8 @@ def _advice_without_band(cheap: str) -> str:
     return (
         "a cascade needs a band, the probabilities between which the strong judge is"
         " asked: measure it on labelled rows by 'ragmetrics card --judge"
-        f" {cheap} --data labelled/ --band 0.05', or take it from a card of the cheap"
-        ' judge: band=Card.read("card.json").bands(0.05)'
+        f" {cheap} --data labelled/ --out card.json', then"
+        ' band=Card.read("card.json").bands(0.05)'
     )
 
 

@@ -1,8 +1,8 @@
 """Measures a judge on labelled samples: how well it agrees with people, and what sways it."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
 
@@ -10,7 +10,6 @@ from ragmetrics_core.data import (
     EMBEDDED,
     MetricResult,
     Sample,
-    Signature,
     Usage,
     wilson,
 )
@@ -22,7 +21,7 @@ from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
-from ragmetrics_core.labelling.published import LabelledSample
+from ragmetrics_core.labelling.labelled_samples import LabelledSample
 from ragmetrics_core.labelling.verdicts import pair_with_labels
 from ragmetrics_core.metrics.citation_quality import (
     CitationQuality,
@@ -220,91 +219,42 @@ def measure_judge(
             measurement.
     """
     metric_by_question = _asking_metrics(labelled, metrics)
-    judge_on_card = _look_up(judge, metric_by_question.values())
-    measuring = _Measuring(judge_on_card.judge, ask, draws)
-    measured_by_question: dict[str, _MeasuredQuestion] = {}
-    all_rows: list[LabelledSample] = []
+    run = Run([*metric_by_question.values()], judge, concurrency=1, store=MemoryStore())
+    (judge_name,) = run.facts.judges
+    resolved_judge = run.judges[0]
+    judged_rows: list[LabelledSample] = []
+    figures: dict[str, tuple[Measured, ...]] = {}
+    decided: dict[str, tuple[Reach, ...]] = {}
     for question, metric in metric_by_question.items():
         labelled_rows = [row for row in labelled if row.question == question]
-        measured = measuring.measure(question, metric, labelled_rows)
-        measured_by_question[question] = measured
-        all_rows += measured.rows
-    _refuse_nothing_scored(judge_on_card.name, all_rows)
-    signature_by_question = {
-        question: metric.signature for question, metric in metric_by_question.items()
-    }
-    return _card(judge_on_card, signature_by_question, measured_by_question)
-
-
-class _JudgeOnCard(NamedTuple):
-    """A judge, and what its card says of it beside the figures.
-
-    Attributes:
-        judge: The judge.
-        name: Its name.
-        version: The version of this library.
-        made: When it is measured.
-    """
-
-    judge: Judge
-    name: str
-    version: str
-    made: str
-
-
-def _look_up(judge: JudgeLike, metrics: Iterable[Metric]) -> _JudgeOnCard:
-    """Find out what the card of a judge says of it. Nothing is asked."""
-    run = Run([*metrics], judge, concurrency=1, store=MemoryStore())
-    (name,) = run.facts.judges
-    return _JudgeOnCard(run.judges[0], name, run.facts.version, run.facts.started)
-
-
-@dataclass(frozen=True, slots=True)
-class _MeasuredQuestion:
-    """What a judge is worth on one question.
-
-    Args:
-        rows: The labelled samples with its verdicts.
-        figures: What was measured.
-    """
-
-    rows: tuple[LabelledSample, ...]
-    figures: tuple[Measured, ...] = ()
-
-    def with_figures(self, more: Iterable[Measured]) -> "_MeasuredQuestion":
-        """Return the same with more figures."""
-        return replace(self, figures=(*self.figures, *more))
-
-
-def _card(
-    judge_on_card: _JudgeOnCard,
-    signature_by_question: dict[str, Signature],
-    measured_by_question: Mapping[str, _MeasuredQuestion],
-) -> Card:
-    """Assemble a judge's card, which says how good the judge is on each question.
-
-    Example: on "adherent" a kappa of .7, on "relevant" one of .6.
-
-    Args:
-        judge_on_card: The judge, its name, the version of this library and the date.
-        signature_by_question: For each question the signature (version of the prompt,
-            settings) of the metric that asks it.
-        measured_by_question: What was measured on each question.
-    """
-    figures_by_question = {
-        question: _drop_undefined(measured.figures)
-        for question, measured in measured_by_question.items()
-    }
+        rows, seconds = _judge_and_time(resolved_judge, ask, metric, labelled_rows)
+        judged_rows += rows
+        figures_of_question = [
+            *_agreement(rows, draws=draws),
+            *_shares(_outcomes(ask, metric, rows)),
+        ]
+        if question == "adherent":
+            figures_of_question += _shares(_observe_swaying(ask, metric, rows))
+        figures_of_question += _spent(rows, seconds)
+        figures[question] = tuple(
+            figure for figure in figures_of_question if figure.value is not None
+        )
+        verdicts = _verdicts_with_probability(rows)
+        if question in CASCADED and verdicts:
+            # what this judge may decide alone where a stronger one is asked as well
+            decided[question] = measure_reach(verdicts)
+    _refuse_nothing_scored(judge_name, judged_rows)
     return Card(
-        judge=judge_on_card.name,
-        details=judge_on_card.judge.details,
-        version=judge_on_card.version,
-        made=judge_on_card.made,
-        signatures=signature_by_question,
-        figures=figures_by_question,
-        # the share of rows that the judge decides without a dearer judge, such as 60 %
-        # of them if 5 % of these decisions may be wrong
-        decided=_measure_decided_alone(measured_by_question),
+        judge=judge_name,
+        details=resolved_judge.details,
+        version=run.facts.version,
+        made=run.facts.started,
+        signatures={
+            question: metric.signature
+            for question, metric in metric_by_question.items()
+        },
+        figures=figures,
+        decided=decided,
     )
 
 
@@ -323,57 +273,6 @@ def _asking_metrics(
             given_metric = given_by_class.get(metric_class)
             metric_by_question[question] = given_metric or metric_class()
     return metric_by_question
-
-
-@dataclass(frozen=True, slots=True)
-class _Measuring:
-    """Measures a judge, question by question.
-
-    Args:
-        judge: The judge.
-        ask: Asks the judge.
-        draws: How many bootstrap resamples the intervals rest on.
-    """
-
-    judge: Judge
-    ask: Ask
-    draws: int
-
-    def measure(
-        self, question: str, metric: Metric, labelled: LabelledSamples
-    ) -> _MeasuredQuestion:
-        """Measure what the judge is worth on one question, and what it costs."""
-        rows, seconds = _judge_and_time(self.judge, self.ask, metric, labelled)
-        measured = self._measure_agreement(metric, rows)
-        if question == "adherent":
-            swayed = _shares(_observe_swaying(self.ask, metric, measured.rows))
-            measured = measured.with_figures(swayed)
-        return measured.with_figures(_spent(rows, seconds))
-
-    def _measure_agreement(
-        self, metric: Metric, rows: LabelledSamples
-    ) -> _MeasuredQuestion:
-        """Measure how well the judge agrees with labels, and how often it says nothing."""
-        figures = _agreement(rows, draws=self.draws)
-        figures += _shares(_outcomes(self.ask, metric, rows))
-        return _MeasuredQuestion(tuple(rows), tuple(figures))
-
-
-def _measure_decided_alone(
-    measured_by_question: Mapping[str, _MeasuredQuestion],
-) -> dict[str, tuple[Reach, ...]]:
-    """Measure what a cheap judge may decide alone in a cascade.
-
-    Returns:
-        For each question that cascades ask, how often the judge errs outside each band
-        of probabilities. A question is left out if the judge gives no probabilities.
-    """
-    decided_alone: dict[str, tuple[Reach, ...]] = {}
-    for question, measured in measured_by_question.items():
-        verdicts = _verdicts_with_probability(measured.rows)
-        if question in CASCADED and verdicts:
-            decided_alone[question] = measure_reach(verdicts)
-    return decided_alone
 
 
 def _judge_and_time(
@@ -408,10 +307,6 @@ def _refuse_nothing_scored(judge_name: str, rows: LabelledSamples) -> None:
         f"{judge_name} scored none of {len(rows)} samples, which makes no card:"
         f" {reason}"
     )
-
-
-def _drop_undefined(figures: Iterable[Measured]) -> tuple[Measured, ...]:
-    return tuple(figure for figure in figures if figure.value is not None)
 
 
 def _agreement(rows: LabelledSamples, *, draws: int) -> list[Measured]:

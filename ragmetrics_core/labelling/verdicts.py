@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ragmetrics_core.data import FactMatrix, JudgedChunks, MetricResult
-from ragmetrics_core.labelling.published import LabelledSample
+from ragmetrics_core.labelling.labelled_samples import LabelledSample
 from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.metrics.citation_quality import CitationEvidence
 from ragmetrics_core.statistics.rater_agreement import Labelled

@@ -39,8 +39,8 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import Failed
 from ragmetrics_core.encoders import EncoderJudge, checkpoints
 from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.labelling.labelled_samples import LabelledSample
 from ragmetrics_core.labelling.measured_judges import asking, measure_judge
-from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.polls import Adherent
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")

@@ -1,11 +1,9 @@
 """Rows with what people say of them, to measure judges with.
 
-They are read in our own form and in those of published sets: LLM-AggreFact, RAGTruth,
-AttributionBench, and the human evaluation of ALCE.
+They are read in our own form. Published sets whose rows hold the same under other names
+are read by a map of their columns.
 """
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -15,13 +13,31 @@ from typing import Any
 
 from ragmetrics_core.data import InputError, MetricResult, RowError, Sample, Usage
 from ragmetrics_core.data.cells import data_in
-from ragmetrics_core.data.citations import Citation, cited_statements
+from ragmetrics_core.data.citations import Citation
 from ragmetrics_core.labelling.labels import votes_of
 from ragmetrics_core.labelling.row_files import READERS, read_objects
 from ragmetrics_core.reporting.run_facts import Input
 from ragmetrics_core.statistics.rater_agreement import Labelled
 
 Row = Mapping[str, Any]
+
+_FIELD_MAPS: tuple[Mapping[str, str], ...] = (
+    # LLM-AggreFact (arXiv 2404.10774)
+    {"doc": "contexts", "claim": "answer", "label": "adherent", "dataset": "source"},
+    # AttributionBench (arXiv 2402.15089)
+    {
+        "references": "contexts",
+        "claim": "answer",
+        "attribution_label": "supported",
+        "src_dataset": "source",
+    },
+)
+"""Of each published set its columns, and what our form calls them.
+
+A row with all of these columns is of that set; its other columns stay as they are.
+"""
+_VOTES_IN_WORDS = {"1": 1, "0": 0, "attributable": 1, "not attributable": 0}
+_QUESTIONS_ABOUT_ANSWERS = ("adherent", "supported")
 
 # columns of our form that are no fields of a sample
 _COLUMNS_ABOUT_LABELS = frozenset(("answers", "label", "labels", "meta", "source"))
@@ -98,11 +114,9 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
     rows_with_places: list[tuple[str, Row]] = []
     for file in find_labelled_files(path):
         rows_with_places.extend(read_objects(file))
-    # RAGTruth keeps the contexts of its answers in rows of another file
-    ragtruth_origins = _ragtruth_origins(row for _, row in rows_with_places)
     samples: list[LabelledSample] = []
     for place, row in rows_with_places:
-        samples += _read_at(place, row, ragtruth_origins)
+        samples += _read_at(place, row)
     if not samples:
         raise InputError(
             f"{path} holds no labelled rows; docs/agreement.md says which forms are read"
@@ -131,31 +145,14 @@ def _draw_of_each_group(
     return drawn_samples
 
 
-def _ragtruth_origins(rows: Iterable[Row]) -> dict[str, Row]:
-    """Return the rows with the contexts of RAGTruth's responses, by their id."""
-    return {
-        row["source_id"]: row
-        for row in rows
-        if "source_info" in row and "source_id" in row
-    }
-
-
-def _read_at(
-    place: str, row: Row, ragtruth_origins: Mapping[str, Row]
-) -> list[LabelledSample]:
+def _read_at(place: str, row: Row) -> list[LabelledSample]:
     """Read the labelled samples of one row, which is in our form or a published one.
 
-    ``ragtruth_origins`` has the rows with the texts of RAGTruth's responses, by their
-    id.
-
     Raises:
-        InputError: If the row has no form that is known, or a value that cannot be read.
+        InputError: If the row has a value that cannot be read.
     """
     try:
-        samples: list[LabelledSample] = []
-        for our_row in _in_our_form(_without_missing(row), ragtruth_origins):
-            samples += _samples_of_row(our_row)
-        return samples
+        return list(_samples_of_row(_in_our_form(_without_missing(row))))
     except RowError as error:
         reason = str(error)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -168,149 +165,21 @@ def _without_missing(row: Row) -> Row:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _in_our_form(row: Row, ragtruth_origins: Mapping[str, Row]) -> list[Row]:
-    """Rewrite a row of a published data set into rows of our form; any other row stays.
-
-    The data set is known by the row's columns: "claim" and "doc" are AggreFact's.
-    ``ragtruth_origins`` has the texts that RAGTruth's responses were written from.
-    """
-    if "attribution_label" in row and "references" in row:
-        return [_from_attribution_bench(row)]
-    if "claim" in row and "doc" in row:
-        return [_from_aggrefact(row)]
-    if "response" in row and "source_id" in row:
-        return [_from_ragtruth(row, ragtruth_origins)]
-    if "source_info" in row:  # the texts behind a response of RAGTruth
-        return []
-    answers_of_alce = list(_answers_of_alce(row))
-    if answers_of_alce:
-        return _from_alce(answers_of_alce)
-    return [row]
-
-
-def _from_attribution_bench(row: Row) -> Row:
-    """Return a claim of AttributionBench, which cites all of its references."""
-    label = row["attribution_label"]
-    if label not in _ATTRIBUTION_LABELS:
-        raise RowError(f"attribution_label must be {' or '.join(_ATTRIBUTION_LABELS)}")
-    return {
-        "id": row.get("id"),
-        "source": f"AttributionBench {row.get('src_dataset', '')}".strip(),
-        "question": row.get("question"),
-        "contexts": [{"text": text} for text in row["references"]],
-        "answer": row["claim"],
-        "labels": {"supported": int(label == "attributable")},
-    }
-
-
-def _answers_of_alce(row: Row) -> Iterator[tuple[str, Row]]:
-    """The answers in a file of ALCE's human evaluation of citations, with their set.
-
-    The file is one object: answers by question, by system, by data set. Beside the
-    answers stands "overall_results". Nothing in an object of another form.
-    """
-    for data_set, answers_by_system in row.items():
-        if not isinstance(answers_by_system, Mapping):
-            continue
-        for answer_by_question in answers_by_system.values():
-            if not isinstance(answer_by_question, Mapping):
-                continue
-            for answer in answer_by_question.values():
-                if isinstance(answer, Mapping) and "sentences" in answer:
-                    yield data_set, answer
-
-
-def _from_alce(answers: Sequence[tuple[str, Row]]) -> list[Row]:
-    """Make a row of each sentence that cites, of answers that people judged for ALCE.
-
-    The label says whether all that the sentence cites supports it: "It is old [1][2]."
-    is the answer "It is old." with two contexts. Sentences that cite nothing, or hold
-    nothing but citation marks, are left out: nobody judges what supports them.
-
-    Args:
-        answers: Pairs of the data set's name and an answer with its ``sentences``.
-    """
-    rows: list[Row] = []
-    for answer_number, (data_set, answer) in enumerate(answers, start=1):
-        for sentence_number, sentence in enumerate(answer["sentences"], start=1):
-            text = _without_marks(sentence["text"])
-            has_words = any(map(str.isalnum, text))
-            if not sentence["citations"] or not has_words:
-                continue
-            contexts = [
-                {"text": f"{cited.get('title', '')}\n{cited['text']}".strip()}
-                for cited in sentence["citations"]
-            ]
-            rows.append(
-                {
-                    "id": f"{data_set} {answer_number}.{sentence_number}",
-                    "source": f"ALCE {data_set}",
-                    "question": answer.get("question"),
-                    "contexts": contexts,
-                    "answer": text,
-                    "labels": {"supported": int(sentence["sentence_recall_score"])},
-                }
-            )
-    return rows
-
-
-def _without_marks(text: str) -> str:
-    """Return a text without its citation marks, such as "[1]"."""
-    statements = cited_statements(text, ())
-    return " ".join(statement.text for statement in statements)
-
-
-def _from_aggrefact(row: Row) -> Row:
-    """Return a row of LLM-AggreFact."""
-    return {
-        "id": row.get("contamination_identifier"),
-        "source": row["dataset"],
-        "contexts": [{"text": row["doc"]}],
-        "answer": row["claim"],
-        "labels": {"adherent": int(row["label"])},
-    }
-
-
-def _from_ragtruth(row: Row, origins: Mapping[str, Row]) -> Row:
-    """Rewrite a response of RAGTruth, with its source texts, into a row of our form.
-
-    A response with no marked span becomes ``{"answer": …, "labels": {"adherent": 1}}``,
-    one with spans 0. An empty row if the data set says that the response was cut off or
-    wrongly refused. ``origins`` has the rows with the source texts, by their id.
-
-    Raises:
-        RowError: If the row with the source texts is missing.
-    """
-    if row["source_id"] not in origins:
-        raise RowError("the row of source_info.jsonl with its source_id is missing")
-    origin = origins[row["source_id"]]
-    texts = _texts_of_ragtruth(origin)
-    has_unsupported_spans = bool(row["labels"])
-    our_row: dict[str, Any] = {
-        "id": row["id"],
-        "source": f"RAGTruth {origin['task_type']}",
-        "contexts": [{"text": text.strip()} for text in texts if text.strip()],
-        "answer": row["response"],
-        "generator": row["model"],
-        "labels": {"adherent": 0 if has_unsupported_spans else 1},
-    }
-    if origin["task_type"] == "QA":
-        our_row["question"] = origin["source_info"]["question"]
-    is_whole_response = row.get("quality", "good") == "good"
-    return our_row if is_whole_response else {}
-
-
-def _texts_of_ragtruth(origin: Row) -> list[str]:
-    """Return a response's sources: passages, an article, or a record."""
-    source_info = origin["source_info"]
-    if origin["task_type"] == "QA":
-        return re.split(r"(?m)^passage \d+:", source_info["passages"])
-    if isinstance(source_info, str):
-        return [source_info]
-    return [json.dumps(source_info, ensure_ascii=False)]
-
-
-_ATTRIBUTION_LABELS = ("attributable", "not attributable")
+def _in_our_form(row: Row) -> Row:
+    """Give the columns of a published set our names; any other row stays as it is."""
+    for our_name_by_column in _FIELD_MAPS:
+        if our_name_by_column.keys() <= row.keys():
+            break
+    else:
+        return row
+    our_row: dict[str, Any] = {"labels": {}}
+    for column, value in row.items():
+        name = our_name_by_column.get(column, column)
+        if name in _QUESTIONS_ABOUT_ANSWERS:
+            our_row["labels"][name] = _VOTES_IN_WORDS.get(value, value)
+        else:
+            our_row[name] = value
+    return our_row
 
 
 def sample_of(
@@ -361,10 +230,9 @@ def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
     preference = labels.get("overall") or 0  # > 0: the second answer is better
     if abs(preference) > 0:  # 0, and NaN: neither answer is better
         yield _preference(row, source, preference)
-    if labels.get("adherent") is not None:
-        yield _adherence(row, source, labels["adherent"])
-    if labels.get("supported") is not None:
-        yield _support(row, source, labels["supported"])
+    for question in _QUESTIONS_ABOUT_ANSWERS:
+        if labels.get(question) is not None:
+            yield _about_answer(question, row, source, labels[question])
     if labels.get("relevant"):
         yield _relevance(row, source, labels["relevant"])
     facts = _facts_of_row(row)
@@ -402,47 +270,35 @@ def _preference(row: Row, source: str, overall: float) -> LabelledSample:
     return LabelledSample("other", source, sample, (is_other_better,), other)
 
 
-def _adherence(row: Row, source: str, label: Any) -> LabelledSample:
-    """Is the answer adherent? The majority of the votes says so."""
-    votes = votes_of(label, "adherent")
-    people_votes = votes
-    if len(votes) == 1:  # single annotators are known from MT-RAG's grades alone
-        meta = data_in(row.get("meta")) or {}
-        grades = meta.get("faithfulness_votes") or ()
-        people_votes = tuple(grade >= _GOOD_FAITHFULNESS for grade in grades)
-    is_adherent = _do_most_say_yes(votes)
-    return LabelledSample(
-        "adherent", source, sample_of(row), (is_adherent,), None, people_votes
-    )
-
-
-def _do_most_say_yes(votes: tuple[bool, ...]) -> bool:
-    """Tell whether most votes say yes; a tie is a no."""
-    # the rule of ``Labelled``, which also needs a score: any will do
-    return Labelled(score=0.0, votes=votes).is_labelled_yes
-
-
-def _support(row: Row, source: str, label: Any) -> LabelledSample:
-    """Label a sample by people: do the cited contexts support the whole answer?
+def _about_answer(question: str, row: Row, source: str, label: Any) -> LabelledSample:
+    """Label the answer of a row, as most of the votes say; a tie is a no.
 
     Args:
+        question: What was asked: "adherent" or "supported".
         row: The row.
         source: Where the row comes from.
-        label: One vote or several; the majority becomes the label.
+        label: One vote, or one per annotator.
     """
-    votes = votes_of(label, "supported")
+    votes = votes_of(label, question)
     sample = sample_of(row)
-    if sample.citations is None:
+    if question == "supported" and sample.citations is None:
         sample = sample.model_copy(update={"citations": (_citation_of_all(sample),)})
-    is_supported = _do_most_say_yes(votes)
-    is_majority_alone = len(votes) == 1  # how each person voted is not known
+    # the rule of ``Labelled``, which also needs a score: any will do
+    is_yes = Labelled(score=0.0, votes=votes).is_labelled_yes
     return LabelledSample(
-        "supported",
+        question,
         source,
         sample,
-        (is_supported,),
-        people_votes=() if is_majority_alone else votes,
+        (is_yes,),
+        people_votes=_grades_of_people(row) if len(votes) == 1 else votes,
     )
+
+
+def _grades_of_people(row: Row) -> tuple[bool, ...]:
+    """Return the votes of single annotators in a row's ``meta``, as MT-RAG has them."""
+    meta = data_in(row.get("meta")) or {}
+    grades = meta.get("faithfulness_votes") or ()
+    return tuple(grade >= _GOOD_FAITHFULNESS for grade in grades)
 
 
 def _citation_of_all(sample: Sample) -> Citation:
