@@ -103,10 +103,18 @@ class Recording(ChatModel):
         )
 
     def _reply(self, text: str) -> str:
-        """The reply, with the verdict that was asked for; no answer declines."""
+        """The reply, with the verdict that was asked for.
+
+        Each sentence claims something, and each chunk is useful.
+        """
         reply = json.loads(text)
         if "declined" in reply:
             reply["declined"] = 0
+        for sentence in reply.get("sentences", ()):
+            sentence["claims"] = 1
+        for verdict in reply.get("chunks", [reply]):
+            if "useful" in verdict:
+                verdict["useful"] = 1
         if "unsupported" in reply:
             is_low = self._verdict == "no"
             reply["unsupported"] = ["A claim by digest."] if is_low else []

@@ -6,7 +6,7 @@ For the loopback server of tests.
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _FACT = re.compile(r"^(F\d+): ", re.MULTILINE)
@@ -17,17 +17,21 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 def plausible_reply(body: dict[str, Any]) -> str:
     """Answer the body of a chat request in the form that its JSON schema or, without one, its prompt names.
 
-    Equal prompts get equal replies, JSON objects as texts.
+    Equal texts get equal replies, JSON objects as texts, in whatever words they are
+    asked about.
     """
-    prompt = "\n".join(
-        str(message.get("content")) for message in body.get("messages", ())
-    )
+    messages = body.get("messages", ())
     schema = (body.get("response_format") or {}).get("json_schema")
-    asked = json.dumps(schema) if schema else prompt
+    asked = json.dumps(schema) if schema else _text_of(messages)
+    shown = [message for message in messages if message.get("role") != "system"]
     for name, reply in _REPLIES.items():
         if f'"{name}"' in asked:
-            return json.dumps(reply(prompt))
+            return json.dumps(reply(_text_of(shown)))
     return json.dumps({"text": "no question of ragmetrics"})
+
+
+def _text_of(messages: Iterable[dict[str, Any]]) -> str:
+    return "\n".join(str(message.get("content")) for message in messages)
 
 
 def _draw(prompt: str, label: str = "") -> float:
@@ -98,10 +102,8 @@ def _sentences(prompt: str) -> object:
     return {"question": f"What is known of this: {words}?", "sentences": sentences}
 
 
-def _supported(prompt: str) -> object:
-    """A verdict on passages together, or one on each."""
-    if '"passages"' not in prompt:
-        return {"supported": _bit(prompt), "reason": "By digest."}
+def _supported_by_each(prompt: str) -> object:
+    """A verdict on each passage."""
     labels = [label for label, _ in fenced(prompt, "Passage")]
     return {
         "passages": [
@@ -118,7 +120,8 @@ def _claims(prompt: str) -> object:
 
 
 _REPLIES: dict[str, Callable[[str], object]] = {
-    "supported": _supported,
+    "passages": _supported_by_each,
+    "supported": lambda prompt: {"supported": _bit(prompt), "reason": "By digest."},
     "grade": _judged(
         "grade",
         lambda prompt, label: int(_draw(prompt, label) * 4),

@@ -183,7 +183,7 @@ def test_replies_that_cannot_be_used_are_repaired_in_a_batch(store: Path) -> Non
             batch="wait",
             progress=False,
         )
-    assert len(service.batches) == 4  # repairs, and who declines
+    assert len(service.batches) == 2  # the second repairs
     assert spent(report).repairs > 0
     assert (
         outcomes(report)
@@ -772,7 +772,7 @@ def test_who_cancels_a_further_batch_asks_what_is_left_without_one(
         report = evaluate(ROWS, METRICS[:3], judge=judge, **given)
         again = evaluate(ROWS, METRICS[:3], judge=judge, **given)
     assert len(service.batches) == 2
-    assert len(service.requests) == 14  # repairs, and causes
+    assert len(service.requests) == 9  # repairs, and causes
     assert outcomes(report) == outcomes(found) == outcomes(again)
 
 

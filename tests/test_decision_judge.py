@@ -76,9 +76,16 @@ def form(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def claiming(state: Any, question: Body) -> Chance:
+    """By digest, but for an answer that always claims something."""
+    if "makes a claim" in question["instructions"]:
+        return 0.9
+    return by_digest(state, question)
+
+
 @pytest.fixture
 def server() -> Iterator[DecisionServer]:
-    with DecisionServer() as running:
+    with DecisionServer(claiming) as running:
         yield running
 
 

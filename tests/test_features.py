@@ -351,6 +351,8 @@ def test_all_metrics_score_without_a_feature_and_ask_for_it_once(
         ("guided decoding is not available for this model", "schema"),
         ("n must be 1 when using greedy sampling", "n"),
         ("You are not allowed to request logprobs from this model", "logprobs"),
+        ("n: Extra inputs are not permitted", "n"),
+        ("top_logprobs: Extra inputs are not permitted", "logprobs"),
     ],
 )
 def test_words_of_real_endpoints_name_a_feature(words: str, topic: str) -> None:

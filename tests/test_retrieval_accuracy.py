@@ -472,5 +472,5 @@ def test_facts_are_extracted_in_view_of_the_earlier_turns_and_the_rewrite():
         judge=judge,
     )
     prompt = render(judge.asked[0])[-1].content
-    assert "Stand-alone rewrite: When was the lamp lit?" in prompt
-    assert "user: Who lit the lamp?" in prompt
+    assert "\nWhen was the lamp lit?\n</stand-alone-rewrite-" in prompt
+    assert "\nWho lit the lamp?\n</earlier-turn-" in prompt

@@ -37,7 +37,7 @@ Evaluate = Callable[..., int]
 
 @pytest.fixture
 def server(loopback_server: Callable[..., LoopbackServer]) -> LoopbackServer:
-    return loopback_server()
+    return loopback_server(reply=lambda body: '{"reason": "By digest.", "useful": 1}')
 
 
 @pytest.fixture

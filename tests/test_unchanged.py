@@ -155,7 +155,7 @@ METRICS: dict[str, Metric] = {
     "adherence": ContextAdherence(),
     "early": ContextAdherence(early_stop=True, polls=3, language="German"),
     "own": ContextAdherence(
-        template='{contexts}\n{answer}\n"reason" "verdict" "unsupported"',
+        template='{contexts}\n{answer}\n"reason" "unsupported" "claims"',
         examples="None.",
     ),
     "recall": ContextRecall(),

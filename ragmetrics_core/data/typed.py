@@ -30,7 +30,7 @@ Of a predicate it is the probability that the statement is true, of any other qu
 one probability for each option, in their order.
 """
 
-WORDING = "2"
+WORDING = "3"
 """Version of our metrics' typed questions: of their wordings, and how they are read.
 
 It stands in the signature of every result, because other words give other numbers.

@@ -242,7 +242,7 @@ def convert_question(question: Question[Any]) -> ConvertedQuestion:
         return _convert(question, question.typed_form)
     except JudgeError as error:
         reply = NotAnswered(error.with_traceback(None))
-    except Exception as error:  # noqa: BLE001  # a user may have written ``typed_form``
+    except Exception as error:  # noqa: BLE001  # a user's form may raise anything: this question alone fails
         reply = NotAnswered(_wrong_form(question, f"raised {type(error).__name__}"))
     return ConvertedQuestion(question, reply=reply)
 
@@ -385,7 +385,7 @@ def _reply_of_chances(
         return NotAnswered(_not_supported(question))
     try:
         returned = question.typed_form.read_reply(question, chances)
-    except Exception as error:  # noqa: BLE001  # a user may have written ``read_reply``
+    except Exception as error:  # noqa: BLE001  # a user's form may raise anything: this question alone fails
         return NotAnswered(_wrong_form(question, f"raised {type(error).__name__}"))
     reply = _check_result_of_form(question, returned, "read_reply")
     if not isinstance(reply, Asked) or question.wanted_probability is None:

@@ -113,15 +113,20 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     check_template(instructions, tuple(question.parts))
     # by the name of each part that the template shows: its texts, to be put into tags
     fenced_by_part = _fenced_texts_of_shown_parts(question)
-    sample_texts: list[str] = []
-    for fenced in fenced_by_part.values():
-        sample_texts.extend(fenced.texts)
+    sample_texts = [
+        text
+        for groups in fenced_by_part.values()
+        for group in groups
+        for text in group.texts
+    ]
 
     examples_and_language = _examples_and_language(instructions)
     sample_digits = tag_digits([*sample_texts, examples_and_language["examples"]])
     text_by_placeholder = dict(examples_and_language)
-    for name, fenced in fenced_by_part.items():
-        text_by_placeholder[name] = _in_tags(fenced, sample_digits)
+    for name, groups in fenced_by_part.items():
+        text_by_placeholder[name] = "".join(
+            [_in_tags(group, sample_digits) for group in groups]
+        )
 
     system_template, user_template = _split_messages(instructions.template)
     # made once for all samples, unless the template shows a sample's text above ``---``
@@ -228,31 +233,37 @@ def _examples_and_language(instructions: Instructions) -> dict[str, str]:
     """Return the text for {examples} and for {language}, the same for all samples."""
     language = ""
     if instructions.language:
-        language = f"Write explanations in {sendable_text(instructions.language)}."
+        language = (
+            f"The language of your own words is {sendable_text(instructions.language)}."
+            " Field names, labels, and what you take from the texts stay as they are."
+        )
     examples = sendable_text(instructions.examples).strip()
     return {"examples": examples, "language": language}
 
 
-def _fenced_texts_of_shown_parts(question: Question[Any]) -> dict[str, _FencedTexts]:
+def _fenced_texts_of_shown_parts(
+    question: Question[Any],
+) -> dict[str, list[_FencedTexts]]:
     """Return, by name, the texts in tags of each part that the template shows."""
-    fenced_by_part: dict[str, _FencedTexts] = {}
+    fenced_by_part: dict[str, list[_FencedTexts]] = {}
     for name in _names_of_placeholders(question.instructions.template):
         if name in question.parts:
             fenced_by_part[name] = _fenced_texts_of_part(question.parts[name])
     return fenced_by_part
 
 
-def _fenced_texts_of_part(part: Part) -> _FencedTexts:
+def _fenced_texts_of_part(part: Part) -> list[_FencedTexts]:
     """Say which texts of a part stand in a tag each, and which ids the tags have.
 
-    Example: the contexts "Blue." and "Red." stand in two tags, with the ids 1 and 2.
+    Example: the contexts "Blue." and "Red." stand in two tags, with the ids 1 and 2. A
+    user's question stands between the turns before it and its rewrite.
     """
     if isinstance(part.text, str):
-        return _FencedTexts(part.label, [_with_lines_below(part, part.text)])
+        return _question_and_what_it_follows(part, part.text)
     if part.marks == "lines" and part.texts:
-        return _FencedTexts(part.label, [_as_labelled_lines(part)])
+        return [_FencedTexts(part.label, [_as_labelled_lines(part)])]
     texts = [sendable_text(text) for text in part.texts]
-    return _FencedTexts(part.label, texts, ids=part.labels)
+    return [_FencedTexts(part.label, texts, ids=part.labels)]
 
 
 def _as_labelled_lines(part: Part) -> str:
@@ -262,21 +273,19 @@ def _as_labelled_lines(part: Part) -> str:
     return sendable_text("\n".join(lines))
 
 
-def _with_lines_below(part: Part, text: str) -> str:
-    """Put a question's rewrite and the earlier turns, if any, below its text."""
-    return sendable_text("\n".join([text, *_lines_below_text(part)]))
+def _question_and_what_it_follows(part: Part, text: str) -> list[_FencedTexts]:
+    """Return the turns before a user's question, the question, and its rewrite.
 
-
-def _lines_below_text(part: Part) -> list[str]:
-    """List what stands below a user's question.
-
-    It is the search query that the application made of the question, and the
-    conversation before it.
+    The rewrite is the search query that the application made of the question. A part
+    that is no question has neither turns nor a rewrite.
     """
-    lines = []
+    turns = [sendable_text(turn.content) for turn in part.history]
+    roles = [_tag_name(turn.role) for turn in part.history]
+    groups = [
+        _FencedTexts("Earlier turn", turns, ids=roles),
+        _FencedTexts(part.label, [sendable_text(text)]),
+    ]
     if part.rewrite and part.rewrite != part.text:
-        lines.append(f"Stand-alone rewrite: {part.rewrite}")
-    if part.history:
-        lines.append("Earlier turns, oldest first:")
-        lines.extend(f"{turn.role}: {turn.content}" for turn in part.history)
-    return lines
+        rewrite = sendable_text(part.rewrite)
+        groups.append(_FencedTexts("Stand-alone rewrite", [rewrite]))
+    return groups

@@ -45,13 +45,10 @@ def _typed_questions_on_cause(question: Sufficient) -> list[TypedQuestion]:
     """Two predicates: the chunks suffice, and the answer addresses the question."""
     # the predicates of two other metrics, which most runs do not measure
     from ragmetrics_core.metrics.answer_relevance import ANSWER_ADDRESSES_QUESTION
-    from ragmetrics_core.metrics.context_sufficiency import CHUNKS_HOLD_ALL
+    from ragmetrics_core.metrics.context_sufficiency import CHUNKS_SUFFICE
 
     del question  # the same for all
-    return [
-        TypedQuestion("predicate", f"{CHUNKS_HOLD_ALL}."),
-        ANSWER_ADDRESSES_QUESTION,
-    ]
+    return [CHUNKS_SUFFICE, ANSWER_ADDRESSES_QUESTION]
 
 
 def _judgement_of_probabilities(

@@ -44,8 +44,8 @@ _GRADES_IN_WORDS = (
 
 ANSWER_ADDRESSES_QUESTION = TypedQuestion(
     "predicate",
-    "`answer` addresses `question`, be it right or wrong; to address another"
-    " question is not enough.",
+    "`answer` addresses `question`, be it right or wrong, also with a caveat; to"
+    " address another question is not enough.",
 )
 """Relevance as a typed question; the cause of a low adherence asks it, too."""
 
@@ -146,7 +146,7 @@ class AnswerRelevance(Metric):
         0.667
     """
 
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("answer",))
 
     name: str = Field(default="answer_relevance", min_length=1)

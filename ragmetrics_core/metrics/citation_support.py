@@ -125,8 +125,8 @@ _TYPED_FORM_ON_EACH = predicate_of_each(
 )
 _TYPED_FORM_ON_CLAIMS = predicate_of_each(
     "sentences",
-    "`{name}` makes a claim; a greeting, a heading, a lead-in, an offer, a question to"
-    " the user, or a lack of knowledge is none.",
+    "`{name}` makes a claim or gives advice; a greeting, a heading, a lead-in, an"
+    " offer, a question to the user, or a lack of knowledge is neither.",
     "claims",
     _state_of_sentences,
     is_weighed=False,

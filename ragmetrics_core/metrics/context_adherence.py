@@ -101,7 +101,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "7"
+    version: ClassVar[str] = "8"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),

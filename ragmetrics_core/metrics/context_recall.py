@@ -115,11 +115,8 @@ _BAND_MEANINGS = {
     "mostly": "holds it with small omissions or inaccuracies",
     "perfect": "holds everything and contradicts nothing",
 }
-_RATES = TypedQuestion(
-    "score",
-    "How accurately does `answer` match `reference`, the expected answer? Its wording"
-    " and correct additions do not count; contradictions lower it.",
-    tuple(Option(name, meaning) for name, meaning in _BAND_MEANINGS.items()),
+_BANDS_AS_LEVELS = tuple(
+    Option(name, meaning) for name, meaning in _BAND_MEANINGS.items()
 )
 
 
@@ -135,8 +132,14 @@ def _state(question: RateRecall) -> State:
 
 def _typed_question(question: RateRecall) -> list[TypedQuestion]:
     """Return the one typed question for a judge: which band fits?"""
-    del question  # the same for all
-    return [_RATES]
+    has_contexts = bool(question["contexts"])
+    harmless = "that `chunks` hold" if has_contexts else "that contradict nothing"
+    wording = (
+        "How accurately does `answer` match `reference`, the expected answer? Its"
+        f" wording and additions {harmless} do not count; other additions and"
+        " contradictions lower it."
+    )
+    return [TypedQuestion("score", wording, _BANDS_AS_LEVELS)]
 
 
 def _rating_of_probabilities(
@@ -236,7 +239,7 @@ class ContextRecall(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "7"
+    version: ClassVar[str] = "8"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)

@@ -55,9 +55,12 @@ from ragmetrics_core.metrics.typed_states import (
     order_of_digest,
 )
 
-CHUNKS_HOLD_ALL = (
+CHUNKS_SUFFICE = TypedQuestion(
+    "predicate",
     "`chunks` hold all that `question` asks for; knowledge from elsewhere does not"
-    " count"
+    " count. It may take several steps from chunk to chunk. Where `question` can be"
+    " read in several ways or `chunks` contradict each other, `chunks` decide which"
+    " holds.",
 )
 """Sufficiency as a typed question; the cause of a low adherence asks it, too."""
 
@@ -91,16 +94,7 @@ def _fields_of_probability(chance: float) -> dict[str, object]:
     return {"missing": [] if is_yes(chance) else [f"p(sufficient) = {chance:.2f}"]}
 
 
-_TYPED_FORM = one_predicate(
-    _state_of_contexts,
-    TypedQuestion(
-        "predicate",
-        f"{CHUNKS_HOLD_ALL}. It may take several steps from chunk to chunk. Where"
-        " `question` can be read in several ways or `chunks` contradict each other,"
-        " `chunks` decide which holds.",
-    ),
-    _fields_of_probability,
-)
+_TYPED_FORM = one_predicate(_state_of_contexts, CHUNKS_SUFFICE, _fields_of_probability)
 _EXAMPLES = (
     SufficientReply.model_construct(reason="Context A says who. " * 6, missing=()),
     SufficientReply.model_construct(
@@ -184,7 +178,7 @@ class ContextSufficiency(Metric):
         (0.0, 'rightly_declined')
     """
 
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)

@@ -86,7 +86,7 @@ class UsefulnessAlone(SilentData, extra="ignore"):
 
 
 class UsefulGrade(SilentData, extra="ignore"):
-    """How useful a chunk is: 0 (useless) to 3 (decisive)."""
+    """How useful a chunk is: 0 (useless) to 3 (it holds all that the answer states)."""
 
     reason: Comment = ""
     grade: Points
@@ -115,10 +115,10 @@ class Useful(Question[Any]):
 
 
 _GRADE_MEANINGS = (
-    "useless: it holds nothing of that, or shares only the topic",
-    "it only helps to understand",
-    "it holds a part of what `answer` rests on",
-    "decisive: it holds what `answer` rests on",
+    "none of these: it shares the topic, or contradicts `answer`",
+    "only a step on the way from `question` to `answer`",
+    "a part of what `answer` states",
+    "all that `answer` states",
 )
 _GRADE_LEVELS = tuple(
     Option(str(grade), meaning) for grade, meaning in enumerate(_GRADE_MEANINGS)
@@ -139,9 +139,7 @@ def _state(question: Useful) -> State:
 def _typed_questions_on_grades(question: Useful) -> list[TypedQuestion]:
     """Return a question for each chunk: which of four levels of usefulness fits?"""
     return [
-        TypedQuestion(
-            "score", f"How useful is `{name}` to arrive at `answer`?", _GRADE_LEVELS
-        )
+        TypedQuestion("score", f"What does `{name}` hold?", _GRADE_LEVELS)
         for name in names_in_state(question, "chunks")
     ]
 
@@ -157,7 +155,8 @@ def _reply_of_grades(question: Useful, answers: Sequence[Chances]) -> Asked[Any]
 
 _TYPED_FORM_OF_VERDICTS = predicate_of_each(
     "chunks",
-    "`{name}` holds some of what `answer` states or needs; the same topic is not enough.",
+    "`{name}` holds some of what `answer` states, or a step to it; the same topic is not"
+    " enough.",
     "useful",
     _state,
 )
@@ -263,7 +262,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "7"
+    version: ClassVar[str] = "8"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("question",),
         ("contexts",),

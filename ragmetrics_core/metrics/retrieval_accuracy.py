@@ -74,7 +74,7 @@ class RetrievalAccuracy(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "9"
+    version: ClassVar[str] = "10"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("reference", "facts"),
         ("retrieved", "contexts"),

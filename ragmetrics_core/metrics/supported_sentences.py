@@ -38,7 +38,8 @@ from ragmetrics_core.metrics.typed_states import (
 
 _CLAIMS_SOMETHING = TypedQuestion(
     "predicate",
-    "`answer` makes a claim; a greeting, an offer, or a lack of knowledge is none.",
+    "`answer` makes a claim or gives advice; a greeting, an offer, or a lack of"
+    " knowledge is neither.",
 )
 
 _DECLINES = "The answer only declines to answer; it makes no claim."
@@ -73,8 +74,8 @@ def _typed_questions_on_support(question: Adherent) -> list[TypedQuestion]:
     supported = [
         TypedQuestion(
             "predicate",
-            f"`chunks` say or imply all that `answer.{label}` claims, if it claims"
-            " anything; that it is true elsewhere is not enough.",
+            f"`answer.{label}` claims nothing, or `chunks` say or imply all that it"
+            " claims; that it is true elsewhere is not enough.",
         )
         for label in sentences(question["answer"])
     ]

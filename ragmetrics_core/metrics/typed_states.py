@@ -55,7 +55,7 @@ def opening(question: Question[Any]) -> dict[str, Any]:
         state["standalone_question"] = part.rewrite
     if part.history:
         state["earlier_turns"] = [
-            f"{turn.role}: {turn.content}" for turn in part.history
+            {"role": turn.role, "text": turn.content} for turn in part.history
         ]
     return state
 

@@ -95,7 +95,8 @@ FEATURES: Mapping[str, Feature] = MappingProxyType(
 
 _TOPICS = lazy_pattern(
     r"(?P<logprobs>log[ _-]?prob)"
-    r"|(?P<n>['\"`]n['\"`]|\bparam(?:eter)? n\b|\bn must\b|candidate_?count"
+    r"|(?P<n>['\"`]n['\"`]|\bparam(?:eter)? n\b|\bn must\b|\bn: Extra inputs"
+    r"|candidate_?count"
     r"|multiple (?:candidates|choices|completions))"
     r"|(?P<schema>response[ _]?(?:format|schema|mime)|json[ _]?(?:schema|mode|object)"
     r"|structured[ _]output|guided[ _]decoding|\btool(?:s|_choice)?\b|function[ _]call)"
