@@ -370,19 +370,3 @@ def test_a_share_is_one_of_the_document_and_not_of_the_text_that_a_step_made_of_
     kept = len(made.text.replace(" ", "")) / len(whole.text.replace(" ", ""))
     assert first.share in (None, pytest.approx(kept, abs=0.02))
     assert second.share == 0.0
-
-
-def test_the_share_of_what_a_step_rewrote_is_unknown_beside_texts_that_it_joined() -> (
-    None
-):
-    """One context is the first document in other words, the other one joins the rest."""
-    rewritten = Document("Oporto sits by a river in northern parts.", "p")
-    joined = Document(f"{F.text} {E.text}", "j")
-
-    def writes(at: float) -> Node:
-        node = Node("step", "write", at, at + 0.5, input_documents=DOCS)
-        node.documents = (rewritten, joined)
-        return node
-
-    notes = run(writes, answers(rewritten, joined))
-    assert [note.share for note in notes] == [None, 1.0, 1.0]

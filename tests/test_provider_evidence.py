@@ -1,6 +1,6 @@
 """What a model's provider found, read from replies as plain dictionaries: documented shapes, and odd ones.
 
-Each line of ``golden/provider_replies.jsonl`` is a reply, and what is expected of it:
+Each line of ``golden/providers/replies.jsonl`` is a reply, and what is expected of it:
 the texts and the calls where it is read, else the grade and words of the remedy.
 """
 
@@ -29,7 +29,7 @@ SIZE = "The lighthouse has eleven rooms; the keeper slept in the one below the l
 OIL = "A barrel of oil was carried up the stairs of the lighthouse every week."
 ANSWER = "Anna Berg lit it in May 1882."
 ADDRESS = "https://lamp.example/history"
-REPLIES = Path(__file__).with_name("golden") / "provider_replies.jsonl"
+REPLIES = Path(__file__).with_name("golden") / "providers" / "replies.jsonl"
 SHAPES = [json.loads(line) for line in REPLIES.read_text().splitlines()]
 
 

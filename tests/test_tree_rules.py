@@ -122,7 +122,7 @@ def _with_author(clock: Clock, said: str) -> Tree:
     inner = clock.node(
         "agent", retriever(clock, DOCS[0]), model(clock, asked(PORTO), said), text=said
     )
-    handed = (Document(f"Question: Porto?\nAnswer: {said}", "x", author=inner),)
+    handed = (Document(f"Question: Porto?\nAnswer: {said}", "x"),)
     outer = [
         lambda: inner,
         lambda: clock.node(

@@ -350,15 +350,29 @@ def _read_by(calls: Calls, reader: Node) -> Iterator[Node]:
 
 
 def _authors_read_by(calls: Calls, reader: Node) -> Iterator[Node]:
-    """Yield the calls inside the engines whose documents a prompt shows."""
+    """Yield the calls inside the engines whose answers a prompt shows.
+
+    A document holds such an answer, or the text of a tool around the engine does.
+    """
     texts = [message.text for message in reader.prompt if message.role != "assistant"]
+    for author, text in _answers_handed_on(calls, reader.began):
+        if shows(texts, text):
+            yield from (inner for inner in author.walk() if inner in calls.models)
+
+
+def _answers_handed_on(calls: Calls, moment: float) -> Iterator[tuple[Node, str]]:
+    """Yield the engines that wrote a document or a text of a tool, and that text."""
     for each in calls.lists:
         for document in each.documents:
-            author = document.author
-            if author is None or end_of(author) > reader.began:
-                continue
-            if shows(texts, document.text):
-                yield from (inner for inner in author.walk() if inner in calls.models)
+            author = calls.writers.of(document, moment)
+            if author is not None and author.kind != "model":
+                yield author, document.text
+    for tool in calls.nodes:
+        if tool.kind == "tool" and tool.text and end_of(tool) <= moment:
+            for inner in tool.walk():
+                is_engine = inner.kind in ("agent", "step") and bool(inner.text)
+                if is_engine and shows([tool.text], inner.text or ""):
+                    yield inner, tool.text
 
 
 def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,6 +23,7 @@ from ragmetrics_core.capture.plain_values import (
     parse_json,
     texts_in,
 )
+from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import Document, Message, Node, Path, Tree
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import without_reasoning
@@ -84,6 +85,7 @@ _NUMBER = lazy_pattern(
 )
 _LABEL_ALONE = lazy_pattern(r"\W*\w+(?:\W+\w+)?\W*")
 _LONGEST_LABEL = 24
+_LONGEST_FRAME = 32  # letters around the answer of an engine
 
 
 def end_of(node: Node) -> float:
@@ -213,12 +215,27 @@ class Calls:
     @cached_property
     def prompted(self) -> list[Node]:
         """Calls of models that work for the answer, not inside of a retriever or reranker."""
-        prompted = []
-        for node, path in self.paths.items():
-            kinds_around = {caller.kind for caller in path}
-            if node.kind == "model" and kinds_around.isdisjoint(_SEARCHING):
-                prompted.append(node)
-        return prompted
+        return [
+            node
+            for node in self.nodes
+            if node.kind == "model" and not self._is_inside(node, _SEARCHING)
+        ]
+
+    def is_in_search(self, call: Node) -> bool:
+        """Whether a retriever around a call returns what was found inside it.
+
+        An agent inside a retriever is an application of its own.
+        """
+        return self._is_inside(call, ("retriever",))
+
+    def _is_inside(self, call: Node, kinds: Collection[str]) -> bool:
+        """Whether a call of some kinds stands around a call, within its innermost agent."""
+        for caller in reversed(self.paths[call][:-1]):
+            if caller.kind in kinds:
+                return True
+            if caller.kind == "agent":
+                return False
+        return False
 
     @cached_property
     def models(self) -> list[Node]:
@@ -309,15 +326,13 @@ class Calls:
     @cached_property
     def searches(self) -> list[Node]:
         """The retrievers, and the tools that gave documents, without those inside a retriever."""
-        searches = []
-        for node, path in self.paths.items():
-            if any(caller.kind == "retriever" for caller in path[:-1]):
-                continue
-            if node.kind == "retriever" or (
-                node.kind == "tool" and node.documents is not None
-            ):
-                searches.append(node)
-        return searches
+        return [
+            node
+            for node in self.nodes
+            if node.kind == "retriever"
+            or (node.kind == "tool" and node.documents is not None)
+            if not self.is_in_search(node)
+        ]
 
     @cached_property
     def text_tools(self) -> list[Node]:
@@ -341,6 +356,11 @@ class Calls:
         return [node for node in self.text_tools if node.name in self.named_to_search]
 
     @cached_property
+    def writers(self) -> Writers:
+        """Which call wrote a document."""
+        return Writers(self)
+
+    @cached_property
     def lists(self) -> list[DocumentList]:
         """Each list of documents that a call took or returned, the earliest first."""
         lists: list[DocumentList] = []
@@ -360,7 +380,8 @@ def has_replied(node: Node) -> bool:
 def _lists_of(node: Node) -> Iterator[DocumentList]:
     """Yield what a call took at its begin, and what it returned at its end."""
     taken = node.input_documents or node.documents_among_inputs
-    if taken:
+    is_told_by_text = node.kind == "tool" and bool(node.text)
+    if taken and not is_told_by_text:
         yield DocumentList(node.began, node, is_returned=False, documents=taken)
     if node.documents is not None and node.ended is not None:
         returned = (*node.documents_passed_on, *node.documents)
@@ -380,9 +401,87 @@ def _form_of_mapping(value: Mapping[str, Any]) -> int:
     return NO_ANSWER if not _STEERING_KEYS.isdisjoint(value) else LABEL
 
 
-def is_inside(path: Path, nodes: Sequence[Node]) -> bool:
-    """Whether any of some calls stands around the last call of a path."""
-    return any(caller in nodes for caller in path[:-1])
+@dataclass(frozen=True, eq=False)
+class _Written:
+    """A text that a call of the run wrote.
+
+    Attributes:
+        call: The call.
+        letters: The text, by its letters.
+        query: What the call was asked, by its letters.
+    """
+
+    call: Node
+    letters: str
+    query: str = ""
+
+
+class Writers:
+    """Tells documents that a call of the run wrote from those that were found.
+
+    A document is written if half of its text is what models replied, and the queries
+    that they answer, or if it has few words beside the answer of an engine inside the
+    run: "Sub question: When did it open? Response: In 1874.". Such a document is no
+    evidence. A found page that quotes "In 1874." among its own words was written by no
+    call.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._texts: list[_Written] = []
+        for node in calls.nodes[1:]:
+            if node.kind in ("agent", "step") and (node.text or "").strip():
+                query = letters_of(node.query)
+                self._texts.append(_Written(node, letters_of(node.text), query))
+        for call in calls.models:
+            is_steering = calls.reply_forms[call] <= LABEL
+            if is_steering or call in calls.query_writers:
+                continue
+            for letters in calls.replies[call].letters:
+                if len(letters) >= SHORTEST:
+                    self._texts.append(_Written(call, letters))
+        self._originals = _texts_found(calls) if self._texts else frozenset()
+        queries = {letters_of(node.query) for node in calls.nodes if node.query}
+        self._queries = [query for query in queries if len(query) >= SHORTEST]
+
+    def of(self, document: Document, moment: float) -> Node | None:
+        """Return the call that wrote a document that was there at a moment; None without one."""
+        if not self._texts or document.text in self._originals:
+            return None
+        letters = letters_of(document.text)
+        written = [
+            text
+            for text in self._texts
+            if end_of(text.call) <= moment and text.letters in letters
+        ]
+        if not written:
+            return None
+        rest = letters
+        queries = [*self._queries, *(text.query for text in written)]
+        for part in (
+            *(text.letters for text in written),
+            *sorted(queries, key=len, reverse=True),
+        ):
+            rest = rest.replace(part, "")
+        is_engine = written[0].call.kind != "model"
+        is_short = is_engine and len(rest) <= _LONGEST_FRAME
+        return written[0].call if is_short or 2 * len(rest) <= len(letters) else None
+
+
+def _texts_found(calls: Calls) -> frozenset[str]:
+    """Return the texts that searches and tools found, without those of engines inside them."""
+    texts: set[str] = set()
+    for node in calls.nodes:
+        kinds_inside = {inner.kind for inner in node.walk() if inner is not node}
+        if node.kind == "retriever" and "agent" not in kinds_inside:
+            for document in node.documents or ():
+                texts.update(document.texts)
+        elif node.kind == "tool":
+            for document in node.documents or ():
+                texts.update(document.texts)
+            if node.text and kinds_inside.isdisjoint(("model", "agent")):
+                texts.add(node.text)
+                texts.update(texts_in(parse_json(node.text)))
+    return frozenset(texts)
 
 
 _LAST = 1 << 30  # the rank of a call that no model asked for

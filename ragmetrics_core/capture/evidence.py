@@ -6,7 +6,7 @@ shows A. The context is A; the fates are: A shown, B kept and not shown, C dropp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -51,26 +51,6 @@ class Fate:
     dropped_by: Node | None = None
     is_kept: bool | None = None
     rank_kept: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _HandedOn:
-    """What the calls that took a passage did with it.
-
-    Attributes:
-        dropped_by: The call that dropped it; None if none is known.
-        is_kept: Whether it was handed on; None if that is unknown.
-        rank: Its rank in the last list, from 1.
-        is_replaced: Whether a call returned other documents, perhaps in its stead.
-    """
-
-    dropped_by: Node | None = None
-    is_kept: bool | None = None
-    rank: int | None = None
-    is_replaced: bool = False
-
-
-_UNKNOWN = _HandedOn()
 
 
 @dataclass(eq=False)
@@ -321,12 +301,16 @@ class _Reading:
     def _documents_of_flow(self) -> tuple[Sequence[Document] | None, bool]:
         """Return the documents by the framework's word or the last list; and if it is sure."""
         answer, tree = self.found_answer.answer, self.turn.tree
+        writers = self.calls.writers
         for documents in (answer.documents, tree.flow_documents):
-            if documents or (documents is not None and self._has_searched()):
-                found = [
-                    d for d in documents if not self.found.is_written(d, float("inf"))
-                ]
-                return found, answer.is_extracted
+            evidence_of_flow = [
+                document
+                for document in documents or ()
+                if writers.of(document, float("inf")) is None
+            ]
+            is_empty = documents == () and self._has_searched()
+            if evidence_of_flow or is_empty:
+                return evidence_of_flow, answer.is_extracted
         if not self.lists:
             if tree.n_without_text or not self._has_searched():
                 return None, True
@@ -354,79 +338,89 @@ class _Reading:
 
     def _fates(self) -> dict[DocumentKey, Fate]:
         """Tell what became of each passage that was there before the answer."""
-        fates: dict[DocumentKey, Fate] = {}
-        handed_on = self._handed_on()
+        handed_on = _HandedOn(self.found, self.lists, self._seen_in_prompts())
         is_chain_known = _LEAVES_CHAIN_OPEN.isdisjoint(
             each.code for each in self.doubts
         )
+        fates: dict[DocumentKey, Fate] = {}
         for identity, passage in self.found.passages.items():
             _, showing = self.showings.get(
                 identity, (passage.document, Showing("unknown"))
             )
-            fate = handed_on.get(identity, _UNKNOWN)
-            is_open = fate.is_replaced or not is_chain_known
+            is_open = identity in handed_on.replaced or not is_chain_known
             if showing.extent == "not" and is_open:
                 showing = Showing("unknown")
-            fates[identity] = Fate(
-                passage, showing, fate.dropped_by, fate.is_kept, fate.rank
-            )
+            dropped_by = handed_on.dropped_by.get(identity)
+            rank = None if dropped_by else handed_on.ranks.get(identity)
+            is_kept = None if rank is None else True
+            if dropped_by is not None:
+                is_kept = False
+            fates[identity] = Fate(passage, showing, dropped_by, is_kept, rank)
         return fates
 
-    def _handed_on(self) -> dict[DocumentKey, _HandedOn]:
-        """Tell of each passage which call dropped it first, or its rank in the last list.
-
-        A call dropped what it took and did not return, if it returned nothing that it
-        did not take, and if nothing of what it left out is seen later: in a prompt, or
-        among what a later call returned.
-        """
-        taken_by: dict[Node, list[DocumentKey]] = {}
-        for each in self.lists:
-            if not each.is_returned:
-                taken_by[each.call] = self._identities(each)
-        filters = self._filters(taken_by)
-        fates: dict[DocumentKey, _HandedOn] = {}
-        divided: set[DocumentKey] = set()
-        for each in self.lists[::-1]:
-            taken = taken_by.get(each.call, [])
-            if not each.is_returned or not taken:
-                continue
-            returned = self._identities(each)
-            is_replacing = not set(returned) <= set(taken)
-            ranks = {identity: rank for rank, identity in enumerate(returned, start=1)}
-            for identity in taken:
-                before = fates.get(identity, _UNKNOWN)
-                if each.call.divided_documents:
-                    divided.add(identity)
-                if identity in divided and identity in ranks:
-                    fates[identity] = _UNKNOWN  # one of the lists may lead nowhere
-                elif identity in ranks:
-                    fates[identity] = _HandedOn(is_kept=True, rank=ranks[identity])
-                elif each.call not in filters and is_replacing:
-                    fates[identity] = _HandedOn(is_replaced=True)
-                elif each.call in filters and before.dropped_by is None:
-                    fates[identity] = _HandedOn(each.call, is_kept=False)
-        return fates
-
-    def _filters(self, taken_by: Mapping[Node, Sequence[DocumentKey]]) -> set[Node]:
-        """Return the calls that dropped what they left out."""
-        seen_later = {
+    def _seen_in_prompts(self) -> set[DocumentKey]:
+        return {
             identity
             for identity, (_, showing) in self.showings.items()
             if _is_context(showing)
         }
-        filters: set[Node] = set()
-        for each in self.lists:  # the latest first
-            if not each.is_returned:
-                continue
-            returned = set(self._identities(each))
-            taken = set(taken_by.get(each.call, ()))
-            if returned <= taken and seen_later.isdisjoint(taken - returned):
-                filters.add(each.call)
-            seen_later |= returned
-        return filters
 
-    def _identities(self, documents: DocumentList) -> list[DocumentKey]:
-        return [self.found.identity(each) for each in documents.documents]
+
+class _HandedOn:
+    """What the calls that took passages did with them.
+
+    A call dropped what it took and did not return, if it returned nothing that it did
+    not take, and if nothing of what it left out is seen later: in a prompt, or among
+    what a later call returned.
+
+    Attributes:
+        dropped_by: The first call that dropped a passage.
+        ranks: The rank, from 1, in the last list that holds it.
+        replaced: The passages in whose stead a call may have returned others.
+    """
+
+    def __init__(
+        self,
+        found: Found,
+        lists_from_last: Sequence[DocumentList],
+        seen_later: set[DocumentKey],
+    ) -> None:
+        self.dropped_by: dict[DocumentKey, Node] = {}
+        self.ranks: dict[DocumentKey, int | None] = {}
+        self.replaced: set[DocumentKey] = set()
+        # of several lists one may lead nowhere: whether these were kept is unknown
+        self._divided: set[DocumentKey] = set()
+        taken_by: dict[Node, set[DocumentKey]] = {}
+        for each in lists_from_last:
+            if not each.is_returned:
+                taken = set(map(found.identity, each.documents))
+                taken_by[each.call] = taken
+                if each.call.divided_documents:
+                    self._divided |= taken
+        for each in lists_from_last:
+            if each.is_returned:
+                returned = list(map(found.identity, each.documents))
+                taken = taken_by.get(each.call, set())
+                self._add(each.call, taken, returned, seen_later)
+                seen_later |= set(returned)
+
+    def _add(
+        self,
+        call: Node,
+        taken: set[DocumentKey],
+        returned: Sequence[DocumentKey],
+        seen_later: set[DocumentKey],
+    ) -> None:
+        """Note what a call did; the calls behind it were noted before."""
+        left_out = taken - set(returned)
+        if not set(returned) <= taken:
+            self.replaced |= left_out
+        elif seen_later.isdisjoint(left_out):
+            self.dropped_by.update(dict.fromkeys(left_out, call))
+        for rank, identity in enumerate(returned, start=1):
+            if identity in taken:
+                known_rank = None if identity in self._divided else rank
+                self.ranks.setdefault(identity, known_rank)
 
 
 def _texts_of(document: Document) -> tuple[str, ...]:

@@ -7,31 +7,28 @@ perhaps in other words. No prompt is looked into here.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Literal
 
-from ragmetrics_core.capture.calls import (
-    LABEL,
-    Calls,
-    DocumentList,
-    end_of,
-)
+from ragmetrics_core.capture.calls import Calls, DocumentList, end_of
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.plain_values import parse_json, texts_in
 from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
+from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 Kind = Literal["retrieval", "tool", "given", "written"]
 
-_PIECE = SHORTEST // 2
-_MOST_LOOKED_AT = 8
-_MOST_LETTERS_BESIDE = 0.2  # of a document that only joins others
+_WORD = lazy_pattern(r"\w+")
+_FIRST_WORDS = 2
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Passage:
     """A document, from the call on that first brought it.
 
@@ -39,16 +36,11 @@ class Passage:
         document: The document, as that call gave it.
         found_by: The call.
         rank: Its rank there, from 1.
-        is_retrieved: Whether a search brought it, so that it is no mere version of
-            another passage.
-        versions: Its texts in lists of documents, each with the document.
     """
 
     document: Document
     found_by: Node
     rank: int
-    is_retrieved: bool = True
-    versions: dict[str, Document] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +54,8 @@ class Brought:
         documents: The documents; () for a text.
         text: The text of a tool.
         error: What the call failed with.
-        is_widening: Whether the documents hold passages that were found before, and
-            more, or were made of them: they were not retrieved.
+        is_made_of_others: Whether the call made the documents of others, or put them in
+            their stead: they were not retrieved.
         is_of_unknown_origin: Whether no call is known that brought the documents: the
             call was handed them. They count where they are contexts.
     """
@@ -73,7 +65,7 @@ class Brought:
     documents: tuple[Document, ...] = ()
     text: str | None = None
     error: str | None = None
-    is_widening: bool = False
+    is_made_of_others: bool = False
     is_of_unknown_origin: bool = False
 
 
@@ -95,62 +87,65 @@ class Found:
         self.brought: list[Brought] = []
         self.lists: list[DocumentList] = []
         self.doubts: list[Doubt] = []
-        self._identity_of_text: dict[str, DocumentKey] = {}
-        self._identities_by_letters: dict[str, DocumentKey] = {}
-        self._passages_by_letters = _PassagesByLetters()
+        # of documents without an id that are passages in other words, or copies of them
+        self._identity_by_key: dict[DocumentKey, DocumentKey] = {}
+        self._identity_by_letters: dict[str, DocumentKey] = {}
         self._shared_ids = _ids_of_several_texts(calls)
-        self._written = _Written(calls)
-        self._documents_from_nowhere: dict[Node, list[Document]] = {}
-        self._read_lists()
-        for call, documents in self._documents_from_nowhere.items():
+        self._of_unknown_origin: dict[Node, list[Document]] = {}
+        for each in self._all_lists():
+            self._read_list(each)
+        for node in calls.nodes:
+            if node.kind == "retriever" and node.error and not calls.is_in_search(node):
+                self.brought.append(Brought("retrieval", node, error=node.error))
+        for call, documents in self._of_unknown_origin.items():
             self.brought.append(
                 Brought("given", call, tuple(documents), is_of_unknown_origin=True)
             )
 
     def identity(self, document: Document) -> DocumentKey:
-        """Return what tells a document from others, whatever became of its text."""
-        if document.text in self._identity_of_text:
-            return self._identity_of_text[document.text]
+        """Return what tells a document from others: its id, else its text and metadata."""
         if document.id is not None and document.id not in self._shared_ids:
             return ("id", document.id)
-        return document.key
-
-    def retriever_around(self, call: Node) -> Node | None:
-        """Return the outermost retriever around a search; None without one."""
-        callers = self.calls.paths[call][:-1]
-        return next((caller for caller in callers if caller.kind == "retriever"), None)
-
-    def is_written(self, document: Document, moment: float) -> bool:
-        """Whether a model of the run wrote a document that was there at a moment."""
-        return self._written.holds(document, moment)
+        return self._identity_by_key.get(document.key, document.key)
 
     # Reading the lists in their order
 
-    def _read_lists(self) -> None:
-        for each in self._all_lists():
-            documents = tuple(
-                document
-                for document in each.documents
-                if document.text.strip() and not self.is_written(document, each.moment)
+    def _all_lists(self) -> list[DocumentList]:
+        """Return the lists of the calls, and the passages of the tools that the user named."""
+        lists = list(self.calls.lists)
+        for tool in self.calls.named_tools:
+            documents = divided(tool.text or "", tool.result)
+            if documents is None:
+                documents = (Document(tool.text or ""),)
+                self.doubts.append(Doubt("undivided", tool.name))
+            lists.append(
+                DocumentList(end_of(tool), tool, is_returned=True, documents=documents)
             )
-            is_in_search = self._is_in_search(each.call)
-            if each.is_returned and self._is_search(each.call):
-                self._doubt_imagined(each.call, documents)
-                self._bring(
-                    each.call, documents, "retrieval", is_listed=not is_in_search
-                )
-            elif each.is_returned and each.call.kind != "ignored":
-                documents = self._read_step(each.call, documents, is_in_search)
-            elif self._is_outermost(each.call):
-                self._bring(each.call, self._new(documents), "given", is_listed=True)
-            else:
-                self._name_versions(documents)
-            self.lists.append(
-                DocumentList(each.moment, each.call, each.is_returned, documents)
-            )
-            for document in documents:
-                self._note(document, each.call)
-        self._add_failed_searches()
+        return sorted(lists, key=lambda each: each.moment)
+
+    def _read_list(self, each: DocumentList) -> None:
+        """Note what a call brought, and the passages that it took or handed on."""
+        call = each.call
+        documents = tuple(
+            document
+            for document in each.documents
+            if document.text.strip()
+            and self.calls.writers.of(document, each.moment) is None
+        )
+        is_search = call.kind == "retriever" or call in self.calls.named_tools
+        if each.is_returned and is_search:
+            self._doubt_imagined(call, documents)
+            if documents or not each.documents:
+                self._bring(call, documents, "retrieval")
+        elif each.is_returned:
+            self._read_step(call, documents)
+        elif self._is_outermost(call):
+            self._bring(call, self._new(documents), "given")
+        else:
+            self._origins(documents)
+        self.lists.append(DocumentList(each.moment, call, each.is_returned, documents))
+        for document in documents:
+            self._note(document, call)
 
     def _doubt_imagined(self, search: Node, documents: Sequence[Document]) -> None:
         """Note a search that returned what a model inside it wrote of nothing found."""
@@ -169,77 +164,44 @@ class Found:
                 self.doubts.append(Doubt("changed_by_step", search.name))
                 return
 
-    def _all_lists(self) -> list[DocumentList]:
-        """Return the lists of the calls, and the passages of the tools that the user named."""
-        lists = list(self.calls.lists)
-        for tool in self.calls.named_tools:
-            documents = divided(tool.text or "", tool.result)
-            if documents is None:
-                documents = (Document(tool.text or ""),)
-                self.doubts.append(Doubt("undivided", tool.name))
-            lists.append(
-                DocumentList(end_of(tool), tool, is_returned=True, documents=documents)
-            )
-        return sorted(lists, key=lambda each: each.moment)
-
-    def _is_search(self, call: Node) -> bool:
-        return call.kind == "retriever" or call in self.calls.named_tools
-
-    def _is_in_search(self, call: Node) -> bool:
-        """Whether a retriever around a call returns what was found inside it."""
-        return self.retriever_around(call) is not None
-
     def _is_outermost(self, call: Node) -> bool:
         """Whether a call is the run itself, or one of several runs that were joined."""
         path = self.calls.paths[call]
         return len(path) == 1 or (len(path) == 2 and path[0].name in JOINED)
 
-    def _new(self, documents: Iterable[Document]) -> tuple[Document, ...]:
+    def _new(self, documents: Iterable[Document]) -> list[Document]:
         """Leave out the documents that were there before, by identity or text."""
-        return tuple(
+        return [
             document
             for document in documents
             if self.identity(document) not in self.passages
-            and letters_of(document.text) not in self._identities_by_letters
-        )
+            and letters_of(document.text) not in self._identity_by_letters
+        ]
 
-    def _read_step(
-        self, call: Node, documents: Sequence[Document], is_in_search: bool
-    ) -> tuple[Document, ...]:
-        """Read what a step returned: versions of passages, and documents that it found.
+    def _read_step(self, call: Node, documents: Sequence[Document]) -> None:
+        """Read what a step returned: passages, and documents that it found or made.
 
-        Returns:
-            The documents without those that only join passages.
+        It made what stands in passages, or holds some: pieces, windows, summaries. And
+        where it kept nothing of what it was given, it made all of it.
         """
+        origins = self._origins(documents)
         new_documents = self._new(documents)
-        found: list[Document] = []
-        joined: list[Document] = []
-        wider: list[Document] = []
-        for document in new_documents:
-            origins = self._passages_around_or_inside(document)
-            if len(origins) > 1 and _joins(document, origins):
-                joined.append(document)
-            elif origins and self._is_version(document, origins):
-                self._identity_of_text[document.text] = self.identity(
-                    origins[0].document
-                )
-            elif origins:
-                wider.append(document)
-            else:
-                found.append(document)
-        has_taken = bool(call.input_documents or call.documents_among_inputs)
-        is_changed = has_taken and not self._keeps_some(call, documents)
-        if is_changed and found:
+        made = [each for each in new_documents if origins.get(each.text)]
+        others = [each for each in new_documents if not origins.get(each.text)]
+        taken = {
+            document.text
+            for document in (*call.input_documents, *call.documents_among_inputs)
+        }
+        is_changed = bool(taken) and taken.isdisjoint(each.text for each in documents)
+        is_joining = any(len(origins[each.text]) > 1 for each in made)
+        if (is_changed and others) or (is_joining and call.kind != "reranker"):
             self.doubts.append(Doubt("changed_by_step", call.name))
-        if is_changed or (has_taken and call.kind == "reranker"):
-            found, wider = [], [*found, *wider]
+        if is_changed or (taken and call.kind == "reranker"):
+            made, others = [*others, *made], []
         if call.kind == "tool":
-            found = self._found_by_tool(call, documents, found)
-        self._bring(call, found, "retrieval", is_listed=not is_in_search)
-        self._bring(
-            call, wider, "retrieval", is_listed=not is_in_search, is_widening=True
-        )
-        return tuple(document for document in documents if document not in joined)
+            others = self._found_by_tool(call, documents, others)
+        self._bring(call, others, "retrieval")
+        self._bring(call, made, "retrieval", is_made_of_others=True)
 
     def _found_by_tool(
         self, tool: Node, documents: Sequence[Document], new: Sequence[Document]
@@ -248,10 +210,10 @@ class Found:
 
         What a call inside it found is told by that call.
         """
+        _, *inner_calls = tool.walk()
         inside = {
             self.identity(document)
-            for inner in tool.walk()
-            if inner is not tool
+            for inner in inner_calls
             for document in inner.documents or ()
         }
         return [
@@ -264,31 +226,24 @@ class Found:
             )
         ]
 
-    def _name_versions(self, documents: Sequence[Document]) -> None:
-        """Note which documents that a call was handed are passages in other words."""
-        for document in self._new(documents):
-            origins = self._passages_around_or_inside(document)
-            if origins and self._is_version(document, origins):
-                origin = self.identity(origins[0].document)
-                self._identity_of_text[document.text] = origin
+    def _origins(self, documents: Sequence[Document]) -> dict[str, list[DocumentKey]]:
+        """Return the passages that hold each new document, or stand in it, by its text.
 
-    def _keeps_some(self, call: Node, documents: Sequence[Document]) -> bool:
-        """Whether a step returned any of the documents that it took, as they were."""
-        taken = {
-            document.text
-            for document in (*call.input_documents, *call.documents_among_inputs)
-        }
-        return any(document.text in taken for document in documents)
-
-    def _passages_around_or_inside(self, document: Document) -> list[Passage]:
-        """List the passages whose text holds a document's text, or stands in it."""
-        return self._passages_by_letters.around_or_inside(letters_of(document.text))
-
-    def _is_version(self, document: Document, origins: Sequence[Passage]) -> bool:
-        """Whether a document without a name of its own is a passage in other words."""
-        if len(origins) > 1:
-            return False
-        return document.id is None or _joins(document, origins)
+        A document without an id that is the only one of its only passage is this
+        passage, cut or with words around it.
+        """
+        new_documents = self._new(documents)
+        if not new_documents:
+            return {}
+        index = _PassageIndex(self.passages)
+        origins = {each.text: index.around_or_inside(each) for each in new_documents}
+        n_made = Counter(chain.from_iterable(origins.values()))
+        for document in new_documents:
+            of_document = origins[document.text]
+            is_alone = len(of_document) == 1 and n_made[of_document[0]] == 1
+            if is_alone and document.id is None:
+                self._identity_by_key[document.key] = of_document[0]
+        return origins
 
     def _bring(
         self,
@@ -296,43 +251,39 @@ class Found:
         documents: Sequence[Document],
         kind: Kind,
         *,
-        is_listed: bool,
-        is_widening: bool = False,
+        is_made_of_others: bool = False,
     ) -> None:
-        """Note what a call brought; ``is_listed``: the ledger has the call."""
-        is_search = self._is_search(call) or _is_empty_search(call)
+        """Note what a call brought; a call inside of a search is no call of the ledger."""
         for rank, document in enumerate(documents, start=1):
-            identity = self.identity(document)
-            if identity not in self.passages:
-                self._add_passage(identity, Passage(document, call, rank))
-        if is_listed and (documents or (is_search and not is_widening)):
+            passage = Passage(document, call, rank)
+            self.passages.setdefault(self.identity(document), passage)
+        is_search = call.kind == "retriever" or call in self.calls.named_tools
+        is_empty_search = not is_made_of_others and (
+            is_search or _is_empty_search(call)
+        )
+        is_listed = not self.calls.is_in_search(call)
+        if is_listed and (documents or is_empty_search):
             self.brought.append(
-                Brought(kind, call, tuple(documents), is_widening=is_widening)
+                Brought(
+                    kind,
+                    call,
+                    tuple(documents),
+                    is_made_of_others=is_made_of_others,
+                )
             )
-
-    def _add_passage(self, identity: DocumentKey, passage: Passage) -> None:
-        self.passages[identity] = passage
-        self._passages_by_letters.add(passage)
 
     def _note(self, document: Document, call: Node) -> None:
         """Note the text in which a list holds a passage."""
         identity = self.identity(document)
-        passage = self.passages.get(identity)
         letters = letters_of(document.text)
-        if passage is None:
-            identity = self._identities_by_letters.get(letters, identity)
-            passage = self.passages.get(identity)
-        if passage is None:
-            passage = Passage(document, call, 1, is_retrieved=False)
-            self._add_passage(identity, passage)
-            self._documents_from_nowhere.setdefault(call, []).append(document)
-        passage.versions.setdefault(document.text, document)
-        self._identities_by_letters.setdefault(letters, identity)
-
-    def _add_failed_searches(self) -> None:
-        for node in self.calls.nodes:
-            if node.kind == "retriever" and node.error and not self._is_in_search(node):
-                self.brought.append(Brought("retrieval", node, error=node.error))
+        if identity not in self.passages:
+            known = self._identity_by_letters.get(letters)
+            if known is None:
+                self.passages[identity] = Passage(document, call, 1)
+                self._of_unknown_origin.setdefault(call, []).append(document)
+            elif document.id is None:
+                self._identity_by_key[document.key] = identity = known
+        self._identity_by_letters.setdefault(letters, identity)
 
     # What was retrieved
 
@@ -348,7 +299,9 @@ class Found:
         retrievals = [
             each
             for each in self.brought
-            if each.kind == "retrieval" and each.error is None and not each.is_widening
+            if each.kind == "retrieval"
+            and each.error is None
+            and not each.is_made_of_others
         ]
         if not retrievals:
             return None
@@ -396,16 +349,6 @@ def _is_empty_search(tool: Node) -> bool:
     return all(inner.documents is None for inner in inner_calls)
 
 
-def _joins(document: Document, origins: Sequence[Passage]) -> bool:
-    """Whether a document is made of passages and hardly anything else."""
-    letters = letters_of(document.text)
-    n_letters = len(letters)
-    inside = [letters_of(passage.document.text) for passage in origins]
-    for each in sorted(inside, key=len, reverse=True):
-        letters = letters.replace(each, "", 1)
-    return len(letters) <= _MOST_LETTERS_BESIDE * n_letters
-
-
 def _ids_of_several_texts(calls: Calls) -> frozenset[str]:
     """Return the ids that name nothing: searches, or the caller, gave them to different texts."""
     letters_by_id: dict[str, set[str]] = {}
@@ -437,133 +380,47 @@ def _are_cuts(forms: Iterable[str]) -> bool:
     return all(form in longest for form in forms)
 
 
-class _PassagesByLetters:
-    """Finds the passages that hold a text or stand in it, without comparing it with all.
+class _PassageIndex:
+    """Finds passages that hold a text or stand in it, without comparing it with each.
 
-    Each text is cut into pieces of 8 letters, one behind the other. Where it holds
-    another one, some of the other's letters begin a piece: at one of 8 places in turn
-    all of the other's pieces are its own. So the rarest piece of each turn is looked up,
-    and only passages with such a piece are compared.
+    A text stands in others where it stands in all of them, joined. A passage stands in
+    a text only where its first words do.
     """
 
-    def __init__(self) -> None:
-        self._passages: list[Passage] = []
-        self._n_read = 0  # the later passages wait until a text is looked up
-        self._numbers_by_piece: dict[str, list[int]] = {}
-        self._numbers_by_rare_piece: dict[str, list[int]] = {}
+    def __init__(self, passages: Mapping[DocumentKey, Passage]) -> None:
+        self._letters = {
+            identity: letters_of(passage.document.text)
+            for identity, passage in passages.items()
+        }
+        self._identities = list(passages)
+        self._joined = "\n".join(self._letters.values())
+        lengths = (len(letters) + 1 for letters in self._letters.values())
+        self._starts = list(accumulate(lengths, initial=0))
+        self._by_first_words: dict[tuple[str, ...], list[DocumentKey]] = {}
+        for identity, passage in passages.items():
+            if len(self._letters[identity]) >= SHORTEST:
+                first_words = tuple(_words(passage.document.text)[:_FIRST_WORDS])
+                self._by_first_words.setdefault(first_words, []).append(identity)
 
-    def add(self, passage: Passage) -> None:
-        """Add a passage; one that is too short is never found."""
-        self._passages.append(passage)
-
-    def _read(self, number: int) -> None:
-        """Note the pieces of a passage."""
-        letters = letters_of(self._passages[number].document.text)
-        if len(letters) < SHORTEST:
-            return
-        for piece in _pieces(letters):
-            self._numbers_by_piece.setdefault(piece, []).append(number)
-        for piece in _rare_pieces(letters, self._numbers_by_rare_piece):
-            self._numbers_by_rare_piece.setdefault(piece, []).append(number)
-
-    def around_or_inside(self, letters: str) -> list[Passage]:
-        """List the passages whose letters hold others or stand in them, as they were added."""
-        if len(letters) < SHORTEST or not self._passages:
-            return []
-        for number in range(self._n_read, len(self._passages)):
-            self._read(number)
-        self._n_read = len(self._passages)
-        numbers: set[int] = set()
-        for piece in _rare_pieces(letters, self._numbers_by_piece):
-            numbers.update(self._numbers_by_piece.get(piece, ()))
-        for piece in _pieces(letters):
-            numbers.update(self._numbers_by_rare_piece.get(piece, ()))
-        candidates = [self._passages[number] for number in sorted(numbers)]
-        return [each for each in candidates if _is_one_in_other(each, letters)]
-
-
-def _is_one_in_other(passage: Passage, letters: str) -> bool:
-    of_passage = letters_of(passage.document.text)
-    return letters in of_passage or of_passage in letters
-
-
-def _pieces(letters: str) -> set[str]:
-    """Cut letters into pieces, the rest at the end left out."""
-    starts = range(0, len(letters) - _PIECE + 1, _PIECE)
-    return {letters[start : start + _PIECE] for start in starts}
-
-
-def _rare_pieces(letters: str, known: Mapping[str, Sequence[int]]) -> set[str]:
-    """Return for each of the first 8 places a piece that begins there, or pieces later.
-
-    It is the one that fewest passages have; of a long text some pieces are looked at.
-    """
-    step = _PIECE * max(1, len(letters) // (_PIECE * _MOST_LOOKED_AT))
-    rare_pieces = set()
-    for first in range(_PIECE):
-        starts = range(first, len(letters) - _PIECE + 1, step)
-        pieces = [letters[start : start + _PIECE] for start in starts]
-        rare_pieces.add(min(pieces, key=lambda piece: len(known.get(piece, ()))))
-    return rare_pieces
-
-
-class _Written:
-    """Tells documents that a model of the run wrote from those that were found.
-
-    A document is written if half of its text is recorded replies, and the queries that
-    they answer. A text that a search without a model inside it returned was found.
-    """
-
-    def __init__(self, calls: Calls) -> None:
-        self._replies: list[tuple[float, str]] = []
-        for call in calls.models:
-            is_steering = (
-                call in calls.query_writers or calls.reply_forms[call] <= LABEL
-            )
-            if not is_steering:
-                for letters in calls.replies[call].letters:
-                    self._replies.append((end_of(call), letters))
-        for node in calls.nodes[1:]:
-            if node.kind == "agent" and node.text:
-                self._replies.append((end_of(node), letters_of(node.text)))
-        self._replies = [
-            (moment, letters)
-            for moment, letters in self._replies
-            if len(letters) >= SHORTEST
-        ]
-        self._originals = self._texts_found(calls) if self._replies else frozenset()
-        queries = {letters_of(node.query) for node in calls.nodes if node.query}
-        self._queries = sorted(
-            (query for query in queries if len(query) >= SHORTEST), key=len
-        )
-
-    def holds(self, document: Document, moment: float) -> bool:
-        """Whether a document that was there at a moment is a model's."""
-        if document.author is not None:
-            return True
-        if not self._replies or document.text in self._originals:
-            return False
+    def around_or_inside(self, document: Document) -> list[DocumentKey]:
+        """List the passages that hold a document's text or stand in it; two at most hold it."""
         letters = letters_of(document.text)
-        written = [
-            reply
-            for ended, reply in self._replies
-            if ended <= moment and reply in letters
-        ]
-        rest = letters
-        for part in (*written, *reversed(self._queries)) if written else ():
-            rest = rest.replace(part, "")
-        return bool(written) and 2 * len(rest) <= len(letters)
+        if len(letters) < SHORTEST:
+            return []
+        found: list[DocumentKey] = []
+        start = self._joined.find(letters)
+        while start >= 0 and len(found) <= 1:
+            place = bisect_right(self._starts, start) - 1
+            found.append(self._identities[place])
+            start = self._joined.find(letters, self._starts[place + 1])
+        words = _words(document.text)
+        windows = set(zip(*(words[n:] for n in range(_FIRST_WORDS)), strict=False))
+        for first_words in self._by_first_words.keys() & windows:
+            for identity in self._by_first_words[first_words]:
+                if self._letters[identity] in letters:
+                    found.append(identity)
+        return list(dict.fromkeys(found))
 
-    @staticmethod
-    def _texts_found(calls: Calls) -> frozenset[str]:
-        texts: set[str] = set()
-        for node in calls.nodes:
-            if node.kind not in ("retriever", "tool"):
-                continue
-            for document in node.documents or ():
-                texts.update(document.texts)
-            has_model = any(inner.kind in ("model", "agent") for inner in node.walk())
-            if node.kind == "tool" and node.text and not has_model:
-                texts.add(node.text)
-                texts.update(texts_in(parse_json(node.text)))
-        return frozenset(texts)
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())

@@ -39,9 +39,6 @@ class Document:
         score: The score that it had then; None if it had none.
         metadata: What the framework says of it beside these.
         forms: Other texts that it may be shown as: window, original.
-        author: The call of the run that wrote it, where the framework tells: a nested
-            engine whose answer it holds. The document is no evidence; what that call
-            was shown is. None for a document that was found.
     """
 
     text: str = field(repr=False)
@@ -49,7 +46,6 @@ class Document:
     score: float | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
     forms: tuple[str, ...] = field(default=(), repr=False)
-    author: Node | None = field(default=None, repr=False, compare=False)
 
     @property
     def key(self) -> DocumentKey:

@@ -21,7 +21,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
-from ragmetrics_core.capture.authors import copy_authors
 from ragmetrics_core.capture.conversations import Conversations, conversations_named
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
@@ -79,8 +78,6 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     if len(trees) == 1:
         return trees[0]
     roots = [tree.root for tree in trees]
-    # an engine wrote a document in run 1: its copy in run 2 gets the same author
-    copy_authors(roots)
     last_ends = [root.ended for root in roots if root.ended is not None]
     answering_runs = [tree for tree in trees if tree.answers] or trees
     answering_run = answering_runs[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ragmetrics_core.capture.authors import name_authors
+from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.plain_values import answer_in, as_one_line, question_in
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Node, Tree
 from ragmetrics_core.capture.turns import join_trees
@@ -219,7 +219,6 @@ def _mark_documents_that_are_answers(root: Node, synthesizers: Sequence[Node]) -
         root: The outermost call of the turn; calls inside it are changed.
         synthesizers: The calls inside it that wrote answers from documents.
     """
-    name_authors(root)
     _ignore_choices_of_indices(root, synthesizers)
 
 
@@ -278,7 +277,7 @@ def _ignore_choices_of_indices(root: Node, synthesizers: Sequence[Node]) -> None
         root: The outermost call of the turn; retrievers inside it are changed.
         synthesizers: The calls inside it that wrote answers from documents.
     """
-    if not synthesizers or not _takes_only_answers(synthesizers[-1]):
+    if not synthesizers or not _takes_only_answers(root, synthesizers[-1]):
         return
     used_ids: set[str | None] = set()
     for synthesizer in synthesizers:
@@ -290,10 +289,13 @@ def _ignore_choices_of_indices(root: Node, synthesizers: Sequence[Node]) -> None
                 node.kind = "ignored"
 
 
-def _takes_only_answers(synthesizer: Node) -> bool:
+def _takes_only_answers(root: Node, synthesizer: Node) -> bool:
     """Whether all documents that a synthesizer was given are texts by models."""
     taken = synthesizer.input_documents
-    return bool(taken) and all(document.author for document in taken)
+    writers = Calls(Tree(root)).writers
+    return bool(taken) and all(
+        writers.of(document, synthesizer.began) for document in taken
+    )
 
 
 def _take_out_documents_without_text(root: Node) -> list[str | None]:

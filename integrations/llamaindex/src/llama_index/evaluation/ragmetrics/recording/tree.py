@@ -8,7 +8,7 @@ from llama_index.evaluation.ragmetrics.recording.run import Run
 
 from ragmetrics_core import Turn
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
-from ragmetrics_core.capture.authors import name_authors
+from ragmetrics_core.capture.calls import Calls, Writers
 from ragmetrics_core.capture.history import (
     EarlierConversation,
     drop_shown_documents,
@@ -179,7 +179,7 @@ def _settle(run: Run) -> None:
 
     Taken out: documents without a text, pointers to other indices that no prompt shows,
     and steps of workflows that held no documents. Added: the agent that called each
-    tool, the authors of documents, and searches of engines that searched without a
+    tool, and searches of engines that searched without a
     retriever. A run is settled once, however often trees are made of it.
     """
     if run.is_settled:
@@ -206,13 +206,13 @@ def _settle(run: Run) -> None:
             if documents:
                 setattr(call, name, tuple(filter(is_evidence, documents)))
     run.documents_without_text += tuple(blank_documents.values())
-    name_authors(run.root)
     name_empty_searches(run.root)
+    writers = Calls(Tree(run.root)).writers
     for call in calls:
-        _add_search_of_engine(call, run)
+        _add_search_of_engine(call, run, writers)
 
 
-def _add_search_of_engine(engine: Node, run: Run) -> None:
+def _add_search_of_engine(engine: Node, run: Run, writers: Writers) -> None:
     """Add a search to a query engine that answers from nodes of its own making.
 
     Example: an engine turns the question into SQL, and hands its synthesizer the rows as
@@ -232,7 +232,7 @@ def _add_search_of_engine(engine: Node, run: Run) -> None:
         nodes = tuple(
             document
             for document in step.input_documents
-            if document.author is None and document.id not in ids_given
+            if document.id not in ids_given and writers.of(document, step.began) is None
         )
         if step.query is not None and nodes:
             # calls begin at whole ticks: half a tick earlier is just before this step
@@ -487,8 +487,7 @@ def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
     documents = []
     for source in run.sources:
         document = handed_by_id.get(source.id, source)
-        # a document with an author is an answer of a nested engine, and no evidence
-        if document.text.strip() and document.author is None:
+        if document.text.strip():
             documents.append(document)
     return tuple(documents) if documents else None
 
