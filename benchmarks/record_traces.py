@@ -304,7 +304,6 @@ def langchain() -> Iterator[Play]:
     for module in (
         "test_langchain_shapes",
         "test_langchain_apps",
-        "test_langchain_drawn_apps",
     ):
         importlib.import_module(module)
     importlib.import_module("test_langchain_graph_apps")

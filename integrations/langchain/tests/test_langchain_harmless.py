@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
-import logging
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -27,11 +25,8 @@ from langchain_ragmetrics import (
 )
 from langchain_ragmetrics.capturing import RECORDER
 
-from ragmetrics_core.data.asking import Question
-from ragmetrics_core.data.replies import Answer, R
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.judging.judge import Judge
 
 
 async def reply(question: str, found: Any) -> str:
@@ -83,23 +78,6 @@ def test_200_concurrent_async_runs() -> None:
     assert not handler.open
 
 
-def test_captures_at_the_same_time_do_not_mix() -> None:
-    """Each asyncio task has its own capture, and sees only its own run."""
-
-    async def one(number: int) -> tuple[Sample, ...]:
-        with capture(id=str(number)) as captured:
-            await concurrent_chain().ainvoke(f"q{number}")
-        return captured.samples
-
-    async def everything() -> list[tuple[Sample, ...]]:
-        return await asyncio.gather(*(one(number) for number in range(50)))
-
-    found = asyncio.run(everything())
-    assert [
-        [(sample.id, sample.question) for sample in samples] for samples in found
-    ] == [[(str(number), f"q{number}")] for number in range(50)]
-
-
 def test_bare_threads_belong_to_a_watch() -> None:
     def in_thread() -> None:
         thread = threading.Thread(target=rag().invoke, args=(QUESTION,))
@@ -113,14 +91,6 @@ def test_bare_threads_belong_to_a_watch() -> None:
     assert (len(everything.samples), len(own.samples)) == (2, 0)
     assert "take the whole process by watch()" in repr(own.problems)
     assert not everything.problems
-
-
-def test_nested_captures_both_see_a_run() -> None:
-    with capture() as outer, capture() as inner:
-        rag().invoke(QUESTION)
-    assert len(outer.samples) == len(inner.samples) == 1
-    rag().invoke(QUESTION)
-    assert len(outer.samples) == 1
 
 
 def tracked() -> int:
@@ -155,44 +125,6 @@ def test_memory_is_flat_over_many_runs() -> None:
         watching.stop()
     # a round has 250 runs; what other tests leave comes and goes by a few
     assert max(sizes) - sizes[0] <= 20, sizes
-
-
-class Unkind(Judge):
-    """Hangs for ever, blocks until it is released, or raises."""
-
-    name = "unkind"
-
-    def __init__(self, how: str, release: threading.Event) -> None:
-        self._how = how
-        self._release = release
-
-    async def answer(self, question: Question[R]) -> Answer[R]:
-        if self._how == "hangs":
-            await asyncio.Event().wait()
-        if self._how == "blocks":
-            self._release.wait(60)
-        raise RuntimeError("judge is broken")
-
-
-@pytest.mark.parametrize("how", ["hangs", "raises", "blocks"])
-def test_unkind_judges_neither_delay_nor_break_the_chain(how: str) -> None:
-    """The chain answers while the judge has not even begun to."""
-    release = threading.Event()
-    handler = RagMetricsCallback(
-        metrics=["context_adherence"], judge=Unkind(how, release)
-    )
-    for _ in range(5):
-        assert rag().invoke(QUESTION, config={"callbacks": [handler]}) == ANSWER
-    assert how == "raises" or handler.pending == 5
-    release.set()
-    report = handler.report(timeout=0.2 if how == "hangs" else 60)
-    if how == "hangs":
-        assert report.run.interrupted
-        assert handler.pending == 5
-    else:
-        assert [
-            result.results["context_adherence"].status for result in report.results
-        ] == ["failed"] * 5
 
 
 def test_a_model_that_hangs_in_its_thread_delays_nothing() -> None:
@@ -241,44 +173,6 @@ def test_the_judge_is_never_captured() -> None:
     assert captured_models
     assert report.results[0].results["context_adherence"].value == 1.0
     assert len(captured.samples) == len(handler.samples) == len(watched) == 1
-
-
-def test_errors_of_ours_stay_inside(caplog: pytest.LogCaptureFixture) -> None:
-    """Bad overrides are counted and logged once, without any text of the application."""
-
-    def broken(run: Any) -> Any:
-        raise KeyError(run.inputs["input"])
-
-    with caplog.at_level(logging.WARNING), capture(question_from=broken) as captured:
-        for _ in range(3):
-            assert rag().invoke(QUESTION) == ANSWER
-        assert captured.samples == ()
-    assert captured.problems.counts == {"Captured._assemble: KeyError": 3}
-    assert len(caplog.records) == 1
-    assert QUESTION not in caplog.text
-    assert QUESTION not in repr(captured)
-
-
-def test_outputs_are_the_callers_own() -> None:
-    """The caller gets the objects that it would get anyway.
-
-    Later changes to them do not reach the samples.
-    """
-    found = [document("Paris is nice.", "p", score=0.5)]
-    chain = RunnableLambda(
-        lambda question: {"docs": Shelf(books=found).invoke(question), "answer": ANSWER}
-    )
-    with capture() as captured:
-        result = chain.invoke(QUESTION)
-    assert result["docs"][0] is found[0]
-    found[0].page_content, found[0].metadata["score"] = "changed", 9.0
-    result["docs"].clear()
-    result["answer"] = "changed"
-    (sample,) = captured.samples
-    assert [(c.text, c.score) for c in sample.known_contexts] == [
-        ("Paris is nice.", 0.5)
-    ]
-    assert sample.answer == ANSWER
 
 
 def _as_messages(question: str) -> list[BaseMessage]:
@@ -398,53 +292,6 @@ def test_observed_store_is_the_store() -> None:
     assert asyncio.run(
         seen.asimilarity_search("Paris", k=1)
     ) == inner.similarity_search("Paris", k=1)
-
-
-class PermittedStore(InMemoryVectorStore):
-    """A store whose plain search shows only what everybody may read, and counts its calls."""
-
-    searched: ClassVar[list[str]] = []
-
-    def similarity_search(
-        self, query: str, k: int = 4, **kwargs: Any
-    ) -> list[Document]:
-        self.searched.append("similarity_search")
-        return [
-            found
-            for found in super().similarity_search(query, k, **kwargs)
-            if found.id != "salaries"
-        ]
-
-    def similarity_search_with_score(
-        self, query: str, k: int = 4, **kwargs: Any
-    ) -> list[tuple[Document, float]]:
-        self.searched.append("similarity_search_with_score")
-        return super().similarity_search_with_score(query, k, **kwargs)
-
-
-def test_observing_a_store_changes_neither_what_is_called_nor_what_it_returns() -> None:
-    documents = [
-        document("Salaries of all staff.", "salaries"),
-        document("Salaries are paid monthly.", "open"),
-    ]
-    bare = PermittedStore.from_documents(documents, Letters())
-    PermittedStore.searched.clear()
-    searches = (
-        lambda store: store.similarity_search("Salaries?"),
-        lambda store: asyncio.run(store.asimilarity_search("Salaries?")),
-        lambda store: store.as_retriever().invoke("Salaries?"),
-        lambda store: store.similarity_search_with_score("Salaries?"),
-    )
-    for search in searches:
-        expected, calls_expected = search(bare), list(PermittedStore.searched)
-        PermittedStore.searched.clear()
-        with capture():
-            assert search(observe(bare)) == expected
-        assert PermittedStore.searched == calls_expected
-        PermittedStore.searched.clear()
-    assert [found.id for found in observe(bare).similarity_search("Salaries?")] == [
-        "open"
-    ]
 
 
 def test_a_copy_of_an_observed_store_is_observed() -> None:

@@ -13,7 +13,7 @@ from langchain_core.messages import (
     SystemMessage,
 )
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_fakes import Shelf, Speaker, document, joined
 from langchain_ragmetrics import capture
@@ -109,21 +109,6 @@ def test_a_history_that_says_who_speaks_is_read(name: str, way: str) -> None:
     assert sample.ledger.turn == 2
 
 
-def test_of_a_models_blocks_its_texts_alone_were_said() -> None:
-    drawn = {"type": "image_generation_call", "result": "iVBORw0KGgo"}
-    reply = AIMessage([drawn, {"type": "text", "text": REPLY}])
-    sample = asked_with(chat_history=[HumanMessage(EARLIER), reply])
-    assert history_of(sample) == ([EARLIER, REPLY], [])
-
-
-@pytest.mark.parametrize("name", ["chat_history", "history", "memory", "conversation"])
-@pytest.mark.parametrize("way", [*READ, *HEDGED])
-def test_a_history_is_right_or_hedged(name: str, way: str) -> None:
-    turns, codes = history_of(asked_with(**{name: {**READ, **HEDGED}[way]}))
-    assert codes or turns == [EARLIER, REPLY]
-    assert bool(turns) or codes == ["history_unread"]
-
-
 @pytest.mark.parametrize("is_of_system", [True, False])
 @pytest.mark.parametrize("way", PRINTED)
 def test_a_talk_that_a_function_prints_is_never_told_as_none(
@@ -148,20 +133,6 @@ def test_a_talk_that_a_function_prints_is_never_told_as_none(
 @pytest.mark.parametrize("empty", ["", [], None])
 def test_an_empty_history_is_none_for_sure(empty: Any) -> None:
     assert history_of(asked_with(chat_history=empty)) == ([], [])
-
-
-@pytest.mark.parametrize("name", ["chat_history", "memory"])
-@pytest.mark.parametrize(
-    "quote", [FERRY, FERRY.rstrip("."), f"It is said that {FERRY[:-1].lower()} indeed."]
-)
-@pytest.mark.parametrize("is_one_text", [True, False])
-def test_what_a_history_quotes_of_a_document_is_no_second_context(
-    name: str, quote: str, is_one_text: bool
-) -> None:
-    texts = ["Is there a ferry?", quote]
-    sample = asked_with(**{name: "\n".join(texts) if is_one_text else texts})
-    assert [context.text for context in sample.known_contexts] == [FERRY]
-    assert history_of(sample)[1]
 
 
 @pytest.mark.parametrize("with_sub_agent", [True, False])
@@ -210,52 +181,23 @@ def test_a_thread_that_keeps_the_whole_prompts_has_a_turn_for_each_question(
         assert [context.id for context in sample.known_contexts] == [talk[2 * place]]
 
 
-def test_each_turn_of_a_chat_that_keeps_the_question_first_is_one_turn() -> None:
-    shelf = Shelf(books=[document(FERRY, "ferry")])
-    prompt = ChatPromptTemplate.from_messages(
-        [
-            ("system", "Use: {context}"),
-            MessagesPlaceholder("chat_history"),
-            ("human", "{input}"),
-        ]
-    )
-    kept: list[BaseMessage] = []
-    with capture() as captured:
-        for question, answered in TALK.items():
-            kept.append(HumanMessage(question))
-            chain = (
-                RunnablePassthrough.assign(
-                    context=lambda values: joined(shelf.invoke(values["input"]))
-                )
-                | prompt
-                | Speaker(lines=answered)
-                | StrOutputParser()
-            )
-            chain.invoke({"input": question, "chat_history": list(kept)})
-            kept.append(AIMessage(answered))
-    talk = [text for pair in TALK.items() for text in pair]
-    for place, sample in enumerate(captured.samples):
-        assert sample.ledger is not None
-        assert sample.ledger.turn == place + 1
-        assert [turn.content for turn in sample.history] == talk[: 2 * place]
+@pytest.mark.parametrize("name", ["chat_history", "history", "memory", "conversation"])
+@pytest.mark.parametrize("way", [*READ, *HEDGED])
+def test_a_history_is_right_or_hedged(name: str, way: str) -> None:
+    turns, codes = history_of(asked_with(**{name: {**READ, **HEDGED}[way]}))
+    assert codes or turns == [EARLIER, REPLY]
+    assert bool(turns) or codes == ["history_unread"]
 
 
-@pytest.mark.parametrize("name", ["chat_history", "history", "memory"])
-def test_a_talk_that_a_step_of_the_chain_fills_in_is_never_told_as_none(
-    name: str,
+@pytest.mark.parametrize("name", ["chat_history", "memory"])
+@pytest.mark.parametrize(
+    "quote", [FERRY, FERRY.rstrip("."), f"It is said that {FERRY[:-1].lower()} indeed."]
+)
+@pytest.mark.parametrize("is_one_text", [True, False])
+def test_what_a_history_quotes_of_a_document_is_no_second_context(
+    name: str, quote: str, is_one_text: bool
 ) -> None:
-    shelf = Shelf(books=[document(FERRY, "ferry")])
-    before = f"{EARLIER}\n{REPLY}"
-    prompt = ChatPromptTemplate.from_template(
-        f"{{{name}}}\nUse: {{context}}\nQuestion: {{question}}"
-    )
-    filled: Any = RunnablePassthrough.assign(
-        **{
-            name: lambda inputs: before,
-            "context": lambda inputs: joined(shelf.invoke(inputs["question"])),
-        }
-    )
-    with capture() as captured:
-        (filled | prompt | Speaker(lines="Every hour.")).invoke({"question": QUESTION})
-    (sample,) = captured.samples
-    assert history_of(sample) == ([], ["which_turn"])
+    texts = ["Is there a ferry?", quote]
+    sample = asked_with(**{name: "\n".join(texts) if is_one_text else texts})
+    assert [context.text for context in sample.known_contexts] == [FERRY]
+    assert history_of(sample)[1]

@@ -170,30 +170,3 @@ def test_capture_changes_neither_calls_nor_values(
             returned = WAYS[way](getattr(application, kind)(), questions_of(words))
         runs.append((returned, application.log))
     assert runs[0] == runs[1]
-
-
-def test_objects_that_the_application_changes_later_leave_the_sample_as_it_was() -> (
-    None
-):
-    """Messages and documents are changed in place before the samples are read."""
-    found = [document(PAGES["bridge"], "bridge", relevance_score=0.9)]
-    asked = [HumanMessage("When was the bridge opened?")]
-    speaker = Speaker(lines="In 1874.")
-
-    def answer(messages: list[Any]) -> Any:
-        shown = joined(Shelf(books=found).invoke(str(messages[-1].text)))
-        return speaker.invoke([HumanMessage(f"Use only this: {shown}"), *messages])
-
-    def run(change: bool) -> dict[str, Any]:
-        with capture() as captured:
-            reply = RunnableLambda(answer).invoke(asked)
-            if change:
-                reply.content = "changed reply"
-                asked[0].content = "changed question"
-                found[0].page_content = "changed page"
-                found[0].metadata["relevance_score"] = 0
-                found.clear()
-        (sample,) = captured.samples
-        return facts(sample)
-
-    assert run(change=False) == run(change=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import threading
 from collections.abc import Callable
@@ -11,27 +10,15 @@ from importlib.metadata import version
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain.agents import AgentState, create_agent
+from langchain.agents import create_agent
 from langchain.agents.middleware import (
-    ClearToolUsesEdit,
     ContextEditingMiddleware,
     HumanInTheLoopMiddleware,
     SummarizationMiddleware,
-    ToolCallLimitMiddleware,
     ToolRetryMiddleware,
-    before_model,
-    wrap_tool_call,
 )
-from langchain.agents.structured_output import ToolStrategy
 from langchain.tools import InjectedToolCallId, ToolRuntime, tool
-from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import (
-    RunnableLambda,
-    RunnablePassthrough,
-)
 from langchain_core.tools import ToolException, create_retriever_tool
 from langchain_fakes import (
     ANSWER,
@@ -44,16 +31,13 @@ from langchain_fakes import (
     Speaker,
     document,
     joined,
-    rag,
 )
-from langchain_ragmetrics import RagMetricsCallback, capture
+from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, Send, interrupt
-from pydantic import BaseModel
 
 from ragmetrics_core.data.sample import EvidenceCall, Sample
 
@@ -173,54 +157,6 @@ def agent(*lines: Any, tools: Any = (look_up,), **settings: Any) -> Any:
 # One turn
 
 
-@shape([found(PARIS, LYON, ROME)])
-def a_chain() -> None:
-    rag().invoke(QUESTION)
-
-
-@shape([found(PARIS, query="capital", step=1)])
-def a_rewritten_question() -> None:
-    rewrite = (
-        RunnableLambda(lambda question: f"Rewrite: {question}")
-        | Speaker(lines="capital")
-        | StrOutputParser()
-    )
-    chain = (
-        RunnablePassthrough.assign(
-            context=(lambda x: x["question"]) | rewrite | SHELF | joined
-        )
-        | PROMPT
-        | Speaker()
-    )
-    chain.invoke({"question": QUESTION})
-
-
-@shape([found(PARIS, query="capital")])
-def a_step_before_the_model() -> None:
-    @before_model
-    def fetch(state: AgentState, runtime: Any) -> dict[str, Any]:
-        return {"messages": [HumanMessage(joined(SHELF.invoke("capital")))]}
-
-    ask(agent(tools=(), middleware=[fetch]))
-
-
-@shape([Call("given", (PARIS, LYON))])
-def documents_given_with_the_question() -> None:
-    prompt = ChatPromptTemplate.from_template("{context}\n{question}")
-    made = create_stuff_documents_chain(Speaker(), prompt)
-    made.invoke({"context": [document(PARIS), document(LYON)], "question": QUESTION})
-
-
-@shape([looked(PARIS, LYON, query="both")])
-def one_search() -> None:
-    ask(agent(wants(look("both"))))
-
-
-@shape([looked(PARIS), looked(LYON, query="Rhône", step=2)])
-def one_search_after_the_other() -> None:
-    ask(agent(wants(look()), wants(look("Rhône"))))
-
-
 @shape([looked(PARIS), looked(LYON, query="Rhône")])
 def searches_beside_each_other_end_in_any_order() -> None:
     over = threading.Event()
@@ -237,45 +173,8 @@ def searches_beside_each_other_end_in_any_order() -> None:
     )
 
 
-@shape([looked(PARIS), looked(PARIS)])
-def the_same_search_twice_in_one_step() -> None:
-    ask(agent(wants(look(), look())))
-
-
-@shape([looked(query="nothing")])
-def a_search_that_finds_nothing() -> None:
-    ask(agent(wants(look("nothing"))))
-
-
 class _Broken(Exception):
     """The index is down."""
-
-
-@wrap_tool_call
-def caught(request: Any, handler: Any) -> Any:
-    try:
-        return handler(request)
-    except _Broken:
-        return ToolMessage(
-            "the index is down", tool_call_id=request.tool_call["id"], status="error"
-        )
-
-
-@shape([looked(error="_Broken"), looked(LYON, query="Rhône", step=2)])
-def a_search_that_fails_and_another() -> None:
-    books = Shelf(
-        books=lambda query: (
-            [document(LYON)] if query == "Rhône" else (_ for _ in ()).throw(_Broken())
-        )
-    )
-    ask(
-        agent(
-            wants(look()),
-            wants(look("Rhône")),
-            tools=[create_retriever_tool(books, "look_up", "L")],
-            middleware=[caught],
-        )
-    )
 
 
 @shape([looked(error="_Broken"), looked(LYON, query="Rhône")])
@@ -352,16 +251,6 @@ def a_search_and_rows_of_a_database() -> None:
     )
 
 
-@shape([Call("tool", (ROWS,), 1, "count", QUESTION)])
-def only_rows_of_a_database() -> None:
-    ask(agent(wants(("count", {"question": QUESTION})), tools=[count]))
-
-
-@shape([Call("retrieval", (ROWS,), 1, "count", QUESTION)], context_tools={"count"})
-def a_tool_that_is_named_as_evidence() -> None:
-    ask(agent(wants(("count", {"question": QUESTION})), tools=[count]))
-
-
 @shape(
     [
         Call(
@@ -414,38 +303,6 @@ def a_tool_that_also_writes_into_the_state() -> None:
     ask(agent(wants(look()), tools=[stating]))
 
 
-@shape([looked(PARIS, step=2)])
-def a_tool_that_does_not_exist() -> None:
-    ask(
-        agent(
-            wants(("no_such_tool", {"query": "x"})), wants(look()), tools=[look_up]
-        ).with_config(recursion_limit=20)
-    )
-
-
-@shape([looked(PARIS)])
-def a_call_that_a_limit_blocks() -> None:
-    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="continue")
-    ask(agent(wants(look()), wants(look("Rhône")), middleware=[limit]))
-
-
-class Said(BaseModel):
-    """An answer."""
-
-    answer: str
-
-
-@shape([looked(PARIS)])
-def a_structured_answer() -> None:
-    ask(
-        agent(
-            wants(look()),
-            wants(("Said", {"answer": ANSWER})),
-            response_format=ToolStrategy(Said),
-        )
-    )
-
-
 @shape(
     [
         looked(PARIS),
@@ -470,19 +327,6 @@ def results_cleared_while_the_loop_goes_on() -> None:
     ask(agent(*lines, middleware=[ContextEditingMiddleware(edits=[Clears()])]))
 
 
-@shape([looked(PARIS, shown=None), Call("tool", (ROWS,), 2, "count", QUESTION, ())])
-def all_results_cleared() -> None:
-    edit = ClearToolUsesEdit(trigger=70, keep=0)
-    ask(
-        agent(
-            wants(look()),
-            wants(("count", {"question": QUESTION})),
-            tools=[look_up, count],
-            middleware=[ContextEditingMiddleware(edits=[edit])],
-        )
-    )
-
-
 # Agents in agents
 
 
@@ -501,24 +345,6 @@ def asking(made: Any, name: str = "research") -> Any:
         return str(ask(made, question)["messages"][-1].text)
 
     return research
-
-
-@shape(
-    [
-        Call("written", (REPORT,), 1, "research", "Which?", agent="boss"),
-        looked(PARIS, agent="researcher"),
-        looked(LYON, query="Rhône", agent="researcher"),
-    ]
-)
-def a_sub_agent() -> None:
-    inner = researcher(wants(look()), wants(look("Rhône")))
-    ask(
-        agent(
-            wants(("research", {"question": "Which?"})),
-            tools=[asking(inner)],
-            name="boss",
-        )
-    )
 
 
 @shape(
@@ -548,27 +374,6 @@ def two_sub_agents_beside_each_other() -> None:
     )
     called = wants(("first", {"question": "A?"}), ("second", {"question": "B?"}))
     ask(agent(called, tools=[asking(one, "first"), asking(two, "second")]))
-
-
-@shape(
-    [
-        Call("written", (REPORT,), 1, "know", "capital"),
-        Call("retrieval", (PARIS,), 1, "know", "capital"),
-    ],
-)
-def a_chain_in_a_tool() -> None:
-    inner = (
-        {"context": SHELF | joined, "question": RunnablePassthrough()}
-        | PROMPT
-        | Speaker(lines=REPORT)
-    )
-
-    @tool
-    def know(question: str) -> str:
-        """Answers."""
-        return str(inner.invoke(question).text)
-
-    ask(agent(wants(("know", {"question": "capital"})), tools=[know]))
 
 
 def transfer(to: str, keep: bool = True) -> Any:
@@ -602,23 +407,6 @@ def a_hand_off() -> None:
         wants(look()),
         wants(("transfer_to_expert", {})),
         tools=[look_up, transfer("expert")],
-        name="desk",
-    )
-    ask(team(desk, agent(wants(look("Rhône")), name="expert")))
-
-
-@shape(
-    [
-        looked(PARIS, agent="desk", shown=()),
-        looked(LYON, query="Rhône", step=3, agent="expert"),
-    ]
-)
-def a_hand_off_that_drops_what_was_found() -> None:
-    over = transfer("expert", keep=False)
-    desk = agent(
-        wants(look()),
-        wants(("transfer_to_expert", {})),
-        tools=[look_up, over],
         name="desk",
     )
     ask(team(desk, agent(wants(look("Rhône")), name="expert")))
@@ -661,13 +449,6 @@ def waiting(*lines: Any, tools: Any = (look_up,)) -> Any:
     )
 
 
-@shape([looked(PARIS)])
-def a_person_approves() -> None:
-    made = waiting(wants(look()))
-    ask(made, thread="t")
-    go_on(made, {"decisions": [{"type": "approve"}]})
-
-
 @shape([looked(LYON, query="Rhône")])
 def a_person_edits_the_call() -> None:
     made = waiting(wants(look()))
@@ -683,14 +464,6 @@ def a_person_edits_the_call() -> None:
             ]
         },
     )
-
-
-@shape([looked(LYON, query="Rhône", step=2)])
-def a_person_rejects_a_call() -> None:
-    made = waiting(wants(look()), wants(look("Rhône")))
-    ask(made, thread="t")
-    go_on(made, {"decisions": [{"type": "reject", "message": "not that"}]})
-    go_on(made, {"decisions": [{"type": "approve"}]})
 
 
 @shape(
@@ -767,40 +540,6 @@ def memory_of_a_thread() -> None:
         ask(made, question, "t")
 
 
-@shape([looked(PARIS)], [looked(PARIS)], context_tools={"look_up"})
-def a_turn_that_rests_on_an_earlier_one() -> None:
-    made = agent(wants(look()), ANSWER, ANSWER, checkpointer=InMemorySaver())
-    for question in (QUESTION, "Are you sure?"):
-        ask(made, question, "t")
-
-
-@shape([looked(PARIS)], [looked(PARIS, shown=()), looked(LYON, query="Rhône", turn=2)])
-def a_thread_that_is_trimmed() -> None:
-    @before_model
-    def trim(state: AgentState, runtime: Any) -> dict[str, Any] | None:
-        asked = max(
-            place
-            for place, one in enumerate(state["messages"])
-            if isinstance(one, HumanMessage)
-        )
-        return {
-            "messages": [
-                RemoveMessage(id=REMOVE_ALL_MESSAGES),
-                *state["messages"][asked:],
-            ]
-        }
-
-    made = agent(
-        wants(look()),
-        ANSWER,
-        wants(look("Rhône")),
-        middleware=[trim],
-        checkpointer=InMemorySaver(),
-    )
-    for question in (QUESTION, SECOND):
-        ask(made, question, "t")
-
-
 @shape(
     [looked(PARIS)],
     [
@@ -825,87 +564,6 @@ def a_thread_that_is_summarized() -> None:
     made = agent(*lines, middleware=[shorten], checkpointer=InMemorySaver())
     for question in (QUESTION, SECOND, "And Rome?"):
         ask(made, question, "t")
-
-
-@shape(
-    [found(PARIS, query="capital")],
-    [found(LYON, query="Rhône", turn=2)],
-)
-def messages_that_the_application_keeps_itself() -> None:
-    prompt = ChatPromptTemplate.from_messages(
-        [("placeholder", "{chat_history}"), ("human", "{context}\n{input}")]
-    )
-    chain = (
-        RunnablePassthrough.assign(context=(lambda x: x["input"]) | SHELF | joined)
-        | prompt
-        | Speaker()
-    )
-    chain.invoke({"input": "capital", "chat_history": []})
-    chain.invoke(
-        {"input": "Rhône", "chat_history": [HumanMessage("capital"), AIMessage(ANSWER)]}
-    )
-
-
-@shape(
-    [
-        Call("tool", ("The user lives in Lyon.",), 1, "recall", "home"),
-        looked(PARIS, step=2),
-    ]
-)
-def a_memory_over_conversations() -> None:
-    @tool
-    def recall(topic: str, runtime: ToolRuntime) -> str:
-        """Recalls what is known of the user."""
-        item = (
-            runtime.store.get(("user",), topic) if runtime.store is not None else None
-        )
-        return str(item.value["text"]) if item is not None else ""
-
-    memory = InMemoryStore()
-    memory.put(("user",), "home", {"text": "The user lives in Lyon."})
-    ask(
-        agent(
-            wants(("recall", {"topic": "home"})),
-            wants(look()),
-            tools=[recall, look_up],
-            store=memory,
-        )
-    )
-
-
-@shape([looked(PARIS), looked(LYON, query="Rhône")])
-def an_agent_that_runs_async() -> None:
-    made = agent(wants(look(), look("Rhône")))
-    asyncio.run(made.ainvoke({"messages": [("user", QUESTION)]}))
-
-
-@shape([looked(PARIS), looked(LYON, query="Rhône", step=2)])
-def an_agent_that_streams() -> None:
-    made = agent(wants(look()), wants(look("Rhône")))
-    assert list(
-        made.stream(
-            {"messages": [("user", QUESTION)]}, stream_mode=["updates", "messages"]
-        )
-    )
-
-
-@shape([found(PARIS, query="capital")], [found(LYON, query="Rhône")])
-def two_conversations() -> None:
-    built = StateGraph(Fan)
-    built.add_node(
-        "fetch", lambda state: {"texts": [joined(SHELF.invoke(state["question"]))]}
-    )
-    built.add_node(
-        "write",
-        lambda state: {"answer": Speaker().invoke("\n".join(state["texts"])).text},
-    )
-    built.add_edge(START, "fetch")
-    built.add_edge("fetch", "write")
-    made = built.compile(checkpointer=InMemorySaver())
-    for thread, question in (("a", "capital"), ("b", "Rhône")):
-        made.invoke(
-            {"question": question}, config={"configurable": {"thread_id": thread}}
-        )
 
 
 def played(name: str) -> tuple[Sample, ...]:
@@ -958,61 +616,3 @@ def test_ledger(name: str) -> None:
         expected = [sorted(calls, key=str) for calls in expected]
     assert ledgers == expected
     assert all(sample.answer for sample in samples)
-
-
-def _masked(sample: Sample) -> Sample:
-    return sample
-
-
-@pytest.mark.parametrize(
-    ("thread", "anew", "redacts", "kept"),
-    [
-        ("over_blocks", False, (None, None), [1]),
-        ("over_callbacks", False, (None, None), [1]),
-        ("over_callbacks_two_redactions", False, (_masked, None), []),
-        ("one_redaction", False, (_masked, _masked), [1]),
-        # what one block hides does not reach another
-        ("two_redactions", False, (_masked, None), []),
-        # an application of its own, with the same id of its thread
-        ("two_tenants", True, (None, None), []),
-    ],
-)
-def test_a_thread_goes_on_over_several_blocks(
-    thread: str, anew: bool, redacts: Any, kept: list[int]
-) -> None:
-    def made() -> Any:
-        model = Speaker(lines=[wants(look()), "Paris.", "It is Paris, as I said."])
-        tools = [
-            create_retriever_tool(
-                SHELF,
-                "look_up",
-                "Looks a thing up.",
-                response_format="content_and_artifact",
-            )
-        ]
-        return create_agent(model, tools, checkpointer=InMemorySaver())
-
-    agent, samples = made(), list[Sample]()
-    for at, question in enumerate((QUESTION, "Is that so?")):
-        config: Any = {"configurable": {"thread_id": thread}}
-        asked = {"messages": [("user", question)]}
-        agent = made() if at and anew else agent
-        if thread.startswith("over_callbacks"):
-            callback = RagMetricsCallback(
-                metrics=[],
-                judge="lexical",
-                context_tools={"look_up"},
-                redact=redacts[at],
-            )
-            agent.invoke(asked, {**config, "callbacks": [callback]})
-            samples += callback.samples
-        else:
-            with capture(context_tools={"look_up"}, redact=redacts[at]) as captured:
-                agent.invoke(asked, config)
-            samples += captured.samples
-    ledger = samples[1].ledger
-    assert ledger is not None
-    assert ledger.conversation == thread
-    assert [
-        call.turn for call in ledger.calls if call.turn == 1 and ledger.turn == 2
-    ] == kept

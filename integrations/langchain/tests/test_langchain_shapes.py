@@ -20,7 +20,6 @@ from langchain.agents.middleware import (
 )
 from langchain.tools import tool
 from langchain_classic.chains import (
-    ConversationalRetrievalChain,
     RetrievalQA,
     create_history_aware_retriever,
     create_retrieval_chain,
@@ -28,7 +27,6 @@ from langchain_classic.chains import (
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_classic.retrievers import (
     ContextualCompressionRetriever,
-    EnsembleRetriever,
     MultiQueryRetriever,
 )
 from langchain_classic.retrievers.document_compressors import LLMChainExtractor
@@ -38,13 +36,11 @@ from langchain_core.language_models import FakeListLLM
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import (
     JsonOutputParser,
-    PydanticOutputParser,
     StrOutputParser,
 )
 from langchain_core.prompts import (
     ChatPromptTemplate,
     MessagesPlaceholder,
-    PromptTemplate,
 )
 from langchain_core.runnables import (
     RunnableLambda,
@@ -141,130 +137,6 @@ def seen(sample: Sample) -> Turn:
     )
 
 
-# What the issue names; a row that is missing fails.
-NAMED = [
-    "lcel_text_in_text_out",
-    "lcel_dict_in",
-    "lcel_only_text_in_dict",
-    "lcel_messages_in",
-    "lcel_dataclass_in",
-    "lcel_pydantic_in",
-    "lcel_message_out",
-    "lcel_dict_out",
-    "lcel_json_out",
-    "lcel_model_out",
-    "assign",
-    "returning_sources",
-    "documents_of_a_lambda_with_scores_in_metadata",
-    "documents_with_scores_as_tuples",
-    "parallel_retrievers",
-    "retrieval_chain",
-    "history_aware_retriever",
-    "retrieval_qa",
-    "conversational_retrieval",
-    "message_history",
-    "agent_retriever_tool",
-    "agent_retriever_tool_with_artifact",
-    "agent_tool_with_artifact_only",
-    "agent_tool_with_retriever_inside",
-    "agent_tool_that_returns_a_command",
-    "agent_text_tool",
-    "agent_text_tool_named",
-    "agent_two_tools_at_once",
-    "agent_direct_tool",
-    "agent_that_needs_no_tool",
-    "agent_middleware_with_context",
-    "agent_middleware_observed",
-    "agent_middleware_named_by_hand",
-    "agent_structured_answer",
-    "agent_of_agents",
-    "agent_with_checkpointer",
-    "agent_approved_by_a_person",
-    "graph_nodes",
-    "graph_node_without_retriever",
-    "graph_fan_out",
-    "graph_subgraph",
-    "graph_with_checkpointer",
-    "graph_interrupted",
-    "graph_interrupted_before_a_node",
-    "graph_never_resumed",
-    "graph_corrective",
-    "graph_with_grader_after_answer",
-    "multi_query",
-    "ensemble",
-    "compression_by_model",
-    "compression_by_reranker",
-    "custom_retriever",
-    "retriever_map",
-    "batch",
-    "abatch",
-    "map_",
-    "stream",
-    "astream",
-    "stream_abandoned",
-    "graph_stream",
-    "stream_events",
-    "retry_of_model",
-    "retry_of_chain",
-    "fallback_of_model",
-    "fallback_of_chain",
-    "fallback_of_chain_all_fail",
-    "error_in_retriever",
-    "error_in_model",
-    "error_after_answer",
-    "error_in_tool_caught",
-    "error_before_retrieval",
-    "structured_with_citations",
-    "nothing_retrieved",
-    "some_not_shown",
-    "summarised_contexts",
-    "compressed_in_a_step",
-    "edited_in_place",
-    "same_document_twice",
-    "same_text_two_ids",
-    "overlapping_texts",
-    "title_after_answer",
-    "unrelated_runs",
-    "retriever_then_model",
-    "retriever_then_chain",
-    "retriever_alone",
-    "documents_handed_in",
-    "observed_store",
-    "observed_store_as_retriever",
-    "observed_store_async",
-    "handler_twice",
-    "asyncio_tasks",
-    "question_per_call",
-    "everything_per_call",
-    "question_from",
-    "answer_from",
-    "contexts_from",
-    "contexts_from_a_state_that_starts_empty",
-    "langsmith_target",
-    "traceable_parent",
-    "text_model",
-    "agent_async",
-]
-
-
-def test_every_named_shape_has_its_row() -> None:
-    assert sorted(NAMED) == sorted(SHAPES)
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_shape(name: str) -> None:
-    play, expected, options = SHAPES[name]
-    with capture(**options) as captured:
-        asyncio.run(play()) if asyncio.iscoroutinefunction(play) else play()
-    assert [seen(sample) for sample in captured.samples] == expected
-    said = [
-        one
-        for one in captured.problems.counts
-        if "runs were seen" not in one and "person" not in one
-    ]
-    assert not said or (not expected and "none of them retrieved" in said[0])
-
-
 # LCEL
 
 
@@ -285,11 +157,6 @@ def from_dict(model: Any = None) -> Any:
 @shape(Turn())
 def lcel_dict_in() -> None:
     (from_dict() | StrOutputParser()).invoke({"question": QUESTION, "language": "en"})
-
-
-@shape(Turn())
-def lcel_only_text_in_dict() -> None:
-    (operator.itemgetter("topic") | rag()).invoke({"topic": QUESTION, "length": 3})
 
 
 @shape(Turn(history=["Hello", "Hi"]))
@@ -328,11 +195,6 @@ def lcel_message_out() -> None:
     from_dict().invoke({"question": QUESTION})
 
 
-@shape(Turn())
-def lcel_dict_out() -> None:
-    RunnableParallel(response=rag(), echo=RunnablePassthrough()).invoke(QUESTION)
-
-
 @shape(Turn(answer='{"capital": "Paris", "sure": true}', doubts=["answer_guessed"]))
 def lcel_json_out() -> None:
     (
@@ -347,14 +209,6 @@ class Written(BaseModel):
 
 
 @shape(Turn())
-def lcel_model_out() -> None:
-    line = Written(answer=ANSWER, citations=[1]).model_dump_json()
-    (
-        from_dict(Speaker(lines=line)) | PydanticOutputParser(pydantic_object=Written)
-    ).invoke({"question": QUESTION})
-
-
-@shape(Turn())
 def assign() -> None:
     answer = (
         (lambda state: {**state, "context": joined(state["context"])})
@@ -366,19 +220,6 @@ def assign() -> None:
     RunnablePassthrough.assign(context=found).assign(answer=answer).invoke(
         {"question": QUESTION}
     )
-
-
-@shape(Turn())
-def returning_sources() -> None:
-    answer = (
-        (lambda state: {**state, "context": joined(state["context"])})
-        | PROMPT
-        | Speaker()
-        | StrOutputParser()
-    )
-    RunnableParallel(context=Shelf(), question=RunnablePassthrough()).assign(
-        answer=answer
-    ).invoke(QUESTION)
 
 
 @shape(Turn(contexts=[(LYON, "lyon", 0.25), (PARIS, "paris", 0.75)]))
@@ -406,26 +247,6 @@ def documents_with_scores_as_tuples() -> None:
         lambda question: store().similarity_search_with_score(PARIS)
     )
     rag(search | (lambda found: [one for one, _ in found])).invoke(QUESTION)
-
-
-@shape(Turn(contexts=[(ROME, "r", None), (PARIS, "p", None)]))
-def parallel_retrievers() -> None:
-    barrier = threading.Barrier(2)
-
-    def shelf(text: str, name: str) -> Shelf:
-        def find(query: str) -> list[Document]:
-            barrier.wait(60)
-            return [document(text, name)]
-
-        return Shelf(books=find)
-
-    both = {
-        "a": shelf(PARIS, "p"),
-        "b": shelf(ROME, "r"),
-        "question": RunnablePassthrough(),
-    }
-    prompt = ChatPromptTemplate.from_template("{b} {a} {question}")
-    (both | prompt | Speaker()).invoke(QUESTION)
 
 
 # Chains of langchain_classic and message history
@@ -468,21 +289,6 @@ def retrieval_qa() -> None:
     RetrievalQA.from_chain_type(
         Speaker(), retriever=Shelf(), return_source_documents=True
     ).invoke({"query": QUESTION})
-
-
-@shape(
-    Turn(
-        question="And its capital?",
-        standalone=QUESTION,
-        history=["Where is France?", "In Europe."],
-    )
-)
-def conversational_retrieval() -> None:
-    made = ConversationalRetrievalChain.from_llm(
-        Speaker(lines=[QUESTION, ANSWER]), Shelf()
-    )
-    history = [HumanMessage("Where is France?"), AIMessage("In Europe.")]
-    made.invoke({"question": "And its capital?", "chat_history": history})
 
 
 @shape(Turn(), Turn(question="Again?", doubts=["history_unread"]))
@@ -528,22 +334,6 @@ def agent_retriever_tool() -> None:
     ask(agent([create_retriever_tool(Shelf(), "search", "Searches.")]))
 
 
-@shape(Turn(standalone="capital France"))
-def agent_retriever_tool_with_artifact() -> None:
-    ask(
-        agent(
-            [
-                create_retriever_tool(
-                    Shelf(),
-                    "search",
-                    "Searches.",
-                    response_format="content_and_artifact",
-                )
-            ]
-        )
-    )
-
-
 @tool(response_format="content_and_artifact")
 def look_up(query: str) -> tuple[str, list[Document]]:
     """Looks up."""
@@ -554,17 +344,6 @@ def look_up(query: str) -> tuple[str, list[Document]]:
 @shape(Turn(contexts=[(PARIS, "Pari", None)], standalone="capital France"))
 def agent_tool_with_artifact_only() -> None:
     ask(agent([look_up]))
-
-
-@tool
-def search_inside(query: str) -> str:
-    """Searches."""
-    return joined(Shelf().invoke(query))
-
-
-@shape(Turn(standalone="capital France"))
-def agent_tool_with_retriever_inside() -> None:
-    ask(agent([search_inside]))
 
 
 @tool
@@ -717,30 +496,6 @@ def agent_of_agents() -> None:
     ask(agent([delegate], calls("delegate", task="find the capital"), ANSWER))
 
 
-@shape(
-    Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS, doubts=["quoted"]),
-    Turn(
-        question="And Lyon?",
-        contexts=[(LYON, "Lyon", None)],
-        answer="On the Rhône.",
-        standalone=LYON,
-        history=[QUESTION, ANSWER],
-        doubts=["quoted"],
-    ),
-)
-def agent_with_checkpointer() -> None:
-    lines = [
-        calls("look_up", query=PARIS),
-        ANSWER,
-        "Hello.",
-        calls("look_up", query=LYON),
-        "On the Rhône.",
-    ]
-    made = agent([look_up], *lines[:2], *lines[3:], checkpointer=InMemorySaver())
-    for question in (QUESTION, "And Lyon?"):
-        ask(made, question, configurable={"thread_id": "t"})
-
-
 @shape(Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS, doubts=["quoted"]))
 def agent_approved_by_a_person() -> None:
     approve = HumanInTheLoopMiddleware(interrupt_on={"look_up": True})
@@ -828,27 +583,6 @@ def graph_fan_out() -> None:
     built.compile().invoke({"question": QUESTION})
 
 
-@shape(Turn())
-def graph_subgraph() -> None:
-    inner = graph(fetch)
-
-    def sub(state: State) -> State:
-        return {"docs": inner.invoke({"question": state["question"]})["docs"]}
-
-    graph(sub, write).invoke({"question": QUESTION})
-
-
-@shape(Turn(), Turn(question="Rome?", contexts=[(ROME, "r", None)]))
-def graph_with_checkpointer() -> None:
-    def fetch_one(state: State) -> State:
-        found = documents() if state["question"] == QUESTION else [document(ROME, "r")]
-        return {"docs": Shelf(books=found).invoke(state["question"])}
-
-    made = graph(fetch_one, write, checkpointer=InMemorySaver())
-    for question in (QUESTION, "Rome?"):
-        made.invoke({"question": question}, config={"configurable": {"thread_id": "t"}})
-
-
 def approve(state: State) -> State:
     return {"grade": interrupt("go on?")}
 
@@ -861,55 +595,10 @@ def graph_interrupted() -> None:
     made.invoke(Command(resume="yes"), config=config)
 
 
-@shape(Turn())
-def graph_interrupted_before_a_node() -> None:
-    made = graph(fetch, write, checkpointer=InMemorySaver(), interrupt_before=["write"])
-    config: Any = {"configurable": {"thread_id": "t"}}
-    made.invoke({"question": QUESTION}, config=config)
-    made.invoke(None, config=config)
-
-
 @shape()
 def graph_never_resumed() -> None:
     made = graph(fetch, approve, write, checkpointer=InMemorySaver())
     made.invoke({"question": QUESTION}, config={"configurable": {"thread_id": "t"}})
-
-
-@shape(
-    Turn(
-        contexts=[(PARIS, "web", None)],
-        retrieved=[(LYON, "lyon", None)],
-        doubts=["changed_by_step"],
-    )
-)
-def graph_corrective() -> None:
-    """Nothing good was retrieved: a step searches the web instead, and the model sees only that."""
-
-    def fetch_bad(state: State) -> State:
-        return {"docs": Shelf(books=[document(LYON, "lyon")]).invoke(state["question"])}
-
-    def grade(state: State) -> State:
-        verdict = Speaker(lines="no").invoke(
-            f"Relevant? {state['docs'][0].page_content}"
-        )
-        return {"grade": str(verdict.text)}
-
-    def web(state: State) -> State:
-        return {"docs": [document(PARIS, "web")]}
-
-    graph(fetch_bad, grade, web, write).invoke({"question": QUESTION})
-
-
-@shape(Turn())
-def graph_with_grader_after_answer() -> None:
-    def grade(state: State) -> State:
-        return {
-            "grade": str(
-                Speaker(lines="yes").invoke(f"Grounded? {state['answer']}").text
-            )
-        }
-
-    graph(fetch, write, grade).invoke({"question": QUESTION})
 
 
 # Retrievers of retrievers
@@ -929,13 +618,6 @@ def multi_query() -> None:
             Shelf(books=find), Speaker(lines="variant one\nvariant two")
         )
     ).invoke(QUESTION)
-
-
-@shape(Turn(contexts=[(PARIS, "p", None), (LYON, "l", None), (ROME, "r", None)]))
-def ensemble() -> None:
-    one = Shelf(books=[document(PARIS, "p"), document(LYON, "l")])
-    two = Shelf(books=[document(PARIS, "p"), document(ROME, "r")])
-    rag(EnsembleRetriever(retrievers=[one, two], weights=[0.6, 0.4])).invoke(QUESTION)
 
 
 @shape(Turn(contexts=[("the capital of France", None, 0.9)]))
@@ -1026,23 +708,8 @@ def batch() -> None:
 
 
 @shape(turn_about("a"), turn_about("b"))
-async def abatch() -> None:
-    await by_question().abatch(["a", "b"], config={"max_concurrency": 1})
-
-
-@shape(turn_about("a"), turn_about("b"))
 def map_() -> None:
     by_question().map().invoke(["a", "b"], config={"max_concurrency": 1})
-
-
-@shape(Turn())
-def stream() -> None:
-    assert "".join(rag().stream(QUESTION)) == ANSWER
-
-
-@shape(Turn())
-async def astream() -> None:
-    assert "".join(await drained(rag().astream(QUESTION))) == ANSWER
 
 
 @shape(
@@ -1056,26 +723,8 @@ def stream_abandoned() -> None:
 
 
 @shape(Turn())
-def graph_stream() -> None:
-    list(
-        graph(fetch, write).stream(
-            {"question": QUESTION}, stream_mode=["updates", "messages"]
-        )
-    )
-
-
-@shape(Turn())
 async def stream_events() -> None:
     await drained(rag().astream_events(QUESTION, version="v2"))
-
-
-@shape(Turn())
-def retry_of_model() -> None:
-    rag(
-        model=Speaker(lines=[ValueError("busy"), ANSWER]).with_retry(
-            wait_exponential_jitter=False
-        )
-    ).invoke(QUESTION)  # type: ignore[arg-type]
 
 
 @shape(Turn())
@@ -1086,13 +735,6 @@ def retry_of_chain() -> None:
         Speaker(lines=[ValueError("busy"), ANSWER]),
     )
     made.with_retry(wait_exponential_jitter=False).invoke(QUESTION)
-
-
-@shape(Turn())
-def fallback_of_model() -> None:
-    rag(model=Speaker(lines=ValueError("down")).with_fallbacks([Speaker()])).invoke(
-        QUESTION
-    )  # type: ignore[arg-type]
 
 
 @shape(Turn())
@@ -1120,35 +762,10 @@ def error_in_retriever() -> None:
         rag(Shelf(books=OSError("index is gone"))).invoke(QUESTION)
 
 
-@shape(Turn(answer=None, error="ValueError('down')", doubts=["broken"]))
-def error_in_model() -> None:
-    with suppress(ValueError):
-        rag(model=Speaker(lines=ValueError("down"))).invoke(QUESTION)
-
-
 @shape(Turn(answer=None, error="KeyError('log')", doubts=["broken"]))
 def error_after_answer() -> None:
     with suppress(KeyError):
         (rag() | (lambda answer: {}["log"])).invoke(QUESTION)
-
-
-@shape(Turn(contexts=[(PARIS, "Pari", None)]))
-def error_in_tool_caught() -> None:
-    attempts = iter([True, False])
-
-    @tool(response_format="content_and_artifact")
-    def fragile(query: str) -> tuple[str, list[Document]]:
-        """Fails once."""
-        if next(attempts):
-            return "try again", []
-        found = store().similarity_search(PARIS, k=1)
-        return joined(found), found
-
-    ask(
-        agent(
-            [fragile], calls("fragile", query="a"), calls("fragile", query="b"), ANSWER
-        )
-    )
 
 
 @shape()
@@ -1158,115 +775,6 @@ def error_before_retrieval() -> None:
 
 
 # What the model saw
-
-
-@shape(Turn(answer="Paris [1].", doubts=["answer_guessed"]))
-def structured_with_citations() -> None:
-    class Cited(BaseModel):
-        """An answer with its sources."""
-
-        answer: str
-        citations: list[int]
-
-    model = Speaker(
-        lines=calls("Cited", answer="Paris [1].", citations=[1])
-    ).with_structured_output(Cited)
-    found = {"context": Shelf() | joined, "question": RunnablePassthrough()}
-    (found | PROMPT | model).invoke(QUESTION)
-
-
-@shape(Turn(contexts=[], answer="I don't know."))
-def nothing_retrieved() -> None:
-    rag(Shelf(books=[]), Speaker(lines="I don't know.")).invoke(QUESTION)
-
-
-@shape(Turn(contexts=FOUND[:2], retrieved=FOUND))
-def some_not_shown() -> None:
-    rag(Shelf() | (lambda found: found[:2])).invoke(QUESTION)
-
-
-@shape(Turn())
-def summarised_contexts() -> None:
-    summary = (
-        Shelf()
-        | joined
-        | PromptTemplate.from_template("Summarise: {text}")
-        | Speaker(lines="All about capitals.")
-    )
-    made = (
-        {"context": summary | StrOutputParser(), "question": RunnablePassthrough()}
-        | PROMPT
-        | Speaker()
-    )
-    made.invoke(QUESTION)
-
-
-@shape(Turn(contexts=[("the capital of France", None, 0.9)], retrieved=FOUND))
-def compressed_in_a_step() -> None:
-    @chain
-    def compress(found: list[Document]) -> list[Document]:
-        return [
-            Document(page_content="the capital of France", metadata=found[0].metadata)
-        ]
-
-    rag(Shelf() | compress).invoke(QUESTION)
-
-
-@shape(Turn(contexts=FOUND[:1], retrieved=FOUND))
-def edited_in_place() -> None:
-    @chain
-    def spoil(found: list[Document]) -> list[Document]:
-        for one in found[1:]:
-            one.page_content, one.metadata["score"] = "edited", 99.0
-        del found[1:]
-        return found
-
-    rag(Shelf() | spoil).invoke(QUESTION)
-
-
-@shape(Turn(contexts=[(PARIS, "p", 0.9), (LYON, None, None)]))
-def same_document_twice() -> None:
-    one = Shelf(books=[document(PARIS, "p", score=0.9), document(LYON, None, page=1)])
-    two = Shelf(books=[document(LYON, None, page=1), document(PARIS, "p", score=0.1)])
-    both = RunnableLambda(
-        lambda question: [*one.invoke(question), *two.invoke(question)]
-    )
-    rag(both).invoke(QUESTION)
-
-
-@shape(
-    Turn(
-        contexts=[(PARIS, "a", None)],
-        retrieved=[(PARIS, "a", None), (PARIS, "b", None)],
-    )
-)
-def same_text_two_ids() -> None:
-    rag(Shelf(books=[document(PARIS, "a"), document(PARIS, "b")])).invoke(QUESTION)
-
-
-@shape(
-    Turn(
-        contexts=[(PARIS, "long", None)],
-        retrieved=[("Paris", "short", None), (PARIS, "long", None)],
-    )
-)
-def overlapping_texts() -> None:
-    rag(
-        Shelf(books=[document("Paris", "short"), document(PARIS, "long")])
-        | (lambda found: found[1:])
-    ).invoke(QUESTION)
-
-
-@shape(Turn())
-def title_after_answer() -> None:
-    title = RunnableLambda(
-        lambda state: str(
-            Speaker(lines="Capitals").invoke(f"Title for {state['answer']}").text
-        )
-    )
-    (RunnableParallel(answer=rag()) | RunnablePassthrough.assign(title=title)).invoke(
-        QUESTION
-    )
 
 
 # No chain, other runs, explicit hooks
@@ -1292,12 +800,6 @@ def retriever_then_model() -> None:
     found = Shelf().invoke(QUESTION)
     Speaker(lines="unrelated").invoke("What time is it?")
     Speaker().invoke(f"Use {joined(found)} for {QUESTION}")
-
-
-@shape(Turn(question=QUESTION))
-def retriever_then_chain() -> None:
-    found = Shelf().invoke("capital France")
-    (PROMPT | Speaker()).invoke({"context": joined(found), "question": QUESTION})
 
 
 @shape(Turn(answer=None, doubts=["by_data_flow", "no_answer"]))
@@ -1328,17 +830,6 @@ def observed_store_as_retriever() -> None:
     rag(observe(store()).as_retriever(search_kwargs={"k": 1})).invoke(QUESTION)
 
 
-@shape(Turn(contexts=[(PARIS, "Pari", None)]))
-async def observed_store_async() -> None:
-    seen_store = observe(store())
-
-    async def answer(question: str) -> str:
-        found = await seen_store.asimilarity_search(PARIS, k=1)
-        return str((await Speaker().ainvoke(joined(found) + question)).text)
-
-    await RunnableLambda(answer).ainvoke(QUESTION)
-
-
 @shape(Turn())
 def handler_twice() -> None:
     from langchain_ragmetrics.capturing import RECORDER
@@ -1346,13 +837,6 @@ def handler_twice() -> None:
     rag().with_config(callbacks=[RECORDER]).invoke(
         QUESTION, config={"callbacks": [RECORDER]}
     )
-
-
-@shape(turn_about("a"), turn_about("b"))
-async def asyncio_tasks() -> None:
-    first = asyncio.create_task(by_question().ainvoke("a"))
-    await first
-    await asyncio.gather(by_question().ainvoke("b"))
 
 
 # Overrides
@@ -1392,14 +876,6 @@ def answer_from() -> None:
     (rag() | (lambda answer: {"blob": (answer, 1), "text": "other"})).invoke(QUESTION)
 
 
-@shape(Turn(contexts=[(LYON, None, None)]), contexts_from="docs")
-def contexts_from_a_state_that_starts_empty() -> None:
-    def search(state: State) -> State:
-        return {"docs": [document(LYON)]}
-
-    graph(search, write).invoke({"question": QUESTION, "docs": []})
-
-
 @shape(Turn(contexts=[(LYON, None, None)], retrieved=FOUND), contexts_from="used")
 def contexts_from() -> None:
     (
@@ -1437,6 +913,15 @@ def text_model() -> None:
     rag(model=FakeListLLM(responses=[ANSWER])).invoke(QUESTION)  # type: ignore[arg-type]
 
 
-@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone="capital France"))
-async def agent_async() -> None:
-    await agent([look_up]).ainvoke({"messages": [("user", QUESTION)]})
+@pytest.mark.parametrize("name", SHAPES)
+def test_shape(name: str) -> None:
+    play, expected, options = SHAPES[name]
+    with capture(**options) as captured:
+        asyncio.run(play()) if asyncio.iscoroutinefunction(play) else play()
+    assert [seen(sample) for sample in captured.samples] == expected
+    said = [
+        one
+        for one in captured.problems.counts
+        if "runs were seen" not in one and "person" not in one
+    ]
+    assert not said or (not expected and "none of them retrieved" in said[0])

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
@@ -16,7 +14,6 @@ from langchain_core.tools import tool
 from langchain_ragmetrics import capture
 from langgraph.graph import START, StateGraph
 from lighthouse import ANSWER, FACT, QUESTION, ROOMS
-from tool_texts import SHAPES, check
 
 
 class Scripted(GenericFakeChatModel):
@@ -30,86 +27,6 @@ class Scripted(GenericFakeChatModel):
 def search_knowledge(query: str) -> str:
     """Returns a text."""
     return FACT
-
-
-@tool
-def search_rooms(query: str) -> str:
-    """Returns another text."""
-    return ROOMS
-
-
-@tool
-def calculate(query: str) -> str:
-    """Returns a number."""
-    return "1882"
-
-
-@tool
-def order_state(query: str) -> str:
-    """Returns a few words."""
-    return "Shipped on 4 May."
-
-
-@tool(response_format="content_and_artifact")
-def look_up(query: str) -> tuple[str, list[Document]]:
-    """Returns documents."""
-    return ROOMS, [Document(ROOMS)]
-
-
-TOOLS = {
-    made.name: made
-    for made in (search_knowledge, search_rooms, calculate, order_state, look_up)
-}
-
-
-def play(names: Sequence[str]) -> None:
-    lines = [
-        AIMessage(
-            "", tool_calls=[{"name": name, "args": {"query": "lamp"}, "id": name}]
-        )
-        for name in names
-    ]
-    agent = create_agent(
-        Scripted(messages=iter([*lines, AIMessage(ANSWER)])),
-        [TOOLS[name] for name in names],
-    )
-    agent.invoke({"messages": [("user", QUESTION)]})
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_the_text_of_a_tool(name: str) -> None:
-    shape = SHAPES[name]
-    with capture(context_tools=shape.context_tools or None, reference=FACT) as captured:
-        play(shape.tools)
-    check(captured, shape)
-
-
-@pytest.mark.parametrize(
-    ("context_tools", "grade", "n_hints"),
-    [(None, "inferred", 1), (set(), "exact", 0), ({"look_up"}, "exact", 0)],
-    ids=["nothing said", "no tool searches", "the one that searches"],
-)
-def test_the_text_of_a_tool_that_acts_lowers_no_grade_once_the_user_said_which_search(
-    context_tools: set[str] | None, grade: str, n_hints: int
-) -> None:
-    with capture(context_tools=context_tools) as captured:
-        play(["look_up", "search_knowledge"])
-    (sample,) = captured.samples
-    assert [context.text for context in sample.known_contexts] == [ROOMS]
-    assert sample.capture is not None
-    assert sample.capture.grade == grade
-    assert len(sample.capture.warnings) == n_hints
-
-
-def test_a_model_that_only_wishes_for_a_tool_gives_no_sample() -> None:
-    model = Scripted(
-        messages=iter(
-            [AIMessage("", tool_calls=[{"name": "a", "args": {}, "id": "1"}])]
-        )
-    )
-    with capture() as captured:
-        model.invoke(QUESTION)
-    assert not captured.samples
 
 
 # What a tool that is named returns, and the passages in it; None where it is not divided

@@ -5,9 +5,7 @@ The first line of each names the repository and file whose shape it has.
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import pytest
 from langchain_classic.chains import ConversationalRetrievalChain, RetrievalQA
@@ -18,9 +16,7 @@ from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_corpus import (
-    ALL,
     ANSWER,
-    GRADE,
     MEMORY,
     PLAN,
     QUESTION,
@@ -44,18 +40,6 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 # Chains
-
-
-@app(Expected(["plan", "memory", "tools"]))
-def documents_unformatted() -> None:
-    """langchain-ai/rag-from-scratch/rag_from_scratch_1_to_4.ipynb: the retriever goes into the prompt as it is."""
-    rag(Shelf(books=everything())).invoke(QUESTION)
-
-
-@app(Expected(["plan", "memory", "tools"]))
-def documents_as_text() -> None:
-    """tzh21/VChart-QA/rag.py: documents joined by empty lines."""
-    rag(Shelf(books=everything()) | joined).invoke(QUESTION)
 
 
 @app(Expected(["memory", "plan", "tools"], retrieved=["plan", "memory", "tools"]))
@@ -102,48 +86,6 @@ def fusion_with_scores() -> None:
 
 @app(
     Expected(
-        ["reflect"],
-        retrieved=["plan", "memory", "tools", "reflect"],
-    )
-)
-def second_retrieval() -> None:
-    """lalashiwoya/Chatbot_Design_with_LangGraph/api/nodes/retrieve.py, with a second search after the first."""
-
-    def twice(question: str) -> list[Document]:
-        Shelf(books=everything()).invoke(question)
-        return Shelf(books=[REFLECT.model_copy()]).invoke(question)
-
-    rag(RunnableLambda(twice) | joined).invoke(QUESTION)
-
-
-@app(
-    Expected(
-        ["tools", "plan"],
-        retrieved=["plan", "memory", "tools"],
-    )
-)
-def sorted_by_hand() -> None:
-    """Ababababana/LoRA_Finetune-RAPTOR-CRAG/rerank.py: a plain function ranks anew and keeps two."""
-    rag(
-        Shelf(books=everything()) | (lambda found: [found[2], found[0]]) | joined
-    ).invoke(QUESTION)
-
-
-@app(Expected(["plan", "memory", "tools"]))
-def escaped_in_tags() -> None:
-    """langchain-ai/rag-research-agent-template/src/shared/utils.py: documents as XML, here escaped as well."""
-
-    def tagged(found: list[Document]) -> str:
-        return "\n".join(
-            f"<document id={one.id!r}>\n{html.escape(one.page_content)}\n</document>"
-            for one in found
-        )
-
-    rag(Shelf(books=everything()) | tagged).invoke(QUESTION)
-
-
-@app(
-    Expected(
         [PLAN.page_content[:60].rstrip(), MEMORY.page_content[:60].rstrip()],
         retrieved=["plan", "memory"],
     )
@@ -169,22 +111,6 @@ def refine() -> None:
         chain_type="refine",
         retriever=Shelf(books=everything()),
         return_source_documents=True,
-    ).invoke({"query": QUESTION})
-
-
-@app(Expected(["plan", "memory", "tools"]))
-def map_and_reduce() -> None:
-    """langchain-ai/langchain/docs/docs/versions/migrating_chains/map_reduce_chain.ipynb: notes, then an answer."""
-
-    def said(messages: Sequence[Any]) -> str:
-        shown = "\n".join(str(one.text) for one in messages)
-        found = [one for one in ALL if one.page_content in shown]
-        return f"A note on what the page says of {found[0].id}." if found else ANSWER
-
-    RetrievalQA.from_chain_type(
-        Speaker(lines=said),
-        chain_type="map_reduce",
-        retriever=Shelf(books=everything()),
     ).invoke({"query": QUESTION})
 
 
@@ -260,42 +186,7 @@ def documents_as_content_blocks() -> None:
     )
 
 
-@app(Expected(["plan", "memory"]))
-def answer_printed_not_returned() -> None:
-    """thaiphanthanhIT/RAG-langchain/cgraph/generate.py, as a function that prints and returns nothing."""
-    written: list[str] = []
-
-    def reply(question: str) -> None:
-        found = Shelf(books=everything()[:2]).invoke(question)
-        written.append(
-            str(Speaker(lines=ANSWER).invoke(f"{joined(found)}\n{question}").text)
-        )
-
-    RunnableLambda(reply).invoke(QUESTION)
-
-
 # Plain functions, no chain around them
-
-
-@app(
-    Expected(
-        ["plan", "memory"],
-        retrieved=["plan", "memory", "tools"],
-    )
-)
-def graded_by_hand() -> None:
-    """thaiphanthanhIT/RAG-langchain/cgraph/generate.py: search, grade each document, answer from those that pass."""
-    found = Shelf(books=everything()).invoke(QUESTION)
-    made = grader("yes", "yes", "no")
-    kept = [
-        one
-        for one in found
-        if made.invoke({"question": QUESTION, "document": one.page_content})[
-            "binary_score"
-        ]
-        == "yes"
-    ]
-    Speaker(lines=ANSWER).invoke(f"Context: {joined(kept)}\nQuestion: {QUESTION}")
 
 
 @app(
@@ -314,27 +205,6 @@ def rewritten_by_hand() -> None:
     second = Shelf(books=[REFLECT]).invoke(better)
     (RAG | Speaker(lines=ANSWER) | StrOutputParser()).invoke(
         {"context": joined(second), "question": QUESTION}
-    )
-
-
-@app(
-    Expected(
-        ["plan", "memory"], standalone="A passage that could answer it, about plans."
-    )
-)
-def hypothetical_document() -> None:
-    """langchain-ai/rag-from-scratch/rag_from_scratch_5_to_9.ipynb, part 9: a model writes what is searched for."""
-    passage = ChatPromptTemplate.from_template(
-        "Write a passage that answers {question}"
-    )
-    writer = (
-        passage
-        | Speaker(lines="A passage that could answer it, about plans.")
-        | StrOutputParser()
-    )
-    found = (writer | Shelf(books=everything()[:2])).invoke({"question": QUESTION})
-    (RAG | Speaker(lines=ANSWER) | StrOutputParser()).invoke(
-        {"context": found, "question": QUESTION}
     )
 
 
@@ -379,20 +249,6 @@ def checked_afterwards() -> None:
     )
 
 
-@app(Expected(["plan"], answer="yes", doubts=["answer_guessed"]))
-def grader_alone() -> None:
-    """langchain-ai/langgraph/examples/rag/langgraph_self_rag.ipynb: the cell that tries the hallucination grader."""
-    prompt = ChatPromptTemplate.from_template(
-        "Facts: {documents}\nGeneration: {generation}"
-    )
-    made = prompt | Speaker(lines=calls("GradeHallucinations", binary_score="yes"))
-    made.invoke({"documents": everything(), "generation": ANSWER})
-    made.invoke({"documents": everything(), "generation": ANSWER, "question": QUESTION})
-    (GRADE | Speaker(lines="yes") | StrOutputParser()).invoke(
-        {"question": QUESTION, "document": everything()[0]}
-    )
-
-
 @app(
     Expected(["plan"]),
     Expected(
@@ -411,19 +267,18 @@ def two_questions() -> None:
         Speaker(lines=answer).invoke(f"Context: {joined(found)}\nQuestion: {question}")
 
 
-@app(
-    Expected(
-        ["plan"],
-        answer="A second summary of the same page, in other words.",
-        doubts=["further_call", "which_turn"],
-    ),
-    is_hedged=True,
-)
-def two_that_could_answer() -> None:
-    """lalashiwoya/Chatbot_Design_with_LangGraph/api/nodes/retrieve.py: one generation after the other is kept."""
-    found = Shelf(books=[PLAN]).invoke(QUESTION)
-    for line in (ANSWER, "A second summary of the same page, in other words."):
-        Speaker(lines=line).invoke(f"Context: {joined(found)}\nQuestion: {QUESTION}")
+@app(Expected(["plan", "memory"]))
+def answer_printed_not_returned() -> None:
+    """thaiphanthanhIT/RAG-langchain/cgraph/generate.py, as a function that prints and returns nothing."""
+    written: list[str] = []
+
+    def reply(question: str) -> None:
+        found = Shelf(books=everything()[:2]).invoke(question)
+        written.append(
+            str(Speaker(lines=ANSWER).invoke(f"{joined(found)}\n{question}").text)
+        )
+
+    RunnableLambda(reply).invoke(QUESTION)
 
 
 @pytest.mark.parametrize("name", names(__name__))

@@ -10,7 +10,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain.tools import tool
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool
@@ -33,7 +33,7 @@ from langchain_corpus import (
     graph,
     names,
 )
-from langchain_fakes import Shelf, Speaker, calls, joined
+from langchain_fakes import Shelf, Speaker, calls
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Send
@@ -83,63 +83,6 @@ def corrective_graph() -> None:
 
     def web_search(state: State) -> State:
         page = Document(page_content=REFLECT.page_content)
-        return {"documents": [*state["documents"], page]}
-
-    graph(retrieve, grade_documents, transform_query, web_search, generate).invoke(
-        {"question": QUESTION}
-    )
-
-
-BETTER = "What are the ways in which language agents plan their work today?"
-PAGE = (
-    f"{BETTER} They break it down, they order the parts, and they look back on what"
-    " they did."
-)
-
-
-@app(
-    Expected(
-        ["plan", PAGE],
-        retrieved=["plan", "memory", "tools", PAGE],
-    )
-)
-def corrective_graph_with_a_page_that_quotes() -> None:
-    """langchain-ai/langgraph/examples/rag/langgraph_crag.ipynb: the page of the web quotes the rewritten question."""
-
-    @tool
-    def web(query: str) -> list[dict[str, str]]:
-        """Search the web."""
-        return [{"url": "https://example.org", "content": PAGE}]
-
-    def retrieve(state: State) -> State:
-        return {
-            "documents": Shelf(books=everything()).invoke(state["question"]),
-            "question": state["question"],
-        }
-
-    def grade_documents(state: State) -> State:
-        made = grader("yes", "no", "no")
-        grades = [
-            made.invoke({"question": QUESTION, "document": one.page_content})
-            for one in state["documents"]
-        ]
-        kept = [
-            one
-            for one, grade in zip(state["documents"], grades, strict=True)
-            if grade["binary_score"] == "yes"
-        ]
-        return {"documents": kept}
-
-    def transform_query(state: State) -> State:
-        return {
-            "question": str(
-                Speaker(lines=BETTER).invoke(f"Improve: {state['question']}").text
-            )
-        }
-
-    def web_search(state: State) -> State:
-        hits = web.invoke({"query": state["question"]})
-        page = Document(page_content="\n".join(hit["content"] for hit in hits))
         return {"documents": [*state["documents"], page]}
 
     graph(retrieve, grade_documents, transform_query, web_search, generate).invoke(
@@ -202,22 +145,6 @@ def agentic_graph() -> None:
     graph(agent, retrieve, rewrite, answer, state=Chat).invoke(
         {"messages": [("user", QUESTION)]}
     )
-
-
-@app(Expected(["plan", "memory"]))
-def answer_as_a_human_message() -> None:
-    """langchain-ai/langgraph/examples/multi_agent/agent_supervisor.ipynb: a worker's text as a human message."""
-
-    def worker(state: Chat) -> Chat:
-        found = Shelf(books=everything()[:2]).invoke(str(state["messages"][0].text))
-        said = (
-            Speaker(lines=ANSWER)
-            .invoke(f"{joined(found)}\n{state['messages'][0].text}")
-            .text
-        )
-        return {"messages": [HumanMessage(str(said), name="worker")]}
-
-    graph(worker, state=Chat).invoke({"messages": [("user", QUESTION)]})
 
 
 class Research(TypedDict, total=False):
@@ -293,26 +220,6 @@ def research_agent() -> None:
 # Agents
 
 
-@app(
-    Expected(
-        ["memory"],
-        retrieved=["plan", "memory", "tools"],
-        standalone="memory",
-    ),
-)
-def tool_shows_one() -> None:
-    """langchain-ai/langgraph/examples/rag/langgraph_agentic_rag.ipynb, its tool returning one of three pages."""
-
-    @tool
-    def search(query: str) -> str:
-        """Searches."""
-        return Shelf(books=everything()).invoke(query)[1].page_content
-
-    create_agent(
-        Speaker(lines=[calls("search", query="memory"), ANSWER]), [search]
-    ).invoke({"messages": [("user", QUESTION)]})
-
-
 @app(Expected(["plan", "tools"], standalone=None))
 def agents_of_an_agent() -> None:
     """langchain-ai/langgraph/examples/multi_agent/hierarchical_agent_teams.ipynb: agents as tools of an agent."""
@@ -342,23 +249,6 @@ def agents_of_an_agent() -> None:
     )
 
 
-@app(
-    Expected(["plan"], standalone="plans", doubts=["undivided"]),
-    context_tools={"web_search"},
-)
-def named_text_tool() -> None:
-    """shauryakatna/RAGFlowBot/graph/nodes/web_search.py: a search of the web that returns text, named as context."""
-
-    @tool
-    def web_search(query: str) -> str:
-        """Searches the web."""
-        return PLAN.page_content
-
-    create_agent(
-        Speaker(lines=[calls("web_search", query="plans"), ANSWER]), [web_search]
-    ).invoke({"messages": [("user", QUESTION)]})
-
-
 HITS = [{"url": "https://a.example", "content": PLAN.page_content}]
 
 
@@ -378,32 +268,6 @@ def named_tool_that_returns_data() -> None:
         lambda question: f"{web_search.invoke({'query': 'plans'})}\n{question}"
     )
     (shown | Speaker(lines=ANSWER)).invoke(QUESTION)
-
-
-class Told(TypedDict, total=False):
-    question: str
-    documents: list[Any]
-    messages: Annotated[list[AnyMessage], add_messages]
-    final_answer: str
-
-
-@app(Expected(["plan", "memory", "tools"], doubts=["writer_guessed"]), is_hedged=True)
-def status_line_among_the_messages() -> None:
-    """sajal2692/llm_tutorials/adaptive_agentic_rag.ipynb: the last message is a status, no answer."""
-
-    def retrieve(state: Told) -> Told:
-        return {"documents": Shelf(books=everything()).invoke(state["question"])}
-
-    def generate(state: Told) -> Told:
-        said = (RAG | Speaker(lines=ANSWER)).invoke(
-            {"context": joined(state["documents"]), "question": QUESTION}
-        )
-        return {
-            "final_answer": said.text,
-            "messages": [AIMessage("Answered with context")],
-        }
-
-    graph(retrieve, generate, state=Told).invoke({"question": QUESTION, "messages": []})
 
 
 @pytest.mark.parametrize("name", names(__name__))
