@@ -37,8 +37,8 @@ CORE = ("ragmetrics_core", "docs/how_it_works.md", "docs/metrics.md")
 
 _REPEATS = 3
 _HELP = (
-    "from ragmetrics_core.cli.main import command_parser\n"
-    "command_parser('evaluate').format_help()"
+    "from ragmetrics_core.cli.parsers import parser_of\n"
+    "parser_of('evaluate').format_help()"
 )
 
 

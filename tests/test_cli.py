@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ from loopback import LoopbackServer
 from plausible import plausible_reply
 
 from ragmetrics_core import Report, evaluate
-from ragmetrics_core.cli import COMMANDS
-from ragmetrics_core.cli.main import Lines, command_first, command_parser, main
+from ragmetrics_core.cli.main import Lines, main
+from ragmetrics_core.cli.parsers import COMMANDS, parse
 from ragmetrics_core.data import SampleResult
 from ragmetrics_core.engine import progress
 from ragmetrics_core.reporting.gates import decide, parse_gate
@@ -296,7 +295,9 @@ OPTIONS_OF_MODELS = [
     "--cluster",
 ]
 EMPTY_VALUES = [
-    arguments for example, _ in COMMANDS for arguments in with_an_empty_value(example)
+    arguments
+    for command in COMMANDS.values()
+    for arguments in with_an_empty_value(command["example"])
 ]
 EMPTY_VALUES += [["evaluate", "rows.jsonl", option, ""] for option in OPTIONS_OF_MODELS]
 EMPTY_VALUES += [
@@ -1055,29 +1056,48 @@ def test_a_gate_for_each_language_and_the_summary_of_a_job(
     assert "{" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("example", "text"), COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_and_an_example_that_parses(
-    example: str, text: str, capsys: pytest.CaptureFixture[str]
+    name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = example.split()
-    names = list(takewhile(lambda word: word.isalpha() and word != "prune", words[1:]))
+    example = COMMANDS[name]["example"]
     with pytest.raises(SystemExit) as ended:
-        main([*names, "--help"])
+        main([*name.split(), "--help"])
     told = " ".join(capsys.readouterr().out.split())
     assert ended.value.code == 0
-    if example == "ragmetrics dataset":
-        assert all(
-            f"{own.split()[2]} " in told
-            for own, _ in COMMANDS
-            if own.startswith(f"{example} ")
-        )
-        return
     assert told.endswith(f"Example: {example}")
-    arguments = command_first(shlex.split(example)[1:])
-    assert callable(command_parser(arguments[0]).parse_args(arguments).run)
+    below = [other for other in COMMANDS if other.startswith(f"{name} ")]
+    if name == "dataset":
+        assert all(f"{other.split()[1]} " in told for other in below)
+    else:
+        assert parse(shlex.split(example)[1:]).command == name
     with pytest.raises(SystemExit):
         main(["--help"])
-    assert text in " ".join(capsys.readouterr().out.split()) or len(names) > 1
+    assert (f" {name} " in capsys.readouterr().out) is (" " not in name)
+
+
+MISTYPED = {
+    "evalute a.jsonl": "there is no 'evalute' (did you mean 'evaluate'?)",
+    "dataset discret docs": "there is no 'discret' (did you mean 'discrete'?)",
+    "card --dat x": "there is no option --dat (did you mean '--data'?)",
+    "card --data x --limit many": "--limit: needs a whole number of at least 1; got 'many'",
+    "card --data x --limit 0": "--limit: needs a whole number of at least 1; got '0'",
+    "evaluate a.jsonl --max-cost cheap": "--max-cost: needs a number; got 'cheap'",
+    "evaluate a.jsonl --min-scored 95": "--min-scored: needs a number from 0 to 1; got '95'",
+    "evaluate a.jsonl --store x --no-store": "not allowed with argument --store",
+    "dataset facts a.jsonl --extraction ct": "there is no 'ct' (did you mean 'cot'?)",
+    "store prun": "there is no 'prun' (did you mean 'prune'?)",
+}
+
+
+@pytest.mark.parametrize("typed", MISTYPED)
+def test_what_is_mistyped_names_what_would_be_right(
+    typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(typed.split())
+    assert ended.value.code == 2
+    assert MISTYPED[typed] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli import COMMANDS, example_and_help
-from ragmetrics_core.cli.main import command_parser
+from ragmetrics_core.cli.parsers import COMMANDS, parser_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "command_line.md"
 
@@ -20,44 +19,24 @@ Every command with all of its options, as `ragmetrics COMMAND --help` prints the
 
 def page() -> str:
     """The page as Markdown."""
-    names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
     parts = [_HEAD]
-    for name in names:
-        for command, parser in _subparsers(command_parser(name)).items():
-            if command == name or command.startswith(f"{name} "):
-                about = example_and_help(command)[1]
-                parts += _sections(parser, heading="##", about=about)
+    for name in COMMANDS:
+        heading = "###" if " " in name else "##"
+        parts += _sections(parser_of(name), heading)
     return "\n".join(parts)
 
 
-def _subparsers(parser: argparse.ArgumentParser) -> dict[str, Any]:
-    """The parsers of a parser's commands, by name."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return dict(action.choices)
-    return {}
-
-
-def _sections(
-    parser: argparse.ArgumentParser, *, heading: str, about: str = ""
-) -> Iterator[str]:
-    """The lines of a command, and of the commands below it."""
+def _sections(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
+    """The lines of a command."""
     yield f"{heading} {parser.prog}\n"
-    description = parser.description or about
-    if description:
-        sentence = _text(parser, description)
-        yield f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}.\n"
+    yield f"{_text(parser, parser.description or '').rstrip('.')}.\n"
     yield f"```text\n{_usage(parser)}\n```\n"
     for group in parser._action_groups:
         yield from _group(parser, group)
-    if parser.epilog:
-        explanation, _, example = parser.epilog.partition("Example: ")
-        if explanation.strip():
-            yield f"{_text(parser, explanation)}\n"
-        if example:
-            yield f"Example:\n\n```bash\n{' '.join(example.split())}\n```\n"
-    for subparser in _subparsers(parser).values():
-        yield from _sections(subparser, heading=f"{heading}#")
+    explanation, _, example = (parser.epilog or "").partition("Example: ")
+    if explanation.strip():
+        yield f"{_text(parser, explanation)}\n"
+    yield f"Example:\n\n```bash\n{' '.join(example.split())}\n```\n"
 
 
 def _usage(parser: argparse.ArgumentParser) -> str:
@@ -67,7 +46,7 @@ def _usage(parser: argparse.ArgumentParser) -> str:
         for action in parser._get_positional_actions()
         if not isinstance(action, argparse._SubParsersAction)
     ]
-    has_commands = bool(_subparsers(parser))
+    has_commands = len(arguments) < len(parser._get_positional_actions())
     return " ".join(
         [parser.prog, *(["COMMAND"] if has_commands else ["[OPTION …]"]), *arguments]
     )
@@ -129,8 +108,8 @@ def test_the_page_is_what_the_parser_says() -> None:
 
 def test_every_command_and_option_is_on_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    for example, _ in COMMANDS:
-        assert f"## ragmetrics {example.split()[1]}\n" in text
+    for name in COMMANDS:
+        assert f"## ragmetrics {name}\n" in text
     assert "- `--until-decided`" in text
     assert "- `--fail-under METRIC=MEAN`" in text
 

@@ -15,8 +15,8 @@ import pytest
 from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import Report
-from ragmetrics_core.cli import COMMANDS
-from ragmetrics_core.cli.main import command_parser, main
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.cli.parsers import COMMANDS, parser_of
 from ragmetrics_core.cli.paths import READ, WRITTEN
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.files import AtomicFile, write_text
@@ -44,22 +44,12 @@ _OTHERS = """
 NO_PATHS = set(_OTHERS.split())
 
 
-def options(
-    parser: argparse.ArgumentParser, name: str = ""
-) -> Iterator[tuple[str, argparse.Action]]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for command, inner in action.choices.items():
-                yield from options(inner, f"{name} {command}".strip())
-        elif action.nargs != 0:
-            yield name, action
-
-
 def test_every_option_is_known_to_be_a_path_or_none() -> None:
     each = [
         action
-        for example, _ in COMMANDS
-        for _, action in options(command_parser(example.split()[1]))
+        for command in COMMANDS
+        for action in parser_of(command)._actions
+        if action.nargs != 0 and not isinstance(action, argparse._SubParsersAction)
     ]
     assert {action.dest for action in each} == {*READ, *WRITTEN, *NO_PATHS}
     paths = {action.dest for action in each if action.type is Path}

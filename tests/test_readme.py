@@ -19,6 +19,7 @@ from loopback import LoopbackServer
 from plausible import plausible_reply
 
 from ragmetrics_core.cli import main as command
+from ragmetrics_core.cli import parsers
 from ragmetrics_core.scale import batches
 from ragmetrics_core.testing.decision_loopback import DecisionServer
 
@@ -102,9 +103,7 @@ RUNS = [text.removeprefix("uv run ") for page in PAGES for text in commands(page
     "text", [text for text in RUNS if text.startswith("ragmetrics ")]
 )
 def test_commands_parse(text: str) -> None:
-    words = command.command_first(shlex.split(text)[1:])
-    options = command.command_parser(words[0]).parse_args(words)
-    assert callable(options.run)
+    assert parsers.parse(shlex.split(text)[1:]).command in parsers.COMMANDS
 
 
 @pytest.mark.parametrize("path", [README], ids=lambda p: p.name)

@@ -7,11 +7,8 @@ import argparse
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
-from typing import Any
 
-from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import add, command, flag, positive, share, show
+from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import InputError, SettingError, find_metric
 from ragmetrics_core.labelling.labels import (
     calibrate,
@@ -36,104 +33,8 @@ from ragmetrics_core.statistics.rater_agreement import (
     rival_measures,
 )
 
-_RESULTS = "results of a run; samples need ids"
 
-
-def add_to(commands: Any) -> None:
-    """Add the commands ``agreement`` and ``agreement draw``, with their options.
-
-    Example: ``ragmetrics agreement run.jsonl labels.jsonl --metric adherence``.
-
-    Args:
-        commands: The commands of the command line (argparse), to which they are added.
-    """
-    parser = command(commands, "agreement", _agreement)
-    add(parser, "results", _RESULTS, unit="RESULTS.jsonl", convert=Path)
-    help_text = (
-        'lines such as {"id": "s1", "label": 1, "source": "faq"}; label may be a list,'
-        " one per annotator"
-    )
-    add(parser, "labels", help_text, unit="LABELS.jsonl", convert=Path)
-    shared.add_metric(parser)
-    add(
-        parser,
-        "--label",
-        "where the label is, e.g. labels.adherent",
-        unit="PATH",
-        default="label",
-    )
-    add(
-        parser,
-        "--threshold",
-        "scores from T on are a yes (0.5); fix it on other data than these",
-        unit="T",
-        convert=share,
-        default=0.5,
-    )
-    add(
-        parser,
-        "--against",
-        "results of another judge, to compare",
-        unit="OTHER.jsonl",
-        convert=Path,
-    )
-    flag(
-        parser,
-        "--calibrate",
-        "also the mean that people would give, from labels drawn at random (PPI++)",
-    )
-    help_text = "what agreement draw drew, where the labels were given on the page"
-    add(parser, "--drawn", help_text, unit="DRAWN.jsonl", convert=Path)
-    help_text = (
-        "with --calibrate: the page of RESULTS, with this mean beside the judge's"
-    )
-    add(parser, "--report", help_text, unit="PAGE.html", convert=Path)
-    shared.add_clusters_of_samples(parser)
-    flag(parser, "--assume-random", "labels that no draw recorded are a random sample")
-    add(
-        parser,
-        "--draws",
-        "bootstrap resamples (500)",
-        unit="N",
-        convert=positive,
-        default=500,
-    )
-    _add_draw(commands)
-
-
-def _add_draw(commands: Any) -> None:
-    """Add the command ``agreement draw``, which draws samples for people to label."""
-    drawing = command(commands, "agreement draw", _draw)
-    add(drawing, "results", _RESULTS, unit="RESULTS.jsonl", convert=Path)
-    add(drawing, "--n", "how many (100)", unit="N", convert=int, default=100)
-    shared.add_metric(drawing)
-    add(
-        drawing,
-        "--stratify-by",
-        "draw evenly over the range of scores",
-        choices=("score",),
-    )
-    add(
-        drawing,
-        "--seed",
-        "of the draw, so that it can be repeated",
-        unit="N",
-        convert=int,
-        required=True,
-    )
-    add(
-        drawing,
-        "--out",
-        "fill in the labels here",
-        unit="LABELS.jsonl",
-        convert=Path,
-        required=True,
-    )
-    help_text = "the page of RESULTS, which lists what was drawn, to label it there"
-    add(drawing, "--report", help_text, unit="PAGE.html", convert=Path)
-
-
-def _draw(options: argparse.Namespace) -> int:
+def draw_samples(options: argparse.Namespace) -> int:
     """Draw samples to be labelled by people, and write them to a new file.
 
     Example: with ``--n 50`` the file gets 50 lines, each with a null where a person
@@ -190,7 +91,7 @@ def _draw(options: argparse.Namespace) -> int:
     return 0
 
 
-def _agreement(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print how well a judge agrees with people.
 
     The options may ask for more: a comparison with another judge (the rival,

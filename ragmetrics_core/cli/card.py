@@ -4,12 +4,10 @@ import argparse
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import add, command, positive, show
+from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import (
     SettingError,
     write_text,
@@ -41,66 +39,7 @@ from ragmetrics_core.statistics.deciding import LOSSES
 _LONGEST_SETTING = 60
 
 
-def add_to(commands: Any) -> None:
-    """Add the command ``card``, which measures a judge, with its options.
-
-    Example: ``ragmetrics card --judge lexical --data labelled/ --out card.json``.
-
-    Args:
-        commands: The commands of the command line (argparse), to which it is added.
-    """
-    parser = command(commands, "card", _card)
-    shared.add_judge(parser)
-    help_text = (
-        "labelled rows, a file or a folder: our own form or LLM-AggreFact; see"
-        " docs/agreement.md"
-    )
-    add(parser, "--data", help_text, unit="DIR", convert=Path, required=True)
-    add(
-        parser,
-        "--limit",
-        "at most N samples per question and source, drawn at random with seed 0",
-        unit="N",
-        convert=positive,
-    )
-    help_text = "only what this metric asks; by default everything labelled"
-    add(parser, "--metric", help_text, unit="NAME")
-    add(
-        parser,
-        "--set",
-        "a setting of a metric, e.g. adherence.polls=3; may be repeated",
-        unit="METRIC.SETTING=VALUE",
-        default=[],
-        action="append",
-        dest="settings",
-    )
-    add(
-        parser,
-        "--out",
-        "write the card as JSON; reports quote those in RAGMETRICS_CARDS",
-        unit="CARD.json",
-        convert=Path,
-    )
-    add(
-        parser,
-        "--html",
-        "write the card as an HTML page",
-        unit="CARD.html",
-        convert=Path,
-    )
-    add(
-        parser,
-        "--draws",
-        "bootstrap resamples (500)",
-        unit="N",
-        convert=positive,
-        default=500,
-    )
-    shared.add_calls(parser)
-    shared.add_settings(parser.add_argument_group("limits"), Limits)
-
-
-def _card(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Make a judge's card: how well it does on samples that people have labelled.
 
     With ``--dry-run`` the calls are only counted.

@@ -6,7 +6,8 @@ They stand apart from ``options``: a help shows options, and loads no judge.
 import argparse
 from collections.abc import Callable
 
-from ragmetrics_core.cli.options import show, store
+from ragmetrics_core.cli.options import store
+from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.engine.counting_judge import count_work
 from ragmetrics_core.engine.dry_run import Estimate

@@ -7,11 +7,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import results_at
-from ragmetrics_core.cli.options import BAD_INPUT, add, command, flag, show
+from ragmetrics_core.cli.options import BAD_INPUT
+from ragmetrics_core.cli.printing import show
 from ragmetrics_core.cli.run_folders import FOLDER, last_results
 from ragmetrics_core.data import InputError
 from ragmetrics_core.data.display import (
@@ -20,7 +20,7 @@ from ragmetrics_core.data.display import (
     markdown_text,
     one_line,
 )
-from ragmetrics_core.reporting.comparison import MARGIN, Comparison
+from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.glance import date_of
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision
@@ -28,64 +28,9 @@ from ragmetrics_core.reporting.run_facts import Decision
 _N_WORST = 3
 _LONGEST = 100
 _MOST_MOVED = 25  # rows that a comment names
-_EXIT_CODES = (
-    "Exit codes: 0 all well; 1 a metric is worse (--fail-on-regression); 2 bad input, or"
-    " runs that are not comparable; 3 undecided: a run ended early, or lacks a metric;"
-    " with --strict also where the rows cannot tell."
-)
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the parser.
-
-    Example: ``ragmetrics compare a.jsonl b.jsonl --report comparison.html``.
-
-    Args:
-        commands: The commands of the command line (argparse), to which it is added.
-    """
-    parser = command(commands, "compare", _compare, epilog=_EXIT_CODES)
-    help_text = (
-        "results of the run to compare with, then of the run in question; without"
-    )
-    add(
-        parser,
-        "runs",
-        f"{help_text} any the last two of .ragmetrics/runs",
-        unit="FILE",
-        convert=Path,
-        nargs="*",
-    )
-    add(
-        parser,
-        "--metrics",
-        "separated by commas; by default all that both runs have",
-        unit="NAMES",
-    )
-    add(parser, "--report", "write an HTML page", unit="FILE", convert=Path)
-    add(
-        parser,
-        "--margin",
-        f"a loss that does not matter ({MARGIN:g})",
-        unit="D",
-        convert=float,
-        default=MARGIN,
-    )
-    flag(parser, "--fail-on-regression", "end with 1 where a metric is worse")
-    help_text = "with --fail-on-regression: end with 3 where the rows cannot tell"
-    flag(parser, "--strict", help_text)
-    shared.add_allow_broken(parser)
-    shared.add_summary(parser)
-    shared.add_clusters_of_samples(parser)
-    add(
-        parser,
-        "--slice",
-        "compare within each value of this key of the metadata, too",
-        unit="KEY",
-    )
-    flag(parser, "--anyway", "compare runs that were not measured in the same way")
-
-
-def _compare(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Compare two files of results, and return an exit code that says how gates end.
 
     The comparison is printed, added to the summary of a CI job, and written as a page

@@ -8,13 +8,11 @@ import argparse
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import add, command, flag, positive, show
-from ragmetrics_core.cli.paths import SET_MARK
-from ragmetrics_core.data import SettingError, Settings
+from ragmetrics_core.cli.printing import show
+from ragmetrics_core.data import SettingError
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
@@ -44,183 +42,7 @@ from ragmetrics_core.metrics.registry import choose_metrics
 from ragmetrics_core.statistics.rater_agreement import mean_error, spearman
 
 
-def add_to(commands: Any) -> None:
-    """Add the command, and those below it, to the parser."""
-    kinds = shared.group(commands, "dataset")
-    _add_discrete(kinds)
-    _add_building(command(kinds, "continuous", _continuous), ContinuousSettings)
-    _add_review(kinds)
-    _add_score(kinds)
-    _add_facts(kinds)
-    add(
-        command(kinds, "freeze", _freeze),
-        "file",
-        "a file of ragmetrics dataset facts",
-        unit="FACTS.json",
-        convert=Path,
-    )
-
-
-def _add_discrete(kinds: Any) -> None:
-    """Add ``dataset discrete``."""
-    parser = command(kinds, "discrete", _discrete)
-    _add_building(parser, DiscreteSettings)
-    add(
-        parser,
-        "--pairs",
-        "questions with golden answers; else a model writes",
-        unit="FILE",
-        nargs="+",
-    )
-
-
-def _add_review(kinds: Any) -> None:
-    """Add ``dataset review``."""
-    parser = command(kinds, "review", _review)
-    add(
-        parser,
-        "set",
-        "a set; decisions on set.jsonl are kept beside it, in set.reviews.jsonl",
-        unit="SET",
-        convert=Path,
-    )
-    add(
-        parser,
-        "--reviewer",
-        "who decides; by default $USER",
-        unit="NAME",
-        default=os.environ.get("USER", ""),
-    )
-    flag(
-        parser,
-        "--second-reviewer",
-        "decide independently on a part, for the agreement (kappa)",
-    )
-    add(
-        parser,
-        "--share",
-        "that part of what was decided (default 0.5)",
-        unit="SHARE",
-        convert=float,
-        default=0.5,
-    )
-
-
-def _add_score(kinds: Any) -> None:
-    """Add the command ``dataset score``, which compares judges with a set's labels.
-
-    Example: ``ragmetrics dataset score set.json --judge lexical --judge
-    openai/gpt-4o``.
-    """
-    parser = command(kinds, "score", _score)
-    add(
-        parser,
-        "sets",
-        "files of ragmetrics dataset",
-        unit="SET",
-        convert=Path,
-        nargs="+",
-    )
-    shared.add_judge(parser, "; may be repeated", action="append", default=[])
-    add(
-        parser,
-        "--metrics",
-        "separated by commas (retrieval_accuracy)",
-        unit="NAMES",
-        default="retrieval_accuracy",
-    )
-    add(
-        parser,
-        "--prompts",
-        "for retrieval accuracy, by which facts are extracted (io,cot)",
-        unit="NAMES",
-        default="io,cot",
-    )
-    add(
-        parser,
-        "--threshold",
-        "a point is positive from this score on (0.5)",
-        unit="T",
-        convert=float,
-        default=0.5,
-    )
-    add(
-        parser,
-        "--draws",
-        f"resamples of intervals ({judge_scores.DRAWS})",
-        unit="N",
-        convert=positive,
-        default=judge_scores.DRAWS,
-    )
-    shared.add_calls(parser)
-
-
-def _add_facts(kinds: Any) -> None:
-    """Add ``dataset facts``."""
-    parser = command(kinds, "facts", _extract)
-    add(
-        parser,
-        "file",
-        ".jsonl, .json, .csv, .tsv or .parquet",
-        unit="FILE",
-        convert=Path,
-    )
-    add(
-        parser,
-        "--out",
-        "the facts, as JSON to edit; needed but for --dry-run",
-        unit="FACTS.json",
-        convert=Path,
-    )
-    parser.set_defaults(replaces=None)
-    shared.add_judge(parser)
-    add(
-        parser,
-        "--extraction",
-        "direct, or with a chain of thought",
-        default="io",
-        choices=("io", "cot"),
-    )
-    shared.add_calls(parser)
-
-
-def _add_building(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
-    """Add what both kinds of set are built from, and an option for each setting."""
-    add(
-        parser,
-        "corpus",
-        "text, Markdown, JSONL, JSON files, or folders",
-        unit="PATH",
-        nargs="+",
-    )
-    add(
-        parser,
-        "--where",
-        "only rows that have it; may be repeated",
-        unit="FIELD=VALUE",
-        default=[],
-        action="append",
-    )
-    add(
-        parser,
-        "--out",
-        "the set, as JSONL; needed but for --dry-run",
-        unit="FILE",
-        convert=Path,
-    )
-    parser.set_defaults(replaces=SET_MARK)
-    add(
-        parser,
-        "--model",
-        "name of the model that writes and labels; by default RAGMETRICS_JUDGE",
-        unit="NAME",
-    )
-    add(parser, "--language", "language of what it writes", unit="NAME")
-    shared.add_settings(parser, settings)
-    shared.add_calls(parser)
-
-
-def _discrete(options: argparse.Namespace) -> int:
+def discrete(options: argparse.Namespace) -> int:
     """Build a set whose labels are yes and no, and write it.
 
     It is made of documents, and of pairs of a question and its golden answer. The pairs
@@ -261,7 +83,7 @@ def _discrete(options: argparse.Namespace) -> int:
     return _finish(dataset, maker, options)
 
 
-def _continuous(options: argparse.Namespace) -> int:
+def continuous(options: argparse.Namespace) -> int:
     """Build a set whose labels are shares of facts, by a model."""
     _, documents, source = _read_corpus(options)
     settings = shared.settings_from(options, ContinuousSettings).refuse_misfits()
@@ -393,7 +215,7 @@ def _line_on_left_out(count_by_reason: Mapping[str, int]) -> str:
     return "Left out: " + ", ".join(counts)
 
 
-def _review(options: argparse.Namespace) -> int:
+def review_set(options: argparse.Namespace) -> int:
     """Ask a person about the labels of a set that are not decided yet.
 
     Decisions are kept as they are made, so the same command goes on where it was
@@ -409,7 +231,7 @@ def _review(options: argparse.Namespace) -> int:
     """
     dataset = read_set(options.set)
     reviews = Reviews(options.set, dataset)
-    reviewer = options.reviewer
+    reviewer = options.reviewer or os.environ.get("USER", "")
     is_second_reviewer = options.second_reviewer
     if not reviewer:
         raise SettingError("your login is unknown; name yourself with --reviewer")
@@ -441,7 +263,7 @@ def _review(options: argparse.Namespace) -> int:
     return 0
 
 
-def _score(options: argparse.Namespace) -> int:
+def score(options: argparse.Namespace) -> int:
     """Print for each set a table of how well judges agree with its labels.
 
     A row of a table is a judge with a metric and the prompt that extracts facts. With
@@ -529,7 +351,7 @@ def _estimates(
     )
 
 
-def _extract(options: argparse.Namespace) -> int:
+def extract(options: argparse.Namespace) -> int:
     """Have a model extract the facts of references, and write them to a file to edit.
 
     With ``--dry-run`` the model's calls are only counted. Example of what is printed:
@@ -563,7 +385,7 @@ def _extract(options: argparse.Namespace) -> int:
     return 0
 
 
-def _freeze(options: argparse.Namespace) -> int:
+def freeze(options: argparse.Namespace) -> int:
     """Freeze a file of facts with a digest, so that runs are comparable."""
     file = read_facts(options.file).freeze()
     write_facts(options.file, file)

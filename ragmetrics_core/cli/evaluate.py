@@ -14,8 +14,8 @@ from typing import Any
 
 from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.evaluate_options import UNTIL_SETTINGS
-from ragmetrics_core.cli.options import BAD_INPUT, show
+from ragmetrics_core.cli.options import BAD_INPUT
+from ragmetrics_core.cli.printing import explain_lines, next_command, show, show_screen
 from ragmetrics_core.cli.run_folders import (
     PAGE,
     RESULTS,
@@ -23,7 +23,6 @@ from ragmetrics_core.cli.run_folders import (
     note_place,
     tidy,
 )
-from ragmetrics_core.cli.screen import explain_lines, next_command, show_screen
 from ragmetrics_core.cli.source import Source
 from ragmetrics_core.data import (
     PROJECT_FILE,
@@ -53,6 +52,8 @@ from ragmetrics_core.reporting.screen import screen_lines
 from ragmetrics_core.reporting.summary import Summary, Tally
 from ragmetrics_core.reporting.tables import markdown
 
+# The options that are settings of ``UntilDecided``.
+_UNTIL_SETTINGS = ("alpha", "seed", "max_samples", "margin")
 # Exit codes, as the help explains them.
 _WAITS_FOR_BATCHES = 4
 _INTERRUPTED = 130
@@ -559,7 +560,7 @@ def _stopping_rule(options: argparse.Namespace) -> UntilDecided | None:
         SettingError: If an option of ``--until-decided`` is given without it.
     """
     settings: dict[str, Any] = {}
-    for name in UNTIL_SETTINGS:
+    for name in _UNTIL_SETTINGS:
         value = getattr(options, name)
         if value is not None:
             settings[name] = value

@@ -5,24 +5,13 @@ unusable judge; 3 a gate is undecided; 4 batches are on their way; 130 interrupt
 is done is written).
 """
 
-import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.metadata import version
 from io import TextIOWrapper
-from typing import TextIO
-
-from ragmetrics_core.cli import COMMANDS, example_and_help
-
-# The module that adds a command. A command that is not listed has a module of its name.
-_MODULE_BY_COMMAND = {
-    **dict.fromkeys(("init", "demo", "trust"), "start"),
-    "evaluate": "evaluate_options",
-    "agreement draw": "agreement",
-    "report": "report_page",
-}
+from typing import Any, TextIO
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,19 +54,19 @@ def _run(arguments: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    arguments = command_first(arguments)
-    command_name = arguments[0] if arguments else ""
-    options = command_parser(command_name).parse_args(arguments)
-    from ragmetrics_core.cli.options import discard_output
+    from ragmetrics_core.cli.parsers import COMMANDS, parse
+
+    options = parse(arguments)
+    command = COMMANDS[options.command]
     from ragmetrics_core.cli.paths import check_paths
+    from ragmetrics_core.cli.printing import discard_output
     from ragmetrics_core.data.display import as_line
 
     try:
-        # The parser of a command put its functions among the options.
-        if "fill_in" in options:  # takes what was not typed from the settings file
-            options.fill_in(options)
+        if "fill_in" in command:  # takes what was not typed from the settings file
+            _function(command["fill_in"])(options)
         check_paths(options)
-        exit_code = int(options.run(options))
+        exit_code = int(_function(command["run"])(options))
         sys.stdout.flush()  # a pipe that is closed shows only now
     except RagMetricsError as error:
         print(as_line(f"ragmetrics: {error}"), file=sys.stderr)
@@ -88,15 +77,13 @@ def _run(arguments: Sequence[str]) -> int:
     return exit_code
 
 
-def command_first(arguments: Sequence[str]) -> list[str]:
-    """Return arguments of which the first is the command.
-
-    Of the one command of two words whose first word is a command as well, "agreement
-    draw", both words are joined.
-    """
-    if list(arguments[:2]) == ["agreement", "draw"]:
-        return ["agreement draw", *arguments[2:]]
-    return list(arguments)
+def _function(place: str) -> Callable[[Namespace], Any]:
+    """Import a function of the command line by its place, such as "card:run"."""
+    module, _, name = place.partition(":")
+    function: Callable[[Namespace], Any] = getattr(
+        import_module(f"ragmetrics_core.cli.{module}"), name
+    )
+    return function
 
 
 def _empty_argument(arguments: Sequence[str]) -> str | None:
@@ -128,54 +115,6 @@ class Lines(logging.StreamHandler[TextIO]):
         """Return the line; on a terminal it first erases an unfinished line there."""
         line = super().format(record)
         return f"\r\x1b[K{line}" if sys.stderr.isatty() else line
-
-
-def command_parser(command: str = "") -> argparse.ArgumentParser:
-    """Make the parser of the command line.
-
-    It lists all commands with their help. Only the module of the command that was typed
-    is imported, and adds the command with its options: all modules would take long.
-    Example: for "card" the options of ``card`` are added, and "evaluate" has its help
-    alone.
-
-    Args:
-        command: The command that was typed; "" for none.
-    """
-    # Imported here and not above, so that ``main`` handles a Ctrl-C during the import.
-    from ragmetrics_core.cli.parsers import CommandParser, show_help_without_command
-
-    parser = CommandParser(
-        prog="ragmetrics",
-        description="Evaluate retrieval and answers of RAG applications.",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--version",
-        action="version",
-        version=f"ragmetrics {version('ragmetrics-core')}",
-    )
-    # Nothing is shown yet: parsing a line without a command will show the help.
-    show_help_without_command(parser)
-    commands = parser.add_subparsers(metavar="COMMAND")
-    # An example is a whole command line: its second word is the command.
-    command_names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
-    module_to_import = _module_of(command)
-    for name in command_names:
-        # A module may add several commands: if "demo" was typed, its module adds
-        # "init" as well. All commands of other modules get their help alone.
-        if _module_of(name) != module_to_import:
-            _, help_text = example_and_help(name)
-            commands.add_parser(name, help=help_text)
-    # any other command is refused when the line is parsed
-    if command.partition(" ")[0] in command_names:
-        module = import_module(f"ragmetrics_core.cli.{module_to_import}")
-        module.add_to(commands)
-    return parser
-
-
-def _module_of(command: str) -> str:
-    """Return the name of the module that adds a command to the parser."""
-    return _MODULE_BY_COMMAND.get(command, command)
 
 
 if __name__ == "__main__":

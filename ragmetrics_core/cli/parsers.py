@@ -1,16 +1,194 @@
-"""The parser of the command line, which names the option that was probably meant."""
+"""Parses what was typed, as ``commands.toml`` says.
+
+Only the parser of the command that was typed is made, and no module of what it runs is
+loaded: so a help is fast.
+"""
 
 import argparse
 import re
-from collections.abc import Sequence
-from typing import Any, NoReturn
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NoReturn, get_args
 
-from ragmetrics_core.data import did_you_mean
+from pydantic.fields import FieldInfo
+
+from ragmetrics_core.data import Settings, did_you_mean
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _INVALID_CHOICE = lazy_pattern(
     r"argument (.*): invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL
 )
+_TABLES = tomllib.loads(
+    files("ragmetrics_core.cli").joinpath("commands.toml").read_text("utf-8")
+)
+COMMANDS: Mapping[str, Mapping[str, Any]] = _TABLES["commands"]
+"""What is known of each command, by its words: "card", "dataset review"."""
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse what was typed; ``command`` of the result has the words of the command.
+
+    Raises:
+        SystemExit: After a help, the version, or what is wrong was printed.
+    """
+    for n_words in (2, 1):
+        command = " ".join(arguments[:n_words])
+        if command in COMMANDS:
+            return parser_of(command).parse_args(arguments[n_words:])
+    parser = _parser_of_all()
+    if not arguments:
+        _show_help(parser)
+    return parser.parse_args(arguments)
+
+
+def parser_of(command: str) -> "CommandParser":
+    """Make the parser of a command, e.g. of "card"."""
+    entry = COMMANDS[command]
+    parser = CommandParser(
+        prog=f"ragmetrics {command}",
+        description=entry.get("description", _sentence(entry["help"])),
+        epilog=f"{entry.get('epilog', '')} Example: {entry['example']}".strip(),
+        allow_abbrev=False,
+    )
+    parser.set_defaults(command=command)
+    if "replaces" in entry:
+        parser.set_defaults(replaces=entry["replaces"])
+    commands_below = [name for name in COMMANDS if name.startswith(f"{command} ")]
+    if "run" not in entry:  # a command that needs another word
+        _list_commands(parser, commands_below)
+    for table in entry.get("options", ()):
+        add_options(_group(parser, table), table)
+    return parser
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _parser_of_all() -> "CommandParser":
+    """Make the parser that lists all commands, and refuses what is none."""
+    parser = CommandParser(
+        prog="ragmetrics",
+        description="Evaluate retrieval and answers of RAG applications.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"ragmetrics {version('ragmetrics-core')}",
+    )
+    _list_commands(parser, [name for name in COMMANDS if " " not in name])
+    return parser
+
+
+def _list_commands(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """Have a parser list commands in its help, and refuse any other word."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name in names:
+        last_word = name.rpartition(" ")[2]
+        commands.add_parser(last_word, help=COMMANDS[name]["help"])
+
+
+def _group(parser: argparse.ArgumentParser, table: str) -> Any:
+    """Return where the options of a table are added: a group if it has a title."""
+    if table not in _TABLES["titles"]:
+        return parser
+    return parser.add_argument_group(table, _TABLES["titles"][table] or None)
+
+
+def add_options(parser: Any, table: str) -> None:
+    """Add the options of a table to a parser, or to a group of it."""
+    if table in _TABLES["settings"]:
+        module, _, name = _TABLES["settings"][table].partition(":")
+        _add_settings(parser, getattr(import_module(module), name))
+    excluding = None  # of the options in this group only one may be given
+    for name, entry in _TABLES["options"].get(table, {}).items():
+        names = (name, entry["also"]) if "also" in entry else (name,)
+        place = parser
+        if entry.get("exclusive"):
+            excluding = excluding or parser.add_mutually_exclusive_group()
+            place = excluding
+        settings = {
+            key: value
+            for key, value in entry.items()
+            if key not in ("also", "exclusive")
+        }
+        if "type" in settings:
+            settings["type"] = TYPES[settings["type"]]
+        if settings.get("action") == "list_metrics":
+            settings["action"] = _ListMetrics
+        if settings.get("action") == "store_false":
+            settings["default"] = None
+        place.add_argument(*names, **settings)
+
+
+def _add_settings(parser: Any, settings: type[Settings]) -> None:
+    """Add an option for each setting of a class: ``max_calls`` becomes ``--max-calls``."""
+    for name, field in settings.model_fields.items():
+        option = f"--{name.replace('_', '-')}"
+        types = {field.annotation, *get_args(field.annotation)}
+        help_text = field.description or ""
+        if bool in types:
+            parser.add_argument(option, action="store_true", help=help_text)
+            continue
+        if field.default is not None:
+            help_text += f" ({field.default})"
+        is_text = isinstance(field.default, str)
+        parser.add_argument(
+            option,
+            metavar=None if is_text else "N",
+            type=None if is_text else _number_type(field, types),
+            choices=get_args(field.annotation) or None if is_text else None,
+            default=field.default,
+            help=help_text,
+        )
+
+
+def _number_type(field: FieldInfo, types: set[Any]) -> Callable[[str], Any]:
+    """Return what reads the number of a setting.
+
+    A whole number must be at least 1. Where the default is 0 or None, 0 may have a
+    meaning, so the settings class itself checks the number.
+    """
+    if int not in types:
+        return TYPES["number"]
+    return TYPES["whole"] if field.default else TYPES["integer"]
+
+
+def _reader(
+    convert: Callable[[str], Any], is_allowed: Callable[[Any], bool], needed: str
+) -> Callable[[str], Any]:
+    """Return a function that reads the value of an option, or says what is needed."""
+
+    def read(text: str) -> Any:
+        try:
+            value = convert(text)
+        except ValueError:
+            value = None
+        if value is None or not is_allowed(value):
+            raise argparse.ArgumentTypeError(f"needs {needed}; got {text!r}")
+        return value
+
+    return read
+
+
+def _key_or_none(text: str) -> str | None:
+    return None if text == "none" else text
+
+
+TYPES: Mapping[str, Callable[[str], Any]] = {
+    "path": Path,
+    "number": _reader(float, lambda _: True, "a number"),
+    "integer": _reader(int, lambda _: True, "a whole number"),
+    "whole": _reader(int, lambda number: number >= 1, "a whole number of at least 1"),
+    "share": _reader(float, lambda share: 0 <= share <= 1, "a number from 0 to 1"),
+    "cluster": _key_or_none,
+}
+"""What reads the value of an option, by its name in ``commands.toml``."""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -21,7 +199,10 @@ class CommandParser(argparse.ArgumentParser):
 
         So a misspelt option is reported before an option that is missing because of it.
         """
-        self._refuse_unknown_options(args)
+        if self._subparsers is None:
+            self._refuse_unknown_options(args)
+        elif not args:
+            _show_help(self)
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
@@ -42,28 +223,41 @@ class CommandParser(argparse.ArgumentParser):
     def _refuse_unknown_options(self, arguments: Sequence[str]) -> None:
         """Exit with an error if an option is not known to this parser."""
         options = self._option_string_actions  # also those of its groups
-        has_commands = self._subparsers is not None
         for argument in arguments:
             if argument == "--":  # no options come after it
-                return
-            # The options after the name of a command belong to the command's own
-            # parser.
-            if has_commands and not argument.startswith("-"):
                 return
             name = argument.partition("=")[0]
             if name.startswith("--") and name not in options:
                 self.error(f"there is no option {name}{did_you_mean(name, options)}")
 
 
-def show_help_without_command(parser: argparse.ArgumentParser) -> None:
-    """Let a parser show its help if no command was typed.
+def _show_help(parser: argparse.ArgumentParser) -> NoReturn:
+    """Show the help where no command was typed.
 
     The exit code is then 2: in a script, the name of the command may be in a variable
     that is not set.
     """
+    parser.print_help()
+    parser.exit(2)
 
-    def run(_: argparse.Namespace) -> int:
-        parser.print_help()
-        return 2
 
-    parser.set_defaults(run=run)
+class _ListMetrics(argparse.Action):
+    """Prints of each shipped metric what it says and what it needs, and ends."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, *_: object, **__: object
+    ) -> None:
+        """Print the list as ``--help`` prints the help: whatever else was typed."""
+        from ragmetrics_core.metrics.registry import METRICS, NAMED_METRICS
+
+        for name, kind in NAMED_METRICS.items():
+            metric = kind()
+            needs = ", ".join(" or ".join(group) for group in metric.needs)
+            when = "by default" if name in METRICS else "if --metrics names it"
+            print(f"{name} ({when})\n  {(kind.__doc__ or '').splitlines()[0]}")
+            print(f"  needs: {needs}\n  signature: {metric.signature}\n")
+        print(
+            "Calls of a run: --dry-run. Settings: --set adherence.polls=3; formulas:"
+            " docs/metrics.md."
+        )
+        parser.exit()

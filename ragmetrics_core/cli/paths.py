@@ -29,8 +29,7 @@ _MADE = dict.fromkeys(("out", "report", "html", "summary"), ("", PARTIAL))
 # The store is opened in place, while other outputs are written anew.
 WRITTEN = _MADE | {"store": ("", "-wal", "-shm")}
 REVIEWS = ".reviews.jsonl"
-# Words within the first bytes of a file of results, and of a data set.
-RESULTS_MARK = "ragmetrics_report"
+# A word within the first bytes of a data set.
 SET_MARK = "ragmetrics_dataset"
 _BYTES_WITH_MARK = 100
 _TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -219,7 +218,7 @@ def _refuse_to_overwrite(options: argparse.Namespace) -> None:
         _refuse_to_replace(path, options.replaces)
 
 
-def _refuse_to_replace(path: Path, mark: str | None) -> None:
+def _refuse_to_replace(path: Path, mark: str) -> None:
     """Refuse an output in place of a file that the command has not written itself.
 
     Example: ``--out`` names a card that this command wrote before: it may be replaced.
@@ -227,13 +226,13 @@ def _refuse_to_replace(path: Path, mark: str | None) -> None:
 
     Args:
         path: The file.
-        mark: What stands in the first bytes of all outputs of the command; None if no
-            file may be replaced.
+        mark: What stands in the first bytes of all outputs of the command; "" if no file
+            may be replaced.
 
     Raises:
         InputError: If the file does not hold the mark, or people have reviewed it.
     """
-    if mark is None:
+    if not mark:
         raise InputError(
             f"{path} exists, and may hold what a person edited; name another file"
         )

@@ -6,12 +6,11 @@ It also puts scores onto the traces that they judge.
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import check_folder, results_at
-from ragmetrics_core.cli.options import BAD_INPUT, add, command
-from ragmetrics_core.cli.screen import explain_lines, next_command, show_screen
+from ragmetrics_core.cli.options import BAD_INPUT
+from ragmetrics_core.cli.printing import explain_lines, next_command, show_screen
 from ragmetrics_core.data import InputError, project_settings
 from ragmetrics_core.page.render import PAGE_MARK, check_page, write_page_from
 from ragmetrics_core.reporting.answering import answerings_of
@@ -24,39 +23,7 @@ from ragmetrics_core.reporting.screen import screen_lines
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.tables import markdown
 
-_EXIT_CODES = (
-    "Exit codes: 0 all well; 1 a gate failed or nothing was scored; 2 bad input; 3 a"
-    " gate is undecided."
-)
 _NAMELESS = ("", "..")  # the name of the working folder, and of the one above
-
-
-def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser = command(commands, "report", _run, epilog=_EXIT_CODES)
-    add(
-        parser,
-        "files",
-        "results of evaluate, files of a JsonlSink, or what a Scorer wrote as Parquet",
-        unit="FILE",
-        convert=Path,
-        nargs="+",
-    )
-    help_text = (
-        "the page to write; by default beside the first FILE, with the suffix .html"
-    )
-    add(parser, "--html", help_text, unit="FILE", convert=Path)
-    help_text = (
-        "put the scores onto the traces that they judge: otel, openinference, mlflow or"
-        " langfuse; addresses and keys as their clients take them"
-    )
-    add(parser, "--push", help_text, unit="TARGET")
-    shared.add_explain(parser)
-    shared.add_name(parser)
-    shared.add_clusters_of_samples(parser)
-    shared.add_gates(parser)
-    shared.add_allow_broken(parser)
-    parser.set_defaults(fill_in=fill_in)
 
 
 def fill_in(options: argparse.Namespace) -> None:
@@ -91,7 +58,7 @@ def _page_beside(results: Path) -> Path:
     return page
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Write the page of a report, print its numbers, and decide gates.
 
     The report is read from a file of results, or joined from several. Example:

@@ -3,10 +3,8 @@
 import argparse
 import os
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
 
-from ragmetrics_core.cli.options import add, add_explain, command, flag, show
+from ragmetrics_core.cli.printing import explain_lines, show, show_screen
 from ragmetrics_core.cli.run_folders import (
     PAGE,
     RESULTS,
@@ -14,37 +12,13 @@ from ragmetrics_core.cli.run_folders import (
     note_place,
     tidy,
 )
-from ragmetrics_core.cli.screen import explain_lines, show_screen
 from ragmetrics_core.data import PROJECT_FILE, InputError, read_project_file, write_text
 from ragmetrics_core.data.trust import TRUST_VARIABLE, digest_of, trust
 from ragmetrics_core.demo.own_docs import demo
 from ragmetrics_core.reporting.screen import screen_lines
 
 
-def add_to(commands: Any) -> None:
-    """Add the commands to the parser."""
-    command(commands, "init", _init)
-    parser = command(commands, "demo", _demo)
-    add(
-        parser,
-        "--out",
-        "write samples and results to this JSONL file",
-        unit="FILE",
-        convert=Path,
-    )
-    flag(parser, "--no-files", "write nothing into .ragmetrics/runs")
-    add_explain(parser)
-    parser = command(commands, "trust", _trust)
-    add(
-        parser,
-        "file",
-        f"a {PROJECT_FILE} that you have looked at",
-        unit="FILE",
-        convert=Path,
-    )
-
-
-def _init(_: argparse.Namespace) -> int:
+def init(_: argparse.Namespace) -> int:
     """Write a settings file to edit into the working folder."""
     if os.path.lexists(PROJECT_FILE):  # a link to nothing is somebody's, too
         raise InputError(f"{PROJECT_FILE} exists here, and is yours; it stays as it is")
@@ -60,7 +34,7 @@ def _init(_: argparse.Namespace) -> int:
     return 0
 
 
-def _trust(options: argparse.Namespace) -> int:
+def trust_file(options: argparse.Namespace) -> int:
     """Trust a settings file: from now on it may choose addresses, code and paths.
 
     The trust holds for the file's content as it is now; after a change it is asked for
@@ -95,7 +69,7 @@ def _trust(options: argparse.Namespace) -> int:
     return 0
 
 
-def _demo(options: argparse.Namespace) -> int:
+def demonstrate(options: argparse.Namespace) -> int:
     """Run the demonstration and print its report."""
     report = demo()
     summary = report.summary()

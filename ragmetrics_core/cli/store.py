@@ -9,9 +9,9 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli.options import add, add_endpoint, add_store, command, show
+from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import InputError, SettingError
-from ragmetrics_core.engine.loop import run
+from ragmetrics_core.engine import loop
 from ragmetrics_core.models import own_file
 from ragmetrics_core.models.addresses import endpoint_of_arguments
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
@@ -24,37 +24,7 @@ _REPLIES_BY_MODEL = """SELECT model, count(*), min(created), max(created) FROM r
 GROUP BY model ORDER BY model"""
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    text = (
-        "Replies of models are kept so that nothing is paid twice. Batches of evaluate"
-        " --batch, which a provider answers within a day, wait there as well."
-    )
-    parser = command(commands, "store", _run, description=text)
-    help_text = (
-        "show entries, size and age (the default); prune old replies; clear all;"
-        " batches: say how far they are; collect the answers of those that have ended;"
-        " cancel those that have not"
-    )
-    add(
-        parser,
-        "action",
-        help_text,
-        default="show",
-        nargs="?",
-        choices=("show", "prune", "clear", *_BATCH_ACTIONS),
-    )
-    add_store(parser)
-    add(
-        parser,
-        "--older-than",
-        "for prune: hours, days or weeks, e.g. 12h, 30d or 8w",
-        unit="AGE",
-    )
-    add_endpoint(parser.add_argument_group("batches", "where they were sent"))
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Do what the action says, on stored replies or on batches; return exit code 0.
 
     Raises:
@@ -131,7 +101,7 @@ def _batches(options: argparse.Namespace) -> int:
         look_at_batches = parking.look_at_batches(
             collect=options.action == "collect", cancel=options.action == "cancel"
         )
-        state_by_batch = run(look_at_batches)  # runs the coroutine to its end
+        state_by_batch = loop.run(look_at_batches)  # runs the coroutine to its end
         # Batches that were sent to another address than the one that the options name:
         # nothing is asked there, as its key is not known here.
         addresses_not_asked = list(parking.address_by_foreign_batch.values())

@@ -1,4 +1,4 @@
-"""Prints the first screen of a run in a terminal, in colour where it is one."""
+"""Prints lines of text, and the first screen of a run in colour."""
 
 import os
 import shlex
@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from ragmetrics_core.cli.options import discard_output, show
 from ragmetrics_core.cli.run_folders import FOLDER
 from ragmetrics_core.data.display import as_line
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -22,6 +21,26 @@ _NOT_PASSED = lazy_pattern(
     r"^(failed|undecided):|gates? (?:failed|is undecided)|, \d+ (?:failed|undecided)"
 )
 _PASSED = lazy_pattern(r"^passed:|gates? passed")
+
+
+def show(*lines: str) -> None:
+    """Print lines, each on one line.
+
+    A line end within a line comes from data, and becomes a blank: so no text of data
+    can begin a line. Control characters become visible. A reader that went away, such
+    as ``head``, changes neither the run nor its exit code.
+    """
+    try:
+        print("\n".join(map(as_line, lines)), flush=True)
+    except BrokenPipeError:
+        discard_output()
+
+
+def discard_output() -> None:
+    """Throw away what is still to be printed, so that the interpreter ends quietly."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def show_screen(lines: Iterable[str]) -> None:
