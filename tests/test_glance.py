@@ -176,7 +176,10 @@ def test_results_and_page_are_kept_and_the_last_two_runs_compared(
     assert main(["compare"]) == 2
     assert "the results of 0 runs" in capsys.readouterr().err
     assert main(command) == 0
-    first = capsys.readouterr().out
+    assert main(["compare"]) == 2
+    shown = capsys.readouterr()
+    assert "the results of 1 run here" in shown.err
+    first = shown.out
     assert "page   .ragmetrics/runs/1/page.html" in first
     assert_short(first.splitlines())
     assert main(command) == 0
@@ -194,16 +197,17 @@ def test_runs_with_a_path_of_their_own_are_compared_too(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
-    assert main(command) == 0
-    assert main([*command, "--out", "a.jsonl", "--report", "a.html"]) == 0
+    # the second run writes to the path of the first
+    for _ in range(2):
+        assert main([*command, "--out", "a.jsonl", "--report", "a.html"]) == 0
+        Path("a.jsonl").chmod(0o640)
+    assert stat.S_IMODE(Path("a.jsonl").stat().st_mode) == 0o640
     capsys.readouterr()
     assert main(["compare"]) == 0
-    assert re.match(r"run 1, .* → a\.jsonl, ", capsys.readouterr().out)
-    # the same path again: what it held before is gone, and compares with nothing
-    assert main([*command, "--out", "a.jsonl"]) == 0
-    capsys.readouterr()
-    assert main(["compare"]) == 0
-    assert re.match(r"run 1, .* → a\.jsonl, ", capsys.readouterr().out)
+    assert re.match(r"run 1, .* → run 2, ", capsys.readouterr().out)
+    kept = Path(".ragmetrics/runs/2/results.jsonl").read_bytes()
+    assert kept == Path("a.jsonl").read_bytes()
+    assert kept != Path(".ragmetrics/runs/1/results.jsonl").read_bytes()
 
 
 @pytest.mark.usefixtures("folder")

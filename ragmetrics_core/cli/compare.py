@@ -88,8 +88,8 @@ def _two_files(files: Sequence[Path]) -> tuple[Path, Path]:
     if files:
         raise InputError(f"two files are compared; got {len(files)}")
     raise InputError(
-        f"{FOLDER} holds the results of {len(paths)} runs here; evaluate twice, or name"
-        " two files"
+        f"{FOLDER} holds the results of {count_in_words(len(paths), 'run')} here;"
+        " evaluate twice, or name two files"
     )
 
 

@@ -19,8 +19,8 @@ from ragmetrics_core.cli.printing import explain_lines, next_command, show, show
 from ragmetrics_core.cli.run_folders import (
     PAGE,
     RESULTS,
+    keep_results,
     new_run_folder,
-    note_place,
     tidy,
 )
 from ragmetrics_core.cli.source import Source
@@ -155,8 +155,8 @@ def run(options: argparse.Namespace) -> int:
         exit_code = _run_to_its_end(options)
         is_whole = exit_code not in (_INTERRUPTED, _WAITS_FOR_BATCHES)
         if folder is not None and is_whole:
-            # so ``ragmetrics compare`` finds the last two runs wherever they are
-            note_place(folder, options.out)
+            # so ``ragmetrics compare`` finds the last two runs
+            keep_results(folder, options.out)
         return exit_code
     finally:
         tidy(folder)

@@ -6,14 +6,13 @@ Only the owner can read them, git does not see them, and the last twenty are kep
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 FOLDER = Path(".ragmetrics", "runs")
 """Below the working folder."""
 
 RESULTS, PAGE = "results.jsonl", "page.html"
-_PLACE = "place.txt"
-"""Holds the path of the results of a run that came to its end (``--out``)."""
 _KEPT = 20
 
 
@@ -56,9 +55,20 @@ def _make_next() -> Path:
         return folder
 
 
-def note_place(folder: Path, results: Path) -> None:
-    """Note in the folder of a run that ended where its results are."""
-    (folder / _PLACE).write_text(str(results), encoding="utf-8")
+def keep_results(folder: Path, results: Path) -> None:
+    """Keep the results of a run that ended, also where a path was given (``--out``).
+
+    A later run may write to the same path. So the file is linked into the folder, and
+    copied where it cannot be.
+    """
+    kept = folder / RESULTS
+    if kept.exists() or not results.is_file():  # such as a pipe
+        return
+    with suppress(OSError):  # what cannot be kept is not compared later
+        try:
+            kept.hardlink_to(results)
+        except OSError:
+            shutil.copyfile(results, kept)
 
 
 def tidy(folder: Path | None) -> None:
@@ -67,7 +77,8 @@ def tidy(folder: Path | None) -> None:
         return
     left = list(folder.iterdir())
     for path in left:
-        path.chmod(0o600)
+        if path.stat().st_nlink == 1:  # the mode of a link is that of the file
+            path.chmod(0o600)
     if not left:
         folder.rmdir()
 
@@ -86,18 +97,8 @@ def _numbers() -> Iterator[int]:
 
 
 def last_results(count: int) -> list[Path]:
-    """The results of the last runs that have any, the earlier first.
-
-    Of runs that wrote to the same path only the last has results.
-    """
+    """The results of the last runs that have any, the earlier first."""
     if not FOLDER.is_dir():
         return []
-    newest_first = sorted(_numbers(), reverse=True)
-    places = [FOLDER / str(number) / _PLACE for number in newest_first]
-    texts = [
-        place.read_text(encoding="utf-8", errors="replace")
-        for place in places
-        if place.is_file()
-    ]
-    paths = [path for path in map(Path, dict.fromkeys(texts)) if path.is_file()]
-    return paths[:count][::-1]
+    paths = [FOLDER / str(number) / RESULTS for number in sorted(_numbers())]
+    return [path for path in paths if path.is_file()][-count:]

@@ -8,8 +8,8 @@ from ragmetrics_core.cli.printing import explain_lines, show, show_screen
 from ragmetrics_core.cli.run_folders import (
     PAGE,
     RESULTS,
+    keep_results,
     new_run_folder,
-    note_place,
     tidy,
 )
 from ragmetrics_core.data import PROJECT_FILE, InputError, read_project_file, write_text
@@ -83,7 +83,7 @@ def demonstrate(options: argparse.Namespace) -> int:
     if options.out:
         report.to_jsonl(options.out)
         if folder is not None:
-            note_place(folder, options.out)
+            keep_results(folder, options.out)
     tidy(folder)
     lines = screen_lines(
         glance, page=page, next_command="ragmetrics evaluate YOUR.jsonl"
