@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from typing import Any
@@ -29,7 +28,6 @@ from ragmetrics_core import (
 from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.engine.scoring import RunJudge, carry_out
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features
 from ragmetrics_core.lexical import lexical_judge as judge_module
@@ -73,26 +71,6 @@ class Waiting(Judge):
 
     async def answer(self, question: Question[Any]) -> Answer[Any]:
         await asyncio.Event().wait()
-        raise AssertionError
-
-
-class Blocking(Judge):
-    """Keeps the loop for itself while it answers, as a judge of a user's own may."""
-
-    name = "blocking"
-
-    async def answer(self, question: Question[Any]) -> Answer[Any]:
-        time.sleep(0.01)  # noqa: ASYNC251  # what it is about
-        return await SAYS_YES.answer(question)
-
-
-class Stuck(Judge):
-    """Computes for ever, and gives nobody else a turn."""
-
-    name = "stuck"
-
-    async def answer(self, question: Question[Any]) -> Answer[Any]:
-        threading.Event().wait()
         raise AssertionError
 
 
@@ -149,8 +127,6 @@ class Elsewhere(Metric):
     [
         ("adherence", "lexical", False),
         ("utilization", Waiting(), True),
-        ("utilization", Blocking(), False),
-        ("utilization", Stuck(), True),
         ("utilization", SAYS_YES, False),
         (plain, SAYS_YES, True),
         (Planned(), SAYS_YES, True),
@@ -163,8 +139,6 @@ class Elsewhere(Metric):
     ids=[
         "embedded",
         "waits",
-        "blocks",
-        "stuck",
         "quick",
         "function",
         "plan",
@@ -194,20 +168,6 @@ def test_the_deadline_ends_any_judge_and_any_metric(
     # on a busy machine the deadline may come before the first row, or between rows
     if never_ends and report.results:
         assert report.summary().not_judged > 0
-
-
-def test_a_judge_of_ones_own_that_never_ends_holds_up_no_later_run() -> None:
-    """Neither one of the embedded judge, nor one of the same kind of judge."""
-    rows = [{"question": "q", "contexts": ["Paris."], "answer": "Paris."}]
-    stuck = evaluate(
-        rows, "utilization", judge=Stuck(), limits=Limits(deadline=0.2), progress=False
-    )
-    assert stuck.run.stopped.startswith("the deadline of 0.2 s was reached")
-    for judge in ("lexical", Blocking()):
-        report = evaluate(
-            rows, "utilization", judge=judge, limits=Limits(deadline=60), progress=False
-        )
-        assert (report.run.stopped, report.summary().judged) == ("", 1)
 
 
 def test_the_deadline_ends_a_run_over_rows_that_are_none() -> None:
@@ -438,56 +398,6 @@ def test_a_reader_of_ones_own_holds_up_nobody() -> None:
         == 1
     )
     released.set()
-
-
-class Endless(Judge):
-    """A judge of a user's own that computes, and calls no model."""
-
-    name = "endless"
-
-    def __init__(self) -> None:
-        self.released = threading.Event()
-        self.threads: list[str] = []
-
-    async def answer(self, question: Question[Any]) -> Answer[Any]:
-        self.threads.append(threading.current_thread().name)
-        self.released.wait()
-        return await SAYS_YES.answer(question)
-
-
-@pytest.mark.parametrize(
-    "around",
-    [
-        lambda judge: judge,
-        lambda judge: CascadeJudge(judge, SAYS_YES, band=(0.2, 0.8)),
-        lambda judge: CascadeJudge(LexicalJudge(), judge, band=(0, 1)),
-        lambda judge: CascadeJudge(
-            CascadeJudge(judge, SAYS_YES, band=(0.2, 0.8)), SAYS_YES, band=(0.2, 0.8)
-        ),
-    ],
-    ids=["alone", "cheap", "strong", "in a cascade of cascades"],
-)
-def test_a_judge_of_ones_own_holds_up_nobody_wherever_it_stands(
-    around: Callable[[Judge], Judge],
-) -> None:
-    """The deadline is kept, and other judges go on, while it computes."""
-    judge = Endless()
-    row = {"question": "Where?", "contexts": ["Paris."], "answer": "Paris."}
-    try:
-        report = evaluate(
-            [row],
-            "adherence",
-            judge=around(judge),
-            limits=Limits(deadline=0.2),
-            progress=False,
-        )
-        assert report.run.stopped.startswith("the deadline of 0.2 s was reached")
-        other = evaluate([row], "adherence", judge="lexical", progress=False)
-        assert other.summary().judged == 1
-    finally:
-        judge.released.set()
-    assert "ragmetrics-judges" not in judge.threads
-    assert judge.threads
 
 
 def test_a_users_plan_has_a_thread_of_its_own() -> None:

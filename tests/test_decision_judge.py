@@ -31,7 +31,6 @@ from ragmetrics_core import (
     ScriptedJudge,
     aevaluate,
     evaluate,
-    metric,
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import (
@@ -917,7 +916,7 @@ def test_openais_model_has_the_price_of_our_dated_file(
     assert OpenAIDecisionModel("unlisted").prices() is None
 
 
-# Rounds: the metrics of a sample ask together
+# Requests of a run
 
 
 def test_a_metric_alone_and_beside_three_gives_equal_scores(form: str) -> None:
@@ -931,15 +930,15 @@ def test_a_metric_alone_and_beside_three_gives_equal_scores(form: str) -> None:
                 assert (other.value, other.evidence) == (alone.value, alone.evidence)
 
 
-def test_questions_about_equal_texts_share_a_request(server: DecisionServer) -> None:
+def test_questions_of_a_metric_about_equal_texts_share_a_request(
+    server: DecisionServer,
+) -> None:
     report = judged(judge_at(server))
-    by_state = [json.dumps(state_of(body)) for body in bodies(server)]
-    assert len(by_state) == len(set(by_state)) == 5
-    # Usefulness and adherence are asked of one state; what it cost is shared out.
+    # usefulness, adherence, recall, and a request for each of three contexts
+    assert len(server.requests) == report.usage.calls == 6
     results = report.results[0].results
-    shared = [results["context_utilization"], results["context_adherence"]]
-    assert sum(result.usage.calls for result in shared) == 1
-    assert all(result.usage.prompt_tokens > 0 for result in shared)
+    assert results["retrieval_accuracy"].usage.calls == 3
+    assert all(result.usage.prompt_tokens > 0 for result in results.values())
 
 
 @pytest.mark.parametrize("concurrency", [1, 4, 32])
@@ -955,7 +954,7 @@ def test_full_slots_change_no_request(concurrency: int) -> None:
             any(asks_if_declined(question) for question in questions_of(body))
             for body in bodies(server)
         )
-        assert len(server.requests) - n_on_declining == 2 * len(rows) + 3
+        assert len(server.requests) - n_on_declining == 3 * len(rows) + 3
         assert server.most_in_flight <= concurrency
     assert report.usage.calls == len(server.requests)
     for row in report.results:
@@ -973,10 +972,10 @@ def test_the_cause_of_a_low_score_waits_for_nobody() -> None:
     with DecisionServer(low) as server:
         results = judged(judge_at(server), metrics).results[0].results
         assert results["context_adherence"].evidence.cause == "misread_question"
-        assert len(server.requests) == 7  # one of them: does the answer decline?
+        assert len(server.requests) == 8  # one of them: does the answer decline?
 
 
-def test_a_limit_in_a_round_ends_all_of_it(server: DecisionServer) -> None:
+def test_a_limit_ends_a_run(server: DecisionServer) -> None:
     rows = [Sample.from_row({**ROW, "question": f"Who {n}?"}) for n in range(6)]
     report = judged(judge_at(server), rows=rows, limits=Limits(max_calls=7))
     assert len(server.requests) == 7
@@ -985,7 +984,7 @@ def test_a_limit_in_a_round_ends_all_of_it(server: DecisionServer) -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 32])
-def test_a_deadline_in_a_round_leaves_nothing_hanging(
+def test_a_deadline_leaves_nothing_hanging(
     server: DecisionServer, concurrency: int
 ) -> None:
     server.faults = lambda _: Fault(hang=True)
@@ -1003,7 +1002,7 @@ def wait_for_a_request(server: DecisionServer) -> None:
         time.sleep(0.01)
 
 
-def test_a_caller_who_leaves_a_round_leaves_no_call(server: DecisionServer) -> None:
+def test_a_caller_who_leaves_leaves_no_call(server: DecisionServer) -> None:
     server.faults = lambda _: Fault(hang=True)
 
     async def leave() -> None:
@@ -1044,23 +1043,12 @@ def test_a_refusal_of_one_question_fails_its_metric_alone() -> None:
     assert results["context_adherence"].error.type == "ContentRefused"
 
 
-def test_a_function_of_ones_own_takes_part_in_no_round(server: DecisionServer) -> None:
-    @metric(requires=["answer"])
-    def length(sample: Sample) -> float:
-        assert sample.answer is not None
-        return len(sample.answer) / 100
-
-    report = judged(judge_at(server), [length, *METRICS[:2]])
-    assert len(server.requests) == 1
-    assert report.results[0].results["length"].value == 0.27
-
-
 class Breaking(DecisionJudge):
     async def answer_all(self, questions: Any) -> list[Any]:
         raise ZeroDivisionError
 
 
-def test_a_judge_that_crashes_in_a_round_fails_each_metric(
+def test_a_judge_that_crashes_fails_each_metric(
     server: DecisionServer,
 ) -> None:
     results = judged(Breaking(judge_at(server).model), METRICS).results[0].results
@@ -1071,7 +1059,7 @@ def test_a_judge_that_crashes_in_a_round_fails_each_metric(
 # Estimates
 
 
-def test_a_dry_run_counts_shared_requests_at_the_least_and_apart_at_the_most(
+def test_a_dry_run_counts_the_requests_of_a_run(
     server: DecisionServer,
 ) -> None:
     model = OpenAIDecisionModel("tiny", api_base=server.base_url, prices=(1e-6, 0.0))
@@ -1080,8 +1068,8 @@ def test_a_dry_run_counts_shared_requests_at_the_least_and_apart_at_the_most(
     assert not server.requests
     spent = judged(judge).usage
     assert counted.low.calls == spent.calls
-    assert counted.low.prompt_tokens == pytest.approx(spent.prompt_tokens, rel=0.15)
-    # usefulness and adherence apart, and whether the answer declines
+    assert 0.7 < counted.low.prompt_tokens / spent.prompt_tokens <= 1.0
+    # and whether the answer declines
     assert counted.high.calls == 7
     assert counted.high.prompt_tokens > counted.low.prompt_tokens
     assert counted.low.cost == pytest.approx(1e-6 * counted.low.prompt_tokens)

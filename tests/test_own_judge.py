@@ -12,7 +12,6 @@ from ragmetrics_core import (
     ContextUtilization,
     LexicalJudge,
     Limits,
-    LLMJudge,
     Question,
     Sample,
     ask,
@@ -37,7 +36,7 @@ from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.models.chat import ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.decision_model import DecisionModel
 
 ROWS = [
@@ -154,51 +153,6 @@ def test_limits_hold_for_a_judge_of_ones_own_in_a_cascade() -> None:
     assert judge.asked == 10
     assert judge.most_in_flight <= 3
     assert "max_calls=10 was reached" in report.run.stopped
-
-
-class Scoring(Oracle):
-    """Asks another judge by a metric's score, and says in its answer what that cost."""
-
-    def __init__(self, judge: Judge) -> None:
-        super().__init__()
-        self._judge = judge
-
-    async def answer(self, question: Question[Any]) -> Answer[Any]:
-        self.asked += 1
-        inner = await asyncio.to_thread(
-            ContextUtilization().score,
-            question=question["question"],
-            contexts=[question["chunk"]],
-            answer=question["answer"],
-            judge=self._judge,
-        )
-        return Answer(Asked((question.read({"useful": 1}),)), inner.usage)
-
-
-class Paid(ChatModel):
-    """A chat model whose replies have a price."""
-
-    name = "paid"
-    cache_key = None
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        reply = Choice('{"useful": 1, "reason": "r"}')
-        return ChatReply((reply,), Usage(calls=1, prompt_tokens=9, cost=0.5))
-
-
-@pytest.mark.parametrize(
-    "limits", [Limits(max_calls=6), Limits(max_cost=3.0)], ids=["calls", "money"]
-)
-def test_calls_that_a_judge_makes_by_score_are_within_the_limits(
-    limits: Limits,
-) -> None:
-    """A limit counts them beside the judge's own requests; the usage says what they cost."""
-    judge = Scoring(LLMJudge(Paid()))
-    report = judged(judge, limits=limits)
-    assert 0 < judge.asked <= 6
-    assert report.usage.cost == 0.5 * report.usage.calls
-    assert report.usage.calls <= 6
-    assert "was reached" in report.run.stopped
 
 
 class Keeping(Oracle):

@@ -25,7 +25,6 @@ from ragmetrics_core.statistics.stopping import (
     SequentialGate,
     draw_order,
     join_outcomes,
-    samples_needed,
 )
 
 Unit = tuple[Score, ...]
@@ -547,28 +546,6 @@ def test_clusters_are_units() -> None:
     order = draw_order(["a", "b", "c", "d", "a"], clusters=["x", None, "x", "y", None])
     assert sorted(order) == [[0, 2], [1], [3], [4]]
     assert draw_order(["a"], clusters=["a"]) == [[0]]
-
-
-# Planning.
-
-
-def test_samples_needed() -> None:
-    def needed(mean: float, rows: int, **options: object) -> float:
-        until = UntilDecided(**options)  # type: ignore[arg-type]
-        return samples_needed(lambda: until.gate(0.8, rows=rows), mean, rows)
-
-    # sequential.md's floors for scores of four kinds are 70 and 87 in a stream; 0 or 1
-    # is the slowest of them.
-    assert 80 < needed(0.9, 2000) < 150
-    assert 100 < needed(0.7, 2000) < 190
-    # fixed sizes would be 12,000 and more (gap .01): such a run ends undecided
-    assert needed(0.81, 200) > 180
-    assert 85 < needed(0.82, 100, on="point") < 100
-    assert needed(0.9, 300) == needed(0.9, 300)
-    until = UntilDecided()
-    assert needed(0.9, 300) == samples_needed(
-        lambda: until.gate(0.8, rows=300), 0.9, 300, runs=30
-    )
 
 
 # The simulation.

@@ -35,15 +35,6 @@ from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.metrics.citation_support import MakesClaim
 from ragmetrics_core.metrics.polls import Poll
-from ragmetrics_core.models.decision_forms import (
-    characters_of_question,
-    characters_of_state,
-    json_text,
-    openai_body,
-    question_text,
-    request_text,
-    systemone_fields,
-)
 from ragmetrics_core.models.decision_model import (
     OpenAIDecisionModel,
     ServedDecisionModel,
@@ -450,29 +441,6 @@ TYPED = st.one_of(
         st.lists(WORDS, min_size=2, max_size=6),
     ),
 )
-
-
-@given(
-    state=st.dictionaries(WORDS, WORDS, max_size=3),
-    typed=st.lists(TYPED, min_size=1, max_size=4),
-)
-def test_law_the_length_of_a_request_lies_between_the_estimates(
-    state: dict[str, str], typed: list[TypedQuestion]
-) -> None:
-    text = json_text(state)
-    questions = [question_text(single) for single in typed]
-    request = request_text(text, questions)
-    lengths = [
-        len(json_text(openai_body("tiny", request))),
-        len(json_text({"model": "tiny", **systemone_fields(request)})),
-    ]
-    least, most = (
-        characters_of_state(text, most=is_most)
-        + sum(characters_of_question(question, most=is_most) for question in questions)
-        for is_most in (False, True)
-    )
-    assert least <= min(lengths)
-    assert max(lengths) <= most
 
 
 @pytest.mark.parametrize("form", MODELS)

@@ -784,49 +784,6 @@ def test_commands_that_are_refused(
     assert words in capsys.readouterr().err
 
 
-def test_a_dry_run_says_what_the_gate_will_need(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = written(tmp_path / "rows.jsonl", 500, 0)
-    how = [
-        "--judge",
-        "openai-compatible/m",
-        "--api-base",
-        "http://127.0.0.1:9/v1",
-        "--metrics",
-        "adherence",
-    ]
-    assert (
-        main(
-            [
-                "evaluate",
-                str(path),
-                *how,
-                "--dry-run",
-                "--until-decided",
-                "--fail-under",
-                "adherence=0.8",
-            ]
-        )
-        == 3
-    )
-    found = re.findall(
-        r"adherence=0\.8 until decided, mean (\S+) away: (\d+) of 500 samples on"
-        r" average, (\S+) to (\S+) calls, price",
-        capsys.readouterr().out,
-    )
-    assert [gap for gap, *_ in found] == ["0.02", "0.05", "0.1"]
-    samples, low, high = (
-        [int(own[place].replace(",", "")) for own in found] for place in (1, 2, 3)
-    )
-    assert 400 < samples[0] <= 500
-    assert samples[0] >= samples[1] > samples[2] > 50
-    assert all(
-        one <= least <= most
-        for one, least, most in zip(samples, low, high, strict=True)
-    )
-
-
 def test_stopped_runs_are_not_calibrated() -> None:
     stopped = until(
         [{**row, "id": row["question"]} for row in rows(*verdicts(300, 0.9))],

@@ -34,7 +34,7 @@ from ragmetrics_core.data import (
     project_settings,
 )
 from ragmetrics_core.data.display import one_line
-from ragmetrics_core.engine.dry_run import Estimate, estimate, needed
+from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
@@ -224,8 +224,8 @@ def _make_plan(options: argparse.Namespace) -> _Plan:
 def _dry_run(plan: _Plan) -> int:
     """Print how many calls a run would take; nothing is asked and no gate is decided.
 
-    Example: 100 samples, one call each, and the gate "adherence=0.8": "100 calls", how
-    many samples would decide the gate, and that the gate is undecided.
+    Example: 100 samples, one call each, and the gate "adherence=0.8": "100 calls", and
+    that the gate is undecided.
 
     Returns:
         The exit code: that of undecided gates, or 2 if the run could score nothing.
@@ -242,7 +242,6 @@ def _dry_run(plan: _Plan) -> int:
     ]
     lines = [
         *estimated.text().splitlines(),
-        *_lines_on_rows_needed(plan, estimated),
         *map(str, undecided),
     ]
     show(*lines)
@@ -254,14 +253,6 @@ def _dry_run(plan: _Plan) -> int:
         plan.source.say_why_idle(estimated.left_out)
         return BAD_INPUT
     return shared.exit_code(undecided)
-
-
-def _lines_on_rows_needed(plan: _Plan, estimated: Estimate) -> list[str]:
-    """Say how many rows must be scored to decide each gate; [] without any sample."""
-    if not estimated.samples:
-        return []
-    stopping_rule = plan.until or UntilDecided(min_scored=plan.options.min_scored)
-    return needed(estimated, plan.gates, stopping_rule)
 
 
 def _measure(plan: _Plan, budget: Budget) -> _Measured:
@@ -464,7 +455,7 @@ def _write_page(
     if measured.kept_results is None:
         return
     options = plan.options
-    report = report_of(measured.run, measured.kept_results, are_metrics_named=True)
+    report = report_of(measured.run, measured.kept_results)
     facts_of_files = {"inputs": outcome.facts.inputs, "name": outcome.facts.name}
     page_facts = report.run.model_copy(update=facts_of_files)
     write_page_from(

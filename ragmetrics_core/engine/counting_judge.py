@@ -6,7 +6,7 @@ a run like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,10 +28,7 @@ from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import convert_question
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.chat import Capabilities, ChatModel
-from ragmetrics_core.models.decision_forms import (
-    characters_of_question,
-    characters_of_state,
-)
+from ragmetrics_core.models.decision_forms import request_text
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.features import no_logprobs
 
@@ -42,6 +39,9 @@ _LONG_TOKEN = 4
 _SHORT_TOKEN = 3
 # Tokens that an endpoint adds to a prompt: roles, and what separates messages.
 _TOKENS_AROUND_PROMPT = 8
+# Typed questions are sent in a form of up to twice their length and these characters:
+# names, braces, the model.
+_FORM_OF_TYPED = 100
 # Tokens of a reply, if the question gives no example of one: lower and upper bound.
 _SHORT_REPLY = 20
 _LONG_REPLY = 200
@@ -102,34 +102,87 @@ class CountingJudge(Judge):
 
     def __init__(self, judge: Judge, counted: Counted, *, is_sure: bool) -> None:
         self.name = judge.name
+        self.asks_together = judge.asks_together
         self._judge = judge
         self._counted = counted
         self._is_sure = is_sure
         self._digests_counted: set[int] = set()
-        # {digest of what typed questions share: digests of these questions}
-        self._typed_by_request: dict[int, set[int]] = {}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Count a question, and answer it with the example reply that it names.
 
         A question without an example is counted, and answered with an error.
         """
-        check_template(question.instructions, tuple(question.parts))
-        replies = self._example_replies(question)
+        (answer,) = await self.answer_all([question])
+        return answer
+
+    async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
+        """Count several questions, and answer each with the example that it names."""
         models = self._judge.models
         if models and isinstance(models[0], DecisionModel):
-            reply = self._count_typed(question, models[0])
-            if reply is not None:
-                return Answer(reply)
-            replies = replies[:1]  # one answer, however often a chat model is polled
-        elif self._needs_other_tokens(question):
+            return self._answer_typed(questions, models[0])
+        return [self._answer(question) for question in questions]
+
+    def _answer(self, question: Question[R]) -> Answer[R]:
+        """Count a question to chat models, or to a judge of a user's own."""
+        check_template(question.instructions, tuple(question.parts))
+        replies = self._example_replies(question)
+        if self._needs_other_tokens(question):
             return Answer(NotAnswered(no_logprobs(self.name)))
-        elif models:
+        if self._judge.models:
             self._count_prompts(question, replies)
         elif not counts_by_itself(self._judge):
             # Nobody knows what a judge of a user's own sends, and nothing is stored.
             self._counted.usage += Usage(calls=1, cost=None)
         return self._example_answer(question, replies)
+
+    def _answer_typed(
+        self, questions: Sequence[Question[Any]], model: DecisionModel
+    ) -> list[Answer[Any]]:
+        """Count questions to a decision model; those about equal texts share a request."""
+        answers: list[Answer[Any]] = []
+        typed_by_state: dict[str, list[str]] = {}
+        for question in questions:
+            check_template(question.instructions, tuple(question.parts))
+            converted = convert_question(question)
+            if converted.reply is not None:  # it is known without asking
+                answers.append(Answer(converted.reply))
+                continue
+            typed_by_state.setdefault(converted.state, []).extend(
+                converted.typed_by_json
+            )
+            # one answer, however often a chat model is polled
+            replies = self._example_replies(question)[:1]
+            answers.append(self._example_answer(question, replies))
+        for state, typed_questions in typed_by_state.items():
+            self._count_typed(model, state, typed_questions)
+        return answers
+
+    def _count_typed(
+        self, model: DecisionModel, state: str, typed_questions: Sequence[str]
+    ) -> None:
+        """Count the requests for typed questions about equal texts, all as JSON."""
+        new_questions = [
+            question
+            for question in dict.fromkeys(typed_questions)
+            if self._is_new(state, question)
+        ]
+        most = model.most_questions
+        for start in range(0, len(new_questions), most):
+            text = request_text(state, new_questions[start : start + most])
+            n_characters = len(text)
+            if self._counted.high:
+                n_characters = 2 * len(text) + _FORM_OF_TYPED
+            n_tokens = self._tokens(n_characters)
+            usage = Usage(calls=1, prompt_tokens=n_tokens)
+            self._counted.usage += _with_cost(usage, model)
+
+    def _is_new(self, *parts: object) -> bool:
+        """Whether something is counted for the first time."""
+        digest = hash(parts)
+        is_new = digest not in self._digests_counted
+        self._digests_counted.add(digest)
+        return is_new
 
     def _needs_other_tokens(self, question: Question[R]) -> bool:
         """Whether the models would refuse a question that needs log-probabilities.
@@ -187,10 +240,10 @@ class CountingJudge(Judge):
         """
         n_polls_before = question.first_poll or 0
         parts = tuple(question.parts.values())
-        digest = hash((type(question), n_polls_before, question.instructions, *parts))
-        if digest in self._digests_counted:
+        if not self._is_new(
+            type(question), n_polls_before, question.instructions, *parts
+        ):
             return
-        self._digests_counted.add(digest)
         tokens_of_reply = _LONG_REPLY if self._counted.high else _SHORT_REPLY
         if replies:
             text = replies[0].model_dump_json(exclude_defaults=True)
@@ -232,37 +285,6 @@ class CountingJudge(Judge):
     def _supposed(self, capability: bool | None) -> bool:
         """Whether a bound supposes that a model can do something; None if unknown."""
         return not self._counted.high if capability is None else capability
-
-    def _count_typed(
-        self, question: Question[R], model: DecisionModel
-    ) -> Asked[R] | NotAnswered | None:
-        """Count the typed questions that a question becomes.
-
-        In the lower bound all those about equal texts share requests, in the upper
-        bound only those of one question do.
-
-        Returns:
-            The reply, if it is known without asking; else None.
-        """
-        converted = convert_question(question)
-        if converted.reply is not None:
-            return converted.reply
-        texts = converted.state
-        typed_questions = tuple(converted.typed_by_json)
-        shared = hash((texts, typed_questions) if self._counted.high else texts)
-        digests = self._typed_by_request.setdefault(shared, set())
-        for typed_question in typed_questions:
-            if hash(typed_question) in digests:
-                continue
-            begins_request = len(digests) % model.most_questions == 0
-            digests.add(hash(typed_question))
-            most = self._counted.high
-            n_tokens = self._tokens(characters_of_question(typed_question, most=most))
-            if begins_request:
-                n_tokens += self._tokens(characters_of_state(texts, most=most))
-            usage = Usage(calls=int(begins_request), prompt_tokens=n_tokens)
-            self._counted.usage += _with_cost(usage, model)
-        return None
 
     def _tokens(self, n_characters: int) -> int:
         return n_characters // (_SHORT_TOKEN if self._counted.high else _LONG_TOKEN)

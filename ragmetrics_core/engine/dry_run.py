@@ -5,7 +5,7 @@ It is a run with a judge that counts instead of calling.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import islice
 from typing import NamedTuple
 
 from ragmetrics_core.data import Failed, Sample, SampleResult, Undefined, Usage
@@ -22,8 +22,6 @@ from ragmetrics_core.metrics.metric import FunctionMetric, Metric
 from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import MemoryStore
-from ragmetrics_core.reporting.gates import Gate, UntilDecided
-from ragmetrics_core.statistics.stopping import SequentialGate, samples_needed
 
 _CONCURRENCY = 32
 _ASSUMPTIONS = (
@@ -156,78 +154,6 @@ class Estimate:
             high_in_batches = f"${self.batch_share * high:.4f}"
             price += f", in batches {_range_in_words(low_in_batches, high_in_batches)}"
         return price
-
-
-def needed(
-    estimate_of_all: Estimate, gates: Iterable[Gate], until: UntilDecided
-) -> list[str]:
-    """Return lines that say how many samples each gate would need on average.
-
-    Each line supposes that the mean is .02, .05 or .1 away from the gate. It also says
-    what these samples would cost.
-
-    Args:
-        estimate_of_all: What judging all samples would cost.
-        gates: The gates.
-        until: How the run stops as soon as they are decided.
-    """
-    return [
-        _samples_line(estimate_of_all, gate, gap, until)
-        for gate, gap in product(gates, (0.02, 0.05, 0.1))
-    ]
-
-
-def _samples_line(
-    estimate_of_all: Estimate, gate: Gate, gap: float, until: UntilDecided
-) -> str:
-    """Say how many samples it would take to decide a gate, and what they would cost.
-
-    Example: "context_adherence=0.8 until decided, mean 0.05 away: 120 of 1,000 samples
-    on average, 120 to 240 calls, $0.0100 to $0.0200".
-
-    Args:
-        estimate_of_all: What judging all samples would cost.
-        gate: A mean score to reach.
-        gap: How far the mean is supposed to be from the gate.
-        until: Stops the run as soon as it is clear whether the mean reaches the gate.
-    """
-    n_all = estimate_of_all.samples
-    n_samples = _n_samples_until_decided(gate, gap, until, n_all)
-    share_of_all = n_samples / max(1, n_all)
-    low, high = estimate_of_all.low, estimate_of_all.high
-    calls = _range_in_words(
-        round(share_of_all * low.calls), round(share_of_all * high.calls)
-    )
-    price = "price unknown"
-    if low.cost is not None and high.cost is not None:
-        price = _range_in_words(
-            f"${share_of_all * low.cost:.4f}", f"${share_of_all * high.cost:.4f}"
-        )
-    return (
-        f"{gate} until decided, mean {gap:g} away: {n_samples:,.0f} of"
-        f" {n_all:,} samples on average, {calls} calls, {price}"
-    )
-
-
-def _n_samples_until_decided(
-    gate: Gate, gap: float, until: UntilDecided, n_all: int
-) -> float:
-    """Estimate how many of all samples are judged until a gate is decided.
-
-    The mean may be above or below the gate, and the larger number counts. Example: for
-    a gate of .8 and a gap of .05, the means .75 and .85 are simulated.
-    """
-
-    def new_test() -> SequentialGate:
-        """Return a test of the gate that has seen no score so far."""
-        return until.gate(gate.at_least, rows=n_all)
-
-    supposed_means = (gate.at_least - gap, gate.at_least + gap)
-    return max(
-        samples_needed(new_test, mean, n_all)
-        for mean in supposed_means
-        if 0 <= mean <= 1
-    )
 
 
 class _Bound:

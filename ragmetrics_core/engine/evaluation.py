@@ -1,6 +1,6 @@
 """Evaluating many samples with several metrics: sync, async and streaming."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Literal, Unpack
 
 from ragmetrics_core.data import (
@@ -8,7 +8,6 @@ from ragmetrics_core.data import (
     Sample,
     SampleResult,
     SettingError,
-    Undefined,
     columns_by_field,
 )
 from ragmetrics_core.engine.progress import Show
@@ -18,8 +17,8 @@ from ragmetrics_core.engine.sample_sources import Samples
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike
 from ragmetrics_core.reporting.gates import Gate, Until
-from ragmetrics_core.reporting.report import Folded, Report
-from ragmetrics_core.reporting.run_facts import Input, RunFacts
+from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.run_facts import Input
 
 
 def iter_results(
@@ -79,7 +78,7 @@ def evaluate(
     Args:
         samples: Samples, rows as mappings, a data frame, or a Hugging Face dataset.
             Columns with usual names, such as ``response``, are found by themselves.
-        metrics: Metrics or their names; None for all that apply to at least one sample.
+        metrics: Metrics or their names; None for the usual ones.
         judge: A judge, a chat model, or a model's name such as ``"gpt-4o-mini"`` or
             ``"ollama/llama3.1"``; by default the metric's own ``model``, then
             ``RAGMETRICS_JUDGE``, then the embedded judge.
@@ -147,8 +146,7 @@ def evaluate(
         results = list(stream(run, samples, progress=progress, columns=column_by_field))
         if not run.is_ready_for_next_pass(wait_for_batches=batch == "wait"):
             break
-    are_metrics_named = metrics is not None
-    return report_of(run, results, are_metrics_named=are_metrics_named)
+    return report_of(run, results)
 
 
 async def aevaluate(
@@ -179,35 +177,14 @@ async def aevaluate(
             run, samples, progress=progress, columns=column_by_field
         )
     ]
-    return report_of(run, results, are_metrics_named=metrics is not None)
+    return report_of(run, results)
 
 
-def report_of(
-    run: Run, results: Sequence[SampleResult], *, are_metrics_named: bool
-) -> Report:
-    """Return the report of a run.
-
-    Example: no row has a reference, and no metric was named: the report has no context
-    recall, and the note "context_recall left out: … on every row".
-
-    Args:
-        run: The run, which has ended.
-        results: Its results in input order.
-        are_metrics_named: Whether the user named the metrics. If not, a metric that
-            applied to no sample is left out, and the report says so, unless a gate
-            decided on it.
-    """
+def report_of(run: Run, results: Sequence[SampleResult]) -> Report:
+    """Return the report of a run that has ended, with its results in input order."""
     run_input = Input.of_samples(_samples_of_input(run, results))
     facts = run.facts.model_copy(update={"inputs": (run_input,)})
-    if are_metrics_named:
-        return Report(results=results, run=facts)
-    decided_metrics = {decision.metric for decision in facts.decisions}
-    reason_by_metric: dict[str, str] = {}  # why a metric is left out
-    for name in facts.metrics:
-        reason = _why_never_applied(results, name)  # "" for one that did
-        if reason and name not in decided_metrics:
-            reason_by_metric[name] = reason
-    return _report_without_metrics(results, facts, reason_by_metric)
+    return Report(results=results, run=facts)
 
 
 def _samples_of_input(
@@ -224,62 +201,3 @@ def _samples_of_input(
         if listed_samples is not None:
             return listed_samples
     return (row.sample for row in results)
-
-
-def _report_without_metrics(
-    results: Sequence[SampleResult], facts: RunFacts, reason_by_metric: dict[str, str]
-) -> Report:
-    """Return the report without some metrics, with a note on why each is left out.
-
-    Example of a note: "context_recall left out: no reference on every row".
-
-    Args:
-        results: The results of all samples, compressed in memory or not.
-        facts: What is known of the run, to which the notes are added.
-        reason_by_metric: Why a metric is left out, by its name.
-    """
-    if not reason_by_metric:
-        return Report(results=results, run=facts)
-    remaining_metrics = {
-        name: signature
-        for name, signature in facts.metrics.items()
-        if name not in reason_by_metric
-    }
-    notes = [
-        f"{name} left out: {reason} on every row"
-        for name, reason in reason_by_metric.items()
-    ]
-    facts = facts.model_copy(
-        update={"metrics": remaining_metrics, "notes": (*facts.notes, *notes)}
-    )
-    rows = (_row_without_metrics(row, reason_by_metric) for row in results)
-    if isinstance(results, Folded):  # results compressed in memory stay compressed
-        return Report(results=Folded(rows), run=facts)
-    return Report(results=list(rows), run=facts)
-
-
-def _row_without_metrics(row: SampleResult, metrics: Collection[str]) -> SampleResult:
-    remaining_results = {
-        name: outcome for name, outcome in row.results.items() if name not in metrics
-    }
-    return row.model_copy(update={"results": remaining_results})
-
-
-def _why_never_applied(results: Sequence[SampleResult], name: str) -> str:
-    """Say why a metric lacks its input on every row; "" if it does not.
-
-    An answer that declines is no lack: it tells what became of the row. Bad rows do not
-    count. Where the reasons differ, or all rows are bad, this says just
-    "undefined".
-    """
-    reasons: set[str] = set()
-    for row in results:
-        if row.sample is None:  # a bad row
-            continue
-        outcome = row.results.get(name)
-        if not isinstance(outcome, Undefined) or outcome.code != "missing":
-            return ""
-        reasons.add(outcome.reason or "undefined")
-    if len(reasons) == 1:
-        return reasons.pop()
-    return "undefined" if results else ""

@@ -2,10 +2,6 @@
 
 Notebooks, running loops, ``score()`` and background evaluators share the judges'
 clients this way, without crossing loops. A process forked later makes its own.
-
-Judges of a user's own that call no model may compute for long. They share a second loop
-(``submit_users_code``), so that they hold up neither other judges nor the deadline of a
-run.
 """
 
 import asyncio
@@ -27,12 +23,6 @@ _JUDGES_THREAD = "ragmetrics-judges"
 _lock = threading.Lock()
 _judges_loop: asyncio.AbstractEventLoop | None = None
 _judges_thread: threading.Thread | None = None
-_USERS_THREAD = "ragmetrics-own-judges"
-_users_loop: asyncio.AbstractEventLoop | None = None
-# Made when work on the users' loop was given up: the loop sets it as soon as it runs
-# again. While it is not set, code that computes still blocks the loop. None if no work
-# was given up.
-_users_loop_went_on: threading.Event | None = None
 # a loop holds its tasks weakly: one that only waits would be collected
 _pending: set[Future[Any]] = set()
 
@@ -43,11 +33,7 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     ``SettingError`` on the judges' loop itself, where waiting for the result would
     never end.
     """
-    if threading.current_thread().name in {
-        _JUDGES_THREAD,
-        _USERS_THREAD,
-        *COMPUTING_THREADS,
-    }:
+    if threading.current_thread().name in {_JUDGES_THREAD, *COMPUTING_THREADS}:
         work.close()
         raise SettingError(
             "a judge or a metric's plan cannot call score or evaluate: in a judge await"
@@ -58,57 +44,6 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     _pending.add(future)
     future.add_done_callback(_pending.discard)
     return future
-
-
-def submit_users_code(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Start work of a judge of a user's own on the loop for such judges.
-
-    The work has the context variables of the caller.
-    """
-    future = asyncio.run_coroutine_threadsafe(work, _loop_of_users_code())
-    _pending.add(future)
-    future.add_done_callback(_pending.discard)
-    future.add_done_callback(_check_users_loop)
-    return future
-
-
-def _check_users_loop(future: Future[Any]) -> None:
-    """After work was given up, find out whether the loop for users' code still runs.
-
-    The loop is asked to set an event. It cannot while code that computes blocks it.
-    """
-    global _users_loop_went_on
-    if not future.cancelled():
-        return
-    with _lock:
-        is_being_asked = (
-            _users_loop_went_on is not None and not _users_loop_went_on.is_set()
-        )
-        if _users_loop is not None and not is_being_asked:
-            _users_loop_went_on = threading.Event()
-            _users_loop.call_soon_threadsafe(_users_loop_went_on.set)
-
-
-def _loop_of_users_code() -> asyncio.AbstractEventLoop:
-    """Return the loop for judges of users' own; the first call makes it.
-
-    Where code that was given up still blocks the loop, a new loop takes its place.
-    """
-    global _users_loop, _users_loop_went_on
-    with _lock:
-        is_blocked = (
-            _users_loop_went_on is not None and not _users_loop_went_on.is_set()
-        )
-        if _users_loop is None or is_blocked:
-            _users_loop = asyncio.new_event_loop()
-            _users_loop_went_on = None
-            threading.Thread(
-                target=_keep_running,
-                args=(_users_loop,),
-                name=_USERS_THREAD,
-                daemon=True,
-            ).start()
-        return _users_loop
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -155,16 +90,13 @@ def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _forget_loops() -> None:
-    """Forget both loops in a forked child, where their threads do not run.
+    """Forget the loop in a forked child, where its thread does not run.
 
-    The next call makes new ones.
+    The next call makes a new one.
     """
-    global _judges_loop, _judges_thread, _users_loop, _users_loop_went_on
-    global _lock, _pending
+    global _judges_loop, _judges_thread, _lock, _pending
     _judges_loop = None
     _judges_thread = None
-    _users_loop = None
-    _users_loop_went_on = None
     _lock = threading.Lock()
     _pending = set()
 

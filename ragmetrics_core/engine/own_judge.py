@@ -1,4 +1,4 @@
-"""A judge of a user's own in a run: asked where it holds up nobody, counted, checked.
+"""A judge of a user's own in a run: counted, and its answers checked.
 
 A judge of ours hands the limits of a run to the session of its model. A judge of a
 user's own has none, unless it writes a ``session``: so each request to it counts here,
@@ -11,10 +11,10 @@ import asyncio
 import logging
 import os
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from inspect import isawaitable
-from typing import Any, cast
+from typing import Any
 
 from ragmetrics_core.data import (
     Answer,
@@ -32,7 +32,6 @@ from ragmetrics_core.data.errors import (
     RagMetricsError,
     SettingError,
 )
-from ragmetrics_core.engine.loop import submit_users_code
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge, check_answer
 from ragmetrics_core.models.features import gather_all
@@ -80,11 +79,11 @@ def judge_in_run(session: Judge, *, concurrency: int, budget: Budget) -> Judge:
 
 
 class OwnJudge(Judge):
-    """A judge of a user's own in one run: asked on its own loop, checked and counted.
+    """A judge of a user's own in one run: counted, and its answers checked.
 
-    It also wraps a judge of ours that calls no model, such as the scripted judge. Under
-    a limit on money its requests go one by one, because their cost is known at their
-    end. Where its own code calls ``score``, these calls count beside its requests.
+    It is awaited on the event loop of all judges. It also wraps a judge of ours that
+    calls no model, such as the scripted judge. Under a limit on money its requests go
+    one by one, because their cost is known at their end.
 
     Args:
         judge: The session that the judge opened for the run.
@@ -116,11 +115,7 @@ class OwnJudge(Judge):
         Raises:
             JudgeError: If the judge raised it, or crashed, or gave no answer.
         """
-
-        async def ask() -> list[Any]:
-            return [await self._carry_out(lambda: self._judge.answer(question))]
-
-        return (await self._within_limits([question], ask))[0]
+        return (await self._within_limits([question]))[0]
 
     async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
         """Answer as the judge does: all in one request if it can, else one by one.
@@ -128,25 +123,12 @@ class OwnJudge(Judge):
         Raises:
             JudgeError: If the judge raised it, or crashed, or gave no answers.
         """
-        if not self.asks_together:
-            return await gather_all(self.answer(question) for question in questions)
-
-        async def ask() -> list[Any]:
-            answers = await self._carry_out(lambda: self._judge.answer_all(questions))
-            is_list = isinstance(answers, (list, tuple))
-            if is_list and len(answers) == len(questions):
-                return list(answers)
-            raise JudgeError(
-                f"the judge {self.name} gave no answers:"
-                f" {type(self._judge).__name__}.answer_all must return a list with one"
-                f" Answer for each of {len(questions)} questions; got"
-                f" {_kind_and_length(answers)}"
-            )
-
-        return await self._within_limits(questions, ask)
+        if self.asks_together:
+            return await self._within_limits(questions)
+        return await gather_all(self.answer(question) for question in questions)
 
     async def _within_limits(
-        self, questions: Sequence[Question[Any]], ask: Callable[[], Any]
+        self, questions: Sequence[Question[Any]]
     ) -> list[Answer[Any]]:
         """Ask as soon as the limits of the run allow it, and count what that cost.
 
@@ -154,7 +136,7 @@ class OwnJudge(Judge):
         """
         budget = self._budget
         if budget is None:
-            return self._checked(questions, await ask())
+            return await self._ask(questions)
         async with self._slots:
             try:
                 if self._rate is not None:
@@ -164,72 +146,78 @@ class OwnJudge(Judge):
                 not_asked = NotAnswered(error.with_traceback(None))
                 return [Answer(not_asked) for _ in questions]
             budget.calls += 1
-            answers = self._checked(questions, await ask())
-            usage = _usage_of(answers)
-            budget.count(max(usage.calls - 1, 0), usage.cost)  # one call is counted
+            answers = await self._ask(questions)
+            usage = sum((answer.usage for answer in answers), Usage())
+            # an answer that says nothing of its usage leaves its cost unknown
+            cost = None if usage == Usage() else usage.cost
+            budget.count(max(usage.calls - 1, 0), cost)  # one call is counted
         return answers
 
-    def _checked(
-        self, questions: Sequence[Question[Any]], answers: Sequence[Any]
-    ) -> list[Answer[Any]]:
-        """Return the judge's answers, checked; ``JudgeError`` for one that is none.
-
-        Where the question wants probabilities and the judge of a user's own gives
-        verdicts alone, the probability is the share of replies that say yes.
-        """
-        checked: list[Answer[Any]] = []
-        for question, answer in zip(questions, answers, strict=True):
-            check_answer(self._judge, answer, question)
-            reply = answer.reply
-            wanted = None if is_ours(self._judge) else question.wanted_probability
-            if wanted and isinstance(reply, Asked) and not reply.weights:
-                weights = weights_by_share(reply.replies, wanted)
-                answer = replace(answer, reply=replace(reply, weights=weights))
-            checked.append(cast("Answer[Any]", answer))
-        return checked
-
-    async def _carry_out(self, call: Callable[[], object]) -> Any:
-        """Call a method of the judge on an event loop where it holds up nobody.
+    async def _ask(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
+        """Ask the judge, and check its answers.
 
         Raises:
-            JudgeError: What the judge raised; ``JudgeCrashed`` if that is no
-                ``JudgeError``.
-            SettingError: If a judge of ours raises it, e.g. for a question that it
-                cannot answer.
+            JudgeError: What the judge raised, or an answer that is none;
+                ``JudgeCrashed`` for anything else that it raised.
         """
-        # A judge of ours computes briefly, and so does one that calls models.
-        calls_models = self.models or type(self._judge).session is not Judge.session
-        may_block = not is_ours(self._judge) and not calls_models
         try:
-            if may_block:
-                return await asyncio.wrap_future(submit_users_code(self._await(call)))
-            return await self._await(call)
+            answers = await self._call(questions)
         except JudgeError:
             raise
-        except RagMetricsError as error:
-            if is_ours(self._judge):  # the error already names the cause
-                raise
-            raise self._crash(error) from error
-        except asyncio.CancelledError as error:
-            if is_being_cancelled():
-                raise
-            # nobody cancels this task: the judge's code raised it by itself
-            raise self._crash(error) from error
         except (
             Exception,
             SystemExit,
             KeyboardInterrupt,
+            asyncio.CancelledError,
         ) as error:  # code of a user's own may raise anything
+            if is_being_cancelled():
+                raise
+            if is_ours(self._judge) and isinstance(error, RagMetricsError):
+                raise  # the error already names the cause
             raise self._crash(error) from error
+        if not isinstance(answers, (list, tuple)) or len(answers) != len(questions):
+            raise JudgeError(
+                f"the judge {self.name} gave no answers: answer_all must return a list"
+                f" with one Answer for each of {len(questions)} questions"
+            )
+        for question, answer in zip(questions, answers, strict=True):
+            check_answer(self._judge, answer, question)
+        return [
+            self._with_probability(question, answer)
+            for question, answer in zip(questions, answers, strict=True)
+        ]
 
-    async def _await(self, call: Callable[[], object]) -> Any:
-        answer = call()
+    async def _call(self, questions: Sequence[Question[Any]]) -> Any:
+        """Call the judge; ``JudgeError`` where its method is no ``async def``."""
+        answer: object
+        if self.asks_together:
+            answer = self._judge.answer_all(questions)
+        else:
+            (question,) = questions
+            answer = self._judge.answer(question)
         if not isawaitable(answer):
             raise JudgeError(
                 f"the judge {self.name} gave no answer: its answer must be an 'async"
                 " def'"
             )
-        return await answer
+        return await answer if self.asks_together else [await answer]
+
+    def _with_probability(
+        self, question: Question[Any], answer: Answer[Any]
+    ) -> Answer[Any]:
+        """Return an answer of verdicts with the share of replies that say yes.
+
+        That is the probability where a question wants one and the judge of a user's own
+        gives verdicts alone.
+        """
+        reply = answer.reply
+        wanted = question.wanted_probability
+        if wanted is None or is_ours(self._judge):
+            return answer
+        if not isinstance(reply, Asked) or reply.weights:
+            return answer
+        weights = weights_by_share(reply.replies, wanted)
+        return replace(answer, reply=replace(reply, weights=weights))
 
     def _crash(self, error: BaseException) -> JudgeCrashed:
         """Return the error of a judge whose code raised; its message holds no texts."""
@@ -243,23 +231,6 @@ class OwnJudge(Judge):
             " answers with NotAnswered and a JudgeError; see error.raw",
             raw="".join(traceback.format_exception(error)),
         )
-
-
-def _usage_of(answers: Iterable[Answer[Any]]) -> Usage:
-    """Return what several answers cost.
-
-    The cost is unknown (None) if no answer says anything of its usage.
-    """
-    total = Usage()
-    for answer in answers:
-        total += answer.usage
-    return Usage(cost=None) if total == Usage() else total
-
-
-def _kind_and_length(value: object) -> str:
-    """Name the kind of a value, and its length if it is a list; for a message."""
-    kind = type(value).__name__
-    return f"{kind} of {len(value)}" if isinstance(value, (list, tuple)) else kind
 
 
 def refuse_store_without_effect(judges: Iterable[Judge], store: StoreLike) -> None:

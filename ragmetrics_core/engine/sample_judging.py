@@ -18,7 +18,6 @@ from ragmetrics_core.engine.resolve import NOBODY, JudgeLike, resolve_judge
 from ragmetrics_core.engine.scoring import (
     RunJudge,
     carry_out,
-    make_rounds,
     was_cut_off,
 )
 from ragmetrics_core.judging.judge import Judge, check_judge
@@ -167,31 +166,18 @@ class SampleJudging:
     ) -> dict[str, asyncio.Task[MetricResult]]:
         """Start each metric in a task, as soon as a slot for a question is free.
 
-        Metrics that may ask their judge together share rounds: the questions of a round
-        go out in one request. Example: two metrics that ask about one answer send their
-        first questions in one request.
-
         Returns:
             The tasks, by the metric's name.
         """
-        rounds_by_metric = make_rounds(metrics, self._run_judge_by_metric)
         tasks: dict[str, asyncio.Task[MetricResult]] = {}
         # Wait for a free slot, so that a sample does not start before one of its
         # questions can be asked. The slot is given back when the tasks are started;
         # each question then takes a slot of its own.
         async with self._question_slots:
             for metric in metrics:
-                judging = carry_out(
-                    metric,
-                    sample,
-                    self._run_judge_by_metric[metric.name],
-                    rounds_by_metric.get(metric.name),
-                )
+                judge = self._run_judge_by_metric[metric.name]
+                judging = carry_out(metric, sample, judge)
                 tasks[metric.name] = group.create_task(judging)
-            # Each task joins its rounds before any task runs: there was no await since
-            # the first task was made. So a round knows how many metrics it waits for.
-            for name, rounds in rounds_by_metric.items():
-                rounds.join(tasks[name])
         return tasks
 
     def _result_of_sample(

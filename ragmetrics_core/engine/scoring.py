@@ -7,11 +7,12 @@ import asyncio
 import logging
 import os
 import traceback
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Any, TypeGuard, TypeVar, cast
 
 from ragmetrics_core.data import (
@@ -29,12 +30,11 @@ from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
 from ragmetrics_core.data.crashes import frame_of_users_code, reason_of_crash
 from ragmetrics_core.engine.own_judge import judge_in_run
 from ragmetrics_core.engine.resolve import judge_of_metric
-from ragmetrics_core.engine.rounds import Rounds
-from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
+from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcome
 from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.limits import Budget
-from ragmetrics_core.models.reply_store import ReplyStore, resolve_store
+from ragmetrics_core.models.reply_store import resolve_store
 from ragmetrics_core.models.spending import note_spending
 from ragmetrics_core.models.threads import (
     call_in_thread,
@@ -51,39 +51,7 @@ _OUR_MODULES = "ragmetrics_core."
 _SECONDS_TO_REPORT = 0.1
 # One store for all calls while RAGMETRICS_STORE names the same file.
 _store_of_path = lru_cache(maxsize=8)(resolve_store)
-_FIELDS_OF_METRICS = (
-    "question",
-    "contexts",
-    "retrieved",
-    "answer",
-    "reference",
-    "facts",
-    "expected_ids",
-    "expected_contexts",
-)
-
 logger = logging.getLogger("ragmetrics_core")
-
-
-@dataclass(frozen=True)
-class _OuterRun:
-    """The run in which a metric or judge is at work whose own code may call ``score``.
-
-    Attributes:
-        budget: The limits of the run. The scores that the code asks for count against
-            them.
-        usages_of_nested_scores: What these scores cost.
-    """
-
-    budget: Budget
-    usages_of_nested_scores: list[Usage] = field(default_factory=list)
-
-
-# Set while code of a metric or judge runs, which may call ``score`` itself; None
-# outside of any run.
-_outer_run_of_nested_score: ContextVar[_OuterRun | None] = ContextVar(
-    "ragmetrics_outer_run_of_nested_score", default=None
-)
 
 
 async def score_one(
@@ -93,10 +61,6 @@ async def score_one(
     judge: Judge | str | None,
 ) -> Outcome:
     """Score one sample with one metric; see ``Metric.score``.
-
-    The code of a metric or judge may call ``score`` in the middle of a run. Such a
-    nested call shares the limits of that run, and the run counts what the call costs.
-    Example: ``max_calls=10`` in the run, 9 sent: the nested call may send one.
 
     Args:
         metric: The metric.
@@ -108,7 +72,6 @@ async def score_one(
         SettingError: If the sample, its fields or the judge are invalid, or the metric
             needs several samples.
         JudgeUnavailable: If the judge will answer nothing.
-        LimitReached: If the run around a nested call has reached a limit.
     """
     sample = await compute_beside_loop(partial(_sample_of_arguments, sample, fields))
     _refuse_need_of_others(metric)
@@ -117,22 +80,16 @@ async def score_one(
         judge = await asyncio.to_thread(judge_of_metric, metric, judge)
     store_path = os.environ.get("RAGMETRICS_STORE")
     store = _store_of_path(store_path) if store_path else None
-    # None unless a metric's or judge's code calls ``score`` in the middle of a run.
-    outer_run = _outer_run_of_nested_score.get()
-    # ``Budget()`` has no limits
-    budget = Budget() if outer_run is None else outer_run.budget
-    run_judge = _judge_of_one_score(judge, store, budget)
+    session = judge.session(concurrency=32, store=store, budget=Budget())
+    check_judge(session)
+    run_judge = RunJudge(session)
     try:
         outcome = await carry_out(metric, sample, run_judge)
-        if outer_run is not None:
-            outer_run.usages_of_nested_scores.append(outcome.usage)
     finally:
         if store is not None:
             await asyncio.to_thread(store.flush)
     if run_judge.unavailable is not None:
         raise run_judge.unavailable
-    if outer_run is not None and was_cut_off(outcome):
-        raise _limit_that_ended(outcome, outer_run.budget)
     return outcome
 
 
@@ -145,17 +102,6 @@ def _refuse_need_of_others(metric: Metric) -> None:
             " and score() sees one: give control_contexts=, or use evaluate() with"
             " several samples"
         )
-
-
-def _limit_that_ended(outcome: Failed, outer_budget: Budget) -> errors.LimitReached:
-    """Return the limit of the outer run that ended a nested call of ``score``.
-
-    Raised, it ends the calling metric as well, which then has no score.
-    """
-    limit = outer_budget.reached or errors.LimitReached(outcome.reason)
-    # The error of the budget may be raised many times: each time a traceback would
-    # grow, and keep the texts of its frames in memory.
-    return limit.with_traceback(None)
 
 
 def was_cut_off(outcome: Outcome) -> TypeGuard[Failed]:
@@ -212,7 +158,6 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
     # what it does not know, such as "anser", it has put into the sample's metadata
     unknown_fields = sample.metadata
     _refuse_unknown_fields(unknown_fields)
-    _refuse_fields_in_metadata(metadata, sample)
     named_metadata = {str(name): value for name, value in metadata.items()}
     return sample.model_copy(update={"metadata": named_metadata})
 
@@ -232,21 +177,6 @@ def _refuse_unknown_fields(unknown_fields: Mapping[str, Any]) -> None:
         raise errors.SettingError(
             f"no field of a sample is named {', '.join(unknown_fields)}; use question,"
             " contexts, answer, reference"
-        )
-
-
-def _refuse_fields_in_metadata(metadata: Mapping[Any, Any], sample: Sample) -> None:
-    """Raise ``SettingError`` for an answer, say, that was given in the metadata alone.
-
-    Metrics read the sample's fields, and never its metadata.
-    """
-    names = [
-        name for name in _FIELDS_OF_METRICS if name in metadata and sample.missing(name)
-    ]
-    if names:
-        raise errors.SettingError(
-            f"metadata holds {', '.join(names)}, but metadata is yours and no metric"
-            f" reads it; give {names[0]}= as an argument of its own"
         )
 
 
@@ -306,36 +236,14 @@ class RunJudge:
         if self.unavailable is None or not isinstance(error, errors.LimitReached):
             self.unavailable = error
 
-    def check_time(self) -> None:
-        """Raise ``LimitReached`` if the run was interrupted or its deadline passed."""
-        if self.budget.interrupted:
-            self.budget.check()
-        if self.budget.remaining == 0.0:
-            raise self.budget.expire().with_traceback(None)
-
-    async def in_time(self, work: Awaitable[T], *, grace: float = 0.0) -> T:
-        """Return the result of some work that must not outlive the run.
-
-        If the run ends before the work does, the work is cancelled ``grace`` seconds
-        later, and ``LimitReached`` is raised.
-        """
-        async with self.budget.in_time(grace=grace):
-            return await work
-
-
-def _judge_of_one_score(
-    judge: Judge, store: ReplyStore | None, budget: Budget
-) -> RunJudge:
-    """Open a judge's session for one score: it asks under a budget, and keeps replies.
-
-    Args:
-        judge: The judge.
-        store: Where its replies are kept; None for nowhere.
-        budget: The limits of calls and costs.
-    """
-    session = judge.session(concurrency=32, store=store, budget=budget)
-    check_judge(session)
-    return RunJudge(session, budget=budget)
+    def note_answer(self, answer: Answer[Any]) -> None:
+        """Note that the judge answered, and whether a call was paid for that."""
+        is_answered = not isinstance(answer.reply, NotAnswered)
+        if is_answered:
+            self.answered += 1
+        # A call that the endpoint refused counts as a call, but takes no tokens.
+        is_paid = is_answered and answer.usage.calls > 0
+        self.paid = self.paid or is_paid or _took_tokens(answer.usage)
 
 
 def prepare_metric(metric: Metric, others: Sequence[Sample]) -> Metric:
@@ -356,41 +264,7 @@ def prepare_metric(metric: Metric, others: Sequence[Sample]) -> Metric:
     return ready
 
 
-def make_rounds(
-    metrics: Sequence[Metric], run_judge_by_metric: Mapping[str, RunJudge]
-) -> dict[str, Rounds]:
-    """Return the rounds of each metric that may ask its judge together with others.
-
-    In a round the questions of several metrics go to one judge in one request. The
-    judge must take several questions together. A user's own metric has no rounds: it
-    may compute for long, and the others would wait for it. Example: adherence and
-    recall with one judge share one ``Rounds``; a third metric with another judge has
-    its own.
-
-    Args:
-        metrics: The metrics of one sample.
-        run_judge_by_metric: The judge of each metric, by the metric's name.
-
-    Returns:
-        The rounds, by the metric's name; metrics with the same judge share theirs.
-    """
-    names_by_judge: dict[int, list[str]] = {}
-    for metric in metrics:
-        judge = run_judge_by_metric[metric.name]
-        if judge.session.asks_together and not _may_take_long(metric):
-            names_by_judge.setdefault(id(judge), []).append(metric.name)
-    rounds_by_metric: dict[str, Rounds] = {}
-    for names in names_by_judge.values():
-        judge = run_judge_by_metric[names[0]]
-        shared_rounds = Rounds(partial(_ask_together, judge))
-        for name in names:
-            rounds_by_metric[name] = shared_rounds
-    return rounds_by_metric
-
-
-async def carry_out(
-    metric: Metric, sample: Sample, judge: RunJudge, rounds: Rounds | None = None
-) -> Outcome:
+async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     """Carry out a metric on a sample, and return its outcome.
 
     The outcome is complete with judge, signature, sample id and usage.
@@ -403,22 +277,15 @@ async def carry_out(
         metric: The metric.
         sample: The sample.
         judge: The judge as this run asks it.
-        rounds: Shared with other metrics of the sample, so that the questions of all
-            go to the judge in one request; None if the metric asks alone.
     """
     # Each answer of the judge to the metric adds here what it cost.
-    usages_of_answers: list[Usage] = []
-    # The metric's own code may call ``score``: each such call adds there what it cost.
-    outer_run = _OuterRun(judge.budget)
-    token = _outer_run_of_nested_score.set(outer_run)
+    usages: list[Usage] = []
     signature = Signature(metric=metric.name, version=metric.version)
     # Caught in this very function: it is a task's own. Had it called another coroutine
     # to catch them, Python would close that one on a ``GeneratorExit``.
     try:
         signature = judge.signature_of(metric)
-        outcome = await _carry_out_plan(
-            metric, sample, judge, usages_of_answers, rounds
-        )
+        outcome = await _carry_out_plan(metric, sample, judge, usages)
     except errors.JudgeError as error:
         judge.note(error)
         outcome = metric.failed(error)
@@ -434,36 +301,17 @@ async def carry_out(
         GeneratorExit,
     ) as error:  # whatever the code raises, the other metrics go on
         outcome = _failure_of_crash(metric, error)
-    finally:
-        _outer_run_of_nested_score.reset(token)
-    outcome = _with_judge_and_usage(outcome, judge, usages_of_answers, outer_run)
-    return outcome.model_copy(update={"signature": signature, "sample_id": sample.id})
-
-
-def _with_judge_and_usage(
-    outcome: Outcome,
-    judge: RunJudge,
-    usages_of_answers: Sequence[Usage],
-    outer: _OuterRun,
-) -> Outcome:
-    """Return an outcome with the name of the judge, and with what was spent.
-
-    The judge is named if it was asked. A metric that asked nothing, e.g. because it is
-    undefined, names none. Any failure names the judge as well: it may have come from
-    there.
-
-    Args:
-        outcome: The outcome.
-        judge: The judge as this run asks it.
-        usages_of_answers: What each answer of the judge cost.
-        outer: Has what the metric's own code spent by calling ``score``.
-    """
-    names_judge = bool(usages_of_answers) or outcome.status == "failed"
-    total_usage = Usage()
-    for usage in (*usages_of_answers, *outer.usages_of_nested_scores):
-        total_usage += usage
-    judge_name = judge.session.name if names_judge else ""
-    return outcome.model_copy(update={"judge": judge_name, "usage": total_usage})
+    # A metric that asked nothing, e.g. because it is undefined, names no judge. A failure
+    # names it: it may have come from there.
+    names_judge = bool(usages) or outcome.status == "failed"
+    return outcome.model_copy(
+        update={
+            "judge": judge.session.name if names_judge else "",
+            "usage": sum(usages, Usage()),
+            "signature": signature,
+            "sample_id": sample.id,
+        }
+    )
 
 
 def signature_with_judge(metric: Metric, judge: Judge) -> Signature:
@@ -498,7 +346,6 @@ async def _carry_out_plan(
     sample: Sample,
     judge: RunJudge,
     usages: list[Usage],
-    rounds: Rounds | None,
 ) -> Outcome:
     """Carry out the plan of a metric step by step, and return its outcome.
 
@@ -513,30 +360,25 @@ async def _carry_out_plan(
         sample: The sample.
         judge: The judge's session in this run.
         usages: Gets what each answer cost.
-        rounds: Shared with other metrics of the sample, so that they ask together; None
-            if the metric asks alone.
 
     Raises:
         LimitReached: If the plan came to no end before the deadline.
         SettingError: If the plan returns no outcome.
     """
-    judge.check_time()  # raises once the deadline has passed
     begin = partial(_begin_plan, metric, sample)
-    begun = await judge.in_time(_compute_beside_loop(metric, sample, begin))
+    async with judge.budget.in_time():
+        begun = await _compute_beside_loop(metric, sample, begin)
     if isinstance(begun, Undefined):
         return begun
     # The plan's next questions, or the ``StopIteration`` that ended it.
     plan, questions_or_end = begun
     try:
         while not isinstance(questions_or_end, StopIteration):
-            judge.check_time()
-            answers = await _ask_questions(judge, questions_or_end, usages, rounds)
-            judge.check_time()  # the deadline may have passed while the judge answered
+            answers = await _ask_questions(judge, questions_or_end, usages)
             replies = tuple(answer.reply for answer in answers)
             take_step = partial(_take_step, plan, replies)
-            questions_or_end = await judge.in_time(
-                _compute_beside_loop(metric, sample, take_step)
-            )
+            async with judge.budget.in_time():
+                questions_or_end = await _compute_beside_loop(metric, sample, take_step)
     finally:
         if not isinstance(questions_or_end, StopIteration):
             _end_early(metric, plan)
@@ -645,157 +487,60 @@ def _take_step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
 
 
 async def _ask_questions(
-    judge: RunJudge, questions: Batch, usages: list[Usage], rounds: Rounds | None
+    judge: RunJudge, questions: Batch, usages: list[Usage]
 ) -> list[Answer[Any]]:
     """Ask the judge a metric's questions, and return the answers in their order.
 
-    Most judges get each question by itself. Some take several questions in one request:
-    such a judge gets all questions of the metric together. With ``rounds`` the request
-    also holds the questions of the sample's other metrics. Example: 3 questions to a
-    judge that takes several: one request, 3 answers.
+    Most judges get each question by itself. A judge that takes several questions in one
+    request gets all of them together.
 
     Args:
         judge: The judge's session in this run.
         questions: The questions.
         usages: Gets what each answer cost. If the judge raises instead of answering,
             gets what its calls cost until then.
-        rounds: Shared with the sample's other metrics, so that all ask in one request;
-            None if the metric asks alone.
 
     Raises:
         JudgeUnavailable: If no question will be answered.
     """
-    if not questions or not judge.session.asks_together:
-        return await gather_all(
-            _ask_question(judge, question, usages) for question in questions
-        )
-    # ``rounds.ask`` and ``_ask_together`` note costs only if they raise. The costs of
-    # the answers that they return are noted below, so nothing is counted twice.
-    if rounds is not None:
-        answers = await rounds.ask(questions, usages)
-    else:
-        answers = await _ask_together(judge, questions, usages)
-    # The costs of all answers are noted before one of them may raise.
-    for answer in answers:
-        _note_answer(judge, answer, usages)
+    requests = [[question] for question in questions]
+    if questions and judge.session.asks_together:
+        requests = [list(questions)]
+    answers_of_requests = await gather_all(
+        _ask_in_slot(judge, request, usages) for request in requests
+    )
+    answers = list(chain.from_iterable(answers_of_requests))
     for answer in answers:
         _raise_if_unavailable(answer)
     return answers
 
 
-async def _ask_question(
-    judge: RunJudge, question: Question[Any], usages: list[Usage]
-) -> Answer[Any]:
-    """Ask a question as soon as there is a slot, and note what the answer cost.
-
-    Args:
-        judge: The judge's session in this run.
-        question: The question.
-        usages: Gets what the answer cost, or the judge's calls if it raises.
-
-    Raises:
-        JudgeUnavailable: If no question will be answered.
-    """
-
-    async def send() -> list[Answer[Any]]:
-        return [await judge.session.answer(question)]
-
-    (answer,) = await _ask_in_slot(judge, [question], usages, send)
-    _note_answer(judge, answer, usages)
-    _raise_if_unavailable(answer)
-    return answer
-
-
-async def _ask_together(
-    judge: RunJudge, questions: Batch, usages: list[Usage]
-) -> list[Answer[Any]]:
-    """Ask several questions in one request, as soon as there is a slot for it.
-
-    Args:
-        judge: The judge's session in this run.
-        questions: The questions.
-        usages: Gets what the judge's calls cost if it raises instead of answering.
-    """
-
-    async def send() -> list[Answer[Any]]:
-        return await judge.session.answer_all(questions)
-
-    return await _ask_in_slot(judge, questions, usages, send)
-
-
 async def _ask_in_slot(
-    judge: RunJudge,
-    questions: Sequence[Question[Any]],
-    usages: list[Usage],
-    send: Callable[[], Awaitable[list[Answer[Any]]]],
+    judge: RunJudge, questions: list[Question[Any]], usages: list[Usage]
 ) -> list[Answer[Any]]:
-    """Ask the judge as soon as there is a slot, and check its answers.
+    """Ask the judge as soon as there is a slot, and note what the answers cost.
 
     Example: the judge sends 2 calls and then crashes: ``usages`` gets those 2 calls.
 
-    Args:
-        judge: The judge's session in this run.
-        questions: What is asked.
-        usages: Gets what the judge's calls cost if the judge raises. If it answers, the
-            caller notes the cost that stands in the answer.
-        send: Asks the judge, and returns its answer to each question.
-
     Raises:
-        RuntimeError: In place of ``SystemExit``, ``KeyboardInterrupt`` or
-            ``CancelledError`` that the judge raised.
         LimitReached: If the run ended meanwhile.
     """
     async with judge.slots:
-        judge.check_time()
-        # Read below only if the judge raises; its answers hold their costs.
+        # Read only if the judge raises; its answers say what they cost.
         with note_spending() as calls_made:
             try:
-                return await _checked_answers(judge, questions, send)
+                # After the deadline a judge has a moment to say what it spent.
+                async with judge.budget.in_time(grace=_SECONDS_TO_REPORT):
+                    answers = await judge.session.answer_all(questions)
             except BaseException:
                 if calls_made.usage != Usage():
                     usages.append(calls_made.usage)
                     judge.paid = judge.paid or _took_tokens(calls_made.usage)
                 raise
-
-
-async def _checked_answers(
-    judge: RunJudge,
-    questions: Sequence[Question[Any]],
-    send: Callable[[], Awaitable[list[Answer[Any]]]],
-) -> list[Answer[Any]]:
-    """Ask the judge in the time that the run has left, and check each answer.
-
-    The errors are those of ``_ask_in_slot``. Example: a judge that raises
-    ``SystemExit`` gives a ``RuntimeError``, "the judge raised SystemExit".
-    """
-    # A judge that a user wrote may call ``score`` itself. Such nested calls count
-    # against the budget of this run. Their cost is read from the judge's answers, so
-    # what this ``_OuterRun`` notes of it is not used.
-    token = _outer_run_of_nested_score.set(_OuterRun(judge.budget))
-    try:
-        # ``grace`` is the time behind the run's deadline in which a judge that ends by
-        # itself may still report what it spent.
-        answers = await judge.in_time(send(), grace=_SECONDS_TO_REPORT)
-        for question, answer in zip(questions, answers, strict=True):
-            check_answer(judge.session, answer, question)
-    except asyncio.CancelledError as stop:
-        if is_being_cancelled():
-            raise
-        raise RuntimeError("the judge raised CancelledError") from stop
-    except (SystemExit, KeyboardInterrupt) as stop:
-        # it would end the loop that all judges share
-        raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
-    finally:
-        _outer_run_of_nested_score.reset(token)
+    for answer in answers:
+        usages.append(answer.usage)
+        judge.note_answer(answer)
     return answers
-
-
-def _note_answer(judge: RunJudge, answer: Answer[Any], usages: list[Usage]) -> None:
-    """Note what an answer cost, and that the judge answers."""
-    usages.append(answer.usage)
-    judge.paid = judge.paid or _was_paid(answer)
-    if not isinstance(answer.reply, NotAnswered):
-        judge.answered += 1
 
 
 def _raise_if_unavailable(answer: Answer[Any]) -> None:
@@ -810,17 +555,6 @@ def _raise_if_unavailable(answer: Answer[Any]) -> None:
     is_limit = isinstance(error, errors.LimitReached)
     if isinstance(error, errors.JudgeUnavailable) and not is_limit:
         raise error.with_traceback(None)
-
-
-def _was_paid(answer: Answer[Any]) -> bool:
-    """Whether a call was paid for this answer."""
-    reply = answer.reply
-    if isinstance(reply, NotAnswered) and isinstance(
-        reply.error, errors.JudgeUnavailable
-    ):
-        # A call that the endpoint refused counts as a call, but takes no tokens.
-        return _took_tokens(answer.usage)
-    return answer.usage.calls > 0
 
 
 def _took_tokens(usage: Usage) -> bool:

@@ -45,7 +45,7 @@ class Judge(ABC):
             its questions. A dry run asks such a judge where it is the cheap one of a
             cascade.
         asks_together: Whether questions about equal texts share a request. Such a judge
-            is handed all questions of a sample at once, by ``answer_all``.
+            is handed all questions of a metric at once, by ``answer_all``.
     """
 
     name: str
@@ -62,9 +62,8 @@ class Judge(ABC):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
 
-        A judge of one's own may compute here for long, if it names no ``models`` and
-        has no ``session`` of its own: it is asked on an event loop beside the one for
-        calls to models.
+        It is awaited on the event loop of all judges: what blocks or computes for long
+        belongs into ``await asyncio.to_thread(...)``.
 
         Args:
             question: Any question of ``ragmetrics_core.data.asking``.

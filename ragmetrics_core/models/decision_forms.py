@@ -105,43 +105,6 @@ def _systemone_question(kind: str, wording: str, options: list[Any]) -> Body:
     return {"type": kind, "instructions": wording, "criteria": levels}
 
 
-# How long requests are, for the lower and upper bounds of estimates. System One's form
-# is the shorter one. In OpenAI's form the state is a text, whose quotes are escaped,
-# and each option is an object.
-
-_LONGEST_NAME = "q000"
-_LONGEST_MODEL = 60  # characters of a usual name
-_SHORTEST_FRAME = '{"model":"","state":,"questions":{}}'
-_LONGEST_FRAME = '{"model":"","input":,"questions":[]}'
-
-
-def characters_of_state(state: str, *, most: bool) -> int:
-    """Count the characters of a request without its questions.
-
-    Args:
-        state: The state, as JSON.
-        most: Whether the longer form is counted, for an upper bound.
-    """
-    if most:
-        return len(_LONGEST_FRAME) + _LONGEST_MODEL + len(json_text(state))
-    return len(_SHORTEST_FRAME) + len(state)
-
-
-def characters_of_question(question: str, *, most: bool) -> int:
-    """Count the characters of a typed question in a request.
-
-    Args:
-        question: The question, as JSON.
-        most: Whether the longer form is counted, for an upper bound.
-    """
-    kind, wording, options = json.loads(question)
-    if most:
-        question_in_form = _openai_question(_LONGEST_NAME, kind, wording, options)
-        return len(json_text(question_in_form)) + len(",")
-    question_in_form = _systemone_question(kind, wording, options)
-    return len(json_text({_name(0): question_in_form})) - len("{}")
-
-
 def _name(index: int) -> str:
     """Return the name of a question in a request, by its index from 0, e.g. q1."""
     return f"q{index + 1}"

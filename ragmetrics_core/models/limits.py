@@ -155,9 +155,11 @@ class Budget:
                 interruption, to end by itself.
 
         Raises:
-            LimitReached: If the block was cancelled.
+            LimitReached: If the block was cancelled, or the run had ended before.
         """
         remaining = self.remaining
+        if self.interrupted or remaining == 0.0:
+            raise self._limit_that_cancelled().with_traceback(None)
         seconds = None if remaining is None else remaining + grace
         try:
             async with asyncio.timeout(seconds) as timeout:

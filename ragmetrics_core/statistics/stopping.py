@@ -7,9 +7,8 @@ probability alpha at most.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from math import inf
 from typing import Literal, NamedTuple
@@ -488,42 +487,3 @@ def _unit_names(
             continue
         yield f"row {n_equal_before[content]}\0{content}"
         n_equal_before[content] += 1
-
-
-def samples_needed(
-    gate: Callable[[], SequentialGate], mean: float, rows: int, *, runs: int = 30
-) -> float:
-    """Return how many samples a gate will look at on average if the mean is this.
-
-    The gate is simulated with scores of 0 and 1. Of all scores with one mean these let
-    evidence grow most slowly (Jensen's inequality), so that graded scores need fewer.
-    The average errs by about a seventh.
-
-    Args:
-        gate: Makes a new gate for each simulated run.
-        mean: The mean score.
-        rows: How many rows there are.
-        runs: How many runs are simulated.
-    """
-    draw = random.Random(0)  # noqa: S311  # a simulation is no cryptography
-    n_samples = 0
-    for _ in range(runs):
-        n_samples += _n_until_decided(gate(), mean, rows, draw)
-    return n_samples / runs
-
-
-def _n_until_decided(
-    gate: SequentialGate, mean: float, rows: int, draw: random.Random
-) -> int:
-    """How many scores of 0 and 1 with this mean are drawn until the gate is decided."""
-    n_ones_left = round(mean * rows)
-    for n_drawn in range(rows):
-        chance = mean
-        if gate.population is not None:
-            chance = n_ones_left / (rows - n_drawn)
-        is_one = draw.random() < chance
-        if is_one:
-            n_ones_left -= 1
-        if gate.update(float(is_one)) != "undecided":
-            return n_drawn + 1
-    return rows
