@@ -603,7 +603,7 @@ def test_results_name_judge_signature_sample_and_usage():
     )
     assert (result.judge, result.sample_id, result.usage.calls) == ("slow", "s1", 1)
     assert str(result.signature).startswith(
-        "context_adherence|v7|polls:5|T:1.0|prompt:"
+        "context_adherence|v8|polls:5|T:1.0|prompt:"
     )
     assert str(result.signature).endswith("|judge:slow")
 
