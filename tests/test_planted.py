@@ -52,6 +52,15 @@ def test_every_stage_is_right_or_unknown() -> None:
     assert counts["right", False] > counts["unknown", False]
 
 
+def test_no_fault_passes_for_fine_where_the_expected_answer_is_known() -> None:
+    """Also where the embedded judge calls its score uncertain, and recall is good."""
+    rows = [row for row in planted_rows() if row["stage"] and row["reference"]]
+    report = evaluate(map(sample_of, rows), judge="lexical", progress=False)
+    kinds = Counter(diagnosis.kind for diagnosis in report.faults)
+    assert kinds["fault"] > 0.8 * len(rows)
+    assert not kinds["fine"]
+
+
 def test_the_page_of_measurements_holds_what_the_command_prints() -> None:
     """In a process of its own, as people run it."""
     root = Path(__file__).parents[1]

@@ -240,7 +240,7 @@ RULES: tuple[Rule, ...] = (
         "unsure",
         None,
         "unjudged",
-        lambda row: row.unsure and not row.is_good,
+        lambda row: row.unsure and row.adherent is not True,
         "The judge calls its score uncertain: let a model judge.",
     ),
 )
