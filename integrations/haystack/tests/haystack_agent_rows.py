@@ -12,7 +12,6 @@ from haystack.components.generators.chat import MockChatGenerator
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools import ComponentTool, PipelineTool, Tool
 from haystack_rows import (
-    OTHER,
     QUESTION,
     TEMPLATE,
     Build,
@@ -159,34 +158,6 @@ def agent_with_failed_tool() -> Row:
         connected(agent=agent(tool, topic="x")),
         {"agent": USER},
         [Expected([], "It was built in 1856, says lookup.", doubts=("no_search",))],
-    )
-
-
-@row
-def agent_with_two_searches() -> Row:
-    def twice(messages: list[ChatMessage]) -> ChatMessage:
-        done = [result for message in messages for result in message.tool_call_results]
-        if not done:
-            calls = [
-                ToolCall("search", {"query": QUESTION}),
-                ToolCall("search", {"query": OTHER}),
-            ]
-            return ChatMessage.from_assistant(tool_calls=calls)
-        return ChatMessage.from_assistant("Both found.")
-
-    # The searches run at the same time. A document that both find has the score of the
-    # one that ends last, which may be either: so each finds one of its own.
-    app = Agent(
-        chat_generator=MockChatGenerator(response_fn=twice),
-        tools=[search_tool(top_k=1)],
-    )
-    found = [*bm25(top_k=1), *bm25(OTHER, top_k=1)]
-    assert found[0].id != found[1].id
-    return Row(
-        ("parallel tool calls",),
-        app,
-        USER,
-        [Expected(found, "Both found.")],
     )
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from haystack import Document, Pipeline, component
 from haystack.components.builders import AnswerBuilder, PromptBuilder
-from haystack.components.converters import OutputAdapter
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.joiners import AnswerJoiner, BranchJoiner
 from haystack.components.routers import ConditionalRouter
@@ -18,7 +17,6 @@ from haystack_rows import (
     Build,
     Expected,
     Row,
-    Swallowing,
     adding_to,
     asked,
     bm25,
@@ -87,53 +85,6 @@ def routed() -> Row:
         app,
         asked("router", "prompt"),
         [Expected(found, first_sentence(found), retrieved=found)],
-    )
-
-
-@row
-def fallback_to_a_second_model() -> Row:
-    """The first model says that it does not know.
-
-    The reply of the second one is the answer.
-    """
-    check = ConditionalRouter(
-        [
-            {
-                "condition": "{{ 'no_answer' in replies[0].text }}",
-                "output": "{{ query }}",
-                "output_name": "again",
-                "output_type": str,
-            },
-            {
-                "condition": "{{ True }}",
-                "output": "{{ replies[0].text }}",
-                "output_name": "answer",
-                "output_type": str,
-            },
-        ],
-        unsafe=False,
-    )
-    app = connected(
-        ("one.documents", "prompt.documents"),
-        ("prompt", "llm"),
-        ("llm.replies", "check.replies"),
-        ("check.again", "two.query"),
-        ("check.again", "second_prompt.query"),
-        ("two.documents", "second_prompt.documents"),
-        ("second_prompt", "second"),
-        one=retriever(1),
-        prompt=PromptBuilder(TEMPLATE),
-        llm=MockChatGenerator("no_answer"),
-        check=check,
-        two=retriever(3),
-        second_prompt=PromptBuilder("Think again.\n" + TEMPLATE),
-        second=llm(),
-    )
-    return Row(
-        ("fallback branch",),
-        app,
-        asked("one", "prompt", "check"),
-        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
     )
 
 
@@ -237,31 +188,3 @@ def two_hops() -> Row:
         retrieved=[*bm25(top_k=1), *found],
     )
     return Row(("multi-hop loop",), app, inputs, [expected])
-
-
-@row
-def other_models_around() -> Row:
-    """A judge of documents before and follow-up questions after the answer are not the answer."""
-    app = connected(
-        ("retriever.documents", "prompt.documents"),
-        ("prompt", "llm"),
-        ("llm.replies", "adapter.replies"),
-        ("adapter.output", "more_prompt.answer"),
-        ("more_prompt", "more"),
-        ("llm.replies", "memory.messages"),
-        retriever=retriever(),
-        prompt=PromptBuilder(TEMPLATE),
-        llm=llm(),
-        adapter=OutputAdapter("{{ replies[0].text }}", str),
-        more_prompt=PromptBuilder("Ask further questions after {{ answer }}"),
-        more=MockChatGenerator("What else?"),
-        memory=Swallowing(),
-        answers=AnswerBuilder(),
-    )
-    app.connect("llm.replies", "answers.replies")
-    return Row(
-        ("follow-up questions",),
-        app,
-        asked("retriever", "prompt", "answers"),
-        [Expected(bm25(), first_sentence(bm25()))],
-    )

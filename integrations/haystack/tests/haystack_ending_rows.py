@@ -7,7 +7,6 @@ from typing import Any
 from haystack import Document, SuperComponent, component
 from haystack.components.builders import AnswerBuilder, PromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
-from haystack.dataclasses import ChatMessage
 from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator
 from haystack_rows import (
     QUESTION,
@@ -36,13 +35,6 @@ class Breaking:
         raise RuntimeError("the store is gone")
 
 
-@component
-class BreakingModel:
-    @component.output_types(replies=list[ChatMessage])
-    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
-        raise RuntimeError("the model is gone")
-
-
 # Runs that do not end well
 
 
@@ -60,32 +52,6 @@ def broken_retriever() -> Row:
         app,
         asked("retriever", "prompt"),
         [Expected([], None, error=True, complete=False, doubts=("broken",))],
-    )
-
-
-@row
-def broken_model() -> Row:
-    app = connected(
-        ("retriever.documents", "prompt.documents"),
-        ("prompt", "llm"),
-        retriever=retriever(),
-        prompt=PromptBuilder(TEMPLATE),
-        llm=BreakingModel(),
-    )
-    return Row(
-        ("failing model",),
-        app,
-        asked("retriever", "prompt"),
-        [
-            Expected(
-                bm25(),
-                None,
-                error=True,
-                complete=False,
-                doubts=("broken",),
-                retrieved=bm25(),
-            )
-        ],
     )
 
 

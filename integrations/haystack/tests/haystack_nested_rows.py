@@ -13,7 +13,6 @@ from haystack_rows import (
     TEMPLATE,
     Build,
     Expected,
-    Reversing,
     Row,
     Swallowing,
     adding_to,
@@ -112,21 +111,6 @@ def conversation() -> Row:
     )
 
 
-@row
-def conversation_without_answer_builder() -> Row:
-    turns = [
-        ChatMessage.from_user("Is there a lighthouse?"),
-        ChatMessage.from_assistant("Yes."),
-        ChatMessage.from_user(QUESTION),
-    ]
-    return Row(
-        ("history",),
-        connected(llm=llm()),
-        {"llm": {"messages": turns}},
-        [Expected([], first_sentence([]), history=2, doubts=("no_search",))],
-    )
-
-
 # Nested pipelines
 
 
@@ -145,55 +129,6 @@ def whole_rag_in_a_super_component() -> Row:
         ("SuperComponents",),
         outer,
         asked("rag"),
-        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
-    )
-
-
-@row
-def retrieval_in_a_super_component() -> Row:
-    inner = connected(
-        ("retriever.documents", "ranker.documents"),
-        retriever=retriever(),
-        ranker=Reversing(),
-    )
-    app = connected(
-        ("search.documents", "prompt.documents"),
-        ("prompt", "llm"),
-        search=SuperComponent(
-            inner, {"query": ["retriever.query"]}, {"ranker.documents": "documents"}
-        ),
-        prompt=PromptBuilder(TEMPLATE),
-        llm=llm(),
-    )
-    kept = Reversing().run(documents=bm25())["documents"]
-    return Row(
-        ("retrieval in a SuperComponent",),
-        app,
-        asked("search", "prompt"),
-        [Expected(kept, first_sentence(kept), retrieved=bm25())],
-    )
-
-
-@row
-def prompt_in_a_super_component() -> Row:
-    inner = connected(
-        ("retriever.documents", "prompt.documents"),
-        retriever=retriever(),
-        prompt=PromptBuilder(TEMPLATE),
-    )
-    app = connected(
-        ("asking.prompt", "llm.messages"),
-        asking=SuperComponent(
-            inner,
-            {"query": ["retriever.query", "prompt.query"]},
-            {"prompt.prompt": "prompt"},
-        ),
-        llm=llm(),
-    )
-    return Row(
-        ("prompt in a SuperComponent",),
-        app,
-        asked("asking"),
         [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
     )
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from haystack.components.builders import AnswerBuilder, PromptBuilder
+from haystack.components.builders import PromptBuilder
 from haystack.components.converters import OutputAdapter
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack_rows import (
-    ONLY_SEARCHED,
     QUESTION,
     TEMPLATE,
     Build,
@@ -65,34 +64,6 @@ def rewritten_query() -> Row:
 
 
 @row
-def rewritten_query_in_the_answer() -> Row:
-    app = connected(
-        ("rewrite_prompt", "rewriter"),
-        ("rewriter.replies", "adapter.replies"),
-        ("adapter.output", "retriever.query"),
-        ("adapter.output", "prompt.query"),
-        ("adapter.output", "answers.query"),
-        ("retriever.documents", "prompt.documents"),
-        ("prompt", "llm"),
-        ("llm.replies", "answers.replies"),
-        rewrite_prompt=PromptBuilder("Write a search query for: {{ query }}"),
-        rewriter=MockChatGenerator(response_fn=searched),
-        adapter=OutputAdapter("{{ replies[0].text }}", str),
-        retriever=retriever(),
-        prompt=PromptBuilder(TEMPLATE),
-        llm=llm(),
-        answers=AnswerBuilder(),
-    )
-    found = bm25(searched([]))
-    return Row(
-        ("question as the user gave it",),
-        app,
-        asked("rewrite_prompt"),
-        [Expected(found, first_sentence(found), standalone=searched([]))],
-    )
-
-
-@row
 def hypothetical_document() -> Row:
     app = connected(
         ("hyde_prompt", "hyde"),
@@ -113,25 +84,6 @@ def hypothetical_document() -> Row:
         app,
         asked("hyde_prompt", "prompt"),
         [Expected(found, first_sentence(found))],
-    )
-
-
-@row
-def hypothetical_document_retrieval_only() -> Row:
-    app = connected(
-        ("hyde_prompt", "hyde"),
-        ("hyde.replies", "adapter.replies"),
-        ("adapter.output", "retriever.query"),
-        hyde_prompt=PromptBuilder("Write a passage that answers: {{ query }}"),
-        hyde=MockChatGenerator(PASSAGE),
-        adapter=OutputAdapter("{{ replies[0].text }}", str),
-        retriever=retriever(2),
-    )
-    return Row(
-        ("HyDE without answer",),
-        app,
-        asked("hyde_prompt"),
-        [Expected(bm25(PASSAGE, 2), None, doubts=ONLY_SEARCHED)],
     )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from haystack import Document, component
 from haystack.components.builders import AnswerBuilder, PromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
-from haystack.components.joiners import DocumentJoiner
 from haystack.components.rankers import LostInTheMiddleRanker, MetaFieldRanker
 from haystack.components.retrievers import FilterRetriever
 from haystack.components.writers import DocumentWriter
@@ -33,15 +32,6 @@ from haystack_rows import (
 
 ROWS: dict[str, Build] = {}
 row = adding_to(ROWS)
-
-
-@component
-class Dropping:
-    """Keeps what a caller's threshold keeps: nothing."""
-
-    @component.output_types(documents=list[Document])
-    def run(self, documents: list[Document]) -> dict[str, Any]:
-        return {"documents": []}
 
 
 @component
@@ -90,50 +80,6 @@ def reranked() -> Row:
 
 
 @row
-def reordered() -> Row:
-    app = connected(
-        ("retriever.documents", "ranker.documents"),
-        ("ranker.documents", "prompt.documents"),
-        ("prompt", "llm"),
-        retriever=retriever(),
-        ranker=Reversing(),
-        prompt=PromptBuilder(TEMPLATE),
-        llm=llm(),
-    )
-    kept = Reversing().run(documents=bm25())["documents"]
-    return Row(
-        ("custom reranker",),
-        app,
-        asked("retriever", "prompt"),
-        [Expected(kept, first_sentence(kept), retrieved=bm25())],
-    )
-
-
-@row
-def joined() -> Row:
-    app = connected(
-        ("first.documents", "joiner.documents"),
-        ("second.documents", "joiner.documents"),
-        ("joiner.documents", "prompt.documents"),
-        ("prompt", "llm"),
-        first=retriever(1),
-        second=retriever(2),
-        joiner=DocumentJoiner(join_mode="reciprocal_rank_fusion"),
-        prompt=PromptBuilder(TEMPLATE),
-        llm=llm(),
-    )
-    fused = DocumentJoiner(join_mode="reciprocal_rank_fusion").run(
-        documents=[bm25(top_k=1), bm25(top_k=2)]
-    )["documents"]
-    return Row(
-        ("joiners",),
-        app,
-        asked("first", "second", "prompt"),
-        [Expected(fused, first_sentence(fused), retrieved=bm25(top_k=2))],
-    )
-
-
-@row
 def two_document_sockets() -> Row:
     part = "{{% for d in {name} %}}- {{{{ d.content }}}}\n{{% endfor %}}"
     template = (
@@ -162,27 +108,6 @@ def two_document_sockets() -> Row:
 
 
 @row
-def repeated_documents() -> Row:
-    twice = "{% for d in a + b %}- {{ d.content }}\n{% endfor %}Question: {{ query }}"
-    app = connected(
-        ("one.documents", "prompt.a"),
-        ("two.documents", "prompt.b"),
-        ("prompt", "llm"),
-        one=retriever(1),
-        two=retriever(2),
-        prompt=PromptBuilder(twice),
-        llm=llm(),
-    )
-    both = [*bm25(top_k=1), *bm25(top_k=2)]
-    return Row(
-        ("duplicates in one prompt",),
-        app,
-        asked("one", "two", "prompt"),
-        [Expected(bm25(top_k=2), first_sentence(both), retrieved=bm25(top_k=2))],
-    )
-
-
-@row
 def nothing_found() -> Row:
     none = FilterRetriever(STORE, {"field": "meta.year", "operator": "==", "value": 1})
     app = connected(
@@ -197,25 +122,6 @@ def nothing_found() -> Row:
         app,
         asked("prompt"),
         [Expected([], first_sentence([]), retrieved=[])],
-    )
-
-
-@row
-def all_filtered_out() -> Row:
-    app = connected(
-        ("retriever.documents", "filter.documents"),
-        ("filter.documents", "prompt.documents"),
-        ("prompt", "llm"),
-        retriever=retriever(),
-        filter=Dropping(),
-        prompt=PromptBuilder(TEMPLATE),
-        llm=llm(),
-    )
-    return Row(
-        ("everything filtered out",),
-        app,
-        asked("retriever", "prompt"),
-        [Expected([], first_sentence([]), retrieved=bm25(), doubts=("by_data_flow",))],
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from haystack import component
@@ -52,16 +51,6 @@ def answer_builder() -> Row:
         ("answer builder",),
         app,
         asked("retriever", "prompt", "answers"),
-        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
-    )
-
-
-@row
-def without_answer_builder() -> Row:
-    return Row(
-        ("replies only",),
-        rag(),
-        asked("retriever", "prompt"),
         [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
     )
 
@@ -123,35 +112,6 @@ def answer_pattern() -> Row:
 
 
 @row
-def template_takes_two() -> Row:
-    app = connected(
-        ("retriever.documents", "prompt.documents"),
-        ("prompt", "llm"),
-        retriever=retriever(),
-        prompt=PromptBuilder(TEMPLATE.replace("in documents", "in documents[:2]")),
-        llm=llm(),
-    )
-    expected = Expected(bm25()[:2], first_sentence(bm25()[:2]), retrieved=bm25())
-    return Row(("template slices",), app, asked("retriever", "prompt"), [expected])
-
-
-@row
-def shortened_documents() -> Row:
-    short = TEMPLATE.replace("{{ document.content }}", "{{ document.content[:45] }}")
-    app = connected(
-        ("retriever.documents", "prompt.documents"),
-        ("prompt", "llm"),
-        retriever=retriever(),
-        prompt=PromptBuilder(short),
-        llm=llm(),
-    )
-    cut = [replace(one, content=(one.content or "")[:45]) for one in bm25()]
-    shown = [replace(one, content=(one.content or "").strip()) for one in cut]
-    expected = Expected(shown, first_sentence(cut), retrieved=bm25())
-    return Row(("truncated documents",), app, asked("retriever", "prompt"), [expected])
-
-
-@row
 def documents_through_text() -> Row:
     app = connected(
         ("retriever.documents", "flatten.documents"),
@@ -188,22 +148,4 @@ def several_replies() -> Row:
         app,
         asked("retriever", "prompt", "answers"),
         [Expected(bm25(), f"Variant {n}") for n in range(3)],
-    )
-
-
-@row
-def streamed() -> Row:
-    app = connected(
-        ("retriever.documents", "prompt.documents"),
-        ("prompt", "llm"),
-        retriever=retriever(),
-        prompt=PromptBuilder(TEMPLATE),
-        llm=llm(),
-    )
-    return Row(
-        ("streaming",),
-        app,
-        asked("retriever", "prompt"),
-        [Expected(bm25(), first_sentence(bm25()))],
-        modes=("stream", "streaming_callback"),
     )

@@ -47,18 +47,6 @@ class Shelf:
         return {"documents": [Document(content=WELL), Document(content=DOME)]}
 
 
-@component
-class Firsts:
-    """Keeps the first texts of what was found."""
-
-    def __init__(self, n_shown: int) -> None:
-        self.n_shown = n_shown
-
-    @component.output_types(texts=list[str])
-    def run(self, documents: list[Document]) -> dict[str, Any]:
-        return {"texts": [one.content for one in documents[: self.n_shown]]}
-
-
 def of_a_talk() -> Pipeline:
     return connected(
         ("last.query", "shelf.query"),
@@ -139,43 +127,3 @@ def test_of_several_texts_of_which_none_is_asked_alone_the_question_is_in_doubt(
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert any("question" in words for words in sample.capture.warnings)
-
-
-PRINTED = (
-    "Before:\n{% for text in memories %}{{ text }}\n{% endfor %}\nDocuments:\n{% for"
-    " text in texts %}{{ text }}\n{% endfor %}\nQuestion: {{ query }}"
-)
-
-
-@pytest.mark.parametrize("name", ["memories", "chat_history", "the_conversation"])
-@pytest.mark.parametrize(
-    "quote", [DOME, DOME.rstrip("."), f"The notes say: {DOME[:-1].lower()} indeed."]
-)
-@pytest.mark.parametrize("n_shown", [1, 2])
-def test_what_a_printed_history_quotes_of_a_document_is_no_evidence(
-    name: str, quote: str, n_shown: int
-) -> None:
-    pipeline = connected(
-        ("shelf.documents", "firsts.documents"),
-        ("firsts.texts", "prompt.texts"),
-        ("prompt.prompt", "llm.messages"),
-        shelf=Shelf(),
-        firsts=Firsts(n_shown),
-        prompt=ChatPromptBuilder(
-            [ChatMessage.from_user(PRINTED.replace("memories", name))],
-            required_variables="*",
-        ),
-        llm=MockChatGenerator("It is 41 metres deep."),
-    )
-    with capture() as captured:
-        pipeline.run(
-            {
-                "shelf": {"query": QUESTION},
-                "prompt": {"query": QUESTION, name: [EARLIER[0], quote]},
-            }
-        )
-    sample = only(captured.samples)
-    assert sample.capture is not None
-    if n_shown == 1:
-        assert "quoted" in sample.capture.doubts
-    assert {WELL} <= {context.text for context in sample.known_contexts} <= {WELL, DOME}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import threading
-import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,12 +16,10 @@ from haystack import Document, Pipeline, component, tracing
 from haystack.components.agents import Agent
 from haystack.components.builders import (
     AnswerBuilder,
-    ChatPromptBuilder,
     PromptBuilder,
 )
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.rankers import LostInTheMiddleRanker
-from haystack.core.errors import PipelineRuntimeError
 from haystack.dataclasses import ChatMessage, GeneratedAnswer, ToolCall
 from haystack.tools import Tool
 from haystack.tracing import Span, Tracer
@@ -143,16 +139,6 @@ def test_50_threads_each_with_a_capture() -> None:
     assert [check(sample) for sample in samples] == [f"q{n}" for n in range(50)]
 
 
-def test_other_threads_are_not_in_a_capture() -> None:
-    app = rag()
-    with capture() as captured:
-        thread = threading.Thread(target=app.run, args=(inputs("other"),))
-        thread.start()
-        thread.join()
-        app.run(inputs("own"))
-    assert [sample.question for sample in captured.samples] == ["own"]
-
-
 def test_to_thread_is_in_the_capture() -> None:
     async def main() -> Captured[Run]:
         with capture() as captured:
@@ -160,17 +146,6 @@ def test_to_thread_is_in_the_capture() -> None:
         return captured
 
     assert [check(sample) for sample in asyncio.run(main()).samples] == ["q"]
-
-
-def test_captures_nest() -> None:
-    app = rag()
-    with capture() as outer:
-        app.run(inputs("a"))
-        with capture() as inner:
-            app.run(inputs("b"))
-        app.run(inputs("c"))
-    assert [sample.question for sample in outer.samples] == ["a", "b", "c"]
-    assert [sample.question for sample in inner.samples] == ["b"]
 
 
 def test_a_cancelled_run_is_incomplete() -> None:
@@ -194,49 +169,6 @@ def test_a_cancelled_run_is_incomplete() -> None:
     assert (sample.question, sample.answer, sample.error) == ("q", None, None)
     assert sample.capture is not None
     assert not sample.capture.complete
-
-
-def test_retrieval_and_answer_in_two_runs_of_many_tasks() -> None:
-    """All tasks are shown the same documents; each answer keeps its own question."""
-
-    @component
-    class Same:
-        @component.output_types(documents=list[Document])
-        def run(self, query: str) -> dict[str, Any]:
-            return {
-                "documents": [
-                    Document(
-                        id="a",
-                        content="The ferry to the island runs each hour in the summer.",
-                    )
-                ]
-            }
-
-    finding, answering = Pipeline(), Pipeline()
-    finding.add_component("retriever", Same())
-    answering.add_component("prompt", PromptBuilder(TEMPLATE))
-    answering.add_component("llm", MockChatGenerator(response_fn=echoed))
-    answering.connect("prompt", "llm")
-
-    async def one(n: int) -> None:
-        found = await finding.run_async({"retriever": {"query": f"q{n}"}})
-        await answering.run_async(
-            {"prompt": {"query": f"q{n}", "documents": found["retriever"]["documents"]}}
-        )
-
-    async def main() -> Captured[Run]:
-        with capture() as captured:
-            await asyncio.gather(*(one(n) for n in range(20)))
-        return captured
-
-    samples = asyncio.run(main()).samples
-    assert sorted((sample.question, sample.answer) for sample in samples) == sorted(
-        (f"q{n}", f"Echo of q{n}") for n in range(20)
-    )
-    assert all(
-        sample.retrieved and [one.id for one in sample.known_contexts] == ["a"]
-        for sample in samples
-    )
 
 
 # Other tracers
@@ -370,20 +302,6 @@ def test_a_tracer_enabled_inside_stays() -> None:
 # No harm, nothing left
 
 
-def test_the_result_is_the_same_object_graph() -> None:
-    app = rag()
-    plain = app.run(inputs("q"), include_outputs_from={"retriever", "llm"})
-    with capture() as captured:
-        given = inputs("q")
-        teed = app.run(given, include_outputs_from={"retriever", "llm"})
-    assert teed == plain
-    assert given == inputs("q")
-    teed["retriever"]["documents"][0].meta["changed"] = "afterwards"
-    teed["retriever"]["documents"].clear()
-    assert captured.samples[0].contexts[0].metadata == {}
-    assert captured.samples[0].contexts[0].text == "Text 0 on q"
-
-
 @pytest.mark.parametrize("meta", [None, {}, {"vector": np.zeros(3)}, {"pages": [1, 2]}])
 def test_a_document_that_comes_again_is_recorded_each_time(meta: Any) -> None:
     @component
@@ -429,32 +347,6 @@ def test_internal_errors_stay_inside(
         assert captured.samples == ()
     assert "secret text" not in caplog.text
     assert "ZeroDivisionError" in caplog.text
-
-
-def test_an_error_of_the_application_passes_unchanged() -> None:
-    @component
-    class Broken:
-        @component.output_types(replies=list[ChatMessage])
-        def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
-            raise LookupError("gone")
-
-    with capture() as captured, pytest.raises(PipelineRuntimeError) as caught:
-        rag(Broken()).run(inputs("q"))
-    assert isinstance(caught.value.__cause__, LookupError)
-    assert "LookupError" in str(captured.samples[0].error) or "gone" in str(
-        captured.samples[0].error
-    )
-
-
-@pytest.mark.nightly
-def test_runs_are_freed() -> None:
-    app = rag()
-    with capture() as captured:
-        app.run(inputs("q"))
-    reference = weakref.ref(captured)
-    del captured
-    gc.collect()
-    assert reference() is None
 
 
 def test_a_place_that_is_not_there_is_said() -> None:
@@ -533,39 +425,6 @@ def test_watch_says_when_it_was_displaced() -> None:
 
 
 # Results instead of runs
-
-
-def test_of_a_conversation_in_the_output_only_the_last_reply_answers() -> None:
-    talk = [
-        ChatMessage.from_user("Is it open?"),
-        ChatMessage.from_assistant("It is."),
-        ChatMessage.from_user("Since when?"),
-        ChatMessage.from_assistant("Since nine."),
-    ]
-    (sample,) = samples_from({"store": {"messages": talk}})
-    assert sample.answer == "Since nine."
-
-
-def test_of_several_texts_the_one_of_a_model_that_was_shown_documents_answers() -> None:
-    answering = ChatMessage.from_user("{{ documents[0].content }} {{ q }}")
-    naming = ChatMessage.from_user("A title for {{ q }}")
-    app = Pipeline()
-    app.add_component("prompt", ChatPromptBuilder([answering], required_variables="*"))
-    app.add_component("title", ChatPromptBuilder([naming], required_variables="*"))
-    app.add_component("llm", MockChatGenerator("It is open."))
-    app.add_component("titles", MockChatGenerator("Opening hours"))
-    app.connect("prompt.prompt", "llm.messages")
-    app.connect("title.prompt", "titles.messages")
-    question = "Is the museum open?"
-    documents = [Document(content="The museum is open.")]
-    with capture() as captured:
-        app.run(
-            {
-                "prompt": {"q": question, "documents": documents},
-                "title": {"q": question},
-            }
-        )
-    assert [sample.answer for sample in captured.samples] == ["It is open."]
 
 
 def test_an_answer_that_carries_documents_keeps_them_beside_others_in_the_output() -> (

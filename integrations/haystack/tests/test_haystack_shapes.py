@@ -30,41 +30,6 @@ ROWS: dict[str, Build] = {
     name: build for table in TABLES for name, build in table.items()
 }
 
-NAMED = (
-    *(
-        "loops",
-        "branches",
-        "joiners",
-        "rerankers",
-        "routers",
-        "SuperComponents",
-        "Agent",
-        "bare Agent.run",
-    ),
-    *(
-        "component tool",
-        "pipeline tool",
-        "function tool",
-        "memory",
-        "HyDE",
-        "multi-query",
-        "n replies",
-        "streaming",
-    ),
-    *(
-        "run_async_generator abandoned half-way",
-        "failing components",
-        "empty retrieval",
-        "retrieval only",
-    ),
-)
-
-
-def test_every_named_shape_has_a_row() -> None:
-    there = {name for build in ROWS.values() for name in build().names}
-    assert set(NAMED) <= there
-    assert len(ROWS) == sum(map(len, TABLES))
-
 
 async def _abandon(app: Pipeline, inputs: dict[str, Any]) -> None:
     partial = app.run_async_generator(

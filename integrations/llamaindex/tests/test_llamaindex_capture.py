@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from llama_index.core import get_response_synthesizer
-from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.response.schema import (
     PydanticResponse,
     Response,
@@ -28,10 +27,8 @@ from llama_index.core.chat_engine.types import (
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.llms import ChatMessage, MessageRole
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore
-from llama_index.core.tools import FunctionTool
 from llama_index.core.types import Thread
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture, samples_from, watch
@@ -41,7 +38,6 @@ from pydantic import BaseModel
 
 from ragmetrics_core import Sample
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.models.judge_work import as_judge_work
 
 RECORDER = recorder.RECORDER
 
@@ -104,24 +100,6 @@ def test_200_concurrent_queries(echo: RetrieverQueryEngine) -> None:
     assert not captured.problems
 
 
-def test_200_concurrent_queries_each_with_its_own_capture(
-    echo: RetrieverQueryEngine,
-) -> None:
-    async def one(question: str) -> tuple[Sample, ...]:
-        with capture(id=question) as captured:
-            await echo.aquery(question)
-            await asyncio.sleep(0)
-        return captured.samples
-
-    async def run() -> list[tuple[Sample, ...]]:
-        return await asyncio.gather(*map(one, QUESTIONS))
-
-    for question, samples in zip(QUESTIONS, asyncio.run(run()), strict=True):
-        assert [(sample.id, sample.question) for sample in samples] == [
-            (question, question)
-        ]
-
-
 @pytest.mark.parametrize(
     "copied", [True, False], ids=["with context", "without context"]
 )
@@ -169,45 +147,6 @@ def test_threads_of_others(echo: RetrieverQueryEngine) -> None:
     assert [sample.question for sample in inner.samples] == ["both"]
 
 
-@pytest.mark.nightly
-def test_separate_steps_under_concurrency(kit: ModuleType) -> None:
-    async def one(question: str) -> None:
-        nodes = await kit.FixedRetriever(
-            [kit.node(f"{question}!", question, 0.5)]
-        ).aretrieve(question)
-        await asyncio.sleep(0.001)
-        await get_response_synthesizer(llm=kit.ScriptedLLM()).asynthesize(
-            question, nodes
-        )
-
-    async def run() -> None:
-        await asyncio.gather(*map(one, QUESTIONS))
-
-    with capture() as captured:
-        asyncio.run(run())
-    assert Counter(sample.question for sample in captured.samples) == Counter(QUESTIONS)
-    for sample in captured.samples:
-        assert sample.answer == "The answer."
-        assert sample.contexts == sample.retrieved
-        assert [context.id for context in sample.known_contexts] == [
-            f"{sample.question}!"
-        ]
-
-
-def test_given_values(echo: RetrieverQueryEngine) -> None:
-    with capture(
-        question="mine", reference="ref", id="7", metadata={"a": 1}
-    ) as captured:
-        echo.query("one")
-    (sample,) = captured.samples
-    assert (sample.question, sample.reference, sample.id, sample.metadata) == (
-        "mine",
-        ("ref",),
-        "7",
-        {"a": 1},
-    )
-
-
 class Odd(Workflow):
     """A workflow whose start and stop events name things in their own way."""
 
@@ -246,47 +185,6 @@ def test_overrides() -> None:
 
 
 # LlamaIndex's own, of pydantic
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_context_tools_of_an_agent(kit: ModuleType) -> None:
-    def search(text: str) -> str:
-        return f"The web says that {text} is nice."
-
-    def clock(text: str) -> str:
-        return "It is noon."
-
-    def ask() -> None:
-        model = kit.ToolLLM(
-            calls=[("search", {"text": "Paris"}), ("clock", {"text": "now"})]
-        )
-        tools = [FunctionTool.from_defaults(search), FunctionTool.from_defaults(clock)]
-
-        async def run() -> None:
-            await FunctionAgent(tools=tools, llm=model).run("What is nice?")
-
-        asyncio.run(run())
-
-    with capture() as captured:
-        ask()
-    assert captured.samples[0].contexts is None
-    with capture(context_tools={"search"}) as captured:
-        ask()
-    (found,) = captured.samples[0].contexts
-    assert (found.text, found.id) == ("The web says that Paris is nice.", None)
-
-
-def test_a_reranked_retrieval_that_nobody_answers_leaves_nothing(
-    kit: ModuleType,
-) -> None:
-    kept_before = spans_kept()
-    with capture() as captured:
-        nodes = kit.FixedRetriever(
-            [kit.node("a", "a", 0.5), kit.node("b", "b", 0.4)]
-        ).retrieve("one")
-        SimilarityPostprocessor(similarity_cutoff=0.45).postprocess_nodes(
-            nodes, query_str="one"
-        )
-    assert [context.id for context in captured.samples[0].known_contexts] == ["a"]
-    assert spans_kept() <= kept_before
 
 
 def test_nothing_stays_behind(echo: RetrieverQueryEngine, kit: ModuleType) -> None:
@@ -323,40 +221,6 @@ def test_installed_once_and_again_if_removed(echo: RetrieverQueryEngine) -> None
     with capture() as captured:
         echo.query("again")
     assert len(captured.samples) == 1
-
-
-def test_stream_read_after_the_block(kit: ModuleType) -> None:
-    engine = RetrieverQueryEngine(
-        kit.FixedRetriever([kit.node("a", "a")]),
-        response_synthesizer=get_response_synthesizer(
-            llm=kit.ScriptedLLM(), streaming=True
-        ),
-    )
-    with capture() as captured:
-        response = engine.query("late?")
-        assert isinstance(response, StreamingResponse)
-    assert captured.samples == ()
-    assert "".join(response.response_gen) == "The answer."
-    assert captured.samples[0].answer == "The answer."
-
-
-def test_a_block_in_which_only_a_stream_is_read_has_no_run_of_its_own(
-    kit: ModuleType,
-) -> None:
-    """The model that is called while the stream is read answers the question before."""
-    engine = RetrieverQueryEngine(
-        kit.FixedRetriever([kit.node("a", "a")]),
-        response_synthesizer=get_response_synthesizer(
-            llm=kit.ScriptedLLM(), streaming=True
-        ),
-    )
-    with capture() as asking:
-        response = engine.query("late?")
-        assert isinstance(response, StreamingResponse)
-        with capture() as reading:
-            assert "".join(response.response_gen) == "The answer."
-    assert len(asking.samples) == 1
-    assert "ended without a sample" in str(reading.problems)
 
 
 class Prepared(SimpleChatEngine):
@@ -468,16 +332,6 @@ def test_a_call_after_one_that_failed_is_a_call_with_a_prompt_of_its_own(
     assert [context.text for context in sample.known_contexts] == texts[:1]
 
 
-def test_texts_are_copied_when_it_happens(echo: RetrieverQueryEngine) -> None:
-    with capture() as captured:
-        response = echo.query("live?")
-        response.source_nodes[0].node.text = "changed"
-        response.source_nodes[0].node.metadata["changed"] = True
-        response.source_nodes.clear()
-        response.response = "changed"
-    assert whole(captured.samples[0])
-
-
 @pytest.mark.parametrize(
     "place",
     ["copy_arguments", "copy_result", "answer_of", "documents_of", "question_of"],
@@ -503,23 +357,6 @@ def test_an_internal_error_never_reaches_the_application(
     assert captured.problems
     assert "question 1" not in caplog.text
     assert spans_kept() <= kept_before
-
-
-def test_a_broken_rule_is_a_problem_not_an_exception(
-    echo: RetrieverQueryEngine,
-) -> None:
-    with capture(answer_from=lambda run: 1 / 0) as captured:
-        echo.query("question 1")
-    assert captured.samples == ()
-    assert captured.problems
-
-
-def test_paused(echo: RetrieverQueryEngine) -> None:
-    with capture() as captured:
-        with as_judge_work():
-            echo.query("a judge's")
-        echo.query("mine")
-    assert [sample.question for sample in captured.samples] == ["mine"]
 
 
 def test_decorated_functions_and_parts_that_began_before(
@@ -656,19 +493,6 @@ class City(BaseModel):
 class Reply(BaseModel):
     response: str
     sure: float
-
-
-def test_contexts_from_leads_to_nodes_of_a_response(kit: ModuleType) -> None:
-    response = Response(
-        "Paris",
-        source_nodes=[kit.node("paris", "Paris.", 0.9), kit.node("wine", "Wine.", 0.1)],
-    )
-    (sample,) = samples_from(
-        response, contexts_from=lambda response: response.source_nodes[1:]
-    )
-    assert [(one.id, one.text, one.score) for one in sample.known_contexts] == [
-        ("wine", "Wine.", 0.1)
-    ]
 
 
 def test_samples_from_responses(kit: ModuleType) -> None:

@@ -21,7 +21,6 @@ from llama_index.core.llms import ChatMessage, MessageRole
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import RetrieverTool
-from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
 
 from ragmetrics_core.data.sample import Sample
@@ -63,7 +62,6 @@ ABOUT = {
     "Until when did the mill run?": "Until the flood of 1910.",
 }
 QUESTIONS = [*ABOUT]
-SUMMARY = "The user asked for the bridge; it dates from 1874, and the mayor opened it."
 
 
 def retriever(kit: ModuleType) -> Any:
@@ -216,62 +214,3 @@ def test_another_message_that_ends_like_the_question_is_an_earlier_turn(
         engine.chat(QUESTIONS[0])
     (sample,) = captured.samples
     assert history(sample) == [earlier]
-
-
-@pytest.mark.parametrize("has_instructions", [False, True])
-def test_documents_and_question_as_two_messages_of_the_user_are_answered(
-    kit: ModuleType, has_instructions: bool
-) -> None:
-    """An application's own functions search, then hand the model both messages.
-
-    The prompt alone does not tell which message is the question.
-    """
-    found_by, model = retriever(kit), kit.ScriptedLLM()
-    instructions: list[ChatMessage] = []
-    if has_instructions:
-        instructions.append(ChatMessage(role="system", content="Be brief."))
-    with capture() as captured:
-        for question in QUESTIONS:
-            (node,) = found_by.retrieve(question)
-            documents = ChatMessage(role="user", content=f"Pages: {node.text}")
-            asked = ChatMessage(role="user", content=question)
-            model.chat([*instructions, documents, asked])
-    assert not captured.problems
-    assert [one.question for one in captured.samples] == QUESTIONS
-    assert all(one.answer for one in captured.samples)
-    assert [
-        [context.id for context in one.known_contexts] for one in captured.samples
-    ] == [
-        ["b"],
-        ["f"],
-        ["m"],
-    ]
-
-
-def test_documents_in_a_message_before_the_question_are_no_earlier_turn(
-    kit: ModuleType,
-) -> None:
-    question = QUESTIONS[0]
-    found_by, model = retriever(kit), kit.ScriptedLLM(script={"": ABOUT[question]})
-
-    class Shows(Workflow):
-        @step
-        async def answer(self, event: StartEvent) -> StopEvent:
-            (node,) = await found_by.aretrieve(event.query)
-            documents = ChatMessage(role="user", content=f"Pages: {node.text}")
-            asked = ChatMessage(role="user", content=event.query)
-            reply = await model.achat([documents, asked])
-            return StopEvent(result=reply.message.content)
-
-    async def run() -> None:
-        await Shows().run(query=question)
-
-    with capture() as captured:
-        asyncio.run(run())
-    (sample,) = captured.samples
-    assert (sample.question, history(sample)) == (question, [])
-    assert [context.id for context in sample.known_contexts] == ["b"]
-    assert sample.ledger is not None
-    assert sample.ledger.turn == 1
-    assert sample.capture is not None
-    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())

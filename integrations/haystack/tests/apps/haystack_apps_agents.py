@@ -30,7 +30,6 @@ from haystack_apps import (
 )
 from haystack_apps_pipelines import (
     AND_WHY,
-    CUT,
     FIRST,
     TURN,
     Fetcher,
@@ -84,26 +83,6 @@ def agent(tool: Any, *replies: str | ChatMessage, **settings: Any) -> Agent:
 
 @app(
     f"{TUTORIALS}/43_Building_a_Tool_Calling_Agent.ipynb",
-    Expected(
-        ("brother", "sister"),
-        "The context says text after text: two sisters.",
-        retrieved=("brother", "sister"),
-    ),
-)
-def an_exit_reason_is_no_answer() -> None:
-    reply = "The context says text after text: two sisters."
-    connected(
-        agent=agent(
-            web_tool(every),
-            calls("web_search", query=Q),
-            reply,
-            system_prompt="Use the tool.",
-        )
-    ).run({"agent": {"messages": user()}})
-
-
-@app(
-    f"{TUTORIALS}/43_Building_a_Tool_Calling_Agent.ipynb",
     Expected(("brother", "sister"), retrieved=("brother", "sister")),
 )
 def state_beside_the_last_message() -> None:
@@ -135,22 +114,6 @@ def a_tool_that_shows_one_of_five() -> None:
         calls("search", query="gate"),
         A,
     ).run(messages=user())
-
-
-@app(
-    f"{DOCS}/tools/pipelinetool.mdx",
-    Expected(("gate", "mill"), retrieved=("gate", "mill")),
-)
-def a_tool_whose_result_is_shown_as_json() -> None:
-    agent(searching(top_k=2), calls("search", query="gate"), A).run(messages=user())
-
-
-@app(
-    f"{DOCS}/tools/componenttool.mdx",
-    Expected(CUT, retrieved=("gate", "mill")),
-)
-def a_tool_whose_result_is_printed() -> None:
-    agent(searching(str, 2), calls("search", query="gate"), A).run(messages=user())
 
 
 PRINTED = (
@@ -235,33 +198,6 @@ def weather() -> None:
     ).run(messages=user("How is the weather in Marburg?"))
 
 
-SUNNY = '{"weather": "mostly sunny", "temperature": 7, "unit": "celsius"}'
-WEATHER_Q, WEATHER_A = "How is the weather in Marburg?", "Mostly sunny, 7 degrees."
-
-
-@app(
-    f"{TUTORIALS}/40_Building_Chat_Application_with_Function_Calling.ipynb",
-    Expected((), WEATHER_A, WEATHER_Q, doubts=("tool_text",)),
-)
-def a_tool_that_returns_data() -> None:
-    weather()
-
-
-@app(
-    f"{TUTORIALS}/40_Building_Chat_Application_with_Function_Calling.ipynb",
-    Expected(
-        ((None, SUNNY),),
-        WEATHER_A,
-        WEATHER_Q,
-        retrieved=(None,),
-        doubts=("undivided",),
-    ),
-    context_tools={"get_weather"},
-)
-def a_tool_that_the_user_names() -> None:
-    weather()
-
-
 @component
 class Repository:
     @component.output_types(documents=list[Document])
@@ -334,39 +270,6 @@ def an_agent_out_of_steps() -> None:
 
 
 @component
-class Renaming:
-    """A source that gives what it finds a new id each time."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    @component.output_types(documents=list[Document])
-    def run(self, query: str) -> dict[str, Any]:
-        self.calls += 1
-        other = "mill" if self.calls == 1 else "bell"
-        return {
-            "documents": [
-                Document(id=f"gate-{self.calls}", content=TEXTS["gate"]),
-                Document(id=other, content=TEXTS[other]),
-            ]
-        }
-
-
-@app(
-    f"{COOKBOOK}/agent_powered_retrieval.ipynb",
-    Expected(
-        ("gate-1", "mill", "bell"),
-        retrieved=("gate-1", "mill", "bell"),
-    ),
-)
-def one_text_under_two_ids() -> None:
-    tool = ComponentTool(component=Renaming(), name="search", description="Searches.")
-    agent(tool, calls("search", query="gate"), calls("search", query="bell"), A).run(
-        messages=user()
-    )
-
-
-@component
 class Each:
     """A component that runs a pipeline for each of several questions."""
 
@@ -426,33 +329,3 @@ def an_agent_as_tool() -> None:
         "researcher", messages=[{"role": "user", "content": [{"text": "sisters?"}]}]
     )
     agent(tool, ask, "Sanna has sisters.").run(messages=user("Who has sisters?"))
-
-
-@app(
-    f"{COOKBOOK}/agent-breakpoints.ipynb",
-    Expected(
-        ("brother", "sister"),
-        "Added two people.",
-        None,
-        ("brother", "sister"),
-        doubts=("question_guessed", "tool_text"),
-    ),
-)
-def documents_in_the_message_for_an_agent() -> None:
-    def add(name: Annotated[str, "a name"]) -> str:
-        """Adds a name to the knowledge base."""
-        return f"{name} was added."
-
-    connected(
-        ("fetcher.articles", "builder.docs"),
-        ("builder", "assistant.messages"),
-        fetcher=Fetcher(),
-        builder=ChatPromptBuilder(
-            user("{% for doc in docs %}{{ doc.content|truncate(25000) }}\n{% endfor %}")
-        ),
-        assistant=agent(
-            create_tool_from_function(add),
-            calls("add", name="Jon"),
-            "Added two people.",
-        ),
-    ).run({"fetcher": {"last_k": 2}})

@@ -5,28 +5,18 @@ the other. Evidence is told in this order: step, the model's own order of its ca
 start.
 """
 
-import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
 from haystack import Document, Pipeline, SuperComponent, component
 from haystack.components.agents import Agent
-from haystack.components.agents.state import State
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
-from haystack.components.converters import OutputAdapter
 from haystack.components.generators.chat import LLM
-from haystack.components.joiners import DocumentJoiner
-from haystack.components.retrievers import (
-    MultiQueryTextRetriever,
-    TextEmbeddingRetriever,
-)
-from haystack.core.errors import BreakpointException, PipelineRuntimeError
 from haystack.dataclasses import ChatMessage, TextContent, ToolCall
-from haystack.dataclasses.breakpoints import Breakpoint, PipelineSnapshot
-from haystack.hooks import compaction, hook
+from haystack.hooks import compaction
 from haystack.hooks.compaction import (
     CompactionHook,
     SlidingWindowCompactor,
@@ -38,7 +28,6 @@ from haystack.hooks.human_in_the_loop import (
     ConfirmationHook,
     ConfirmationUIResult,
 )
-from haystack.hooks.tool_result_offloading import AlwaysOffload, ToolResultOffloadHook
 from haystack.tools import (
     AgentTool,
     ComponentTool,
@@ -47,17 +36,13 @@ from haystack.tools import (
     Tool,
     create_tool_from_function,
 )
-from haystack.tools.errors import ToolInvocationError
 from haystack_apps import (
     SEARCH,
-    SHORT,
     TEXTS,
     A,
-    FakeEmbedder,
     Q,
     calls,
     connected,
-    found,
     says,
     search,
     user,
@@ -65,7 +50,6 @@ from haystack_apps import (
 from haystack_apps_agents import (
     agent,
     every,
-    get_weather,
     printing_tool,
     rag_tool,
     searching,
@@ -75,12 +59,10 @@ from haystack_apps_pipelines import (
     AND_WHY,
     FIRST,
     SEEN,
-    Flaky,
     MessageRetriever,
     MessageWriter,
     WebSearch,
     asked,
-    fallback,
     rag,
 )
 
@@ -158,110 +140,7 @@ def row(
 # Pipelines
 
 
-@row(retrieval(0, *FIRST, query=Q))
-def plain_rag() -> None:
-    rag().run(asked())
-
-
-@row(retrieval(0, *FIRST, query=Q, shown=(1,)), contexts=("mill",))
-def one_of_three_is_shown() -> None:
-    rag("{{ documents[1].content }} {{ question }}").run(asked())
-
-
-@row(retrieval(0, query=Q), contexts=())
-def nothing_is_found() -> None:
-    rag(retriever=found(3, {})).run(asked())
-
-
-@row(
-    retrieval(0, *SEEN, query=Q),
-    retrieval(0, *FIRST, query=Q),
-    contexts=(*SEEN, *FIRST),
-)
-def two_retrievers_and_a_joiner() -> None:
-    made = connected(
-        *SEARCH,
-        ("retriever.documents", "joiner.documents"),
-        ("web.documents", "joiner.documents"),
-        ("joiner.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        **search(
-            web=WebSearch(),
-            joiner=DocumentJoiner(sort_by_score=False),
-            prompt=ChatPromptBuilder(user(EACH)),
-        ),
-        llm=says(A),
-    )
-    made.run(asked(web={"query": Q}))
-
-
 EACH = "{% for one in documents %}{{ one.content }}\n{% endfor %}{{ question }}"
-REWRITTEN = "What became of the east gate of Marburg?"
-
-
-@row(retrieval(1, *FIRST, query=REWRITTEN))
-def a_query_that_a_model_wrote() -> None:
-    connected(
-        ("ask", "rewriter"),
-        ("rewriter.replies", "text.replies"),
-        ("text.output", "embedder.text"),
-        *SEARCH,
-        ("retriever.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        ask=PromptBuilder("Rewrite: {{ question }}"),
-        rewriter=says(REWRITTEN),
-        text=OutputAdapter("{{ replies[0].text }}", str),
-        **search(prompt=ChatPromptBuilder(user(EACH)), llm=says(A)),
-    ).run({"ask": {"question": Q}, "prompt": {"question": Q}})
-
-
-@row(retrieval(0, *FIRST, query='{"queries": ["gate", "wall"]}'))
-def several_queries_of_one_retriever() -> None:
-    inner = TextEmbeddingRetriever(retriever=found(), text_embedder=FakeEmbedder())
-    connected(
-        ("many.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        many=MultiQueryTextRetriever(retriever=inner, max_workers=1),
-        prompt=ChatPromptBuilder(user(EACH)),
-        llm=says(A),
-    ).run({"many": {"queries": ["gate", "wall"]}, "prompt": {"question": Q}})
-
-
-@row(retrieval(0, *FIRST, query=Q))
-def a_retriever_inside_a_super_component() -> None:
-    inner = SuperComponent(
-        pipeline=connected(*SEARCH, **search()),
-        input_mapping={"query": ["embedder.text"]},
-        output_mapping={"retriever.documents": "documents"},
-    )
-    connected(
-        ("inner.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        inner=inner,
-        prompt=ChatPromptBuilder(user(EACH)),
-        llm=says(A),
-    ).run({"inner": {"query": Q}, "prompt": {"question": Q}})
-
-
-@row(retrieval(0, *FIRST, query=Q), answer="It was closed in 1632.")
-def an_answer_that_is_revised() -> None:
-    """A second model call retrieves nothing."""
-    made = rag(
-        check=PromptBuilder("Improve: {{ draft[0].text }}\n{{ question }}"),
-        final=says("It was closed in 1632."),
-    )
-    made.connect("llm.replies", "check.draft")
-    made.connect("check", "final")
-    made.run(asked(check={"question": Q}))
-
-
-@row(given("gate", "mill"), contexts=("gate", "mill"))
-def documents_that_come_with_the_question() -> None:
-    connected(
-        ("prompt.prompt", "llm.messages"),
-        prompt=ChatPromptBuilder(user(EACH)),
-        llm=says(A),
-    ).run({"prompt": {"question": Q, "documents": kept("gate", "mill")}})
 
 
 def kept(*names: str) -> list[Document]:
@@ -274,28 +153,6 @@ def documents_with_the_question_and_found_ones() -> None:
     rag(template).run(
         {"embedder": {"text": Q}, "prompt": {"question": Q, "attached": kept("bell")}}
     )
-
-
-@row(retrieval(0, *FIRST, query=Q))
-def a_run_that_pauses_and_goes_on() -> None:
-    made = rag(answers=AnswerBuilder())
-    made.connect("llm.replies", "answers.replies")
-    snapshots: list[PipelineSnapshot] = []
-    with pytest.raises(BreakpointException):
-        made.run(
-            asked(answers={"query": Q}),
-            break_point=Breakpoint("llm"),
-            snapshot_callback=snapshots.append,
-        )
-    made.run({}, pipeline_snapshot=snapshots[-1])
-
-
-@row(retrieval(0, *FIRST, query=Q))
-def a_run_that_fails_and_goes_on() -> None:
-    made = rag(llm=Flaky())
-    with pytest.raises(PipelineRuntimeError) as caught:
-        made.run(asked())
-    made.run({}, pipeline_snapshot=caught.value.pipeline_snapshot)
 
 
 @row(retrieval(0, *FIRST, query=Q))
@@ -352,41 +209,10 @@ BESIDE_ROWS = (
 )
 
 
-@row(*BESIDE_ROWS, contexts=("gate", "mill", "bell"))
-def calls_beside_each_other() -> None:
-    steps = says(ChatMessage.from_assistant(tool_calls=BESIDE), A)
-    Agent(chat_generator=steps, tools=slow_and_fast()).run(messages=user())
-
-
 @row(*BESIDE_ROWS[::-1], contexts=("bell", "gate", "mill"))
 def calls_beside_each_other_the_other_way_round() -> None:
     steps = says(ChatMessage.from_assistant(tool_calls=BESIDE[::-1]), A)
     Agent(chat_generator=steps, tools=slow_and_fast()).run(messages=user())
-
-
-@row(
-    retrieval(1, "brother", "sister", name="web_search", query="same"),
-    retrieval(1, "brother", "sister", name="web_search", query="same"),
-    contexts=SEEN,
-)
-def the_same_call_twice() -> None:
-    twice = ChatMessage.from_assistant(
-        tool_calls=[ToolCall("web_search", {"query": "same"}, id=n) for n in ("1", "2")]
-    )
-    Agent(chat_generator=says(twice, A), tools=[web_tool(every)]).run(messages=user())
-
-
-@row(retrieval(1, name="search", query="gate"), contexts=())
-def a_tool_that_finds_nothing() -> None:
-    empty = ComponentTool(component=Empty(), name="search", description="Searches.")
-    agent(empty, calls("search", query="gate"), A).run(messages=user())
-
-
-@component
-class Empty:
-    @component.output_types(documents=list[Document])
-    def run(self, query: str) -> dict[str, Any]:
-        return {"documents": []}
 
 
 @row(retrieval(1, *FIRST, name="search", query="gate", shown=(0,)), contexts=("gate",))
@@ -406,18 +232,6 @@ def a_tool_that_prints_its_documents() -> None:
 
 
 KEEPER = "The keeper says: the wall was built in spring."
-SUNNY = '{"weather": "mostly sunny", "temperature": 7, "unit": "celsius"}'
-
-
-@row(
-    tool(1, SUNNY, name="get_weather", query="Marburg"),
-    contexts=(),
-    doubts=("tool_text",),
-)
-def a_tool_that_returns_data() -> None:
-    agent(
-        create_tool_from_function(get_weather), calls("get_weather", city="Marburg"), A
-    ).run(messages=user())
 
 
 @row(tool(1, KEEPER, name="blocks", query="spring"), contexts=(), doubts=("tool_text",))
@@ -428,16 +242,6 @@ def a_tool_that_returns_blocks_of_text() -> None:
 
     made = create_tool_from_function(blocks, outputs_to_string={"raw_result": True})
     agent(made, calls("blocks", query="spring"), A).run(messages=user())
-
-
-@row(
-    retrieval(1, SUNNY, name="get_weather", query="Marburg"),
-    contexts=(SUNNY,),
-    context_tools={"get_weather"},
-    doubts=("undivided",),
-)
-def a_tool_whose_text_is_a_context() -> None:
-    a_tool_that_returns_data()
 
 
 def keeper(year: Annotated[int, "the year"], month: Annotated[int, "the month"]) -> str:
@@ -501,33 +305,6 @@ def a_retriever_that_fails_inside_a_tool() -> None:
         description="Searches.",
     )
     agent(broken, calls("search", query="gate"), A).run(messages=user())
-
-
-@row(
-    tool(1, "Filed.", name="file", query="gate"),
-    retrieval(1, "gate", "mill", name="file", query="gate", shown=UNKNOWN),
-    contexts=("gate", "mill"),
-    doubts=(
-        "tool_text",
-        "by_data_flow",
-    ),
-)
-def a_tool_that_hides_what_it_found() -> None:
-    """The text may tell of them in other words: they stand for it, and the sample is inferred."""
-
-    def file(query: Annotated[str, "the query"]) -> dict[str, Any]:
-        """Files documents."""
-        return {"documents": kept("gate", "mill"), "note": "Filed."}
-
-    filing = create_tool_from_function(
-        file,
-        outputs_to_string={"source": "note"},
-        outputs_to_state={"documents": {"source": "documents"}},
-    )
-    schema = {"documents": {"type": list[Document]}}
-    agent(filing, calls("file", query="gate"), A, state_schema=schema).run(
-        messages=user()
-    )
 
 
 @row(
@@ -613,29 +390,6 @@ def an_agent_as_tool() -> None:
     ).run(messages=user())
 
 
-@row(
-    *from_researcher(answer="Two."),
-    contexts=SEEN,
-    answer="Sanna has sisters.",
-    doubts=("short_reply",),
-)
-def an_agent_as_tool_of_few_words() -> None:
-    few = researcher(answer="Two.")
-    agent(
-        few, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters."
-    ).run(messages=user())
-
-
-@row(*from_researcher(), contexts=SEEN, answer="Sanna has sisters.")
-def an_agent_as_tool_whose_text_alone_is_shown() -> None:
-    text = researcher(
-        shown={"source": "last_message", "handler": lambda message: message.text}
-    )
-    agent(
-        text, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters."
-    ).run(messages=user())
-
-
 @row(*from_researcher(), contexts=SEEN, answer="Sanna has sisters.")
 def an_agent_as_tool_that_keeps_documents_in_its_state() -> None:
     keeping = ComponentTool(
@@ -676,26 +430,6 @@ def an_agent_tool() -> None:
     tool = AgentTool(agent=inner, name="researcher", description="Researches.")
     asked = calls("researcher", messages=[{"role": "user", "content": "sisters?"}])
     agent(tool, asked, "Sanna has sisters.").run(messages=user())
-
-
-BROTHERS = "Jon Brant has three brothers, says the register."
-
-
-@row(
-    *from_researcher("first"),
-    *from_researcher("second", BROTHERS),
-    contexts=SEEN,
-    answer="Jon has more.",
-)
-def two_agents_as_tools_beside_each_other() -> None:
-    steps = says(
-        ChatMessage.from_assistant(tool_calls=[ask("first"), ask("second")]),
-        "Jon has more.",
-    )
-    Agent(
-        chat_generator=steps,
-        tools=[researcher("first"), researcher("second", answer=BROTHERS)],
-    ).run(messages=user())
 
 
 @row(
@@ -767,18 +501,6 @@ def an_answer_builder_whose_answers_are_shown_as_json() -> None:
     )
 
 
-@row(retrieval(1, *FIRST, name="qa", query="gate?"), answer=ABOUT_GATE)
-def an_answer_builder_in_the_tool_that_ends_the_run() -> None:
-    tool = PipelineTool(
-        building(ABOUT_GATE), name="qa", description="Answers.", **BUILT
-    )
-    Agent(
-        chat_generator=says(calls("qa", query="gate?")),
-        tools=[tool],
-        exit_conditions=["qa"],
-    ).run(messages=user())
-
-
 @row(
     retrieval(1, *SEEN, name="web_search", query="sisters"),
     contexts=SEEN,
@@ -791,17 +513,6 @@ def answers_built_of_all_messages_of_an_agent() -> None:
         agent=agent(web_tool(every), calls("web_search", query="sisters"), SISTERS),
         answers=AnswerBuilder(),
     ).run({"agent": {"messages": user()}, "answers": {"query": Q}})
-
-
-@row(retrieval(0, *FIRST, query=Q), answer="In 1632.")
-def a_built_answer_that_is_revised() -> None:
-    connected(
-        ("qa.answers", "check.drafts"),
-        ("check", "final"),
-        qa=SuperComponent(building(ABOUT_GATE), **BUILT),
-        check=PromptBuilder("Shorten: {{ drafts[0].data }}"),
-        final=says("In 1632."),
-    ).run({"qa": {"query": Q}})
 
 
 @row(
@@ -820,14 +531,6 @@ def two_agents_in_one_pipeline() -> None:
         note=ChatPromptBuilder(user("Notes: {{ message.text }}\n{{ question }}")),
         writer=Agent(chat_generator=says("Sanna has sisters.")),
     ).run({"researcher": {"messages": user()}, "note": {"question": Q}})
-
-
-@row(*BESIDE_ROWS, contexts=("gate", "mill", "bell"))
-def calls_beside_each_other_in_an_event_loop() -> None:
-    steps = says(ChatMessage.from_assistant(tool_calls=BESIDE), A)
-    asyncio.run(
-        Agent(chat_generator=steps, tools=slow_and_fast()).run_async(messages=user())
-    )
 
 
 LEAD = "The register names two older sisters of Sanna Stern."
@@ -852,46 +555,6 @@ def an_agent_of_an_agent() -> None:
     agent(
         lead, ChatMessage.from_assistant(tool_calls=[ask("lead")]), "Sanna has sisters."
     ).run(messages=user())
-
-
-@row(
-    written(
-        1, "It is sunny in Marburg, at seven degrees.", name="helper", query="weather?"
-    ),
-    tool(1, SUNNY, name="get_weather", query="Marburg", agent="forecaster"),
-    contexts=(),
-    answer="Sunny.",
-    doubts=("tool_text",),
-)
-def a_pipeline_with_an_agent_as_tool() -> None:
-    said = "It is sunny in Marburg, at seven degrees."
-    inner = agent(
-        create_tool_from_function(get_weather),
-        calls("get_weather", city="Marburg"),
-        said,
-    )
-    helper = PipelineTool(
-        pipeline=connected(
-            ("prompt.prompt", "forecaster.messages"),
-            prompt=ChatPromptBuilder(user("{{ text }}")),
-            forecaster=inner,
-        ),
-        input_mapping={"text": ["prompt.text"]},
-        output_mapping={"forecaster.last_message": "answer"},
-        name="helper",
-        description="Helps.",
-    )
-    agent(helper, calls("helper", text="weather?"), "Sunny.").run(messages=user())
-
-
-@row(
-    retrieval(0, *FIRST, query=Q, shown=()),
-    retrieval(1, *SEEN, query=Q),
-    contexts=SEEN,
-    answer="On the web: two people.",
-)
-def a_branch_that_goes_to_the_web() -> None:
-    fallback("no_answer", "On the web: two people.")
 
 
 @row(retrieval(0, *FIRST, query=Q))
@@ -931,34 +594,6 @@ def a_tool_that_is_found_first() -> None:
         A,
     )
     Agent(chat_generator=steps, tools=tools).run(messages=user())
-
-
-@row(retrieval(1, *SEEN, name="web_search", query="gate"), contexts=SEEN)
-def a_tool_that_does_not_exist() -> None:
-    both = ChatMessage.from_assistant(
-        tool_calls=[ToolCall("no_such", {}), ToolCall("web_search", {"query": "gate"})]
-    )
-    agent(web_tool(every), both, A).run(messages=user())
-
-
-@row(
-    tool(1, name="open", query="gate", error="closed"),
-    contexts=(),
-    answer=None,
-    doubts=(
-        "no_search",
-        "broken",
-    ),
-)
-def a_tool_that_fails_and_ends_the_run() -> None:
-    made = agent(
-        create_tool_from_function(Archive().open),
-        calls("open", query="gate"),
-        A,
-        raise_on_tool_invocation_failure=True,
-    )
-    with pytest.raises(ToolInvocationError):
-        made.run(messages=user())
 
 
 # A person in the loop
@@ -1007,17 +642,6 @@ def a_call_that_a_person_rejects() -> None:
     agent(web_tool(every), both, A, hooks={"before_tool": [rejects]}).run(
         messages=user()
     )
-
-
-@row(contexts=(), answer="I may not search.", doubts=("no_search",))
-def the_only_call_is_rejected() -> None:
-    rejects = asking(ConfirmationUIResult("reject"))
-    agent(
-        web_tool(every),
-        calls("web_search", query="gate"),
-        "I may not search.",
-        hooks={"before_tool": [rejects]},
-    ).run(messages=user())
 
 
 # Memory
@@ -1112,64 +736,6 @@ def a_second_turn_after_a_call_that_a_person_edited() -> None:
 
 
 @row(
-    replace(EARLIER, shown=()),
-    NEXT,
-    contexts=SEEN,
-    answer=WHY,
-    turns=2,
-    conversation="a_second_turn_with_the_words_of_the_first",
-)
-def a_second_turn_with_the_words_of_the_first() -> None:
-    first_turn()
-    agent(web_tool(every), calls("web_search", query="why"), WHY).run(
-        messages=[*TURN, ChatMessage.from_user(AND_WHY)]
-    )
-
-
-@row(
-    replace(EARLIER, shown=()),
-    contexts=(),
-    answer=WHY,
-    turns=2,
-    conversation="a_second_turn_that_searches_nothing",
-    doubts=("no_search",),
-)
-def a_second_turn_that_searches_nothing() -> None:
-    first_turn()
-    agent(web_tool(every), WHY).run(messages=[*TURN, ChatMessage.from_user(AND_WHY)])
-
-
-SUMMED = (
-    "<conversation_summary>\nThe gate was walled up in 1632.\n</conversation_summary>"
-)
-
-
-@row(
-    replace(EARLIER, shown=()),
-    written(0, SUMMED, turn=2),
-    contexts=(),
-    answer=WHY,
-    turns=2,
-    conversation="a_second_turn_that_is_shown_a_summary",
-    doubts=("no_search",),
-)
-def a_second_turn_that_is_shown_a_summary() -> None:
-    """As compaction marks it; a summary is nobody's turn."""
-
-    def sum_up(state: State) -> None:
-        said = ChatMessage.from_user(
-            SUMMED, meta={"context_compaction": {"strategy": "summarization"}}
-        )
-        messages = [said, state.data["messages"][-1]]
-        state.set("messages", messages, handler_override=lambda _, new: new)
-
-    messages = [*first_turn(), ChatMessage.from_user(AND_WHY)]
-    Agent(chat_generator=says(WHY), hooks={"before_llm": [hook(sum_up)]}).run(
-        messages=messages
-    )
-
-
-@row(
     retrieval(0, *FIRST, query=Q),
     retrieval(0, *FIRST, query=AND_WHY, turn=2),
     answer=WHY,
@@ -1228,46 +794,6 @@ def messages_that_are_summed_up() -> None:
     ).run(messages=user())
 
 
-@row(
-    retrieval(1, *FIRST, name="search", query="gate", shown=UNKNOWN),
-    tool(2, SUNNY, name="get_weather", query="Marburg"),
-    doubts=("tool_text", "by_data_flow"),
-)
-def nothing_is_left_of_what_was_found() -> None:
-    forgetful(
-        ToolResultPruningCompactor(min_tokens=1),
-        [calls("search", query="gate"), calls("get_weather", city="Marburg"), A],
-        [searching(top_k=3), create_tool_from_function(get_weather)],
-    ).run(messages=user())
-
-
-@row(
-    retrieval(1, "brother", "sister", name="web_search", query="gate", shown=(0,)),
-    contexts=("brother",),
-)
-def a_result_that_is_stored_elsewhere() -> None:
-    """The model sees where it lies, and how it begins."""
-
-    class Store:
-        def write(self, key: str, content: str) -> str:
-            return key
-
-    store: Any = Store()
-    offload = ToolResultOffloadHook(
-        store, {"*": AlwaysOffload()}, preview_chars=len(every(short("brother")))
-    )
-    agent(
-        web_tool(every),
-        calls("web_search", query="gate"),
-        A,
-        hooks={"after_tool": [offload]},
-    ).run(messages=user())
-
-
-def short(*names: str) -> list[Document]:
-    return [Document(id=name, content=SHORT[name]) for name in names]
-
-
 # Runs that do not end
 
 
@@ -1284,27 +810,3 @@ def short(*names: str) -> list[Document]:
 def an_agent_out_of_steps() -> None:
     again = calls("web_search", query=Q)
     agent(web_tool(every), again, again, A, max_agent_steps=2).run(messages=user())
-
-
-@row(
-    retrieval(0, query=Q, shown=(), error="no store"),
-    contexts=(),
-    answer=None,
-    doubts=("broken",),
-)
-def a_retriever_that_is_down() -> None:
-    made = connected(
-        ("retriever.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        retriever=Broken(),
-        prompt=ChatPromptBuilder(user(EACH)),
-        llm=says(A),
-    )
-    with pytest.raises(PipelineRuntimeError):
-        made.run({"retriever": {"query": Q}, "prompt": {"question": Q}})
-
-
-@row(retrieval(0, *FIRST, query=Q), answer=None, doubts=("broken",))
-def a_model_that_is_down() -> None:
-    with pytest.raises(PipelineRuntimeError):
-        rag(llm=Flaky()).run(asked())

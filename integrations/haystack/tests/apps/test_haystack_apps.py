@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import haystack_apps_agents
-import haystack_apps_judged
 import haystack_apps_pipelines
 import pytest
 from haystack_apps import APPS, SHORT, TEXTS, Expected
@@ -11,13 +10,9 @@ from haystack_integrations.components.evaluators.ragmetrics import capture
 
 from ragmetrics_core.data.sample import Sample
 
-TABLES = (haystack_apps_pipelines, haystack_apps_agents, haystack_apps_judged)
+TABLES = (haystack_apps_pipelines, haystack_apps_agents)
 KNOWN = {**TEXTS, **SHORT, "gate-1": TEXTS["gate"], "gate-2": TEXTS["gate"]}
-NAMED = {
-    *KNOWN,
-    "page",
-    *(f"s{n}" for n in range(len(haystack_apps_pipelines.SENTENCES))),
-}
+NAMED = {*KNOWN, "page"}
 
 
 @pytest.mark.parametrize("name", APPS)
@@ -68,8 +63,3 @@ def seen(sample: Sample) -> dict[str, object]:
         "answer": sample.answer,
         "history": [(turn.role, turn.content) for turn in sample.history],
     }
-
-
-def test_there_are_enough() -> None:
-    assert len(APPS) >= 15
-    assert all(": " in one.source for one in APPS.values())

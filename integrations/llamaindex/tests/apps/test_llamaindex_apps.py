@@ -5,7 +5,6 @@ expected samples were worked out by hand from the rules.
 """
 
 import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -24,24 +23,18 @@ from llama_index.core import (
     get_response_synthesizer,
 )
 from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
-from llama_index.core.evaluation import DatasetGenerator, RetrieverEvaluator
+from llama_index.core.evaluation import DatasetGenerator
 from llama_index.core.indices.composability import ComposableGraph
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.llms import ChatMessage
-from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.objects import ObjectIndex
 from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.query_engine import (
     CustomQueryEngine,
-    RetrieverQueryEngine,
-    RouterQueryEngine,
-    ToolRetrieverRouterQueryEngine,
 )
 from llama_index.core.response_synthesizers import ResponseMode
-from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from llama_index.core.selectors import LLMSingleSelector
+from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import (
     Context,
@@ -132,29 +125,6 @@ TEMPLATES = "run-llama/create-llama: packages/create-llama/templates/components/
 
 
 # -- one node, twice
-
-
-@app(
-    "several queries, their hits one after the other",
-    f"{DOCS}examples/low_level/fusion_retriever.ipynb",
-    # the prompt shows one hit twice
-    sample(contexts=[PARIS, WINE, PARIS], retrieved=[PARIS, WINE]),
-)
-def _(kit: ModuleType) -> None:
-    index = VectorStoreIndex(kit.pages("paris", "wine"))
-    llm = kit.Model(script=[("similar queries", "capital city\nwhat is drunk")])
-    wanted = llm.predict(
-        PromptTemplate("Write 2 similar queries, one per line: {query}"), query=Q
-    ).split("\n")
-    nodes = [
-        node
-        for query in wanted
-        for node in index.as_retriever(similarity_top_k=2).retrieve(query)
-    ]
-    assert [node.node_id for node in nodes] == ["paris", "wine", "wine", "paris"]
-    get_response_synthesizer(llm=llm).synthesize(
-        Q, nodes=[nodes[0], nodes[1], nodes[3]]
-    )
 
 
 # -- what was cut by hand
@@ -265,18 +235,6 @@ def _(kit: ModuleType) -> None:
     asyncio.run(_run(workflow, query_str=Q))
 
 
-@app(
-    "corrective retrieval, answered by the model alone",
-    f"{DOCS}examples/workflow/corrective_rag_pack.ipynb",
-    sample(contexts=[PARIS]),
-)
-def _(kit: ModuleType) -> None:
-    workflow = Corrective(
-        VectorStoreIndex(kit.pages()), kit.Model(script=GRADES), by_index=False
-    )
-    asyncio.run(_run(workflow, query_str=Q))
-
-
 class StringEngine(CustomQueryEngine):
     """Writes its prompt itself, with the first hits, and returns a text."""
 
@@ -299,27 +257,6 @@ class StringEngine(CustomQueryEngine):
 def _(kit: ModuleType) -> None:
     retriever = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=4)
     StringEngine(retriever=retriever, llm=kit.Model()).query(Q)
-
-
-@app(
-    "a custom query engine that cuts its texts",
-    f"{DOCS}examples/query_engine/custom_query_engine.ipynb",
-    sample(contexts=[("paris", P["paris"][:45].rstrip()), ("wine", P["wine"][:45])]),
-)
-def _(kit: ModuleType) -> None:
-    retriever = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2)
-    StringEngine(retriever=retriever, llm=kit.Model(), letters=45).query(Q)
-
-
-@app(
-    "generation mode, which shows the model no hit",
-    f"{DOCS}core_modules/query_modules/response_synthesizers/modules.md",
-    sample(contexts=[], doubts=["by_data_flow"]),
-)
-def _(kit: ModuleType) -> None:
-    VectorStoreIndex(kit.pages()).as_query_engine(
-        response_mode=ResponseMode.GENERATION
-    ).query(Q)
 
 
 # -- what is no evidence: descriptions of tools, building, test data, evaluators
@@ -354,35 +291,6 @@ def _(kit: ModuleType) -> None:
         tool_retriever=found.as_retriever(similarity_top_k=2), llm=llm
     )
     asyncio.run(_asked(agent, Q))
-
-
-@app(
-    "a router whose tools are retrieved",
-    f"{DOCS}examples/query_engine/RetrieverRouterQueryEngine.ipynb",
-    sample(),
-)
-def _(kit: ModuleType) -> None:
-    found = ObjectIndex.from_objects(
-        engine_tools(kit, kit.Model())[:1], index_cls=VectorStoreIndex
-    )
-    ToolRetrieverRouterQueryEngine(found.as_retriever(similarity_top_k=1)).query(Q)
-
-
-@app(
-    "a router whose selector reads descriptions",
-    f"{DOCS}examples/query_engine/RouterQueryEngine.ipynb",
-    sample(
-        question="Where are the rivers?", contexts=[LYON, NICE], retrieved=[LYON, NICE]
-    ),
-)
-def _(kit: ModuleType) -> None:
-    llm = kit.Model(
-        script=[("Some choices are given", '[{"choice": 2, "reason": "rivers"}]')]
-    )
-    selector = LLMSingleSelector.from_defaults(llm=llm)
-    RouterQueryEngine(selector, engine_tools(kit, llm), llm=llm).query(
-        "Where are the rivers?"
-    )
 
 
 SUMMARY = "This document tells where the government of the country resides."
@@ -445,24 +353,6 @@ def _(kit: ModuleType) -> None:
         )
 
     asyncio.run(run())
-
-
-@app(
-    "a retriever evaluated, then asked",
-    f"{DOCS}examples/evaluation/retrieval/retriever_eval.ipynb",
-    sample(),
-)
-def _(kit: ModuleType) -> None:
-    index = VectorStoreIndex(kit.pages())
-    retriever = index.as_retriever(similarity_top_k=2)
-    evaluator = RetrieverEvaluator.from_metric_names(
-        ["hit_rate", "mrr"], retriever=retriever
-    )
-    assert evaluator.evaluate("capital", ["paris"]).metric_vals_dict == {
-        "hit_rate": 1.0,
-        "mrr": 1.0,
-    }
-    index.as_query_engine(similarity_top_k=2).query(Q)
 
 
 class Reranked(Event):
@@ -553,32 +443,6 @@ def _(kit: ModuleType) -> None:
 # -- answers that no engine returns
 
 
-@app(
-    "hits whose texts go to get_response",
-    f"{DOCS}core_modules/query_modules/response_synthesizers/modules.md",
-    sample(contexts=[PARIS, WINE], retrieved=ALL),
-)
-def _(kit: ModuleType) -> None:
-    hits = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=4).retrieve(Q)
-    assert (
-        get_response_synthesizer().get_response(
-            Q, text_chunks=[hit.text for hit in hits[:2]]
-        )
-        == A
-    )
-
-
-@app(
-    "texts of one's own for aget_response",
-    f"{DOCS}core_modules/query_modules/response_synthesizers/modules.md",
-    sample(contexts=[(None, P["lyon"]), (None, P["nice"])], retrieved=None),
-)
-def _(kit: ModuleType) -> None:
-    asyncio.run(
-        get_response_synthesizer().aget_response(Q, text_chunks=[P["lyon"], P["nice"]])
-    )
-
-
 def ask(kit: ModuleType, question: str, llm: Any, *, graded: bool = False) -> str:
     """Retrieval, prompt and model in plain Python."""
     hits = (
@@ -606,63 +470,6 @@ def ask(kit: ModuleType, question: str, llm: Any, *, graded: bool = False) -> st
 def _(kit: ModuleType) -> None:
     llm = kit.Model()
     assert ask(kit, Q, llm) == ask(kit, "What is drunk?", llm) == A
-
-
-@app(
-    "retriever, grader and model in plain Python",
-    f"{DOCS}examples/low_level/response_synthesis.ipynb",
-    sample(contexts=[PARIS]),
-)
-def _(kit: ModuleType) -> None:
-    ask(
-        kit,
-        Q,
-        kit.Model(
-            script=[
-                ("Relevant, yes or no?\nParis", "yes"),
-                ("Relevant, yes or no?", "no"),
-            ]
-        ),
-        graded=True,
-    )
-
-
-MANUAL = " ".join(
-    f"Step {n}: {verb} part {n * 37 % 101} with tool {n * 53 % 89}."
-    for n, verb in enumerate(
-        [
-            "turn",
-            "lift",
-            "press",
-            "oil",
-            "wipe",
-            "loosen",
-            "fasten",
-            "bend",
-            "heat",
-            "cool",
-        ]
-        * 12
-    )
-)
-
-
-@app(
-    "a page that needs several calls in a small window",
-    f"{DOCS}examples/low_level/response_synthesis.ipynb",
-    sample(
-        question="How?",
-        contexts=[("manual", MANUAL)],
-        retrieved=[("manual", MANUAL)],
-        answer="Like this.",
-    ),
-)
-def _(kit: ModuleType) -> None:
-    llm = kit.Model(answer="Like this.", window=1_100)
-    VectorStoreIndex([TextNode(id_="manual", text=MANUAL)]).as_query_engine(
-        llm=llm
-    ).query("How?")
-    assert len(llm.asked) > 2
 
 
 class Sourced(BaseModel):
@@ -697,35 +504,6 @@ def _(kit: ModuleType) -> None:
         Sourced, PromptTemplate(QA), context=context, question=Q
     )
     assert made.sources == [1]
-
-
-class Fused(BaseRetriever):
-    """Asks two retrievers and ranks by the sum of reciprocal ranks."""
-
-    def __init__(self, *retrievers: BaseRetriever) -> None:
-        self.retrievers = retrievers
-        super().__init__()
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        fused: dict[str, float] = {}
-        nodes = {}
-        for retriever in self.retrievers:
-            for rank, hit in enumerate(retriever.retrieve(query_bundle)):
-                fused[hit.node_id] = fused.get(hit.node_id, 0.0) + 1 / (rank + 60)
-                nodes[hit.node_id] = hit.node
-        best = sorted(fused, key=lambda one: -fused[one])
-        return [NodeWithScore(node=nodes[one], score=fused[one]) for one in best]
-
-
-@app(
-    "a retriever that fuses two by hand",
-    f"{DOCS}examples/low_level/fusion_retriever.ipynb",
-    sample(contexts=[WINE, PARIS], retrieved=[WINE, PARIS]),
-)
-def _(kit: ModuleType) -> None:
-    one = VectorStoreIndex(kit.pages("wine")).as_retriever()
-    two = VectorStoreIndex(kit.pages("paris", "wine")).as_retriever(similarity_top_k=2)
-    RetrieverQueryEngine.from_args(Fused(one, two)).query(Q)
 
 
 class Researched(Event):
@@ -826,26 +604,6 @@ def _(kit: ModuleType) -> None:
     )
 
 
-@app(
-    "a workflow that streams and never asks its model",
-    f"{TEMPLATES}use-cases/python/deep_research/workflow.py",
-    sample(answer=None, doubts=["by_data_flow", "no_answer"]),
-)
-def _(kit: ModuleType) -> None:
-    class Silent(Workflow):
-        @step
-        async def only(self, ctx: Context, ev: StartEvent) -> StopEvent:
-            hits = (
-                VectorStoreIndex(kit.pages())
-                .as_retriever(similarity_top_k=2)
-                .retrieve(ev.get("user_msg"))
-            )
-            ctx.write_event_to_stream(Token(delta=str(len(hits))))
-            return StopEvent(result="")
-
-    asyncio.run(_run(Silent(), user_msg=Q))
-
-
 # -- conversations
 
 AGAIN = "And what is drunk there?"
@@ -872,35 +630,6 @@ def _(kit: ModuleType) -> None:
         chat_mode="condense_question", llm=llm
     )
     assert [engine.chat(question).response for question in (Q, AGAIN)] == [A, "Wine."]
-
-
-@app(
-    "a chat with memory that streams",
-    f"{TEMPLATES}engines/python/chat/engine.py",
-    sample(),
-    sample(
-        question=AGAIN,
-        standalone=CONDENSED,
-        contexts=[WINE, PARIS],
-        retrieved=[WINE, PARIS],
-        answer="Wine.",
-        history=TURNS,
-    ),
-)
-def _(kit: ModuleType) -> None:
-    llm = kit.Model(
-        script=[
-            ("Follow Up Input", CONDENSED),
-            ("Standalone question", CONDENSED),
-            (AGAIN, "Wine."),
-        ]
-    )
-    memory = ChatMemoryBuffer.from_defaults(token_limit=15_000)
-    engine = VectorStoreIndex(kit.pages()).as_chat_engine(
-        chat_mode="condense_plus_context", llm=llm, memory=memory
-    )
-    for question, answer in ((Q, A), (AGAIN, "Wine.")):
-        assert "".join(engine.stream_chat(question).response_gen) == answer
 
 
 def _calling(kit: ModuleType) -> Any:
@@ -955,46 +684,6 @@ def _(kit: ModuleType) -> None:
 
 
 @app(
-    "an agent with a memory and a retriever tool",
-    f"{DOCS}examples/agent/memory/chat_memory_buffer.ipynb",
-    sample(standalone="capital"),
-    sample(
-        question="Tell me where the rivers are.",
-        standalone="rivers",
-        # what this turn found, though the first turn's result stands before it
-        contexts=[LYON, PARIS],
-        retrieved=[LYON, PARIS],
-        answer="Rivers.",
-        history=TURNS,
-    ),
-)
-def _(kit: ModuleType) -> None:
-    retriever = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2)
-    tool = RetrieverTool.from_defaults(
-        retriever, name="store", description="Knows the country."
-    )
-    llm = kit.Model(
-        script=[
-            ("Saone flow", "Rivers."),
-            ("where the rivers are", [("store", {"input": "rivers"})]),
-            ("river Seine", A),
-            (Q, [("store", {"input": "capital"})]),
-        ]
-    )
-    agent = FunctionAgent(tools=[tool], llm=llm)
-
-    async def run() -> None:
-        memory = Memory.from_defaults(session_id="one", token_limit=40_000)
-        assert str(await agent.run(Q, memory=memory)) == A
-        assert (
-            str(await agent.run("Tell me where the rivers are.", memory=memory))
-            == "Rivers."
-        )
-
-    asyncio.run(run())
-
-
-@app(
     "a ReAct agent with a retriever tool",
     f"{DOCS}examples/agent/react_agent_with_query_engine.ipynb",
     sample(standalone="capital"),
@@ -1018,52 +707,6 @@ def _(kit: ModuleType) -> None:
         ),
     ]
     asyncio.run(_asked(ReActAgent(tools=[tool], llm=kit.Model(script=script)), Q))
-
-
-@app(
-    "a tool that hands on an engine's answer and one of its sources",
-    f"{DOCS}examples/agent/openai_agent_with_query_engine.ipynb",
-    sample(standalone="capital"),
-)
-def _(kit: ModuleType) -> None:
-    engine = VectorStoreIndex(kit.pages()).as_query_engine(
-        llm=kit.Model(answer="Yes."), similarity_top_k=2
-    )
-
-    async def search(query: str) -> str:
-        """Search the country."""
-        response = await engine.aquery(query)
-        return f"{response}\nSource: {response.source_nodes[0].text}"
-
-    llm = kit.Model(script=[("tool: Yes", A), (Q, [("search", {"query": "capital"})])])
-    asyncio.run(_asked(FunctionAgent(tools=[search], llm=llm), Q))
-
-
-@app(
-    "a conversation kept by hand",
-    f"{DOCS}examples/low_level/response_synthesis.ipynb",
-    sample(),
-    sample(
-        question="What is drunk?",
-        contexts=[WINE, PARIS],
-        retrieved=[WINE, PARIS],
-        history=TURNS,
-        doubts=["history_unread"],
-    ),
-)
-def _(kit: ModuleType) -> None:
-    llm, told = kit.Model(), []
-    for question in (Q, "What is drunk?"):
-        hits = (
-            VectorStoreIndex(kit.pages())
-            .as_retriever(similarity_top_k=2)
-            .retrieve(question)
-        )
-        context = ChatMessage(
-            role="system", content="Use this:\n" + "\n".join(hit.text for hit in hits)
-        )
-        asked = ChatMessage(role="user", content=question)
-        told += [asked, llm.chat([context, *told, asked]).message]
 
 
 def _choosing(
@@ -1109,124 +752,7 @@ def _(kit: ModuleType) -> None:
     )
 
 
-@app(
-    "a model calls an engine twice in one reply",
-    f"{DOCS}examples/llm/openai.ipynb",
-    sample(answer=f"{A}\n\nThe answer on wine."),
-)
-def _(kit: ModuleType) -> None:
-    llm, tools, _ = _choosing(kit, "capital", "What is drunk?")
-    llm.predict_and_call(tools, user_msg=Q, allow_parallel_tool_calls=True)
-
-
-@app(
-    "a model chooses the query of an engine that is asked by hand",
-    f"{DOCS}examples/llm/openai.ipynb",
-    sample(question="capital", answer=A),
-    sample(standalone="capital"),
-)
-def _(kit: ModuleType) -> None:
-    llm, tools, (engine,) = _choosing(kit, "capital")
-    (call,) = llm.get_tool_calls_from_response(llm.chat_with_tools(tools, user_msg=Q))
-    engine.query(call.tool_kwargs["input"])
-    engine.query("capital")  # in the user's own words
-
-
-@app(
-    "the same, awaited",
-    f"{DOCS}examples/llm/openai.ipynb",
-    sample(standalone="capital"),
-)
-def _(kit: ModuleType) -> None:
-    async def run() -> None:
-        llm, tools, (engine,) = _choosing(kit, "capital")
-        (call,) = llm.get_tool_calls_from_response(
-            await llm.achat_with_tools(tools, user_msg=Q)
-        )
-        await engine.aquery(call.tool_kwargs["input"])
-
-    asyncio.run(run())
-
-
 # -- what a later call makes of an answer
-
-
-@app(
-    "a unified response out of what the engine answered",
-    "EduBot: smart_query, QueryRouter.generate_unified_response",
-    sample(),
-)
-def _(kit: ModuleType) -> None:
-    index = VectorStoreIndex(kit.pages("paris", "wine"))
-    llm = kit.Model(script=[("Unified Response:", "It is Paris; do ask for a tour.")])
-    answer = str(index.as_query_engine(llm=llm).query(Q))
-    llm.complete(
-        f'The user asked: "{Q}"\n\nI have some specific information from an'
-        f' institution: "{answer}"\n\nQuestion: {Q}\n\nUnified Response:'
-    )
-
-
-@app(
-    "tasks of a planner, searched by code",
-    "research assistant: app/agents/rag_agent.py",
-    sample(
-        question="capital of France",
-        contexts=[PARIS, WINE],
-        retrieved=[PARIS, WINE],
-        doubts=["question_guessed"],
-    ),
-)
-def _(kit: ModuleType) -> None:
-    tasks = '["capital of France", "drinks of France"]'
-    llm = kit.Model(script=[("as a JSON list", tasks)])
-    pages = kit.pages("paris", "wine")
-    index = VectorStoreIndex(pages)
-    planned = json.loads(
-        llm.complete(f"Split the question into tasks, as a JSON list.\n{Q}").text
-    )
-    for task in planned:
-        index.as_retriever(similarity_top_k=2).retrieve(task)
-    sources = "\n".join(page.text for page in pages)
-    llm.chat([ChatMessage(f"Question: {Q}\nSources:\n{sources}")])
-
-
-@app(
-    "a question that is translated, and an answer that is translated back",
-    "multilingual chat loop: llm.complete, query_engine.query, llm.complete",
-    sample(doubts=["question_guessed"]),
-)
-def _(kit: ModuleType) -> None:
-    llm = kit.Model(
-        script=[("to English: ", Q), ("to German: ", "Die Antwort des Modells.")]
-    )
-    index = VectorStoreIndex(kit.pages("paris", "wine"))
-    asked = llm.complete("Translate to English: Welche Stadt ist die Hauptstadt?").text
-    answer = str(index.as_query_engine(llm=llm).query(asked))
-    llm.complete(f"Welche Stadt ist die Hauptstadt? Translate to German: {answer}")
-
-
-@app(
-    "a history as text, without an engine",
-    "justin2061/rag_llamaindex_poc: src/rag_system/enhanced_rag_system_v2.py",
-    sample(),
-    sample(
-        question="And where is wine drunk?",
-        contexts=[WINE, PARIS],
-        retrieved=[WINE, PARIS],
-        answer="In Bordeaux.",
-        history=[("user", Q), ("assistant", A)],
-        doubts=["history_unread"],
-    ),
-)
-def _(kit: ModuleType) -> None:
-    llm = kit.Model(script=[("Question: And where", "In Bordeaux.")])
-    index = VectorStoreIndex(kit.pages("paris", "wine"))
-    said = ""
-    for question in (Q, "And where is wine drunk?"):
-        found = index.as_retriever(similarity_top_k=2).retrieve(question)
-        material = "\n\n".join(one.node.text for one in found)
-        answer = llm.complete(f"{said}Question: {question}\nMaterial:\n{material}")
-        said = f"Conversation history:\nuser: {question}\nassistant: {answer.text}\n\n"
 
 
 async def _asked(agent: Any, question: str) -> None:

@@ -13,18 +13,16 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from llama_index.core import SummaryIndex, VectorStoreIndex, get_response_synthesizer
+from llama_index.core import VectorStoreIndex, get_response_synthesizer
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.llms import (
     ChatMessage,
 )
 from llama_index.core.memory import ChatMemoryBuffer, Memory
-from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.query_engine import RouterQueryEngine, SubQuestionQueryEngine
+from llama_index.core.query_engine import SubQuestionQueryEngine
 from llama_index.core.question_gen import LLMQuestionGenerator
 from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from llama_index.core.selectors import LLMSingleSelector
+from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import (
     Context,
@@ -36,7 +34,6 @@ from llama_index.core.workflow import (
     step,
 )
 from llama_index.evaluation.ragmetrics import capture
-from pydantic import BaseModel
 from workflows.errors import WorkflowCancelledByUser
 
 from ragmetrics_core import Sample
@@ -63,7 +60,6 @@ pytestmark = [
 Q = "Which city is the capital?"
 A = "The answer of the model."
 SAYS = "Paris is it, as the store has it on its first page."
-ROWS = "north: 412 orders; south: 377 orders; east: 12 orders"
 P = {
     "paris": "Paris is the capital of France and lies on the river Seine.",
     "wine": "France is renowned for its wine, above all that of Bordeaux.",
@@ -195,26 +191,6 @@ HIT = call("retrieval", *FOUND, **SEARCH)
 # -- engines
 
 
-@row("a query engine", [call("retrieval", *FOUND, query=Q)])
-def _(kit: ModuleType) -> None:
-    engine(kit).query(Q)
-
-
-@row("a cut after the retrieval", [call("retrieval", *FOUND, shown=(0,), query=Q)])
-def _(kit: ModuleType) -> None:
-    engine(
-        kit, node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.6)]
-    ).query(Q)
-
-
-@row(
-    "nothing was found, and no model was asked",
-    [call("retrieval", query=Q)],
-)
-def _(kit: ModuleType) -> None:
-    SummaryIndex([]).as_query_engine(llm=kit.Model()).query(Q)
-
-
 @row("queries of a fusion are one retrieval", [call("retrieval", *FOUND, query=Q)])
 def _(kit: ModuleType) -> None:
     llm = kit.Model(answer="capital\ncity")
@@ -260,22 +236,6 @@ def _(kit: ModuleType) -> None:
     ).query(Q)
 
 
-@row("a router", [call("retrieval", *FOUND, step=1, query=Q)])
-def _(kit: ModuleType) -> None:
-    llm = kit.Model(answer='[{"choice": 1, "reason": "x"}]')
-    RouterQueryEngine(
-        LLMSingleSelector.from_defaults(llm=llm),
-        [asking(kit), asking(kit, "other")],
-        llm=llm,
-    ).query(Q)
-
-
-@row("documents that came with the question", [call("given", "paris", "nice")])
-def _(kit: ModuleType) -> None:
-    nodes = [NodeWithScore(node=one) for one in kit.pages("paris", "nice")]
-    get_response_synthesizer(llm=kit.Model()).synthesize(Q, nodes)
-
-
 class Handed(Workflow):
     """A workflow that answers from documents in its start event."""
 
@@ -304,33 +264,6 @@ def _(kit: ModuleType) -> None:
 # -- tools
 
 
-@row("an agent searches", [HIT])
-def _(kit: ModuleType) -> None:
-    asyncio.run(
-        ask(FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL])))
-    )
-
-
-@row("an agent searches, without streaming", [HIT])
-def _(kit: ModuleType) -> None:
-    agent = FunctionAgent(
-        tools=[searching(kit)], llm=scripted(kit, [CAPITAL]), streaming=False
-    )
-    asyncio.run(ask(agent))
-
-
-@row("an agent that thinks aloud", [HIT])
-def _(kit: ModuleType) -> None:
-    thinks = (
-        'Thought: I need to use a tool.\nAction: store\nAction Input: {"input":'
-        ' "capital"}'
-    )
-    llm = scripted(
-        kit, thinks, f"Thought: I can answer without using any more tools.\nAnswer: {A}"
-    )
-    asyncio.run(ask(ReActAgent(tools=[searching(kit)], llm=llm)))
-
-
 ANSWERED = [call("written", SAYS, **SEARCH), HIT]
 
 
@@ -339,38 +272,12 @@ def _(kit: ModuleType) -> None:
     asyncio.run(ask(FunctionAgent(tools=[asking(kit)], llm=scripted(kit, [CAPITAL]))))
 
 
-@row("an agent that thinks aloud asks an engine", ANSWERED)
-def _(kit: ModuleType) -> None:
-    thinks = (
-        'Thought: I need to use a tool.\nAction: store\nAction Input: {"input":'
-        ' "capital"}'
-    )
-    llm = scripted(
-        kit, thinks, f"Thought: I can answer without using any more tools.\nAnswer: {A}"
-    )
-    asyncio.run(ask(ReActAgent(tools=[asking(kit)], llm=llm)))
-
-
 @row("an engine's answer is the agent's", [HIT])
 def _(kit: ModuleType) -> None:
     tool = QueryEngineTool.from_defaults(
         engine(kit), name="store", description="Knows.", return_direct=True
     )
     asyncio.run(ask(FunctionAgent(tools=[tool], llm=scripted(kit, [CAPITAL]))))
-
-
-@row("a model calls an engine and its answer is the result", [HIT])
-def _(kit: ModuleType) -> None:
-    scripted(kit, [CAPITAL]).predict_and_call([asking(kit, says=A)], user_msg=Q)
-
-
-@row(
-    "two searches in a row",
-    [HIT, call("retrieval", *COAST, step=2, name="store", query="coast")],
-)
-def _(kit: ModuleType) -> None:
-    llm = scripted(kit, [CAPITAL], [("store", "coast")])
-    asyncio.run(ask(FunctionAgent(tools=[searching(kit)], llm=llm)))
 
 
 BOTH = [HIT, call("retrieval", *COAST, **{**SEARCH, "query": "coast"})]
@@ -405,11 +312,6 @@ def _(kit: ModuleType) -> None:
     _reversed(kit)
 
 
-@row("the same, of a provider that knows no ids", BOTH)
-def _(kit: ModuleType) -> None:
-    _reversed(kit, nameless=True)
-
-
 @row("a tool that returns nodes of its own", [call("retrieval", "lyon", **SEARCH)])
 def _(kit: ModuleType) -> None:
     async def store(input: str) -> list[NodeWithScore]:  # noqa: A002
@@ -431,46 +333,6 @@ def _(kit: ModuleType) -> None:
     asyncio.run(ask(FunctionAgent(tools=[store], llm=scripted(kit, [CAPITAL]))))
 
 
-@row("rows of a table", [call("tool", ROWS, step=1, name="sql", query="select all")])
-def _(kit: ModuleType) -> None:
-    async def sql(input: str) -> str:  # noqa: A002
-        """Query."""
-        return ROWS
-
-    asyncio.run(
-        ask(FunctionAgent(tools=[sql], llm=scripted(kit, [("sql", "select all")])))
-    )
-
-
-@row(
-    "rows of a table, named as contexts",
-    [call("retrieval", ROWS, step=1, name="sql", query="select all")],
-    tools=frozenset({"sql"}),
-)
-def _(kit: ModuleType) -> None:
-    LEDGERS["rows of a table"].run(kit)
-
-
-@row(
-    "an empty list is what a tool returned, not a search",
-    [call("tool", step=1, name="sql", query="none")],
-)
-def _(kit: ModuleType) -> None:
-    async def sql(input: str) -> list[str]:  # noqa: A002
-        """Query."""
-        return []
-
-    asyncio.run(ask(FunctionAgent(tools=[sql], llm=scripted(kit, [("sql", "none")]))))
-
-
-@row("a search that finds nothing", [call("retrieval", **SEARCH)])
-def _(kit: ModuleType) -> None:
-    tool = RetrieverTool.from_defaults(
-        SummaryIndex([]).as_retriever(), name="store", description="Knows nothing."
-    )
-    asyncio.run(ask(FunctionAgent(tools=[tool], llm=scripted(kit, [CAPITAL]))))
-
-
 @row(
     "a tool that fails",
     [call("tool", step=1, name="sql", query="x", error="ValueError: no such table")],
@@ -481,57 +343,6 @@ def _(kit: ModuleType) -> None:
         raise ValueError("no such table")
 
     asyncio.run(ask(FunctionAgent(tools=[sql], llm=scripted(kit, [("sql", "x")]))))
-
-
-@row(
-    "a search that fails, and one that does not",
-    [
-        call(
-            "retrieval",
-            step=1,
-            name="store",
-            query="broken",
-            error="ValueError: the store is down",
-        ),
-        call("retrieval", *FOUND, step=2, name="store", query="capital"),
-    ],
-)
-def _(kit: ModuleType) -> None:
-    class Down(type(retriever(kit))):  # type: ignore[misc]
-        async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-            if "broken" in query_bundle.query_str:
-                raise ValueError("the store is down")
-            return await super()._aretrieve(query_bundle)
-
-    found = Down(VectorStoreIndex(kit.pages()), similarity_top_k=2)
-    tool = RetrieverTool.from_defaults(
-        found, name="store", description="Knows the country."
-    )
-    asyncio.run(
-        ask(
-            FunctionAgent(
-                tools=[tool], llm=scripted(kit, [("store", "broken")], [CAPITAL])
-            )
-        )
-    )
-
-
-@row("a tool that there is not", [HIT])
-def _(kit: ModuleType) -> None:
-    llm = scripted(kit, [CAPITAL, ("invented", "x")])
-    asyncio.run(ask(FunctionAgent(tools=[searching(kit)], llm=llm)))
-
-
-class City(BaseModel):
-    """A city."""
-
-    name: str
-
-
-@row("a structured answer", [HIT])
-def _(kit: ModuleType) -> None:
-    llm = scripted(kit, [CAPITAL], A, [("City", {"name": "Paris"})])
-    asyncio.run(ask(FunctionAgent(tools=[searching(kit)], llm=llm, output_cls=City)))
 
 
 # -- several agents
@@ -581,23 +392,6 @@ def _(kit: ModuleType) -> None:
         **BOSS, tools=[_finder(kit)], llm=scripted(kit, [("find", "the city")])
     )
     asyncio.run(ask(boss))
-
-
-@row(
-    "a search beside an agent as a tool",
-    [
-        call("retrieval", *COAST, step=1, name="store", query="coast", agent="boss"),
-        call("written", SAYS, step=1, name="find", query="the city", agent="boss"),
-        call(
-            "retrieval", *FOUND, step=1, name="store", query="capital", agent="finder"
-        ),
-    ],
-)
-def _(kit: ModuleType) -> None:
-    llm = scripted(kit, [("store", "coast"), ("find", "the city")])
-    asyncio.run(
-        ask(FunctionAgent(**BOSS, tools=[searching(kit), _finder(kit)], llm=llm))
-    )
 
 
 # -- a person
@@ -693,100 +487,6 @@ def _(kit: ModuleType) -> None:
     asyncio.run(run())
 
 
-@row("two turns of one session", [HIT], [HIT, LATER])
-def _(kit: ModuleType) -> None:
-    agent = FunctionAgent(
-        tools=[searching(kit)],
-        llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it."),
-    )
-
-    async def run() -> None:
-        memory = Memory.from_defaults(session_id="of one user", token_limit=4000)
-        for question in (Q, SECOND):
-            await ask(agent, question, memory=memory)
-
-    asyncio.run(run())
-
-
-@row("one engine for all, each with a history of its own", [FIRST], [FIRST], same=False)
-def _(kit: ModuleType) -> None:
-    chat = VectorStoreIndex(kit.pages()).as_chat_engine(
-        chat_mode="context", llm=kit.Model(), similarity_top_k=2
-    )
-    for greeting in ("Hello.", "Good morning."):
-        chat.chat(Q, chat_history=[ChatMessage(role="assistant", content=greeting)])
-
-
-@row(
-    "a trimmed memory; one page was found again",
-    [HIT],
-    [replace(HIT, shown=(0,)), LATER],
-)
-def _(kit: ModuleType) -> None:
-    agent = FunctionAgent(
-        tools=[searching(kit)],
-        llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it."),
-    )
-    memory = ChatMemoryBuffer.from_defaults(token_limit=45)
-
-    async def run() -> None:
-        for question in (Q, SECOND):
-            await ask(agent, question, memory=memory)
-
-    asyncio.run(run())
-
-
-@row(
-    "a hand-off is remembered",
-    [replace(HIT, step=2, agent="finder")],
-    [replace(HIT, step=2, agent="finder"), LATER],
-)
-def _(kit: ModuleType) -> None:
-    hands = [("handoff", {"to_agent": "finder", "reason": "It finds."})]
-    boss = FunctionAgent(
-        **BOSS,
-        llm=scripted(kit, hands, [("store", "coast")], "On it."),
-        tools=[searching(kit)],
-    )
-    finder = FunctionAgent(
-        name="finder",
-        description="Finds.",
-        llm=scripted(kit, [CAPITAL]),
-        tools=[searching(kit)],
-    )
-    flow = AgentWorkflow(agents=[boss, finder], root_agent="boss")
-    memory = ChatMemoryBuffer.from_defaults(token_limit=4000)
-
-    async def run() -> None:
-        for question in (Q, SECOND):
-            await ask(flow, question, memory=memory)
-
-    asyncio.run(run())
-
-
-@row("turns of two users are two conversations", [HIT], [HIT], same=False)
-def _(kit: ModuleType) -> None:
-    async def run() -> None:
-        for _ in range(2):
-            agent = FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL]))
-            await ask(agent, memory=Memory.from_defaults(token_limit=4000))
-
-    asyncio.run(run())
-
-
-@row(
-    "a chat over contexts",
-    [FIRST],
-    [replace(FIRST, shown=(0,)), call("retrieval", *COAST, query=SECOND, turn=2)],
-)
-def _(kit: ModuleType) -> None:
-    chat = VectorStoreIndex(kit.pages()).as_chat_engine(
-        chat_mode="context", llm=kit.Model(), similarity_top_k=2
-    )
-    chat.chat(Q)
-    chat.chat(SECOND)
-
-
 @row(
     "a chat that rewrites the question",
     [FIRST],
@@ -802,21 +502,6 @@ def _(kit: ModuleType) -> None:
     )
     chat.chat(Q)
     chat.chat(SECOND)
-
-
-@row("a chat that is started over", [FIRST], [FIRST], same=False)
-def _(kit: ModuleType) -> None:
-    for _ in range(2):
-        VectorStoreIndex(kit.pages()).as_chat_engine(
-            chat_mode="context", llm=kit.Model(), similarity_top_k=2
-        ).chat(Q)
-
-
-@row("a chat without a search", [])
-def _(kit: ModuleType) -> None:
-    VectorStoreIndex(kit.pages()).as_chat_engine(
-        chat_mode="simple", llm=kit.Model()
-    ).chat(Q)
 
 
 @pytest.mark.parametrize("memory", ["default", "Memory", "ChatMemoryBuffer"])
@@ -888,41 +573,6 @@ def test_react_remembers_what_it_saw_and_answered(
     )
     said = [[turn.content for turn in one.history] for one in captured.samples]
     assert said == [[], [Q, A], [Q, A, SECOND, "On it."]]
-
-
-@pytest.mark.parametrize("handed", ["engine", "chat", "memory"])
-def test_a_name_goes_before_the_identity_of_a_memory(
-    handed: str, parts: ModuleType
-) -> None:
-    said: list[ChatMessage] = []
-    samples = []
-    index = VectorStoreIndex(parts.pages())
-    for question in (Q, SECOND):
-        made = {"engine": {"chat_history": [*said]}, "chat": {}}.get(handed)
-        made = (
-            {"memory": Memory.from_defaults(chat_history=[*said], token_limit=3000)}
-            if made is None
-            else made
-        )
-        chat = index.as_chat_engine(
-            chat_mode="context", llm=parts.Model(), similarity_top_k=2, **made
-        )
-        with capture(conversation=f"visitor {handed}") as captured:
-            chat.chat(
-                question, **({"chat_history": [*said]} if handed == "chat" else {})
-            )
-        said += [
-            ChatMessage(role="user", content=question),
-            ChatMessage(role="assistant", content=A),
-        ]
-        samples += captured.samples
-    ledgers = [one.ledger for one in samples if one.ledger]
-    assert [(one.conversation, one.turn) for one in ledgers] == [
-        (f"visitor {handed}", 1),
-        (f"visitor {handed}", 2),
-    ]
-    assert [[call.turn for call in one.calls] for one in ledgers] == [[1], [1, 2]]
-    assert [len(one.history) for one in samples] == [0, 2]
 
 
 @pytest.mark.parametrize("memory", [Memory, ChatMemoryBuffer])
