@@ -3,53 +3,29 @@
 Jobs on many machines write the columns. A report reads them a batch at a time.
 
 Beside the columns of the input stand the structs ``sample`` and one per metric, the
-same whatever the rows hold. Of evidence those fields are columns that reports
-understand; ``rest`` holds the others as JSON.
+same whatever the rows hold. Of a metric's result they hold what a query asks for, and
+in ``result`` all of it as JSON.
 """
 
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-from pydantic import BaseModel
-
-from ragmetrics_core.data import (
-    FactMatrix,
-    InputError,
-    JudgedChunks,
-    Polled,
-    RowError,
-    Usage,
-    import_extra,
-)
+from ragmetrics_core.data import InputError, RowError, import_extra, json_value
 from ragmetrics_core.data.arrow import arrow_rows
-from ragmetrics_core.data.metric_evidence import Evidence
-from ragmetrics_core.data.results import (
-    ErrorInfo,
-    MetricResult,
-    SampleResult,
-    Signature,
-)
+from ragmetrics_core.data.results import MetricResult, SampleResult, Signature
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.reporting.jsonl import plain, validate_data
 from ragmetrics_core.reporting.report import Report, lowest
 from ragmetrics_core.reporting.run_facts import RunFacts
 
-# The shapes of evidence that reports understand.
-_SHAPES = (JudgedChunks, Polled, FactMatrix)
+# The fields of a metric's struct; ``result`` holds the whole result as JSON.
+_RESULT_FIELDS = ("status", "value", "reason", "judge", "signature", "result")
 _MOST_ROWS_SHOWN = 1000  # on a page
 # What is read ahead stands in memory at the same time.
 _SMALL_READAHEAD = {"batch_readahead": 4, "fragment_readahead": 1}
-# What was noted of a row when it was judged: the struct "sample".
-_SAMPLE_COLUMNS: dict[str, Any] = {
-    "problem": str,  # why the row is no sample; null for a sample
-    "unfinished": Usage,  # what was paid for metrics that a limit cut off
-}
-_FIELDS_LEFT_OUT = ("kind", "ledger")
 
 
 def columns_of_results(
@@ -57,146 +33,43 @@ def columns_of_results(
 ) -> dict[str, Any]:
     """Return the columns that are added to those of the input.
 
-    They are Arrow arrays by name, with one entry per result.
+    They are Arrow arrays by name, with one entry per result. In the column ``sample``
+    stands why the row is no sample, and as JSON what was paid for metrics that a limit
+    cut off.
     """
     pa = import_extra("pyarrow", "parquet", "a table of results")
-    facts = [_facts_of_sample(row) for row in results]
-    columns = {"sample": pa.array(facts, _arrow_type(_SAMPLE_COLUMNS))}
+    texts = pa.struct([("problem", pa.string()), ("unfinished", pa.string())])
+    result = pa.struct(
+        [
+            (name, pa.float64() if name == "value" else pa.string())
+            for name in _RESULT_FIELDS
+        ]
+    )
+    states = [
+        {"problem": row.problem or None, "unfinished": _as_json(row.unfinished)}
+        for row in results
+    ]
+    columns = {"sample": pa.array(states, texts)}
     for name in metrics:
         cells = [_cell_of_result(row.results.get(name)) for row in results]
-        columns[name] = pa.array(cells, result_type())
+        columns[name] = pa.array(cells, result)
     return columns
 
 
-@cache
-def result_type() -> Any:
-    """The Arrow type of one metric's result.
-
-    Of the evidence it has the fields of all shapes that reports understand.
-    """
-    evidence: dict[str, Any] = {"kind": str}
-    for shape in _SHAPES:
-        for name, field in _evidence_fields(shape).items():
-            evidence[name] = field.annotation
-    evidence["rest"] = str  # all other fields, as JSON
-    fields = {
-        "status": str,
-        "value": float,
-        "reason": str,
-        "code": str,
-        "error": ErrorInfo,
-        "evidence": evidence,
-        "judge": str,
-        "signature": str,
-        "usage": Usage,
-    }
-    return _arrow_type(fields)
-
-
-def _arrow_type(kind: Any) -> Any:
-    """Return the type of an Arrow column for the values of a Python type.
-
-    Numbers and truth values have types of their own, a tuple is a list, and a class
-    with fields is a struct. ``X | None`` and ``Annotated[X, …]`` have the type of X.
-    All else is a text. Example: ``float | None`` is a double, ``tuple[str, ...]`` a
-    list.
-    """
-    pa = import_extra("pyarrow", "parquet", "a table of results")
-    origin = get_origin(kind)
-    arguments = [argument for argument in get_args(kind) if argument is not NoneType]
-    if origin in (Annotated, Union, UnionType):
-        return _arrow_type(arguments[0])
-    if origin is tuple:
-        return pa.list_(_arrow_type(arguments[0]))
-    fields = _fields_of_struct(kind)
-    if fields is not None:
-        return pa.struct(
-            [(name, _arrow_type(field_kind)) for name, field_kind in fields.items()]
-        )
-    numbers = {float: pa.float64(), int: pa.int64(), bool: pa.bool_()}
-    return numbers.get(kind, pa.string())
-
-
-def _fields_of_struct(kind: Any) -> dict[str, Any] | None:
-    """The types of a struct's fields, by name; None for a type without fields.
-
-    ``kind`` is a pydantic model, ``Usage``, or a mapping of field names to types.
-    """
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return {name: field.annotation for name, field in kind.model_fields.items()}
-    if kind is Usage:
-        return get_type_hints(Usage)
-    return kind if isinstance(kind, dict) else None
-
-
-def _evidence_fields(shape: type[BaseModel]) -> dict[str, Any]:
-    return {
-        name: field
-        for name, field in shape.model_fields.items()
-        if name not in _FIELDS_LEFT_OUT
-    }
-
-
-def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
-    """Return what was noted of a row when it was judged: ``_SAMPLE_COLUMNS``."""
-    return {"problem": row.problem or None, "unfinished": plain(row.unfinished)}
+def _as_json(value: object) -> str:
+    """Any data of ours as JSON; what JSON cannot hold becomes text."""
+    return json.dumps(plain(value))
 
 
 def _cell_of_result(result: MetricResult | None) -> dict[str, Any] | None:
-    """Make the value of a result's column: a mapping of its fields.
-
-    None for a metric that was not judged.
-    """
+    """The struct of a metric's result; None for a metric that was not judged."""
     if result is None:
         return None
-    cell: Any = plain(result.model_copy(update={"signature": str(result.signature)}))
-    if result.evidence is not None:
-        cell["evidence"] = _cell_of_evidence(result.evidence, cell["evidence"])
-    return dict(cell)
-
-
-def _cell_of_evidence(evidence: Evidence, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the struct of a result's evidence.
-
-    The fields of ``_SHAPES``, which reports understand, are fields of the struct. All
-    others stand in its field ``rest`` as JSON.
-    """
-    other_fields = dict(fields)
-    struct = {"kind": other_fields.pop("kind")}
-    for shape in _SHAPES:
-        if isinstance(evidence, shape):
-            for name in _evidence_fields(shape):
-                struct[name] = other_fields.pop(name)
-    if isinstance(evidence, JudgedChunks):
-        struct["useful"] = evidence.useful_known  # how many, which a summary counts
-    return {**struct, "rest": json.dumps(other_fields)}
-
-
-def _fields_of_result(
-    metric: str, cell: Mapping[str, Any], sample: Sample | None
-) -> dict[str, Any]:
-    """Read the fields of a metric's result back from the value of its column.
-
-    Args:
-        metric: The metric's name.
-        cell: The value, as ``_cell_of_result`` made it.
-        sample: The sample that was judged; None for a row that is no sample.
-    """
-    fields = {name: value for name, value in cell.items() if value is not None}
-    if "evidence" in fields:
-        fields["evidence"] = _fields_of_evidence(fields["evidence"])
-    sample_id = None if sample is None else sample.id
-    return {"metric": metric, "sample_id": sample_id, **fields}
-
-
-def _fields_of_evidence(struct: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the fields of a result's evidence back; see ``_cell_of_evidence``."""
-    fields = {name: value for name, value in struct.items() if value is not None}
-    is_of_polls = "asked" in fields
-    if is_of_polls:  # by this field polls are recognised, even where it is None
-        fields.setdefault("repeatability", None)
-    other_fields = json.loads(fields.pop("rest"))
-    return {**fields, **other_fields}
+    signature = str(result.signature)
+    whole = result.model_copy(update={"signature": signature})
+    fields: Any = plain(whole)
+    cell = {name: fields.get(name) for name in _RESULT_FIELDS}
+    return {**cell, "result": json.dumps(fields)}
 
 
 class ParquetRows(Sequence[SampleResult]):
@@ -269,22 +142,18 @@ class ParquetRows(Sequence[SampleResult]):
             for index, row in zip(indices, rows, strict=True)
         ]
 
-    def values(self, metric: str, *field: str) -> Iterator[Any]:
+    def values(self, metric: str, field: str) -> Iterator[Any]:
         """One field of a metric's results, e.g. ``value``, in the order of the rows.
 
         Nothing else is read.
         """
-        for column in self.columns(metric, *field):
-            yield from column.to_pylist()
-
-    def columns(self, metric: str, *field: str) -> Iterator[Any]:
-        """One field of a metric's results as Arrow arrays, in the order of the rows."""
-        projection = {"field": self._field(metric, *field)}
         batches = self._data.to_batches(
-            columns=projection, batch_size=100_000, **_SMALL_READAHEAD
+            columns={"field": self._field(metric, field)},
+            batch_size=100_000,
+            **_SMALL_READAHEAD,
         )
         for batch in batches:
-            yield batch["field"]
+            yield from batch["field"].to_pylist()
 
     def _result_of_row(
         self, index: int, row: dict[str, Any] | RowError
@@ -292,8 +161,7 @@ class ParquetRows(Sequence[SampleResult]):
         """Make the result of a row of the file, with its sample.
 
         A row that was no sample has a result without a sample, whose ``problem`` says
-        why. Example: a row with question, answer and {"value": .9, …} of a metric gives
-        the sample and its result of .9.
+        why.
 
         Raises:
             InputError: If the sample cannot be read with the columns that the caller
@@ -301,21 +169,17 @@ class ParquetRows(Sequence[SampleResult]):
         """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
-        # The column "sample" does not hold the texts. It holds what was noted when the
-        # row was judged, such as its problem and its cost.
-        state_when_judged = row["sample"]
-        problem = state_when_judged["problem"] or ""
-        sample = None if problem else self._sample_of_row(index, row)
-        results = {
-            name: _fields_of_result(name, row[name], sample)
-            for name in self.metrics
-            if row[name] is not None
-        }
+        # The column "sample" holds no texts, but what was noted when the row was judged.
+        problem = row["sample"]["problem"] or ""
         fields = {
             "index": index,
-            "sample": sample,
-            "results": results,
-            "unfinished": state_when_judged["unfinished"],
+            "sample": None if problem else self._sample_of_row(index, row),
+            "results": {
+                name: json_value(row[name]["result"])
+                for name in self.metrics
+                if row[name] is not None
+            },
+            "unfinished": json_value(row["sample"]["unfinished"]),
             "problem": problem,
         }
         return validate_data(SampleResult, fields, f"{self._path}, row {index}")
@@ -356,11 +220,10 @@ def _schema_of_results(data: Any) -> Any:
 
 def _metrics_in(schema: Any) -> tuple[str, ...]:
     """The columns that hold results of a metric, known by their fields."""
-    names_of_result = {field.name for field in result_type()}
     metrics: list[str] = []
     for column in schema:
         fields = getattr(column.type, "fields", ())  # only a struct has some
-        if names_of_result <= {field.name for field in fields}:
+        if {field.name for field in fields}.issuperset(_RESULT_FIELDS):
             metrics.append(column.name)
     return tuple(metrics)
 
@@ -386,7 +249,7 @@ class ParquetReport(Report):
         signature_by_metric: dict[str, Signature] = {}
         notes: list[str] = []
         for metric in self.results.metrics:
-            texts = self._texts_of_signatures(metric)
+            texts = set(self.results.values(metric, "signature")) - {None}
             if len(texts) > 1:
                 notes.append(f"{metric}: rows of {len(texts)} signatures")
             # Without any signature, one is made of the metric's name alone.
@@ -407,13 +270,6 @@ class ParquetReport(Report):
             details=details_by_judge,
             notes=tuple(notes),
         )
-
-    def _texts_of_signatures(self, metric: str) -> set[str]:
-        """The different signatures of a metric's results, as texts."""
-        texts: set[str] = set()
-        for column in self.results.columns(metric, "signature"):
-            texts.update(column.drop_null().unique().to_pylist())
-        return texts
 
     @property
     def metrics(self) -> tuple[str, ...]:
