@@ -24,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 import aiohttp
+from decision_loopback import Chance, DecisionServer
 from goals import Goal, Rows, at_most
 from killed import rows
 from loopback import Fault, LoopbackServer
@@ -42,7 +43,6 @@ from ragmetrics_core.models.decision_model import (
     ServedDecisionModel,
     SystemOneModel,
 )
-from ragmetrics_core.testing.decision_loopback import Chance, DecisionServer
 
 CONCURRENCY = 32
 LATENCY = 0.1

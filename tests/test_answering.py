@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from decision_loopback import DecisionServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
@@ -69,7 +70,6 @@ from ragmetrics_core.models.decision_model import OpenAIDecisionModel
 from ragmetrics_core.reporting.answering import Answering
 from ragmetrics_core.reporting.run_facts import SequentialDecision
 from ragmetrics_core.statistics.means import mean_interval
-from ragmetrics_core.testing.decision_loopback import DecisionServer
 
 SAMPLE = Sample(
     question="When was the lamp lit?",

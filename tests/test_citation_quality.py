@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from citing import ORACLE, atoms, citing_sample, oracle, sentence
+from decision_loopback import DecisionServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
@@ -54,7 +55,6 @@ from ragmetrics_core.metrics.citation_support import (
 )
 from ragmetrics_core.metrics.registry import METRICS, choose_metrics, full_name
 from ragmetrics_core.models.decision_model import OpenAIDecisionModel
-from ragmetrics_core.testing.decision_loopback import DecisionServer
 
 FEW_EXAMPLES = settings(max_examples=examples(40), deadline=None)
 SHOWN = ("AA", "BB", "AA BB", "noise", "CC")

@@ -12,6 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from decision_loopback import (
+    Chance,
+    DecisionServer,
+    by_digest,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typed_rows import FORMS, GOLDEN, METRICS, ROW, SAMPLE
@@ -60,11 +65,6 @@ from ragmetrics_core.models.decision_model import (
     SystemOneModel,
 )
 from ragmetrics_core.models.typed_asking import share_usage
-from ragmetrics_core.testing.decision_loopback import (
-    Chance,
-    DecisionServer,
-    by_digest,
-)
 from ragmetrics_core.testing.loopback import Fault
 
 Body = dict[str, Any]

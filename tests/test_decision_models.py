@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from decision_loopback import DecisionServer
 from typed_rows import FORMS
 
 from ragmetrics_core import ContextRecall, ContextUtilization, evaluate
@@ -30,7 +31,6 @@ from ragmetrics_core.models.decision_model import (
     DecisionModel,
     SystemOneModel,
 )
-from ragmetrics_core.testing.decision_loopback import DecisionServer
 from ragmetrics_core.testing.loopback import Fault
 
 Body = dict[str, Any]

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from batch_service import BatchService
+from decision_loopback import DecisionServer
 from doc_blocks import examples, run_examples, shows
 from loopback import LoopbackServer
 from plausible import plausible_reply
@@ -21,7 +22,6 @@ from plausible import plausible_reply
 from ragmetrics_core.cli import main as command
 from ragmetrics_core.cli import parsers
 from ragmetrics_core.scale import batches
-from ragmetrics_core.testing.decision_loopback import DecisionServer
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

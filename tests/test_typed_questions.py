@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from citing import citing_sample
+from decision_loopback import Chance, DecisionServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,7 +41,6 @@ from ragmetrics_core.models.decision_model import (
     ServedDecisionModel,
     SystemOneModel,
 )
-from ragmetrics_core.testing.decision_loopback import Chance, DecisionServer
 
 
 @pytest.fixture
