@@ -340,6 +340,7 @@ SHAPES: dict[str, Shape] = {
         ],
         [OF_GATE, OF_MILL],
         n_exact=0,
+        is_whole=False,
     ),
     "a turn and a judge's call beside it": Shape(
         [

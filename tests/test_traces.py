@@ -170,7 +170,7 @@ SESSIONS = (
 )
 
 
-@pytest.mark.parametrize("place", ["all", "root", "model", "around"])
+@pytest.mark.parametrize("place", ["all", "root", "around"])
 @pytest.mark.parametrize(("dialect", "attribute"), SESSIONS)
 def test_the_conversation_of_a_trace_is_the_one_that_its_spans_name(
     dialect: str, attribute: str, place: str
@@ -183,7 +183,7 @@ def test_the_conversation_of_a_trace_is_the_one_that_its_spans_name(
     if place == "around":
         chain["parentSpanId"] = server["spanId"]
         spans.append(server)
-    bearers = {"all": spans, "root": [chain], "model": [model], "around": [server]}
+    bearers = {"all": spans, "root": [chain], "around": [server]}
     for bearer in bearers[place]:
         bearer["attributes"] += mark
     (sample,) = samples_from_spans([otlp(*spans)])
@@ -199,29 +199,6 @@ def test_a_run_whose_spans_name_two_conversations_is_of_neither() -> None:
     (sample,) = samples_from_spans([otlp(chain, search, model)])
     conversation = sample.ledger and sample.ledger.conversation
     assert conversation not in ("c1", "c2")
-
-
-def test_turns_below_one_span_keep_conversations_of_their_own() -> None:
-    def turn(name: str, session: str) -> list[Told]:
-        spans = json.loads(json.dumps(openinference()))
-        for part in spans:
-            part["spanId"] = part["spanId"][:-2] + name.encode().hex()
-            above = part["parentSpanId"]
-            part["parentSpanId"] = (
-                above[:-2] + name.encode().hex() if above else server["spanId"]
-            )
-        if session:
-            spans[2]["attributes"] += span("", session__id=session)["attributes"]
-        return spans
-
-    server = span("server", "", 0, 200, http__method="POST")
-    read = [*samples_from_spans([otlp(server, *turn("x", "c1"), *turn("y", "c2"))])]
-    assert [one.ledger and one.ledger.conversation for one in read] == ["c1", "c2"]
-    read = [*samples_from_spans([otlp(server, *turn("x", "c1"), *turn("y", ""))])]
-    first, second = (one.ledger for one in read)
-    assert first is not None
-    assert first.conversation == "c1"
-    assert second is None or second.conversation != "c1"
 
 
 def test_traceloop_says_what_the_application_said_and_not_whether_equal_texts_are_one_document() -> (

@@ -1,11 +1,12 @@
 """Tells that spans hold texts in part: cut by an SDK, or previews of documents. Pure.
 
-Nothing is mended. A sample of such spans is *incomplete*, and what became of its
-passages is unknown.
+A limit of length shows itself: several unlike texts have it, and none is longer; or
+JSON breaks off there. Nothing is mended. A sample of such spans is *incomplete*, and
+what became of its passages is unknown.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -35,11 +36,8 @@ def cut_spans_of(spans: Sequence[Span]) -> set[str]:
     Returns:
         The ids of the spans; empty if nothing was cut.
     """
-    limits = {
-        len(text)
-        for text in chain.from_iterable(map(_texts_of, spans))
-        if len(text) >= _SHORTEST_LIMIT and _is_json_that_breaks_off(text)
-    }
+    texts = list(chain.from_iterable(map(_texts_of, spans)))
+    limits = {len(text) for text in texts if _is_json_that_breaks_off(text)}
     if not limits:
         return set()
     return {
@@ -47,6 +45,13 @@ def cut_spans_of(spans: Sequence[Span]) -> set[str]:
         for span in spans
         if any(len(text) in limits for text in _texts_of(span))
     }
+
+
+def _end_at_one_length(texts: Collection[str]) -> bool:
+    """Whether several unlike texts have the length of the longest one: a limit."""
+    longest = max(map(len, texts), default=0)
+    unlike_texts = {text for text in texts if len(text) == longest}
+    return longest >= _SHORTEST_LIMIT and len(unlike_texts) > 1
 
 
 def _texts_of(span: Span) -> Iterator[str]:
@@ -67,7 +72,7 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 def _is_json_that_breaks_off(text: str) -> bool:
     """Whether a text is JSON up to its end, and lacks what should stand behind that."""
-    if not _SURE_JSON_BEGINS.match(text):
+    if len(text) < _SHORTEST_LIMIT or not _SURE_JSON_BEGINS.match(text):
         return False
     try:
         json.loads(text)
@@ -79,19 +84,26 @@ def _is_json_that_breaks_off(text: str) -> bool:
     return False
 
 
-def has_previews(root: Node) -> bool:
-    """Whether documents of a run end in dots that no prompt shows: they are previews.
+def are_documents_cut(root: Node) -> bool:
+    """Whether documents of a run are recorded in part.
 
-    Example: a span holds "Rome has been the…", and a prompt shows more of it.
+    They end at one length, or in dots that no prompt shows. Example: a span holds "Rome
+    has been the…", and a prompt shows more of it.
     """
-    prompts = [node.prompt for node in root.walk() if node.kind == "model"]
-    shown_texts = [message.text for message in chain.from_iterable(prompts)]
+    texts: set[str] = set()
+    shown_texts: list[str] = []
     for node in root.walk():
         for document in (*(node.documents or ()), *node.input_documents):
-            text = document.text.strip()
-            if text.endswith(_DOTS) and not any(text in shown for shown in shown_texts):
-                return True
-    return False
+            texts.add(document.text)
+        if node.kind == "model":
+            shown_texts += [message.text for message in node.prompt]
+    if _end_at_one_length(texts) or _end_at_one_length({*texts, *shown_texts}):
+        return True
+    return any(
+        text.rstrip().endswith(_DOTS)
+        and not any(text.strip() in shown for shown in shown_texts)
+        for text in texts
+    )
 
 
 def with_unknown_fates(sample: Sample) -> Sample:

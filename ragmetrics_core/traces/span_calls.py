@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from ragmetrics_core.capture.plain_values import find_instances
 from ragmetrics_core.capture.tree import Document
 from ragmetrics_core.data import InputError
 from ragmetrics_core.traces.dialects import Reading, reading_of
@@ -84,7 +83,6 @@ def calls_of(
     if _n_calls_within_depth(roots) < len(calls):
         raise ValueError("spans stand inside each other in a circle or too deep")
     readings = [call.reading for call in calls.values() if call.reading is not None]
-    _restore_texts(readings)
     if resolve is not None:
         _resolve_texts(readings, resolve, ordered[0].trace)
     return roots
@@ -136,30 +134,6 @@ def _n_calls_within_depth(roots: list[Call]) -> int:
         count += len(level)
         level = list(chain.from_iterable(call.inside for call in level))
     return count
-
-
-def _restore_texts(readings: Sequence[Reading]) -> None:
-    """Fill in the texts of documents whose ids alone stand in a span, from other spans.
-
-    Example: a reranker's span lists the ids of its best documents, whose texts stand in
-    the retriever's span. The readings are changed. An id of several texts tells none.
-    """
-    texts_by_id: dict[str, set[str]] = {}
-    for reading in readings:
-        listed = [*(reading.documents or ()), *reading.input_documents]
-        for document in (*listed, *find_instances(reading.output, Document)):
-            if document.id and document.text:
-                texts_by_id.setdefault(document.id, set()).add(document.text)
-    text_by_id = {
-        document_id: next(iter(texts))
-        for document_id, texts in texts_by_id.items()
-        if len(texts) == 1
-    }
-    for reading in readings:
-        if reading.documents:
-            reading.documents = tuple(
-                _with_text(document, text_by_id) for document in reading.documents
-            )
 
 
 def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import (
@@ -122,21 +121,7 @@ def _fill_model(node: Node, reading: Reading) -> None:
     replies = reading.replies
     if not any(reply.text or reply.tool_calls for reply in replies):
         replies = replies_in(reading.output)
-    node.reply = _without_earlier_calls(replies[0], node.prompt) if replies else None
-
-
-def _without_earlier_calls(reply: Message, prompt: Sequence[Message]) -> Message:
-    """A reply without calls of tools that its prompt holds already, with their results.
-
-    OpenInference writes two calls of a model of Google's ADK into one span.
-    """
-    earlier_ids = {
-        call.id for message in prompt for call in message.tool_calls if call.id
-    }
-    if not reply.text or earlier_ids.isdisjoint(call.id for call in reply.tool_calls):
-        return reply
-    new_calls = tuple(call for call in reply.tool_calls if call.id not in earlier_ids)
-    return replace(reply, tool_calls=new_calls)
+    node.reply = replies[0] if replies else None
 
 
 def _n_characters(messages: Sequence[Message]) -> int:

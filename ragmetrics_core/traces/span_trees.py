@@ -16,7 +16,7 @@ from ragmetrics_core.traces.notes import (
     FOUND_NOT_RECORDED,
     VALUES_CUT,
 )
-from ragmetrics_core.traces.parts import has_previews
+from ragmetrics_core.traces.parts import are_documents_cut
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.span_nodes import node_of
 from ragmetrics_core.traces.span_questions import (
@@ -62,7 +62,7 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     for inner in call.inside:
         trees_inside += trees_of(inner, session)
     n_turns = sum(map(_searches_and_answers, trees_inside))
-    if _is_only_around_turns(call) or n_turns > 1 or _are_asked_unlike(trees_inside):
+    if _is_only_around_turns(call) or n_turns > 1:
         if 1 < n_turns < len(trees_inside):
             _doubt(trees_inside)
         yield from trees_inside
@@ -115,17 +115,6 @@ def _searches_and_answers(tree: Tree) -> bool:
     return {"model", "retriever"} <= kinds and not is_step_of_another
 
 
-def _are_asked_unlike(trees: Sequence[Tree]) -> bool:
-    """Whether several runs that call a model, retriever or tool ask unlike questions."""
-    questions = set()
-    for tree in trees:
-        kinds = {node.kind for node in tree.root.walk()}
-        is_run = tree.root.kind in ("step", "agent")
-        if is_run and tree.question and kinds & {"model", "retriever", "tool"}:
-            questions.add(as_one_line(tree.question))
-    return len(questions) > 1
-
-
 def _is_only_around_turns(call: Call) -> bool:
     """Whether a call is a loop over runs, or a step that says nothing around one call.
 
@@ -139,16 +128,6 @@ def _is_only_around_turns(call: Call) -> bool:
     return reading.kind == "step" and len(call.inside) == 1 and reading.says_nothing
 
 
-def _session_below(call: Call) -> str | None:
-    """The only conversation that the spans below a call name; None for several."""
-    sessions = set()
-    for inner in call.walk():
-        session = session_of(inner.span.attributes)
-        if session is not None:
-            sessions.add(session)
-    return sessions.pop() if len(sessions) == 1 else None
-
-
 def _tree_of_turn(call: Call, session: str | None) -> Tree:
     """Make the tree of one turn: its calls, and what they say of the turn.
 
@@ -158,10 +137,9 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     Args:
         call: The outermost call of the turn. A **reading** is what its span says.
         session: The conversation that it belongs to; None if the spans around the call
-            name none: then those below may.
+            name none.
     """
     reading = call.reading or Reading()
-    session = session or _session_below(call)
     root = node_of(call, reading)
     models = [node for node in root.walk() if node.kind == "model"]
     synthesizers = [node for node in root.walk() if _is_synthesizer(node)]
@@ -392,7 +370,7 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
         missing.append(VALUES_CUT)
     if any(inner.span.dropped for inner in call.walk()):
         missing.append(ATTRIBUTES_DROPPED)
-    if has_previews(tree.root):
+    if are_documents_cut(tree.root):
         missing.append(DOCUMENTS_IN_PART)
     tree.root.evidence_not_recorded += tuple(missing)
 
