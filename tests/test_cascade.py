@@ -210,6 +210,13 @@ def test_bands_of_no_question_are_refused() -> None:
         CascadeJudge(LexicalJudge(), LexicalJudge(), band={})
 
 
+def test_a_band_for_a_type_of_question_that_nobody_asks_is_refused() -> None:
+    cascade = CascadeJudge(LexicalJudge(), LexicalJudge(), band={"Adherant": (0, 1)})
+    row = {"contexts": ["Paris."], "answer": "Paris."}
+    with pytest.raises(SettingError, match="did you mean 'Adherent'"):
+        evaluate([row], "adherence", judge=cascade, progress=False)
+
+
 def test_a_band_may_be_for_a_question_of_ones_own() -> None:
     class IsPolite(Question[Any]):
         """A question of a user."""

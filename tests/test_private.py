@@ -88,7 +88,7 @@ def test_a_redirect_is_refused_and_the_other_host_gets_nothing(
     server = loopback_server(faults=lambda _: Fault(status, {"Location": location}))
     error = raised(MODELS[name](server.base_url))
     assert type(error) is errors.JudgeUnavailable
-    assert f"localhost:{urlsplit(other.base_url).port}," in str(error)
+    assert "redirect, which was not followed" in str(error)
     assert KEY not in str(error)
     assert len(server.requests) == 1
     assert other.requests == []
@@ -179,8 +179,6 @@ ECHOES: dict[str, Fault] = {
             "/v1?{}",
             "http://{}/v1/chat/completions",
         )
-        # a host is told, unless it holds the key
-        if (echo, location) != (WORD, "http://{}/v1/chat/completions")
     },
 }
 
@@ -432,11 +430,10 @@ ORDINARY = (
     "http://127.0.0.1:8000/v1",
     "https://[::1]:8443/v1",
     "http://[fe80::1%eth0]:8000/v1",
-    "http://me:pa%2Fss@host.example/v1",
     "https://host.example",
     "HTTPS://Host.Example./v1/",
-    "https://xn--4ca.example/deployments/gpt-4o?api-version=2024-06-01",
-    "http://model_server:8000/v1#part",
+    "https://xn--4ca.example/deployments/gpt-4o",
+    "http://model_server:8000/v1",
     "https://host.example/~me/a%40b;c=1/v1",
 )
 
@@ -455,14 +452,9 @@ def test_of_a_request_to_a_path_with_a_sign_of_users_the_server_is_shown() -> No
     )
 
 
-def test_user_and_query_of_an_address_are_sent(
-    loopback_server: Callable[..., LoopbackServer],
-) -> None:
-    server = loopback_server()
-    model = OpenAICompatibleModel(
-        server.base_url.replace("//", "//me:p%40ss@") + "?version=2", "test", api_key=""
-    )
-    RUNNER.run(model.complete(REQUEST))
-    RUNNER.run(model.aclose())
-    assert server.requests[0].path == "/v1/chat/completions?version=2"
-    assert server.requests[0].headers["authorization"] == "Basic bWU6cEBzcw=="
+@pytest.mark.parametrize("more", ["//me:p%40ss@", "?version=2", "#part"])
+def test_an_address_that_holds_more_than_a_path_is_refused(more: str) -> None:
+    address = "http://127.0.0.1:9/v1"
+    address = address.replace("//", more) if "//" in more else address + more
+    with pytest.raises(errors.SettingError, match="give the key by api_key="):
+        OpenAICompatibleModel(address, "test")

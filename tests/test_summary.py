@@ -138,10 +138,10 @@ def test_a_metric_undefined_on_every_row_stays() -> None:
             found.max,
             found.interval,
         ) == (None,) * 6
-    assert numbers["m"].signs == (
-        "m: nothing scored: 1 without context or another input, 1 without a fact in the"
-        " reference.",
+    assert numbers["m"].unscored_in_words == (
+        "1 without context or another input, 1 without a fact in the reference"
     )
+    assert numbers["m"].signs == ()
     assert "NaN" not in numbers.model_dump_json()
 
 

@@ -6,8 +6,7 @@ A request is sent until it is answered, or until another attempt makes no sense.
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_args
 
@@ -29,7 +28,7 @@ from ragmetrics_core.models.endpoint_errors import (
 )
 from ragmetrics_core.models.endpoint_state import EndpointState
 from ragmetrics_core.models.features import refused_feature
-from ragmetrics_core.models.limits import Budget, Limiter
+from ragmetrics_core.models.limits import Budget, RateLimiter, Slots
 from ragmetrics_core.models.openai_form import add_price
 from ragmetrics_core.models.reply_store import ReplyStore
 from ragmetrics_core.models.spending import spending_here
@@ -56,8 +55,9 @@ class Attempts:
     Args:
         model: The model.
         endpoint: Knows whether the model's endpoint answers at all.
-        slots: Bounds the calls in flight of this run.
-        limiters: Further limits on calls, which all runs share.
+        slots_of_run: Bounds the calls in flight of this run.
+        slots: Bounds the calls in flight of all runs of the session.
+        rate: Bounds the calls per minute of this run; None for no bound.
         budget: What the run may spend.
         store: Keeps the replies. A call is sent only when the replies received before
             it are on the disk.
@@ -67,8 +67,9 @@ class Attempts:
 
     model: ChatModel
     endpoint: EndpointState
-    slots: asyncio.Semaphore
-    limiters: Sequence[Limiter]
+    slots_of_run: asyncio.Semaphore
+    slots: Slots
+    rate: RateLimiter | None
     budget: Budget
     store: ReplyStore
     most_attempts: int
@@ -154,18 +155,7 @@ class Attempts:
     async def _call_in_turn(
         self, request: ChatRequest, sent_at: list[float]
     ) -> ChatReply:
-        """Call as soon as the limits allow it."""
-        async with self.slots:
-            return await self._call_within_limits(request, sent_at)
-
-    async def _call_within_limits(
-        self, request: ChatRequest, sent_at: list[float]
-    ) -> ChatReply:
-        """Call once every limiter and the budget allow it.
-
-        Each limiter that has allowed the call is told how the call ended: by a reply or
-        an error, or None if it was cancelled. So are the budget and ``endpoint``.
-        Example: if the budget refuses the call, the limiters are told of that error.
+        """Call as soon as slots and rate allow it.
 
         Args:
             request: The request.
@@ -175,30 +165,37 @@ class Attempts:
             JudgeError: If the call fails, the run has reached a limit, or the endpoint
                 refuses everything.
         """
-        outcome: ChatReply | errors.JudgeError | None = None
-        with ExitStack() as at_the_end:
-
-            def tell_outcome_at_the_end(
-                limiter: Limiter | EndpointState, ticket: Any
-            ) -> None:
-                # ``outcome`` is read when the callback runs: then the call has ended.
-                at_the_end.callback(lambda: limiter.observe(ticket, outcome))
-
+        async with self.slots_of_run:
+            ticket = await self.slots.acquire()
+            outcome: ChatReply | errors.JudgeError | None = None  # it was given up
             try:
-                for limiter in self.limiters:
-                    ticket = await limiter.acquire()
-                    tell_outcome_at_the_end(limiter, ticket)
-                self.endpoint.refuse_during_outage()
-                # Replies that were paid for are on the disk before more are bought.
-                await self.store.settled()
-                ticket = await self.budget.acquire()
-                tell_outcome_at_the_end(self.budget, ticket)
-                # The endpoint gives no ticket: it counts nothing in advance.
-                tell_outcome_at_the_end(self.endpoint, None)
-                outcome = await self._call(request, sent_at)
+                outcome = await self._call_within_budget(request, sent_at)
             except errors.JudgeError as error:
                 outcome = error
                 raise
+            finally:
+                self.slots.observe(ticket, outcome)
+        return outcome
+
+    async def _call_within_budget(
+        self, request: ChatRequest, sent_at: list[float]
+    ) -> ChatReply:
+        """Call if the budget allows it; tell budget and endpoint how the call ended."""
+        if self.rate is not None:
+            await self.rate.acquire()
+        self.endpoint.refuse_during_outage()
+        # Replies that were paid for are on the disk before more are bought.
+        await self.store.settled()
+        number = await self.budget.acquire()
+        outcome: ChatReply | errors.JudgeError | None = None  # it was given up
+        try:
+            outcome = await self._call(request, sent_at)
+        except errors.JudgeError as error:
+            outcome = error
+            raise
+        finally:
+            self.budget.observe(number, outcome)
+            self.endpoint.observe(outcome)
         return outcome
 
     async def _call(self, request: ChatRequest, sent_at: list[float]) -> ChatReply:
@@ -331,10 +328,11 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
         JudgeError: If a part of the reply is not of its type, or the texts are too
             long.
     """
-    mistake = _mistake_of(reply)
-    if mistake:
+    if not _is_reply(reply):
         raise errors.JudgeError(
-            f"{model.name} could not answer: its complete returned {mistake}"
+            f"{model.name} could not answer: its complete must return a ChatReply with a"
+            f" tuple of Choices, each of a text and a finish of {', '.join(_FINISHES)},"
+            " and a Usage of numbers of at least 0"
         )
     if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
         raise error_of_large_reply(model.name)
@@ -360,23 +358,12 @@ def _clean_text(choice: Choice) -> Choice:
     return replace(choice, text=text, tokens=tokens)
 
 
-def _mistake_of(reply: object) -> str:
-    """Say which part of a model's reply is not of its type; "" if each part is.
-
-    The caller puts "its complete() returned" before the words. They hold no text of the
-    reply. Example: a reply "yes" is "a str, not a ChatReply with a tuple of Choices".
-    """
+def _is_reply(reply: object) -> bool:
+    """Whether each part of what a model returned is of its type."""
     if not isinstance(reply, ChatReply) or not isinstance(reply.choices, (tuple, list)):
-        return f"a {type(reply).__name__}, not a ChatReply with a tuple of Choices"
-    if not all(_is_choice(choice) for choice in reply.choices):
-        return (
-            f"what is no Choice with a text, a finish of {', '.join(_FINISHES)}, and"
-            " TokenAlternatives or none"
-        )
-    usage = reply.usage
-    if not isinstance(usage, Usage) or not usage.is_a_count:
-        return "a usage that is no Usage of numbers of at least 0"
-    return ""
+        return False
+    are_choices = all(_is_choice(choice) for choice in reply.choices)
+    return are_choices and isinstance(reply.usage, Usage) and reply.usage.is_a_count
 
 
 def _is_choice(value: object) -> bool:

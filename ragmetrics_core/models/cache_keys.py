@@ -37,14 +37,11 @@ _ADDRESS_VARIABLE = lazy_pattern(
 )
 
 
-def endpoint_key(
-    address: str, query: str, model: str, extra: Mapping[str, Any]
-) -> str | None:
+def endpoint_key(address: str, model: str, extra: Mapping[str, Any]) -> str | None:
     """Return the key under which the replies of an endpoint are stored.
 
     Args:
-        address: The endpoint's address, without user, password and query.
-        query: The query of the URL, which is sent with each call.
+        address: The endpoint's address.
         model: The model's own name there, whatever name results show.
         extra: Further arguments of calls; their order does not count.
 
@@ -52,7 +49,7 @@ def endpoint_key(
         The address and a digest; None if an argument cannot be written as JSON.
     """
     try:
-        settings = json.dumps([query, model, extra], sort_keys=True)
+        settings = json.dumps([model, extra], sort_keys=True)
     except (TypeError, ValueError):
         return None
     return f"{address}#{_digest(settings)}"

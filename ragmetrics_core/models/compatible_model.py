@@ -9,11 +9,9 @@ import importlib
 import json
 import os
 import sys
-from base64 import b64encode
 from collections.abc import Mapping
 from concurrent.futures import wait
 from functools import partial
-from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
 from urllib.request import getproxies, proxy_bypass
 
@@ -67,7 +65,6 @@ _BYTES_OF_FILES = 2**30
 _PRICE_FACTOR_IN_BATCHES = 0.5
 
 _CHAT_PATH = "chat/completions"
-_PATHS_OF_QUESTIONS = frozenset({_CHAT_PATH, "decisions", "systemone"})
 
 
 class OpenAICompatibleModel(ChatModel):
@@ -76,9 +73,7 @@ class OpenAICompatibleModel(ChatModel):
     Examples are vLLM, SGLang, llama.cpp, Ollama, TGI and OpenAI.
 
     Args:
-        base_url: Address of the endpoint, up to and with ``/v1``. It may hold a user
-            and password, which are sent where there is no key, and a query; neither is
-            ever shown.
+        base_url: Address of the endpoint, up to and with ``/v1``.
         model: Its name there.
         api_key: The key.
         api_key_env: The environment variable that holds the key, where ``api_key`` is
@@ -142,10 +137,7 @@ class OpenAICompatibleModel(ChatModel):
         self.name = name or f"openai-compatible/{model}"
         # further fields of every request's body
         self._extra = dict(extra or {})
-        self.cache_key = endpoint_key(self.base_url, address.query, model, self._extra)
-        # user and password of the address, and its query: sent, and never shown
-        self._user_and_password = address.user
-        self._query = address.query
+        self.cache_key = endpoint_key(self.base_url, model, self._extra)
         # None if the environment names no proxy for this host
         self._proxy = _proxy_for(address.host, address.scheme)
         self._api_key = api_key
@@ -156,7 +148,7 @@ class OpenAICompatibleModel(ChatModel):
 
     @property
     def address(self) -> str:
-        """Where requests go, without user, query or key."""
+        """Where requests go."""
         return self.base_url
 
     def __repr__(self) -> str:
@@ -270,12 +262,24 @@ class OpenAICompatibleModel(ChatModel):
                 then status and code decide.
         """
         length = sum(len(message.content) for message in request.messages)
-        body = await compute_beside_loop(
+        data = await compute_beside_loop(
             lambda: json.dumps(self.body(request)).encode(), size=length
         )
-        return self.reply(await self.call("POST", _CHAT_PATH, body), self._prices)
+        return self.reply(await self._ask(_CHAT_PATH, data), self._prices)
 
-    async def call(self, method: str, path: str, data: Any = None) -> Any:
+    async def _ask(self, path: str, data: bytes) -> Any:
+        """Send a request as JSON, and return the body of the reply, parsed.
+
+        Some endpoints answer "200 OK", with an error in the body.
+        """
+        content = await self.call("POST", path, data)
+        body = await self.read_json(content)
+        status = status_of_body(body)
+        if status is not None:
+            raise self._error_of_reply(status, {}, content)
+        return body
+
+    async def call(self, method: str, path: str, data: Any = None) -> bytes:
         """Call the endpoint at a path below ``base_url``; raises as ``complete`` does.
 
         Example: ``call("POST", "chat/completions", data)`` returns the reply's JSON.
@@ -283,13 +287,9 @@ class OpenAICompatibleModel(ChatModel):
         Args:
             method: ``GET`` or ``POST``.
             path: The path, with its query if it has one.
-            data: JSON as bytes, or the lines of a file; None for nothing.
-
-        Returns:
-            The JSON that the endpoint sent. For a path that ends in ``/content``, the
-            content of a file as bytes.
+            data: JSON as bytes, or a form of aiohttp; None for nothing.
         """
-        url = self._url(path)
+        url = f"{self.base_url}/{path}"
         is_of_files = path.startswith("files")  # files hold the requests of a batch
         most_seconds = _SECONDS_OF_FILES if is_of_files else self._timeout
         most_bytes = _BYTES_OF_FILES if is_of_files else MOST_BYTES
@@ -297,28 +297,12 @@ class OpenAICompatibleModel(ChatModel):
             method, url, data, most_seconds, most_bytes
         )
         if status in _REDIRECTS and "Location" in headers:
-            raise error_of_redirect(self.name, url, headers["Location"], self._key())
+            raise error_of_redirect(self.name)
         if status >= _FIRST_STATUS_OF_ERRORS:
             raise self._error_of_reply(status, headers, content)
-        if path.endswith("/content"):
-            return content
-        body = await self._read_json(content)
-        # Some endpoints answer "200 OK" to a question, with an error in the body.
-        if path in _PATHS_OF_QUESTIONS:
-            status_in_body = status_of_body(body)
-            if status_in_body is not None:
-                raise self._error_of_reply(status_in_body, headers, content)
-        return body
+        return content
 
-    def _url(self, path: str) -> str:
-        """Return the URL of a path below ``base_url``, with the query of the address."""
-        url = f"{self.base_url}/{path}"
-        if not self._query:
-            return url
-        separator = "&" if "?" in path else "?"
-        return f"{url}{separator}{self._query}"
-
-    async def _read_json(self, content: bytes) -> Any:
+    async def read_json(self, content: bytes) -> Any:
         """Read a reply as JSON; ``TransientJudgeError`` if it is none."""
         try:
             return await compute_beside_loop(
@@ -352,7 +336,7 @@ class OpenAICompatibleModel(ChatModel):
         Args:
             method: ``GET`` or ``POST``.
             url: The address.
-            data: JSON as bytes, or the lines of a file to upload; None for nothing.
+            data: JSON as bytes, or a form of aiohttp; None for nothing.
             most_seconds: The time limit of the call.
             most_bytes: The size limit of the reply.
 
@@ -365,8 +349,6 @@ class OpenAICompatibleModel(ChatModel):
         headers = self._headers()
         if isinstance(data, bytes):
             headers["Content-Type"] = "application/json"
-        if isinstance(data, list):
-            data = _file_of_a_batch(data)
         # The longest wait for a further part of the reply. A file comes in many parts,
         # and may take longer in all.
         longest_pause = 2 * self._timeout
@@ -423,13 +405,13 @@ class OpenAICompatibleModel(ChatModel):
         return os.environ.get(self.api_key_env, "").strip()
 
     def _headers(self) -> dict[str, str]:
-        """Return the header with the key, or else with the user of the address.
+        """Return the header with the key; {} without a key.
 
-        Returns {} if there is neither. Example: ``{"Authorization": "Bearer sk-…"}``.
+        Example: ``{"Authorization": "Bearer sk-…"}``.
 
         Raises:
-            AuthenticationFailed: If the key holds a character that no key has, or if
-                there is neither key nor user, and the endpoint is known to want a key.
+            AuthenticationFailed: If the key holds a character that no key has, or there
+                is none, and the endpoint is known to want a key.
         """
         key = self._key()
         if not (key.isascii() and key.isprintable()):
@@ -437,15 +419,9 @@ class OpenAICompatibleModel(ChatModel):
                 f"the key for {self.name} holds a character that no key has, e.g. a"
                 " line break: copy it again"
             )
-        has_credentials = bool(key or self._user_and_password)
-        if not has_credentials and wants_a_key(self.base_url):
+        if not key and wants_a_key(self.base_url):
             raise self._error(Fault(401))
-        if key:
-            return {"Authorization": f"Bearer {key}"}
-        if self._user_and_password:
-            encoded = b64encode(self._user_and_password.encode()).decode()
-            return {"Authorization": f"Basic {encoded}"}
-        return {}
+        return {"Authorization": f"Bearer {key}"} if key else {}
 
     def _error(self, fault: Fault) -> errors.JudgeError:
         """Return the error for a fault, with advice."""
@@ -481,15 +457,6 @@ _sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}
 def _proxy_for(host: str, scheme: str) -> str | None:
     """Return the proxy that the environment names for a host; None for no proxy."""
     return None if proxy_bypass(host) else getproxies().get(scheme)
-
-
-def _file_of_a_batch(lines: list[bytes]) -> "aiohttp.FormData":
-    """Return the form that uploads the requests of a batch as one file."""
-    import aiohttp
-
-    form = aiohttp.FormData({"purpose": "batch"})
-    form.add_field("file", BytesIO(b"".join(lines)), filename="requests.jsonl")
-    return form
 
 
 def _session() -> "aiohttp.ClientSession":

@@ -143,7 +143,7 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
             lambda: json.dumps(self._body(state_and_questions)).encode(),
             size=len(state_and_questions),
         )
-        reply_body = await self.call("POST", self.form.strip("/"), data)
+        reply_body = await self._ask(self.form.strip("/"), data)
         choices = self._choices(state_and_questions, reply_body)
         reply = reply_of(
             self.name,
@@ -229,7 +229,7 @@ class SystemOneModel(ServedDecisionModel):
 
     def _with_version(self, address: str) -> str:
         # TypeSafe's SDK and LiteLLM name addresses without it
-        if "?" in address or address.rstrip("/").endswith("/v1"):
+        if address.rstrip("/").endswith("/v1"):
             return address
         return f"{address.rstrip('/')}/v1"
 

@@ -19,13 +19,11 @@ from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
-from urllib.parse import urljoin
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.crashes import frame_of_users_code, is_users_code
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.models.features import topics_of
-from ragmetrics_core.models.urls import UNREADABLE, read_address
 
 MOST_BYTES = 16 * 2**20
 """The largest reply that is read."""
@@ -94,6 +92,22 @@ _BROKEN = frozenset(
         "RemoteProtocolError",
     }
 )
+# The codes by which OpenAI and Anthropic name a fault, and their statuses. They count in
+# a reply that came as a success.
+_STATUS_OF_CODE = {
+    "invalid_api_key": 401,
+    "authentication_error": 401,
+    "insufficient_quota": 402,
+    "billing_error": 402,
+    "permission_error": 403,
+    "model_not_found": 404,
+    "not_found_error": 404,
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "context_length_exceeded": 400,
+    "content_filter": 400,
+    "invalid_request_error": 400,
+}
 # Most exceptions that are looked at in a chain of causes.
 _MOST_CAUSES = 8
 
@@ -350,30 +364,15 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
     return errors.JudgeError(message)
 
 
-def error_of_redirect(
-    where: str, called_address: str, location: str, key: str = ""
-) -> errors.JudgeUnavailable:
+def error_of_redirect(where: str) -> errors.JudgeUnavailable:
     """Return the error for a call that was answered with a redirect.
 
-    The message names scheme, host and port of the redirect's target. It does not name
-    the path, which may echo anything that was sent.
-
-    Args:
-        where: Name of the model.
-        called_address: The address that was called.
-        location: The target of the redirect.
-        key: The key that was sent; a host that contains the key is not named.
+    The target is not named, which may echo anything that was sent.
     """
-    try:
-        origin = read_address(urljoin(called_address, location)).origin
-    except ValueError:  # also one of urljoin's
-        origin = UNREADABLE
-    if key and key.casefold() in origin.casefold():
-        origin = UNREADABLE
     return errors.JudgeUnavailable(
-        f"{where} answered with a redirect to {origin}, which was not followed, because"
-        " keys and texts would go there: configure that address as the endpoint's, if"
-        " it is the right one"
+        f"{where} answered with a redirect, which was not followed, because keys and"
+        " texts would go there: configure the address that it leads to, if it is the"
+        " right one"
     )
 
 
@@ -432,16 +431,23 @@ def status_of_body(body: object) -> int | None:
     """Return the status of an error that came as a success; None if it is no error.
 
     Gateways send such replies where the model's service fails after the headers, with
-    their status 200, were sent. Example: ``{"error": {"code": 429}}`` gives 429;
-    ``{"choices": […]}`` gives None, and so does an error without a status.
+    their status 200, were sent. Example: ``{"error": {"code": 429}}`` gives 429, and so
+    does the code "rate_limit_exceeded"; ``{"choices": […]}`` gives None, and so does an
+    error that says neither a status nor a known code.
     """
     if not isinstance(body, dict) or body.get("choices"):
         return None
     error = body.get("error")
     if not isinstance(error, dict):
         return None
-    statuses = [status_number(error.get(name)) for name in ("code", "status")]
-    return next((status for status in statuses if status and status >= 400), None)
+    for name in ("code", "status", "type"):
+        value = error.get(name)
+        status = status_number(value)
+        if isinstance(value, str):
+            status = status or _STATUS_OF_CODE.get(value)
+        if status is not None and status >= 400:
+            return status
+    return None
 
 
 def _with_causes(error: BaseException) -> list[BaseException]:

@@ -91,26 +91,18 @@ class EndpointState:
                 self._trying.release()
         return False
 
-    def note_taken(self, features: Collection[str]) -> None:
-        """Note features that the endpoint has taken."""
-        self.taken.update(features)
-
     def refuse_during_outage(self) -> None:
         """Raise the error with which the endpoint refuses everything, if it does."""
         if self._is_in_outage():
             assert self._outage is not None  # noqa: S101
             raise self._outage.with_traceback(None)  # without lines of earlier calls
 
-    def observe(
-        self, ticket: None, outcome: ChatReply | errors.JudgeError | None
-    ) -> None:
+    def observe(self, outcome: ChatReply | errors.JudgeError | None) -> None:
         """Learn from the end of a call whether the endpoint answers at all.
 
         Args:
-            ticket: Not used; limiters have a method of the same form.
             outcome: The reply or the error; None for a call that was given up.
         """
-        del ticket
         if isinstance(outcome, ChatReply):
             self.n_answers += 1
             self._n_refusals = 0

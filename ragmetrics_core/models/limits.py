@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
 
 from pydantic import Field, field_validator
 
@@ -70,30 +69,8 @@ class Limits(Settings):
         return value
 
 
-class Limiter(Protocol):
-    """Decides when a call may leave; every call passes through several."""
-
-    async def acquire(self) -> Any:
-        """Wait until a call may leave.
-
-        Returns:
-            A ticket for the call, which is handed to ``observe`` at its end.
-
-        Raises:
-            LimitReached: If no call may leave any more.
-        """
-
-    def observe(self, ticket: Any, outcome: ChatReply | JudgeError | None) -> None:
-        """Learn how a call ended.
-
-        Args:
-            ticket: What ``acquire`` returned for the call.
-            outcome: The reply or the error; None if the call was given up.
-        """
-
-
 class Budget:
-    """What is left of a run's caps; a ``Limiter``.
+    """What is left of a run's caps.
 
     All calls of the run share it, on one event loop.
 
@@ -215,8 +192,8 @@ class Budget:
         if self.reached is not None:
             raise self.reached.with_traceback(None)
 
-    async def acquire(self) -> Any:
-        """Count a call that is about to be sent.
+    async def acquire(self) -> int:
+        """Count a call that is about to be sent, and return its number.
 
         Under ``max_cost`` the call waits for the end of calls in flight until it is
         sure to fit beside the others.
@@ -227,6 +204,7 @@ class Budget:
         await self.wait_for_room()
         self.calls += 1
         self._n_in_flight += 1
+        return self.calls
 
     async def wait_for_room(self) -> None:
         """Wait until the caps leave room for one more call.
@@ -254,9 +232,14 @@ class Budget:
         self.calls += n_calls
         self._count_cost(cost)
 
-    def observe(self, ticket: Any, outcome: ChatReply | JudgeError | None) -> None:
-        """Count what a call cost; a call that failed cost nothing."""
-        del ticket
+    def observe(self, number: int, outcome: ChatReply | JudgeError | None) -> None:
+        """Count what a call cost; one that failed or was given up cost nothing.
+
+        Args:
+            number: The number of the call.
+            outcome: How it ended; None if it was given up.
+        """
+        del number  # the limits of a job on several machines need it
         self._n_in_flight -= 1
         if isinstance(outcome, ChatReply):
             self._count_cost(outcome.usage.cost)
@@ -323,7 +306,7 @@ _SHARE_OF_SLOTS_LEFT = 0.7
 
 
 class Slots:
-    """The slots of a session for calls in flight; a ``Limiter``.
+    """The slots of a session for calls in flight.
 
     All runs of the session share the slots. If the endpoint refuses several calls in a
     row because they are too many, the number of slots falls. Each call that goes well
@@ -410,69 +393,34 @@ def _is_told_to_wait(outcome: JudgeError | None) -> bool:
     return isinstance(outcome, TransientJudgeError) and bool(outcome.retry_after)
 
 
-# From this limit per minute on, the calls of one second may leave at once: these are two
-# or more.
-_BURST_FROM = 120.0
-_SAME_MOMENT = 5e-7  # a shorter wait, in seconds, counts as none
-_LONGEST_WAIT = 5.0  # a call that waits asks again after so many seconds at the latest
+_LONGEST_WAIT = (
+    5.0  # a call that waits looks so often, in seconds, whether the run ended
+)
 
 
 class RateLimiter:
-    """Limits the calls per minute to one model; a ``Limiter``.
-
-    A bucket is a meter of calls: each call fills it, time empties it, and a call waits
-    while it is too full.
+    """Spaces the calls of a run to one model, so that no minute holds more than a limit.
 
     Args:
-        budget: The run's budget, which holds the limit per minute, and the clock.
+        budget: The run's budget, which has the clock.
         per_minute: The limit.
-
-    Source:
-        The leaky bucket as a meter (ITU-T I.371).
     """
 
     def __init__(self, budget: Budget, per_minute: float) -> None:
-        """Begin with an empty bucket.
-
-        Example: with 60 calls a minute, time empties the bucket by about one call each
-        second.
-        """
         self._budget = budget
-        # How many calls may leave at once, and by how many time empties the bucket in a
-        # second. In any minute leave at most both together, which are the limit.
-        self._burst = per_minute / 60 if per_minute >= _BURST_FROM else 0.0
-        self._emptied_per_second = (per_minute - self._burst) / 60
-        self._fullness = 0.0
-        self._emptied_at = budget.clock()  # when time last emptied the bucket
-        # Held while a call checks whether it may be sent now.
-        self._checking_call = asyncio.Lock()
+        self._seconds_between = 60 / per_minute
+        self._next_leaves_at = budget.clock()
 
     async def acquire(self) -> None:
-        """Wait until a call may leave, and count it.
+        """Wait until a call may leave.
 
         Raises:
             LimitReached: If the run ends before that.
         """
-        # One call at a time checks whether it may leave; the others wait here.
-        async with self._checking_call:
-            while True:
-                self._budget.check()
-                wait = self._seconds_until_room()
-                if wait <= _SAME_MOMENT:
-                    self._fullness += 1
-                    return
-                await self._budget.pause(min(wait, _LONGEST_WAIT))
-
-    def observe(self, ticket: None, outcome: ChatReply | JudgeError | None) -> None:
-        """Learn nothing: a call counts when it is sent."""
-
-    def _seconds_until_room(self) -> float:
-        """Empty the bucket by time; return after how many seconds a call may leave.
-
-        A call may leave while the bucket is no fuller than what may leave at once.
-        """
-        now = self._budget.clock()
-        emptied = (now - self._emptied_at) * self._emptied_per_second
-        self._emptied_at = now
-        self._fullness = max(self._fullness - emptied, 0.0)
-        return (self._fullness - self._burst) / self._emptied_per_second
+        leaves_at = max(self._next_leaves_at, self._budget.clock())
+        self._next_leaves_at = leaves_at + self._seconds_between
+        self._budget.check()
+        while self._budget.clock() < leaves_at:
+            wait = leaves_at - self._budget.clock()
+            await self._budget.pause(min(wait, _LONGEST_WAIT))
+            self._budget.check()

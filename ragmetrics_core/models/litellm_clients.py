@@ -120,11 +120,7 @@ def _check_response(response: httpx.Response) -> None:
     """Refuse a redirect before it is followed."""
     call = current_call.get()
     if call is not None and response.has_redirect_location:
-        called_address = str(response.request.url)
-        location = response.headers["Location"]
-        refusal = error_of_redirect(
-            call.model, called_address, location, call.given_key
-        )
+        refusal = error_of_redirect(call.model)
         call.refusals.append(refusal)
         raise refusal
 

@@ -190,15 +190,10 @@ class LiteLLMModel(ChatModel):
         if not isinstance(settings, Mapping):
             return None
         if self._given_address is not None:
-            return endpoint_key(
-                self._given_address.shown,
-                self._given_address.query,
-                self.model,
-                settings,
-            )
+            return endpoint_key(self._given_address.shown, self.model, settings)
         addresses = provider_addresses()
         return endpoint_key(
-            "", "", self.model, {"": addresses, **settings} if addresses else settings
+            "", self.model, {"": addresses, **settings} if addresses else settings
         )
 
     @property

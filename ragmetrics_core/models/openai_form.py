@@ -306,6 +306,7 @@ def _token_count(count: object) -> int:
     return 0
 
 
+@lru_cache(maxsize=64)  # all replies of a model name it alike
 def _names_a_model(name: str, key: str) -> bool:
     """Whether a text has the form of a model's name, and contains no secret.
 
@@ -316,14 +317,13 @@ def _names_a_model(name: str, key: str) -> bool:
         return False
     if key and key in name:
         return False
-    for variable, value in os.environ.items():
-        is_secret = (
-            variable.upper().endswith(_ENDS_OF_SECRETS)
-            and len(value) >= _SHORTEST_SECRET
-        )
-        if is_secret and value in name:
-            return False
-    return True
+    secrets = [
+        value
+        for variable, value in os.environ.items()
+        if variable.upper().endswith(_ENDS_OF_SECRETS)
+        and len(value) >= _SHORTEST_SECRET
+    ]
+    return not any(secret in name for secret in secrets)
 
 
 def _choice(model: str, choice: Any) -> Choice:

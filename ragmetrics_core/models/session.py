@@ -37,7 +37,7 @@ from ragmetrics_core.models.features import (
     gather_all,
     stated_missing,
 )
-from ragmetrics_core.models.limits import Budget, Limiter, RateLimiter, Slots
+from ragmetrics_core.models.limits import Budget, RateLimiter, Slots
 from ragmetrics_core.models.reply_reading import (
     Outcome,
     explain_error,
@@ -234,15 +234,14 @@ class Session:
         # Without a key nobody knows the model's settings: replies then stay in memory.
         self._reply_store = shared.memory if cache_key is None else self._store
         shared.slots.most = max(shared.slots.most, self._concurrency)
-        limiters: list[Limiter] = [shared.slots]
         per_minute = self._budget.limits.requests_per_minute
-        if per_minute is not None:
-            limiters.append(RateLimiter(self._budget, per_minute))
+        rate = None if per_minute is None else RateLimiter(self._budget, per_minute)
         self._attempts = Attempts(
             self.model,
             shared.endpoint,
             asyncio.Semaphore(self._concurrency),
-            limiters,
+            shared.slots,
+            rate,
             self._budget,
             self._reply_store,
             self.attempts,

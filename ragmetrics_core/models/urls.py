@@ -8,7 +8,7 @@ would go to one of them.
 
 import re
 from dataclasses import dataclass
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -22,54 +22,43 @@ _HOST = lazy_pattern(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Address:
-    """The parts of an endpoint's address, as ``urllib.parse.urlsplit`` names them."""
+    """The parts of an address that are shown: neither user, password nor query."""
 
     scheme: str
     host: str  # an IPv6 address has no brackets here
     port: int | None
     path: str
-    query: str
-    user: str  # user and password, as they are sent
-
-    @property
-    def origin(self) -> str:
-        """Scheme, host and port."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        port = "" if self.port is None else f":{self.port}"
-        return f"{self.scheme}://{host}{port}"
 
     @property
     def shown(self) -> str:
-        """The address without user, password and query.
-
-        It is what is shown, and what the paths of calls are put behind.
+        """Scheme, host, port and path.
 
         A path with an @ may be the rest of a password, and is left out.
         """
-        return self.origin if "@" in self.path else self.origin + self.path
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port is None else f":{self.port}"
+        path = "" if "@" in self.path else self.path
+        return f"{self.scheme}://{host}{port}{path}"
 
 
 def endpoint_address(text: str) -> Address:
     """Return the parts of an address that requests may be sent to.
 
     Raises:
-        SettingError: If it is none, or one that can be read in two ways. The sentence
-            does not repeat the address.
+        SettingError: If it is none, one that can be read in two ways, or one that holds
+            more than a path. The sentence does not repeat the address.
     """
     address = read_address(text)
-    if "@" in address.path:
-        raise _refusal(
-            "holds an @ after its host. Write %40 there; in a user or password write /"
-            " as %2F, ? as %3F and # as %23"
-        )
+    if "@" in text or "?" in text or "#" in text:
+        raise _refusal("holds a user, a password or a query: give the key by api_key=")
     return address
 
 
 def read_address(text: str) -> Address:
     """Return the parts of the address of an endpoint.
 
-    Example: ``https://me:pw@host.example:8080/v1`` has the port 8080, the path ``/v1``
-    and the user and password ``me:pw``. ``ftp://host`` is refused.
+    Example: ``https://me:pw@host.example:8080/v1`` has the port 8080 and the path
+    ``/v1``. ``ftp://host`` is refused.
 
     Raises:
         SettingError: If it does not begin with http:// or https:// and a host, or holds
@@ -85,19 +74,12 @@ def read_address(text: str) -> Address:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise _refusal("does not begin with http:// or https:// and a host")
     port = _port(parts)
-    user_and_password, _, host_and_port = parts.netloc.rpartition("@")
+    _, _, host_and_port = parts.netloc.rpartition("@")
     if not _HOST.fullmatch(host_and_port):
         raise _refusal(
             "has a host with other signs than ASCII letters, digits, '.', '-' and '_'"
         )
-    return Address(
-        parts.scheme,
-        parts.hostname,
-        port,
-        parts.path,
-        parts.query,
-        unquote(user_and_password),
-    )
+    return Address(parts.scheme, parts.hostname, port, parts.path)
 
 
 def public_address(text: str) -> str:

@@ -197,9 +197,8 @@ class MetricSummary(Frozen):
         n_failed = sum(self.failed.values())
         n_undefined = sum(self.undefined.values())
         n_outcomes = self.count + n_failed + n_undefined
-        if self.count == 0:
-            yield f"nothing scored: {self.unscored_in_words or 'no row to score'}."
-        elif self.count < _FEW_ROWS and not self.is_decided:
+        # The table and its footnotes say of a metric without a score why it has none.
+        if 0 < self.count < _FEW_ROWS and not self.is_decided:
             yield f"too few rows to say: {self.count} scored, {_FEW_ROWS} wanted."
         n_clusters = self.interval.clusters if self.interval is not None else None
         if n_clusters and n_clusters < FEWEST_CLUSTERS:

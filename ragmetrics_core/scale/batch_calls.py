@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import time
+from io import BytesIO
 from itertools import count
 from typing import Any
 from urllib.parse import quote
@@ -50,7 +51,16 @@ logger = logging.getLogger("ragmetrics_core")
 
 async def upload_file(model: OpenAICompatibleModel, lines: list[bytes]) -> str:
     """Send a file of requests, and return its name there."""
-    uploaded = await ask_service(model, "POST", "files", lines)
+    import aiohttp  # not every run needs it
+
+    def form() -> aiohttp.FormData:
+        """Return the form that uploads the file; each attempt needs a new one."""
+        fields = aiohttp.FormData({"purpose": "batch"})
+        file = BytesIO(b"".join(lines))
+        fields.add_field("file", file, filename="requests.jsonl")
+        return fields
+
+    uploaded = await ask_service(model, "POST", "files", form)
     return str(uploaded["id"])
 
 
@@ -151,7 +161,7 @@ async def _call_until_it_succeeds(
         model: The model that knows the address and the key.
         method: "GET" or "POST".
         path: What is asked for, behind the address.
-        data: What is sent; None for nothing.
+        data: JSON as bytes, or a function that makes a form; None for nothing.
 
     Raises:
         BatchFailed: If the service takes no batches.
@@ -160,7 +170,10 @@ async def _call_until_it_succeeds(
     started = time.monotonic()
     for n_failed in count(1):
         try:
-            return await model.call(method, path, data)
+            sent = data() if callable(data) else data
+            content = await model.call(method, path, sent)
+            is_file = path.endswith("/content")
+            return content if is_file else await model.read_json(content)
         except errors.AuthenticationFailed:
             raise
         except errors.JudgeUnavailable:

@@ -156,7 +156,7 @@ class JobLimits:
         if usage is not None:
             reply = ChatReply((), usage)
             self._dearest = max(self._dearest, usage.cost or 0.0)
-        self._budget.observe(None, reply)
+        self._budget.observe(number, reply)
 
 
 class _JobBudget(Budget):

@@ -508,11 +508,10 @@ class ChatModelContract:
             )
 
     def test_the_repr_hides_the_key(self) -> None:
-        """And the password that an address may hold."""
-        model = self.model("http://user:word@127.0.0.1:9/v1", KEY, 30.0)
+        """Nor do its name and the key of its replies tell it."""
+        model = self.model("http://127.0.0.1:9/v1", KEY, 30.0)
         told = f"{model!r}{model.name}{model.cache_key}"
         assert KEY not in told, "repr, name or cache_key hold the key"
-        assert "word" not in repr(model), "repr holds the password of the address"
 
     @pytest.mark.parametrize("n", [True, "ignore", "reject"])
     @pytest.mark.parametrize("json_schema", [True, "ignore", "reject", "json_mode"])
