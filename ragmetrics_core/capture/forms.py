@@ -10,6 +10,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from threading import Lock
 
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
@@ -77,13 +78,12 @@ class Form:
 
     def _runs_of_plain_words(self) -> list[tuple[int, int, int]]:
         """The runs of a text in which nothing has to be decoded: its words."""
-        runs: list[tuple[int, int, int]] = []
-        position = 0
-        for word in _PLAIN_WORD.finditer(self.source):
-            start, end = word.span()
-            runs.append((position, start, end))
-            position += end - start
-        return runs
+        spans = [word.span() for word in _PLAIN_WORD.finditer(self.source)]
+        positions = accumulate((end - start for start, end in spans), initial=0)
+        return [
+            (position, start, end)
+            for position, (start, end) in zip(positions, spans, strict=False)
+        ]
 
     @property
     def _runs(self) -> list[tuple[int, int, int]]:

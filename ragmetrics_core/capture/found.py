@@ -87,6 +87,7 @@ class Found:
         self.brought: list[Brought] = []
         self.lists: list[DocumentList] = []
         self.doubts: list[Doubt] = []
+        self._keys: dict[int, DocumentKey] = {}  # by document of the tree, which stays
         # of documents without an id that are passages in other words, or copies of them
         self._identity_by_key: dict[DocumentKey, DocumentKey] = {}
         self._identity_by_letters: dict[str, DocumentKey] = {}
@@ -106,7 +107,10 @@ class Found:
         """Return what tells a document from others: its id, else its text and metadata."""
         if document.id is not None and document.id not in self._shared_ids:
             return ("id", document.id)
-        return self._identity_by_key.get(document.key, document.key)
+        key = self._keys.get(id(document))
+        if key is None:
+            key = self._keys[id(document)] = document.key
+        return self._identity_by_key.get(key, key)
 
     # Reading the lists in their order
 
