@@ -1,8 +1,8 @@
 """Finds what was said in earlier turns: in inputs, in histories and in prompts. Pure.
 
 Messages of a framework, mappings with a role, and pairs of question and answer have
-turns. A text such as "User: Open? Assistant: Yes." is kept as the text that it is, with
-a doubt. Of the messages "When did it open?", "In 1874." and "And the ferry?" the first
+turns. A text such as "User: Open? Assistant: Yes." is not read: the sample has a doubt
+then. Of the messages "When did it open?", "In 1874." and "And the ferry?" the first
 two are the history, if the question of now is "And the ferry?".
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -28,17 +27,11 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 HISTORY_KEYS = ("chat_history", "history", "conversation_history")
 # other names under which an application hands in what was said, or what it remembers
 _HISTORY_LIKE_NAME = lazy_pattern(
-    "histor|memor|conversation|dialog|transcript", re.IGNORECASE
+    r"histor|memor|conversation|dialog|transcript|messages\Z", re.IGNORECASE
 )
 _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 # what an application writes around the user's words is at least so long
 _FEWEST_LETTERS_AROUND = 24
-_ROLE_OF_LINE = lazy_pattern(r"^(user|assistant): ", re.MULTILINE)
-_UNDIVIDED_HISTORY = (
-    "an earlier talk was handed in under {} as text that does not say who speaks: no"
-    " history was read from it"
-)
-
 _ASSISTANTS = frozenset(
     ["a", "agent", "ai", "aimessage", "assistant", "bot", "chatbot", "gpt", "model"]
 )
@@ -57,22 +50,6 @@ _USERS = frozenset(
 )
 # names before what was said in a history; before a draft some of them stand, too
 _REPLIES = _ASSISTANTS | {"answer", "reply", "response"}
-
-
-@dataclass(frozen=True)
-class EarlierConversation:
-    """Earlier turns of a conversation that a run was handed.
-
-    Attributes:
-        turns: The turns, oldest first.
-        doubts: What is uncertain about them, in words.
-        texts: What was handed in as an earlier talk, where no turns can be read from
-            it. It is no evidence where a prompt shows it.
-    """
-
-    turns: tuple[Turn, ...] = ()
-    doubts: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
 
 
 def turns_of_fields(field_values: Mapping[str, object]) -> tuple[Turn, ...]:
@@ -124,18 +101,13 @@ def _first_text_of(
     return None
 
 
-def history_in(value: object, question: str | None = None) -> tuple[Turn, ...]:
-    """Find the earlier turns of a conversation; see ``find_conversation``."""
-    return find_conversation(value, question).turns
-
-
-def find_conversation(
+def history_in(
     value: object,
     question: str | None = None,
     *,
     depth: int = 3,
     only_before_question: bool = False,
-) -> EarlierConversation:
+) -> tuple[Turn, ...]:
     """Find the earlier turns of a conversation in what a run was given.
 
     ``{"input": "When?", "chat_history": [("Open?", "Yes.")]}`` has two earlier turns:
@@ -150,8 +122,8 @@ def find_conversation(
             is the question. If not, any messages before the user's last one are.
 
     Returns:
-        The turns; else texts that do not say who speaks, such as a memory's note "They
-        spoke about the bridge."; else an empty conversation.
+        The turns; () for none, and for texts that do not say who speaks, such as a
+        memory's note "They spoke about the bridge.".
     """
     messages = conversation(value)
     # ["When did it open?", "Who built it?"] may be a list of queries
@@ -159,44 +131,23 @@ def find_conversation(
         n_earlier = _messages_before_question(
             messages, question, only_before_question=only_before_question
         )
-        return EarlierConversation(spoken(messages[:n_earlier]))
+        return spoken(messages[:n_earlier])
     if depth == 0 or not isinstance(value, Mapping):
-        return EarlierConversation()
-    return (
-        _conversation_in_history_fields(value, question)
-        or _conversation_in_inner_parts(value, question, depth, only_before_question)
-        or _texts_without_speakers(value, question)
-    )
-
-
-def _conversation_in_history_fields(
-    inputs: Mapping[Any, Any], question: str | None
-) -> EarlierConversation | None:
-    """Read the first field such as "chat_history" that has turns; None without one."""
+        return ()
     for key in HISTORY_KEYS:
-        earlier = _history_before_question(inputs.get(key), question)
-        if earlier.turns:
-            return earlier
-    return None
-
-
-def _conversation_in_inner_parts(
-    inputs: Mapping[Any, Any],
-    question: str | None,
-    depth: int,
-    only_before_question: bool,
-) -> EarlierConversation | None:
-    """Find a conversation in a field that may hold messages; None without one."""
-    for part in _parts_that_may_hold_messages(inputs):
-        earlier = find_conversation(
+        turns = _history_before_question(value.get(key), question)
+        if turns:
+            return turns
+    for part in _parts_that_may_hold_messages(value):
+        turns = history_in(
             part,
             question,
             depth=depth - 1,
             only_before_question=only_before_question,
         )
-        if earlier.turns or earlier.texts:
-            return earlier
-    return None
+        if turns:
+            return turns
+    return ()
 
 
 def _parts_that_may_hold_messages(inputs: Mapping[Any, Any]) -> list[object]:
@@ -207,136 +158,43 @@ def _parts_that_may_hold_messages(inputs: Mapping[Any, Any]) -> list[object]:
     return parts
 
 
-def _history_before_question(
-    value: object, question: str | None
-) -> EarlierConversation:
+def _history_before_question(value: object, question: str | None) -> tuple[Turn, ...]:
     """Read the turns of a value that stands under a name such as "chat_history".
 
     If its last turn is the current question, that turn is dropped.
     """
-    earlier = _read_history(value)
-    if not earlier.turns:
-        return earlier
-    last_turn = earlier.turns[-1]
-    is_question = as_one_line(last_turn.content) == as_one_line(question)
-    if last_turn.role == "user" and is_question:
-        return replace(earlier, turns=earlier.turns[:-1])
-    return earlier
+    turns = _read_history(value)
+    if not turns:
+        return ()
+    is_question = as_one_line(turns[-1].content) == as_one_line(question)
+    return turns[:-1] if turns[-1].role == "user" and is_question else turns
 
 
-def _read_history(value: object) -> EarlierConversation:
+def _read_history(value: object) -> tuple[Turn, ...]:
     """Read a chat history in any of its usual forms; no turns for another value.
 
-    Other texts do not surely tell who speaks, be it "User: Open? Assistant: Yes.".
+    Bare texts do not surely tell who speaks, be it "User: Open? Assistant: Yes.".
     """
-    if isinstance(value, str):
-        return EarlierConversation(_turns_of_lines(value))
-    if isinstance(value, (list, tuple)) and value:
-        if all(isinstance(element, str) for element in value):  # who speaks is not told
-            return EarlierConversation()
-        # [{"role": "user", "content": "Open?"}]
-        if all(isinstance(element, Mapping) for element in value):
-            turns: list[Turn] = []
-            for fields in value:
-                turns += turns_of_fields(fields)
-            return EarlierConversation(tuple(turns))
-    messages = conversation(value)
-    if messages is not None:  # [Message("user", "Open?"), "Yes."]
-        # "Yes." was a mere text in ``value``: after a user's message it is the answer
-        messages_with_answers = _with_texts_as_answers(messages, value)
-        # what user and assistant said, without messages of tools or the system
-        return EarlierConversation(spoken(messages_with_answers))
-    return EarlierConversation(_turns_of_pairs(value))  # [("Open?", "Yes.")]
-
-
-def _turns_of_lines(text: str) -> tuple[Turn, ...]:
-    r"""Read a history as LlamaIndex writes it into prompts, by the names of its roles.
-
-    Example: "user: Open?\nassistant: Yes." has two turns. Any other text has none.
-    """
-    before, *parts = _ROLE_OF_LINE.split(text)
-    if before.strip():
+    if not isinstance(value, (list, tuple)):
         return ()
-    turns: list[Turn] = []
-    for role, content in zip(parts[::2], parts[1::2], strict=True):
-        if content.strip():
-            is_user = role == "user"
-            turns.append(
-                Turn(role="user" if is_user else "assistant", content=content.strip())
-            )
-    return tuple(turns)
-
-
-def _with_texts_as_answers(
-    messages: Sequence[Message], history: object
-) -> list[Message]:
-    """Return the messages of a history; a text right after a user's message answers it.
-
-    Some applications append to their history the message that they sent, and then the
-    mere text of the reply: ``[Message("user", "Open?"), "Yes."]``.
-
-    Args:
-        messages: The messages of ``history``; bare texts count as the user's there.
-        history: What the application kept, one element for each message.
-    """
-    elements = history if isinstance(history, (list, tuple)) else ()
-    messages_with_answers: list[Message] = []
-    for message, element in zip(messages, elements, strict=False):
-        last_role = messages_with_answers[-1].role if messages_with_answers else ""
-        if isinstance(element, str) and last_role == "user":
-            message = replace(message, role="assistant")
-        messages_with_answers.append(message)
-    return messages_with_answers
+    if any(isinstance(element, str) for element in value):
+        return ()
+    # [{"role": "user", "content": "Open?"}]
+    if all(isinstance(element, Mapping) for element in value):
+        turns: list[Turn] = []
+        for fields in value:
+            turns += turns_of_fields(fields)
+        return tuple(turns)
+    messages = conversation(value)
+    if messages is not None:
+        # what user and assistant said, without messages of tools or the system
+        return spoken(messages)
+    return _turns_of_pairs(value)  # [("Open?", "Yes.")]
 
 
 def names_a_history(key: object) -> bool:
     """Return whether a name, such as "memory_notes", says that its value is a history."""
     return isinstance(key, str) and _HISTORY_LIKE_NAME.search(key) is not None
-
-
-def _texts_without_speakers(
-    value: Mapping[Any, Any], question: str | None
-) -> EarlierConversation:
-    """Collect the texts of an earlier conversation that do not say who speaks.
-
-    ``{"memory_notes": ["Likes ferries."]}`` gives this text, no turns, and a doubt that
-    names "memory_notes". Fields with other names are passed over.
-    """
-    field_names: list[str] = []
-    texts: list[str] = []
-    for key, notes in value.items():
-        if not names_a_history(key):
-            continue
-        # the question that is asked now is no part of the earlier conversation
-        texts_of_field = _sentences_besides_question(notes, question)
-        if texts_of_field:
-            field_names.append(key)
-            texts += texts_of_field
-    if not texts:
-        return EarlierConversation()
-    doubt = _UNDIVIDED_HISTORY.format(", ".join(field_names))
-    return EarlierConversation(turns=(), doubts=(doubt,), texts=tuple(texts))
-
-
-def _sentences_besides_question(notes: object, question: str | None) -> list[str]:
-    """Return the texts of notes without the question and texts of one word, such as ids."""
-    sentences: list[str] = []
-    for text in _texts_alone(notes):
-        is_one_word = " " not in text.strip()
-        is_question = as_one_line(text) == as_one_line(question)
-        if not is_one_word and not is_question:
-            sentences.append(text)
-    return sentences
-
-
-def _texts_alone(value: object) -> list[str]:
-    """Return a text, or the texts of a list of nothing else; empty for other values."""
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, (list, tuple)):
-        return []
-    if not all(isinstance(text, str) for text in texts):
-        return []
-    return list(texts)
 
 
 def _messages_before_question(

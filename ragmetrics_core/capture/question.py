@@ -13,6 +13,7 @@ from typing import Any
 
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls, end_of
 from ragmetrics_core.capture.doubts import Doubt
+from ragmetrics_core.capture.history import names_a_history
 from ragmetrics_core.capture.plain_values import (
     Overrides,
     as_one_line,
@@ -27,10 +28,6 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 _LONGEST_QUERY = 200  # a longer text is a passage that may stand in an answer
 _GUESSED = (Doubt("question_guessed"),)
 _UNREAD = (Doubt("history_unread"),)
-# the name of a variable that holds the conversation so far
-_HISTORY_NAME = lazy_pattern(
-    r"(?:history|memory|messages|conversation)s?\Z", re.IGNORECASE
-)
 # who speaks: at the head of a line, in a list of texts, roles or messages
 _MESSAGE = r"\b(?:Human|AI)Message\("
 _USER = lazy_pattern(
@@ -308,7 +305,7 @@ def _has_unread_history(inputs: object, question: str | None) -> bool:
     if not isinstance(inputs, Mapping):
         return False
     for name, value in inputs.items():
-        if _HISTORY_NAME.search(str(name)) and _holds_earlier_words(value, question):
+        if names_a_history(name) and _holds_earlier_words(value, question):
             return True
         if _has_unread_history(value, question):
             return True

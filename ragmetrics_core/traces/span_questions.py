@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture.history import (
-    find_conversation,
     history_in,
     turns_before_question,
 )
@@ -57,13 +56,12 @@ def add_question(tree: Tree, reading: Reading) -> None:
 
 def _add_history(tree: Tree, reading: Reading) -> None:
     """Write the earlier turns into a tree: those handed in, returned, or in a prompt."""
-    handed_in = find_conversation(reading.input)
-    tree.history = handed_in.turns or reading.history
+    tree.lookup_inputs = (reading.input,)
+    tree.history = history_in(reading.input) or reading.history
     if not tree.history:
         tree.history = history_in(reading.output, tree.question)
     if not tree.history:
         _add_history_of_first_prompt(tree)
-    tree.doubts += handed_in.doubts
 
 
 def _add_documents_given(root: Node, inputs: Any) -> None:

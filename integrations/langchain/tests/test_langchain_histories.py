@@ -53,11 +53,11 @@ READ = {
     "messages": MESSAGES,
     "roles": ROLES,
     "pairs of role and text": [("human", EARLIER), ("ai", REPLY)],
-    "a bare reply": [HumanMessage(EARLIER), REPLY],
     "pairs of turns": [(EARLIER, REPLY)],
     "question and answer": [{"question": EARLIER, "answer": REPLY}],
 }
 HEDGED = {
+    "a bare reply": [HumanMessage(EARLIER), REPLY],
     "user and bot": [{"user": EARLIER}, {"bot": REPLY}],
     "texts with speakers": [f"User: {EARLIER}", f"Assistant: {REPLY}"],
     "texts": [EARLIER, REPLY],

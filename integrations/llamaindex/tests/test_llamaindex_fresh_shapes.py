@@ -370,9 +370,6 @@ def test_a_named_tool_is_divided_by_its_own_structure(
     Expected().check(sample)
 
 
-# A talk that fills a variable of a template, and does not say who speaks
-
-
 # Engines that one reply of an agent's model calls
 
 

@@ -20,8 +20,7 @@ from langchain_ragmetrics.values import (
 )
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
 from ragmetrics_core.capture.history import (
-    EarlierConversation,
-    find_conversation,
+    history_in,
     names_a_history,
 )
 from ragmetrics_core.capture.plain_values import (
@@ -36,6 +35,7 @@ from ragmetrics_core.capture.plain_values import compact as as_json
 from ragmetrics_core.capture.providers import add_provider_evidence
 from ragmetrics_core.capture.step_documents import note_documents_of_step
 from ragmetrics_core.capture.unread_requests import unread_request
+from ragmetrics_core.data import Turn
 
 FALLBACKS = "RunnableWithFallbacks"
 # Keys of ``extra`` that the recorder fills: of a root the task or thread it ran in; of
@@ -111,36 +111,30 @@ def _add_history(tree: Tree, run: AnyRun, inputs: Any) -> None:
     """Write the earlier conversation into a tree whose question is known.
 
     Example: a chain was given {"question": "And when?", "chat_history": […]}: these
-    turns. A history in which no turns can be read is kept as its texts: these are no
-    contexts where a prompt shows them, as instructions are none.
+    turns. Texts named like a talk, with which a step filled a prompt, are kept beside
+    the inputs: no turns are read from them, and the sample has a doubt.
 
     Args:
         tree: The tree, with the output of the run.
         run: Its run.
         inputs: The inputs of the run as plain values.
     """
-    earlier = EarlierConversation()
     # a model, tool or retriever that was called by itself has no conversation
     if run.run_type == "chain":
-        earlier = find_conversation(inputs, tree.question)
-        if not earlier.turns and not earlier.texts:
-            earlier = _conversation_in_state(tree.output, tree.question)
-    tree.history = earlier.turns
-    tree.instructions = earlier.texts
-    if not earlier.turns and not earlier.texts:
-        in_prompts = find_conversation(_filled_in(run), tree.question)
-        tree.instructions = in_prompts.texts
-        tree.doubts = in_prompts.doubts
+        tree.history = history_in(inputs, tree.question) or _history_in_state(
+            tree.output, tree.question
+        )
+    tree.lookup_inputs = (*tree.lookup_inputs, _talk_filled_in(run))
 
 
-def _filled_in(run: AnyRun) -> dict[str, Any]:
-    """The variables of prompts that are named like a talk; a step may have filled them."""
+def _talk_filled_in(run: AnyRun) -> dict[str, str]:
+    """The texts named like a talk with which prompts were filled."""
     return {
-        name: plain(value)
+        name: value
         for inner in walk(run)
         if inner.run_type == "prompt"
         for name, value in (inner.inputs or {}).items()
-        if names_a_history(name)
+        if names_a_history(name) and isinstance(value, str)
     }
 
 
@@ -247,14 +241,14 @@ def _question(
     return question_in_state(output) if question is None else question
 
 
-def _conversation_in_state(output: object, question: str | None) -> EarlierConversation:
+def _history_in_state(output: object, question: str | None) -> tuple[Turn, ...]:
     """Find the earlier turns among the messages of a graph's state, its output.
 
     If the question is known, only messages before it count. A list of messages without
     the question need not be the user's conversation.
     """
     is_question_known = question is not None
-    return find_conversation(output, question, only_before_question=is_question_known)
+    return history_in(output, question, only_before_question=is_question_known)
 
 
 def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:

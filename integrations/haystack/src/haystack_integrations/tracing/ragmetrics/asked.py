@@ -17,8 +17,6 @@ from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Node, Run
 from ragmetrics_core import Turn
 from ragmetrics_core.capture import Message
 from ragmetrics_core.capture.history import (
-    EarlierConversation,
-    find_conversation,
     history_in,
     names_a_history,
 )
@@ -87,12 +85,14 @@ class History:
     """What was said before the question.
 
     Attributes:
-        conversation: The turns, with what is uncertain about them.
+        turns: The turns.
         may_be_examples: Whether the turns stand in a prompt that a component composed.
+        doubts: What is uncertain about them, in words.
     """
 
-    conversation: EarlierConversation
+    turns: tuple[Turn, ...] = ()
     may_be_examples: bool = False
+    doubts: tuple[str, ...] = ()
 
 
 def find_question(
@@ -236,19 +236,18 @@ def find_history(
             messages = _without_those_of_this_run(messages_in(value), calls)
             turns = _turns_of(messages, question)
             if any(turn.role == "user" for turn in turns):
-                conversation = EarlierConversation(turns)
-                return History(conversation, _is_composed_as_prompt(node, messages))
+                return History(turns, _is_composed_as_prompt(node, messages))
             # the assistant's words alone are those of a step, if it was given some
             if turns and not any(find_instances(node.input, Message)):
-                return History(EarlierConversation(doubts=(_ANSWERS_ALONE,)))
+                return History(doubts=(_ANSWERS_ALONE,))
     history_by_name = {}
     for _, name, value in _inputs_of_user(calls.run):
         turns = _turns_of(messages_in(value), question)
         if any(turn.role == "user" for turn in turns) and name not in _NEVER_A_QUESTION:
-            return History(EarlierConversation(turns))
+            return History(turns)
         if names_a_history(name):
             history_by_name[name] = value
-    return History(find_conversation(history_by_name, question))
+    return History(history_in(history_by_name, question))
 
 
 def _may_be_memory(node: Node, calls: Calls, answer_began: int | None) -> bool:
@@ -308,5 +307,5 @@ def messages_in(value: object) -> list[Message]:
     messages = [element for element in value if isinstance(element, Message)]
     if messages or not all(isinstance(element, Mapping) for element in value):
         return messages
-    conversation = find_conversation({"history": value})
-    return [Message(turn.role, turn.content) for turn in conversation.turns]
+    turns = history_in({"history": value})
+    return [Message(turn.role, turn.content) for turn in turns]

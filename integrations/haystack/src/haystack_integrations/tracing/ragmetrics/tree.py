@@ -218,10 +218,9 @@ def _add_history(tree: Tree, calls: Calls, call: Call | None) -> None:
     # what components returned later is no earlier turn
     answer_began = None if call is None else int(call.began)
     history = find_history(calls, answer_began, tree.question)
-    tree.history = history.conversation.turns
-    tree.instructions = history.conversation.texts
+    tree.history = history.turns
     tree.is_history_of_prompt = history.may_be_examples
-    tree.doubts = (*tree.doubts, *history.conversation.doubts)
+    tree.doubts = (*tree.doubts, *history.doubts)
 
 
 def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:

@@ -10,9 +10,7 @@ from ragmetrics_core import Turn
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
 from ragmetrics_core.capture.calls import Calls, Writers
 from ragmetrics_core.capture.history import (
-    EarlierConversation,
     drop_shown_documents,
-    find_conversation,
     history_in,
 )
 from ragmetrics_core.capture.plain_values import Overrides, as_one_line
@@ -123,8 +121,7 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
         tree: The tree; it is changed.
         models: The calls of models in it.
     """
-    handed_in = _conversation_handed_in(tree)
-    turns = handed_in.turns
+    turns = _history_handed_in(tree)
     # For a model that the application called alone, the core looks into earlier runs.
     is_model_alone = tree.kind in ("model", "program")
     if not turns and not is_model_alone:
@@ -135,10 +132,6 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
     tree.history = _without_the_question(turns, tree.question)
     if tree.conversation_id is not None and not tree.history:
         tree.turn_number = 1  # also of a memory that was emptied
-    # A conversation in which no turns could be read is known by its texts alone. Like
-    # instructions they are no evidence where a prompt shows them.
-    tree.instructions = handed_in.texts
-    tree.doubts = (*tree.doubts, *handed_in.doubts)
     if tree.conversation_id is None and _shows_earlier_results(models):
         tree.doubts += (_EARLIER_RESULTS,)
 
@@ -261,24 +254,24 @@ def _skip_steps_without_documents(caller: Node) -> None:
     caller.children = children
 
 
-def _conversation_handed_in(run: Run) -> EarlierConversation:
-    """Return the conversation that the application handed in, or that a memory keeps.
+def _history_handed_in(run: Run) -> tuple[Turn, ...]:
+    """Return the turns of the conversation that the application handed in, or that a memory keeps.
 
     It may also stand in other fields of a start event than ``chat_history``.
     """
     turns = _turns_given_or_remembered(run)
     if turns:
-        return EarlierConversation(turns)
+        return turns
     asked = run.question or _first_query(run)
     # the messages of a model that was called alone may be examples
     is_model_alone = run.kind in ("model", "program")
     for inputs in () if is_model_alone else run.lookup_inputs:
         named = {**inputs, "chat_history": inputs.get("messages")}
         for fields in (named, inputs):
-            earlier = find_conversation(fields, asked)
-            if earlier.turns or earlier.texts:
+            earlier = history_in(fields, asked)
+            if earlier:
                 return earlier
-    return EarlierConversation()
+    return ()
 
 
 def _note_streamed_reply(run: Run, models: Sequence[Node]) -> None:
