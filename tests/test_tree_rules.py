@@ -1,11 +1,10 @@
-"""The rules on the neutral tree of calls: which call answered, what it was shown, how sure that is."""
+"""The rules on the neutral tree of calls, as tables: a run, and the sample that it gives."""
 
 from __future__ import annotations
 
 import itertools
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -39,582 +38,594 @@ FARO = (
 EVORA = (
     "Évora keeps a Roman temple and a chapel built of bones inside its medieval walls."
 )
-DOCS = tuple(
-    Document(text, name) for text, name in ((PORTO, "p"), (FARO, "f"), (EVORA, "e"))
+P, F, E = DOCS = (Document(PORTO, "p"), Document(FARO, "f"), Document(EVORA, "e"))
+HALF = PORTO[:50]
+LONGER = PORTO + " Its wine cellars stand across the river, in Gaia."
+NOTE = "Porto is the city on the Douro; it lies in the north."
+NOT_FARO = "Faro does not, being in the Algarve."
+TITLE = "The city on the Douro, in short"
+BETTER = "Which of the Portuguese cities lies on the banks of the river Douro?"
+WEB = (
+    f"{BETTER} Porto does, where the Douro meets the Atlantic, and so do its cellars,"
+    " in Gaia."
 )
+ROW_OF_WEB = f"{PORTO}\nThe web knows nothing else about it."
+CALL = Message("assistant", "", (ToolCall("search", {"query": "Douro"}, "1"),))
+GRADED = Message("assistant", '{"binary_score": "yes"}')
+RATED = (Document(EVORA, "e", 0.9), Document(FARO, "f", 0.8), Document(PORTO, "p", 0.7))
+SAYS = (Answer(ANSWER, "output"),)
+SAID = (Said(role="user", content="Hello?"), Said(role="assistant", content="Hi."))
+STATUS = "Generated response with context"
+
+# A run in the order of its calls. Each call begins and ends at moments of their own.
+
+Call = Callable[["itertools.count[int]"], Node]
 
 
-class Clock:
-    """Nodes that begin and end one after the other."""
-
-    def __init__(self) -> None:
-        self.now = itertools.count(1)
-
-    def node(self, kind: Any, *inside: Callable[[], Node], **fields: Any) -> Node:
-        node = Node(kind, fields.pop("name", kind), next(self.now), **fields)
-        node.children = [make() for make in inside]
-        node.ended = next(self.now)
+def call(kind: Any, *inside: Call, **fields: Any) -> Call:
+    def make(clock: itertools.count[int]) -> Node:
+        node = Node(kind, fields.get("name", kind), next(clock))
+        for name, value in fields.items():
+            setattr(node, name, value)
+        node.children = [each(clock) for each in inside]
+        node.ended = next(clock)
         return node
 
-
-def retriever(
-    clock: Clock, *docs: Document, query: str = QUESTION, **fields: Any
-) -> Callable[[], Node]:
-    return lambda: clock.node("retriever", query=query, documents=docs, **fields)
+    return make
 
 
-def model(
-    clock: Clock,
-    prompt: str | list[Message],
-    reply: str | Message = ANSWER,
-    **fields: Any,
-) -> Callable[[], Node]:
+def found(*documents: Document, query: str = QUESTION, **fields: Any) -> Call:
+    return call("retriever", query=query, documents=documents, **fields)
+
+
+def reads(
+    prompt: str | Sequence[Message], reply: str | Message = ANSWER, **fields: Any
+) -> Call:
+    """A call of a model: what it is shown, and what it replies."""
     shown = (Message("user", prompt),) if isinstance(prompt, str) else tuple(prompt)
     said = Message("assistant", reply) if isinstance(reply, str) else reply
-    return lambda: clock.node("model", prompt=shown, reply=said, model="m", **fields)
+    return call("model", prompt=shown, reply=said, model="m", **fields)
 
 
-def tool(
-    clock: Clock, text: str, *inside: Callable[[], Node], **fields: Any
-) -> Callable[[], Node]:
-    return lambda: clock.node("tool", *inside, text=text, **fields)
+def tool(text: str, *inside: Call, **fields: Any) -> Call:
+    return call("tool", *inside, text=text, **fields)
 
 
-def step(clock: Clock, *docs: Document, **fields: Any) -> Callable[[], Node]:
-    return lambda: clock.node("step", documents=docs, **fields)
+def step(*documents: Document, inside: Sequence[Call] = (), **fields: Any) -> Call:
+    return call("step", *inside, documents=documents or None, **fields)
 
 
-def asked(context: str) -> str:
+def reranked(taken: tuple[Document, ...], *documents: Document) -> Call:
+    return call("reranker", input_documents=taken, documents=documents)
+
+
+def asked(*texts: str) -> str:
+    context = "\n".join(texts)
     return f"Use only this:\n{context}\n\nQuestion: {QUESTION}"
 
 
-def tree(clock: Clock, *inside: Callable[[], Node], **fields: Any) -> Tree:
-    root = clock.node(
-        "step", *inside, name="chain", input_documents=fields.pop("input_documents", ())
-    )
-    return Tree(
-        root,
-        question=fields.pop("question", QUESTION),
-        question_place="input",
-        **fields,
-    )
+def after_tool(text: str) -> list[Message]:
+    return [Message("user", QUESTION), CALL, Message("tool", text)]
+
+
+def tree(
+    *calls: Call,
+    taken: tuple[Document, ...] = (),
+    query: str | None = None,
+    **told: Any,
+) -> Tree:
+    """A chain around some calls; ``told`` is what the framework tells of it."""
+    around = call("step", *calls, name="chain", input_documents=taken, query=query)
+    return Tree(around(itertools.count(1)), **{"question": QUESTION, **told})
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a tree must give; ``retrieved`` in ids, ``contexts`` in texts.
+    """What a run must give; ``retrieved`` in ids, ``contexts`` in texts.
 
-    ``doubts`` are the codes of all that is uncertain, and ``hedged`` the fields that may
-    be wrong for that reason.
+    ``doubts`` are the codes of all that is uncertain, ``hedged`` the fields that may be
+    wrong for that reason, ``calls`` the kinds of the ledger's calls where they matter.
     """
 
-    made: Callable[[Clock], Tree]
-    contexts: list[str]
+    run: Tree
+    contexts: Sequence[str]
+    retrieved: str | None = "p f e"
+    doubts: str = ""
     answer: str | None = ANSWER
-    doubts: tuple[str, ...] = ()
-    hedged: tuple[str, ...] = ()
-    retrieved: list[str | None] | None = field(default_factory=lambda: ["p", "f", "e"])
+    hedged: str = ""
+    question: str | None = QUESTION
+    calls: str | None = None
     where: Overrides = field(default_factory=Overrides)
 
 
-def _with_author(clock: Clock, said: str) -> Tree:
-    """A nested engine whose short answer is handed on as a document."""
-    inner = clock.node(
-        "agent", retriever(clock, DOCS[0]), model(clock, asked(PORTO), said), text=said
-    )
-    handed = (Document(f"Question: Porto?\nAnswer: {said}", "x"),)
-    outer = [
-        lambda: inner,
-        lambda: clock.node(
-            "step",
-            model(clock, f"{handed[0].text}\n{QUESTION}"),
-            input_documents=handed,
-        ),
-    ]
-    return tree(clock, *outer, answers=SAYS)
+def says(*calls: Call, **told: Any) -> Tree:
+    """A chain whose output is the answer, by the framework's word."""
+    return tree(*calls, answers=SAYS, **told)
 
 
-def _ranked(clock: Clock) -> Tree:
+def ranked() -> Tree:
     """A step that asks of each document at once, and takes the answer of the best score."""
-    found = (DOCS[1], DOCS[0])
-    one = model(
-        clock, asked(FARO), "This document does not answer the question.\nScore: 0"
-    )()
-    two = model(clock, asked(PORTO), f"{ANSWER}\nScore: 100")()
-    one.ended, two.ended = 4.5, 5.5
-    one.began, two.began = 4.1, 4.2
-    host = Node("step", "map_rerank", 4, 6, [one, two], input_documents=found)
-    return Tree(
-        Node(
-            "step",
-            "chain",
-            1,
-            7,
-            [
-                Node("retriever", "retriever", 2, 3, query=QUESTION, documents=found),
-                host,
+    run = says(
+        found(F, P),
+        step(
+            inside=[
+                reads(asked(FARO), "This document does not answer it.\nScore: 0"),
+                reads(asked(PORTO), f"{ANSWER}\nScore: 100"),
             ],
+            input_documents=(F, P),
         ),
-        question=QUESTION,
-        answers=SAYS,
+    )
+    one, two = run.root.children[1].children
+    two.began = one.began + 0.1
+    return run
+
+
+def at_one_moment() -> Tree:
+    """The second search ends when the model is called, as coarse clocks tell it."""
+    run = says(found(P), found(F), reads(asked(PORTO, FARO)))
+    run.root.children[1].ended = run.root.children[2].began
+    return run
+
+
+def engine(answer: str, *inside: Call) -> Call:
+    return call("agent", *inside, name="engine", query="Douro?", text=answer)
+
+
+def corrective(*search: Call, page: str = WEB, reply: str | Message = BETTER) -> Tree:
+    """LangGraph's CRAG: a grade, a rewritten question, a search of the web by a step."""
+    return says(
+        found(F),
+        reads(f"Relevant? {FARO}", GRADED),
+        reads(f"Improve: {QUESTION}", reply),
+        *search,
+        step(Document(page), name="web_search"),
+        reads(f"{FARO}\n{page}\nQuestion: {BETTER}"),
     )
 
 
-def _arrived_as_the_call_began(clock: Clock) -> Tree:
-    """Two searches; the second ends at the moment, as coarse clocks tell it, at which the model is called."""
-    first = Node("retriever", "retriever", 2, 3, query=QUESTION, documents=DOCS[:1])
-    second = Node("retriever", "retriever", 3, 4, query=QUESTION, documents=DOCS[1:2])
-    call = model(clock, asked(f"{PORTO}\n{FARO}"))()
-    call.began, call.ended = 4, 5
-    return Tree(
-        Node("step", "chain", 1, 6, [first, second, call]),
-        question=QUESTION,
-        answers=SAYS,
-    )
-
-
-HALF = PORTO[:50]
-LONGER = PORTO + " Its wine cellars stand across the river, in Gaia."
-NOTE = "Porto is the city on the Douro; it lies in the north."
-SAYS = (Answer(ANSWER, "output"),)
-CALL = Message("assistant", "", (ToolCall("search", {"query": "Douro"}, "1"),))
-GRADED = Message("assistant", '{"binary_score": "yes"}')
-RATED = tuple(
-    Document(one.text, one.id, score)
-    for one, score in zip(reversed(DOCS), (0.9, 0.8, 0.7), strict=True)
-)
-
-SEVERAL = (
-    "the outputs hold several texts of models; the last that was shown documents, else"
-    " the question, is taken"
-)
-UNLIKE = (
-    "no reply equals the answer; it is taken to rest on the last call that wrote a text"
-)
-UNNAMED = (
-    "tool search returned text without documents; if that was searched for, make it"
-    ' contexts by context_tools={"search"}; if not, name there the tools that do search,'
-    " or context_tools=set() where none does"
-)
-BETTER = "Which of the Portuguese cities lies on the river Douro?"
-BESIDE = (
-    "1 of 2 retrieved documents were shown to calls beside the answering call, which"
-    " were asked the same; they are not among the contexts"
-)
-DOUBTFUL_BESIDE = (
-    "1 of 2 retrieved documents were shown to other calls alone, of which it is not"
-    " known whether they answered; they are not among the contexts"
-)
-STATUS = (Answer("Generated response with context", "the last message"),)
-
-
-def _reranked(
-    clock: Clock, taken: tuple[Document, ...], documents: tuple[Document, ...]
-) -> Callable[[], Node]:
-    return lambda: clock.node("reranker", input_documents=taken, documents=documents)
-
-
+ALL = [PORTO, FARO, EVORA]
+FLOW = "by_data_flow"
 ROWS: dict[str, Row] = {
-    "rerankers beside each other, of another framework's model": Row(
-        # monkey30440/agentic-rag-with-llama-index-workflows, workflow.py
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS[:2], query="Douro"),
-            _reranked(c, DOCS[:2], DOCS[:1]),
-            retriever(c, DOCS[2], query="Évora"),
-            _reranked(c, DOCS[2:], DOCS[2:]),
-            answers=SAYS,
-        ),
-        [PORTO, EVORA],
-        doubts=("by_data_flow",),
-    ),
-    "rerankers beside each other, of searches that found the same": Row(
-        # monkey30440/agentic-rag-with-llama-index-workflows, workflow.py
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS, query="Douro"),
-            _reranked(c, DOCS, DOCS[:1]),
-            retriever(c, *DOCS, query="Évora"),
-            _reranked(c, DOCS, DOCS[1:]),
-            answers=SAYS,
-        ),
-        [FARO, EVORA],  # the second one may have worked on what the first one gave
-        doubts=("by_data_flow",),
-    ),
-    "a reranker behind another, with more than that gave": Row(
-        # a search of the web is added between the two
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS[:2]),
-            _reranked(c, DOCS[:2], DOCS[:1]),
-            _reranked(c, (DOCS[0], DOCS[2]), DOCS[2:]),
-            answers=SAYS,
-        ),
-        [EVORA],
-        doubts=("by_data_flow",),
-        hedged=("retrieved",),
-    ),
-    "a page whose only piece of a later step it holds": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            _reranked(c, DOCS[:1], (Document(HALF, "half"),)),
-            model(c, asked(PORTO)),
-            answers=SAYS,
-        ),
-        [PORTO],
-        retrieved=["p"],
-        doubts=("in_part",),
-        hedged=("contexts",),
-    ),
-    "a grader was shown what the prompt may hold": Row(
-        # short texts without a space between them
-        lambda c: tree(
-            c,
-            retriever(c, Document("Porto", "p"), Document("Faro", "f")),
-            model(c, "Document:\nPorto\n\nRelevant?", "yes"),
-            model(c, "PortoFaro"),
-            answers=SAYS,
-        ),
-        ["Porto", "Faro"],
-        retrieved=["p", "f"],
-        doubts=("by_data_flow",),
-    ),
-    "rerankers one behind the other": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS),
-            _reranked(c, DOCS, DOCS[:2]),
-            _reranked(c, DOCS[:2], (Document(HALF),)),
-            _reranked(c, (Document(HALF),), (Document(HALF),)),
-            answers=SAYS,
-        ),
-        [HALF],
-        doubts=("by_data_flow",),
-    ),
-    "a filter in plain code between two rerankers": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS),
-            _reranked(c, DOCS, DOCS[:2]),
-            _reranked(c, DOCS[:1], DOCS[:1]),
-            answers=SAYS,
-        ),
-        [PORTO],
-        doubts=("by_data_flow",),
-    ),
-    "plain": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS),
-            model(c, asked(f"{PORTO}\n{FARO}\n{EVORA}")),
-            answers=SAYS,
-        ),
-        [PORTO, FARO, EVORA],
-    ),
-    "repr of a list": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS),
-            model(c, asked(repr([one.text for one in DOCS]))),
-            answers=SAYS,
-        ),
-        [PORTO, FARO, EVORA],
-    ),
+    # what the prompt shows
+    "plain": Row(says(found(*DOCS), reads(asked(*ALL))), ALL, calls="retrieval"),
+    "repr of a list": Row(says(found(*DOCS), reads(asked(repr(ALL)))), ALL),
     "order of the prompt": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS),
-            model(c, asked(f"{EVORA}\n{PORTO}\n{FARO}")),
-            answers=SAYS,
-        ),
-        [EVORA, PORTO, FARO],
+        says(found(*DOCS), reads(asked(EVORA, PORTO, FARO))), [EVORA, PORTO, FARO]
     ),
-    "one of three": Row(
-        lambda c: tree(c, retriever(c, *DOCS), model(c, asked(FARO)), answers=SAYS),
-        [FARO],
-    ),
-    "cut": Row(
-        lambda c: tree(c, retriever(c, DOCS[0]), model(c, asked(HALF)), answers=SAYS),
-        [HALF.rstrip(",")],
-        retrieved=["p"],
-    ),
-    "by data flow": Row(
-        lambda c: tree(
-            c, retriever(c, *DOCS), model(c, asked("a summary")), answers=SAYS
-        ),
-        [PORTO, FARO, EVORA],
-        doubts=("by_data_flow",),
-    ),
-    "data flow of the framework": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS),
-            model(c, "?"),
-            answers=SAYS,
-            flow_documents=DOCS[:1],
-        ),
-        [PORTO],
-        doubts=("by_data_flow",),
-    ),
-    "nothing found": Row(
-        lambda c: tree(c, retriever(c), model(c, asked("")), answers=SAYS),
-        [],
-        retrieved=[],
-    ),
-    "no answer": Row(
-        lambda c: tree(c, retriever(c, *DOCS), gives_only_documents=True),
-        [PORTO, FARO, EVORA],
-        answer=None,
-        doubts=("by_data_flow", "no_answer"),
-    ),
-    "scored by the last step": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS),
-            step(c, *RATED),
-            model(c, asked(EVORA + PORTO)),
-            answers=SAYS,
-        ),
-        [EVORA, PORTO],
-    ),
-    "the last list arrived as the call began": Row(
-        _arrived_as_the_call_began, [PORTO, FARO], retrieved=["p", "f"]
-    ),
-    "version of a step": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            step(c, Document(LONGER, "p")),
-            model(c, asked(LONGER)),
-            answers=SAYS,
-        ),
-        [LONGER],
-        retrieved=["p"],
-    ),
+    "one of three": Row(says(found(*DOCS), reads(asked(FARO))), [FARO]),
+    "cut": Row(says(found(P), reads(asked(HALF))), [HALF.rstrip(",")], "p"),
     "one of several texts of a node": Row(
-        lambda c: tree(
-            c,
-            retriever(c, Document(PORTO, "p", forms=(LONGER, "title: Porto"))),
-            model(c, asked(LONGER)),
-            answers=SAYS,
+        says(
+            found(Document(PORTO, "p", forms=(LONGER, "title: Porto"))),
+            reads(asked(LONGER)),
         ),
         [LONGER],
-        retrieved=["p"],
+        "p",
     ),
-    # the other text is shorter, and no part of the one that is shown
     "the end of one of several texts of a node": Row(
-        lambda c: tree(
-            c,
-            retriever(c, Document(PORTO, "p", forms=("A city in Portugal.",))),
-            model(c, asked(PORTO[PORTO.index("in the north") :])),
-            answers=SAYS,
+        says(
+            found(Document(PORTO, "p", forms=("A city in Portugal.",))),
+            reads(asked(PORTO[25:])),
         ),
-        [PORTO[PORTO.index("in the north") :]],
-        retrieved=["p"],
+        [PORTO[25:]],
+        "p",
     ),
-    "unknown between its neighbours": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0], Document("Porto", "s"), DOCS[1]),
-            model(c, asked(f"{PORTO} so Porto it is. {FARO}")),
-            answers=SAYS,
+    "a short text between others": Row(
+        says(
+            found(P, Document("Porto", "s"), F),
+            reads(asked(f"{PORTO} so Porto it is. {FARO}")),
         ),
         [PORTO, "Porto", FARO],
-        doubts=("short_text",),
-        retrieved=["p", "s", "f"],
+        "p s f",
+        "short_text",
     ),
-    "refine": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS),
-            model(c, asked(PORTO), NOTE),
-            model(
-                c,
-                f"Given {NOTE} and\n{FARO}\nanswer {QUESTION}",
-                NOTE + " Faro does not.",
-            ),
-            model(c, f"Given {NOTE} Faro does not. and\n{EVORA}\nanswer {QUESTION}"),
-            answers=SAYS,
+    "short texts without a space between them": Row(
+        says(
+            found(Document("Porto", "p"), Document("Faro", "f")),
+            reads("Document:\nPorto\n\nRelevant?", "yes"),
+            reads("PortoFaro"),
         ),
-        [PORTO, FARO, EVORA],
+        ["Porto", "Faro"],
+        "p f",
+        FLOW,
     ),
-    "map and reduce": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS[:2]),
-            model(c, asked(FARO), "Faro does not, being in the Algarve."),
-            model(c, asked(PORTO), NOTE),
-            model(
-                c, f"Notes:\nFaro does not, being in the Algarve.\n{NOTE}\n{QUESTION}"
+    "inside of a shown one": Row(
+        says(
+            found(P, F),
+            found(Document(ROW_OF_WEB, "w"), query="web"),
+            reads(asked(ROW_OF_WEB)),
+        ),
+        [ROW_OF_WEB],
+        "p f w",
+    ),
+    "the question and the history stand there for another reason": Row(
+        says(found(Document(QUESTION, "q"), P), reads(asked(PORTO)), history=SAID[:1]),
+        [PORTO],
+        "q p",
+        "quoted",
+        hedged="contexts",
+    ),
+    # by the flow of documents
+    "by data flow": Row(
+        says(found(*DOCS), reads(asked("a summary"))), ALL, doubts=FLOW
+    ),
+    "data flow of the framework": Row(
+        says(found(*DOCS), reads("?"), flow_documents=(P,)), [PORTO], doubts=FLOW
+    ),
+    "rerankers beside each other": Row(
+        says(
+            found(P, F, query="Douro"),
+            reranked((P, F), P),
+            found(E, query="Évora"),
+            reranked((E,), E),
+        ),
+        [PORTO, EVORA],
+        doubts=FLOW,
+    ),
+    "rerankers of searches that found the same": Row(
+        says(
+            found(*DOCS, query="Douro"),
+            reranked(DOCS, P),
+            found(*DOCS, query="Évora"),
+            reranked(DOCS, F, E),
+        ),
+        [FARO, EVORA],  # the second one may have worked on what the first one gave
+        doubts=FLOW,
+    ),
+    "a reranker behind another, with more than that gave": Row(
+        says(found(P, F), reranked((P, F), P), reranked((P, E), E)),
+        [EVORA],
+        doubts=FLOW,
+        hedged="retrieved",
+    ),
+    "rerankers one behind the other": Row(
+        says(
+            found(*DOCS),
+            reranked(DOCS, P, F),
+            reranked((P, F), Document(HALF)),
+            reranked((Document(HALF),), Document(HALF)),
+        ),
+        [HALF],
+        doubts=FLOW,
+    ),
+    "a filter in plain code between two rerankers": Row(
+        says(found(*DOCS), reranked(DOCS, P, F), reranked((P,), P)),
+        [PORTO],
+        doubts=FLOW,
+    ),
+    "a page whose only piece of a later step it holds": Row(
+        says(found(P), reranked((P,), Document(HALF, "half")), reads(asked(PORTO))),
+        [PORTO],
+        "p",
+        "in_part",
+        hedged="contexts",
+    ),
+    # what steps found and made
+    "scored by the last step": Row(
+        says(found(*DOCS), step(*RATED), reads(asked(EVORA, PORTO))), [EVORA, PORTO]
+    ),
+    "a longer version of a step": Row(
+        says(found(P), step(Document(LONGER, "p")), reads(asked(LONGER))),
+        [LONGER],
+        "p",
+    ),
+    "pieces of a split document": Row(
+        says(
+            found(Document(LONGER, "p")),
+            step(
+                Document(LONGER[:50]),
+                Document(LONGER[60:]),
+                documents_among_inputs=(Document(LONGER, "p"),),
             ),
-            answers=SAYS,
+            reads(asked(LONGER[:50], "---", LONGER[60:])),
+        ),
+        [LONGER[:50], LONGER[60:]],
+        "p",
+    ),
+    "passages that a step joined": Row(
+        says(
+            found(P, F),
+            step(Document(f"{PORTO}\n{FARO}"), documents_among_inputs=(P, F)),
+            reads(asked(PORTO, FARO)),
+        ),
+        [PORTO, FARO],
+        "p f",
+        "changed_by_step",
+        hedged="contexts",
+    ),
+    "words that a step wrote anew": Row(
+        says(
+            found(P),
+            step(Document("Oporto, on its river."), documents_among_inputs=(P,)),
+            reads(asked("Oporto, on its river.")),
+        ),
+        ["Oporto, on its river."],
+        "p",
+        "changed_by_step",
+    ),
+    "a store searched by a step, beside a retriever": Row(
+        says(found(P), step(F, E, name="search"), reads(f"{PORTO}\n{EVORA}")),
+        [PORTO, EVORA],
+        calls="retrieval retrieval",
+    ),
+    "texts handed on without their ids": Row(
+        says(
+            found(P, F),
+            step(
+                inside=[reads(asked(FARO, PORTO))],
+                input_documents=(Document(FARO), Document(PORTO)),
+            ),
         ),
         [FARO, PORTO],
-        retrieved=["p", "f"],
+        "p f",
     ),
+    "handed in": Row(
+        says(reads(asked(PORTO)), taken=(P, F), query="all input"),
+        [PORTO],
+        None,
+        calls="given",
+    ),
+    "the last list arrived as the call began": Row(
+        at_one_moment(), [PORTO, FARO], "p f"
+    ),
+    "nothing found": Row(says(found(), reads(asked(""))), [], ""),
+    "what is ignored gives no candidates": Row(
+        says(
+            call("ignored", found(E), reads(EVORA, "tool 1")),
+            found(P),
+            reads(asked(PORTO)),
+        ),
+        [PORTO],
+        "p",
+    ),
+    # the chain behind an answer
+    "refine": Row(
+        says(
+            found(*DOCS),
+            reads(asked(PORTO), NOTE),
+            reads(f"Given {NOTE} and\n{FARO}\nanswer {QUESTION}", f"{NOTE} Not Faro."),
+            reads(f"Given {NOTE} Not Faro. and\n{EVORA}\nanswer {QUESTION}"),
+        ),
+        ALL,
+    ),
+    "refine with short drafts": Row(
+        says(
+            found(*DOCS),
+            step(
+                inside=[
+                    reads(asked(PORTO), "Porto."),
+                    reads(f"Existing answer: Porto. New context: {FARO}", "Porto!"),
+                    reads(f"Existing answer: Porto! New context: {EVORA}"),
+                ],
+                input_documents=DOCS,
+            ),
+        ),
+        ALL,
+    ),
+    "one document in two packs that overlap": Row(
+        says(
+            found(P),
+            step(
+                inside=[
+                    reads(asked(PORTO[:60]), "Porto."),
+                    reads(f"Existing answer: Porto. New context: {PORTO[40:]}"),
+                ],
+                input_documents=(P,),
+            ),
+        ),
+        [PORTO],
+        "p",
+    ),
+    "map and reduce": Row(
+        says(
+            found(P, F),
+            reads(asked(FARO), NOT_FARO),
+            reads(asked(PORTO), NOTE),
+            reads(f"Notes:\n{NOT_FARO}\n{NOTE}\n{QUESTION}"),
+        ),
+        [FARO, PORTO],
+        "p f",
+    ),
+    "one answer for each document, the best of them": Row(ranked(), [PORTO], "f p"),
     "an unrelated call feeds nothing": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS),
-            model(c, f"Title for {EVORA}", "The bones of Évora and other tales"),
-            model(c, asked(PORTO)),
-            answers=SAYS,
+        says(
+            found(*DOCS),
+            reads(f"Title for {EVORA}", "The bones of Évora and other tales"),
+            reads(asked(PORTO)),
         ),
         [PORTO],
-        doubts=("further_call",),
+        doubts="further_call",
     ),
-    "grader after the answer": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO)),
-            model(c, f"{PORTO} {ANSWER}", GRADED),
-            output=None,
+    "answers to sub-questions are no documents": Row(
+        says(
+            engine(NOTE, found(P), reads(asked(PORTO), NOTE)),
+            step(Document(f"Sub question: Douro?\nResponse: {NOTE}", "x")),
+            reads(f"Context:\nSub question: Douro?\nResponse: {NOTE}\n{QUESTION}"),
         ),
         [PORTO],
-        retrieved=["p"],
+        "p",
     ),
-    "a label is no answer where a text is": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO)),
-            model(c, f"Grounded? {PORTO}", "yes"),
+    "a short answer of an engine, handed on as a document": Row(
+        says(
+            engine("Yes.", found(P), reads(asked(PORTO), "Yes.")),
+            step(
+                inside=[reads(f"Question: Porto?\nAnswer: Yes.\n{QUESTION}")],
+                input_documents=(Document("Question: Porto?\nAnswer: Yes.", "x"),),
+            ),
         ),
         [PORTO],
-        retrieved=["p"],
+        "p",
+    ),
+    "a retriever that hands on an engine's answer beside what it found": Row(
+        says(
+            call(
+                "retriever",
+                engine("Yes.", found(P), reads(asked(PORTO), "Yes.")),
+                query=QUESTION,
+                documents=(Document("Query: Douro?\nResponse: Yes.", "x"), F),
+            ),
+            reads(f"Query: Douro?\nResponse: Yes.\n{FARO}\n{QUESTION}"),
+        ),
+        [PORTO, FARO],
+        "p f",
+        hedged="retrieved",
+    ),
+    "a found page that quotes an engine's answer": Row(
+        says(
+            engine("At ten.", found(P), reads(asked(PORTO), "At ten.")),
+            found(Document(f"When? At ten. {FARO}", "f")),
+            reads(asked("At ten.", f"When? At ten. {FARO}")),
+        ),
+        [PORTO, f"When? At ten. {FARO}"],
+        "p f",
+        "short_reply",
+        hedged="contexts",
+    ),
+    # which reply is the answer
+    "a grader after the answer": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO)),
+            reads(f"{PORTO} {ANSWER}", GRADED),
+            reads(f"Grounded? {PORTO}", "yes"),
+        ),
+        [PORTO],
+        "p",
     ),
     "a rewrite steers": Row(
-        lambda c: tree(
-            c,
-            model(c, f"Rewrite: {QUESTION}", "Portuguese city on the river Douro"),
-            retriever(c, DOCS[0], query="Portuguese city on the river Douro"),
+        tree(
+            reads(f"Rewrite: {QUESTION}", "Portuguese city on the river Douro"),
+            found(P, query="Portuguese city on the river Douro"),
         ),
         [PORTO],
+        "p",
+        f"{FLOW} no_answer",
         answer=None,
-        doubts=("by_data_flow", "no_answer"),
-        retrieved=["p"],
     ),
     "answers are equal, never inside": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS[:2]),
-            model(
-                c, asked(PORTO), "A text about Porto, in which the word north stands."
-            ),
-            model(c, asked(FARO), "north"),
+        tree(
+            found(P, F),
+            reads(asked(PORTO), "A text about Porto, in which the word north stands."),
+            reads(asked(FARO), "north"),
             answers=(Answer("north", "output"),),
         ),
         [FARO],
+        "p f",
+        "further_call",
         answer="north",
-        retrieved=["p", "f"],
-        doubts=("further_call",),
     ),
     "the same words twice in the output": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO)),
-            retriever(c, DOCS[1]),
-            model(c, asked(FARO)),
+        tree(
+            found(P),
+            reads(asked(PORTO)),
+            found(F),
+            reads(asked(FARO)),
             output=[ANSWER, ANSWER],
         ),
         [FARO],
-        doubts=("answer_guessed", "further_call"),
-        retrieved=["p", "f"],
+        "p f",
+        "answer_guessed further_call",
     ),
     "an answer and its title in the output": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO)),
-            model(c, f"Title for: {ANSWER}", "The city on the Douro, in short"),
-            output={"reply": ANSWER, "heading": "The city on the Douro, in short"},
+        tree(
+            found(P),
+            reads(asked(PORTO)),
+            reads(f"Title for: {ANSWER}", TITLE),
+            output={"reply": ANSWER, "heading": TITLE},
         ),
         [PORTO],
-        doubts=("answer_guessed",),
-        retrieved=["p"],
+        "p",
+        "answer_guessed",
     ),
-    "structured answer": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            model(
-                c,
+    "a title of the question in the output": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO)),
+            reads(f"Title for: {QUESTION}", TITLE),
+            output={"draft": ANSWER, "title": TITLE},
+        ),
+        [PORTO],
+        "p",
+        f"answer_guessed {FLOW}",
+        hedged="answer",
+    ),
+    "a structured answer": Row(
+        tree(
+            found(P),
+            reads(
                 asked(PORTO),
-                Message(
-                    "assistant",
-                    "",
-                    (ToolCall("Cited", {"answer": ANSWER, "pages": [1]}),),
-                ),
+                Message("assistant", "", (ToolCall("Cited", {"answer": ANSWER}),)),
             ),
         ),
         [PORTO],
-        retrieved=["p"],
+        "p",
+    ),
+    "a structure inside of the output": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO), '{"answer": "It is Porto.", "place": "north"}'),
+            found(F, query="an airport"),
+            reads(f"Which airport? {FARO}", "It is the one of Faro, in the south."),
+            output={"result": {"first": {"answer": "It is Porto.", "place": "north"}}},
+        ),
+        [PORTO],
+        "p f",
+        answer="It is Porto.",
     ),
     "changed after the call": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO), ANSWER.upper()),
-            answers=SAYS,
-        ),
-        [PORTO],
-        retrieved=["p"],
+        says(found(P), reads(asked(PORTO), ANSWER.upper())), [PORTO], "p"
     ),
-    "cut as frameworks do": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            model(
-                c,
-                asked(PORTO),
-                f"I know it.\nFinal Answer: {ANSWER}\nSOURCES: porto.txt",
-            ),
-            answers=SAYS,
+    "cut out of a reply": Row(
+        says(
+            found(P),
+            reads(asked(PORTO), f"I know.\nFinal Answer: {ANSWER}\nSOURCES: porto.txt"),
         ),
         [PORTO],
-        retrieved=["p"],
+        "p",
+    ),
+    "a part of fewer than 16 letters, cut out of an earlier reply": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO), "Action: finish[in the north] and done"),
+            found(F, query="an airport"),
+            reads(f"Which airport? {FARO}", "It is the one of Faro."),
+            answers=(Answer("in the north", "output"),),
+        ),
+        [FARO],
+        "p f",
+        "further_call writer_guessed",
+        answer="in the north",
+        hedged="contexts",
     ),
     "a status line that no model wrote": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO)),
-            answers=STATUS,
-            output={
-                "messages": [Message("assistant", STATUS[0].text or "")],
-                "final_answer": ANSWER,
-            },
+        tree(
+            found(P),
+            reads(asked(PORTO)),
+            answers=(Answer(STATUS, "the last message"),),
+            output={"messages": [Message("assistant", STATUS)], "final_answer": ANSWER},
         ),
         [PORTO],
-        retrieved=["p"],
-        doubts=("writer_guessed",),
-        hedged=("answer",),
+        "p",
+        "writer_guessed",
+        hedged="answer",
     ),
     "a message that a step changed, beside a rewrite": Row(
-        lambda c: tree(
-            c,
-            model(c, f"Improve: {QUESTION}", BETTER),
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO)),
+        tree(
+            reads(f"Improve: {QUESTION}", BETTER),
+            found(P),
+            reads(asked(PORTO)),
             answers=(Answer(ANSWER.upper()),),
-            output={
-                "better": BETTER,
-                "messages": [Message("assistant", ANSWER.upper())],
-            },
+            output={"messages": [Message("assistant", ANSWER.upper())], "to": BETTER},
         ),
         [PORTO],
+        "p",
         answer=ANSWER.upper(),
-        retrieved=["p"],
     ),
     "a rewrite and the answer among the messages": Row(
-        lambda c: tree(
-            c,
-            model(c, f"Improve: {QUESTION}", BETTER),
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO), "Porto."),
+        tree(
+            reads(f"Improve: {QUESTION}", BETTER),
+            found(P),
+            reads(asked(PORTO), "Porto."),
             output={
                 "messages": [
                     Message("user", QUESTION),
@@ -624,584 +635,500 @@ ROWS: dict[str, Row] = {
             },
         ),
         [PORTO],
+        "p",
+        "answer_guessed",
         answer="Porto.",
-        retrieved=["p"],
-        doubts=("answer_guessed",),
     ),
-    "a title of the question in the output": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO)),
-            model(c, f"Title for: {QUESTION}", "The city on the Douro, in short"),
-            output={"draft": ANSWER, "title": "The city on the Douro, in short"},
+    "a draft inside a synthesizer is not the answer behind a verdict": Row(
+        tree(
+            found(P, F),
+            step(
+                inside=[
+                    reads(asked(PORTO)),
+                    reads(f"{asked(FARO)}\nExisting answer: {ANSWER}", "Yes"),
+                ],
+                input_documents=(P, F),
+            ),
+            answers=(Answer("Yes"),),
+        ),
+        [PORTO, FARO],
+        "p f",
+        "answer_guessed",
+        answer="Yes",
+    ),
+    "a call of a tool is no sure answer": Row(
+        tree(
+            reads(
+                QUESTION,
+                Message("assistant", "", (ToolCall("lookup", {"in": "Douro"}, "1"),)),
+            ),
+            found(P, query="Douro"),
         ),
         [PORTO],
-        doubts=("answer_guessed", "by_data_flow"),
-        hedged=("answer",),
-        retrieved=["p"],
+        "p",
+        "answer_guessed",
+        hedged="answer contexts",
     ),
-    "one answer for each document, the best of them": Row(
-        lambda c: _ranked(c),
+    "no answer": Row(
+        tree(found(*DOCS), gives_only_documents=True),
+        ALL,
+        doubts=f"{FLOW} no_answer",
+        answer=None,
+    ),
+    "abandoned": Row(
+        tree(found(P), reads(asked(PORTO)), is_complete=False, partial_answer="It is"),
         [PORTO],
-        retrieved=["f", "p"],
+        "p",
+        "broken",
+        answer=None,
     ),
-    "tool loop": Row(
-        lambda c: tree(
-            c,
-            model(c, QUESTION, CALL),
-            tool(c, PORTO, retriever(c, *DOCS[:2], query="Douro"), tool_call_id="1"),
-            model(c, [Message("user", QUESTION), CALL, Message("tool", PORTO)]),
-            answers=SAYS,
+    # tools
+    "a tool loop": Row(
+        says(
+            reads(QUESTION, CALL),
+            tool(PORTO, found(P, F, query="Douro"), tool_call_id="1"),
+            reads(after_tool(PORTO)),
         ),
         [PORTO],
-        retrieved=["p", "f"],
+        "p f",
+        calls="retrieval",
     ),
     "text of a tool": Row(
-        lambda c: tree(
-            c,
-            model(c, QUESTION, CALL),
-            tool(c, PORTO, name="search"),
-            model(c, [Message("user", QUESTION), CALL, Message("tool", PORTO)]),
-            answers=SAYS,
+        says(
+            reads(QUESTION, CALL), tool(PORTO, name="search"), reads(after_tool(PORTO))
+        ),
+        [],
+        None,
+        "tool_text",
+        calls="tool",
+    ),
+    "text of a tool named as context": Row(
+        says(
+            reads(QUESTION, CALL), tool(PORTO, name="search"), reads(after_tool(PORTO))
+        ),
+        [PORTO],
+        None,
+        "undivided",
+        hedged="retrieved",
+        where=Overrides(context_tools={"search"}),
+    ),
+    "a tool that gives documents, and one that gives text": Row(
+        says(
+            tool(PORTO, documents=(P,), name="books", tool_call_id="1"),
+            tool(NOTE, name="search", tool_call_id="2"),
+            reads([*after_tool(PORTO), Message("tool", NOTE)]),
+        ),
+        [PORTO],
+        "p",
+        "tool_text",
+    ),
+    "a tool with a text and documents beside it": Row(
+        says(tool("Found.", documents=(P,)), reads(asked("Found.", PORTO))),
+        [PORTO],
+        "p",
+        "tool_text",
+        calls="tool retrieval",
+    ),
+    "a search of a tool that found nothing": Row(
+        says(
+            reads(QUESTION, CALL),
+            tool("Nothing was found.", query="year", documents=()),
+            reads(QUESTION),
+        ),
+        [],
+        "",
+        calls="retrieval",
+    ),
+    "a sub-agent": Row(
+        says(
+            reads(QUESTION, CALL),
+            tool("Porto", found(P, F), reads(asked(FARO, PORTO), "Porto")),
+            reads(after_tool("Porto")),
+        ),
+        [FARO, PORTO],
+        "p f",
+        "short_reply",
+        calls="written retrieval",
+    ),
+    "a short reply that a tool hands on in a structure": Row(
+        says(
+            tool(
+                '{"reply": "Porto."}', found(P, F), reads(asked(PORTO, FARO), "Porto.")
+            ),
+            reads(after_tool('{"reply": "Porto."}')),
+        ),
+        [PORTO, FARO],
+        "p f",
+        "short_reply",
+    ),
+    "a report of a tool in which a model inside said a passage": Row(
+        says(
+            tool(f"Pages: 12.\n{NOTE[:24]}\n{NOTE[24:]}\n" * 2, reads("Sum up.", NOTE)),
+            reads(asked(f"Pages: 12.\n{NOTE[:24]}\n{NOTE[24:]}\n" * 2)),
             is_always_a_sample=True,
         ),
         [],
-        doubts=("tool_text",),
-        retrieved=None,
+        None,
+        "no_search",
+        calls="written",
     ),
-    "text of a tool named as context": Row(
-        lambda c: tree(
-            c,
-            model(c, QUESTION, CALL),
-            tool(c, PORTO, name="search"),
-            model(c, [Message("user", QUESTION), CALL, Message("tool", PORTO)]),
-            answers=SAYS,
+    # pages that quote a question which a model wrote (LangGraph's CRAG)
+    "a page of the web, by a tool": Row(
+        corrective(tool(f"[{WEB!r}]", name="web", query=BETTER)),
+        [FARO, WEB],
+        None,
+        hedged="retrieved",
+    ),
+    "a page of the web, by a plain function": Row(
+        corrective(), [FARO, WEB], None, hedged="retrieved"
+    ),
+    "a page that is little more than the question": Row(
+        corrective(tool(BETTER, name="web", query=BETTER), page=f"{BETTER} Porto."),
+        [FARO, f"{BETTER} Porto."],
+        None,
+        hedged="retrieved",
+    ),
+    "a page that a tool returned and a model had written before": Row(
+        corrective(tool(NOTE, name="web", query="Douro"), page=NOTE, reply=NOTE),
+        [FARO, NOTE],
+        None,
+        "quoted",
+        hedged="retrieved",
+    ),
+    # the question
+    "no question anywhere": Row(
+        says(found(*DOCS, query=""), reads(PORTO), question=None),
+        [PORTO],
+        doubts="question_guessed",
+        question=None,
+        hedged="question",
+    ),
+    "a query alone": Row(
+        says(found(*DOCS, query="Douro"), reads(PORTO), question=None),
+        [PORTO],
+        doubts="question_guessed",
+        question="Douro",
+    ),
+    "no question, but the user's word": Row(
+        says(found(*DOCS, query="Douro"), reads(PORTO), question=None),
+        [PORTO],
+        where=Overrides(question_from=lambda _: QUESTION),
+    ),
+    "the argument of a tool is no question": Row(
+        says(
+            found(P, query=""),
+            tool("Added.", query="Jon", name="add"),
+            reads(PORTO),
+            question=None,
         ),
         [PORTO],
-        retrieved=None,
-        where=Overrides(context_tools={"search"}),
-        doubts=("undivided",),
-        hedged=("retrieved",),
+        "p",
+        "question_guessed",
+        question=None,
+        hedged="question",
     ),
-    "sub-agent": Row(
-        lambda c: tree(
-            c,
-            model(c, QUESTION, CALL),
-            tool(
-                c,
-                "Porto",
-                retriever(c, *DOCS[:2]),
-                model(c, asked(FARO + PORTO), "Porto"),
-                name="search",
+    "the query of a retriever goes before what is around it": Row(
+        says(
+            call("agent", found(*DOCS, query="city on the Douro"), query="a part"),
+            reads(f"{PORTO}\n{FARO}\n{EVORA}"),
+            question=None,
+        ),
+        ALL,
+        doubts="question_guessed",
+        question="city on the Douro",
+    ),
+    "where models wrote each query, the user's words to the first": Row(
+        says(
+            reads(
+                QUESTION,
+                Message("assistant", "", (ToolCall("search", {"q": BETTER}, "1"),)),
             ),
-            model(c, [Message("user", QUESTION), CALL, Message("tool", "Porto")]),
-            answers=SAYS,
+            tool("", query="nobody's words", error="no connection"),
+            found(*DOCS, query=BETTER),
+            reads("\n".join(ALL)),
+            question=None,
         ),
-        [FARO, PORTO],
-        retrieved=["p", "f"],
-        doubts=("short_reply",),
+        ALL,
     ),
-    "answers to sub-questions are no documents": Row(
-        lambda c: tree(
-            c,
-            lambda: c.node(
-                "agent",
-                retriever(c, DOCS[0]),
-                model(c, asked(PORTO), NOTE),
-                query="Douro?",
-                text=NOTE,
-                name="engine",
+    # what the user names
+    "contexts that the user names rest on no call": Row(
+        tree(found(*DOCS), reads(asked(PORTO)), answers=(Answer("Other words."),)),
+        [FARO],
+        answer="Other words.",
+        where=Overrides(contexts_from=lambda _: [FARO]),
+    ),
+    "named where nothing is": Row(
+        says(reads(asked(PORTO)), lookup_outputs=({"chunks": []},)),
+        [],
+        None,
+        "no_contexts_named",
+        where=Overrides(contexts_from="chunks"),
+        hedged="retrieved",
+    ),
+    "named in what the run returned before what it was given": Row(
+        tree(
+            reads(asked(PORTO)),
+            lookup_inputs=({"question": QUESTION, "chunks": [], "reply": ""},),
+            lookup_outputs=(
+                {"question": "?", "chunks": [{"text": PORTO}], "reply": "Porto."},
             ),
-            step(c, Document(f"Sub question: Douro?\nResponse: {NOTE}", "x")),
-            model(c, f"Context:\nSub question: Douro?\nResponse: {NOTE}\n{QUESTION}"),
-            answers=SAYS,
         ),
         [PORTO],
-        retrieved=["p"],
-    ),
-    "what a nested engine wrote, by the framework's word": Row(
-        lambda c: _with_author(c, "Yes."),
-        [PORTO],
-        retrieved=["p"],
-    ),
-    "refine with short drafts": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS),
-            lambda: c.node(
-                "step",
-                model(c, asked(PORTO), "Porto."),
-                model(c, f"Existing answer: Porto. New context: {FARO}", "Porto!"),
-                model(c, f"Existing answer: Porto! New context: {EVORA}"),
-                input_documents=DOCS,
-            ),
-            answers=SAYS,
-        ),
-        [PORTO, FARO, EVORA],
-    ),
-    "one document in two packs that overlap": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            lambda: c.node(
-                "step",
-                model(c, asked(PORTO[:60]), "Porto."),
-                model(c, f"Existing answer: Porto. New context: {PORTO[40:]}"),
-                input_documents=DOCS[:1],
-            ),
-            answers=SAYS,
-        ),
-        [PORTO],
-        retrieved=["p"],
-    ),
-    "texts handed on without their ids": Row(
-        lambda c: tree(
-            c,
-            retriever(c, *DOCS[:2]),
-            lambda: c.node(
-                "step",
-                model(c, asked(f"{FARO}\n{PORTO}")),
-                input_documents=(Document(FARO), Document(PORTO)),
-            ),
-            answers=SAYS,
-        ),
-        [FARO, PORTO],
-        retrieved=["p", "f"],
-    ),
-    "inside of a shown one": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0], DOCS[1]),
-            retriever(
-                c,
-                Document(f"{PORTO}\nThe web knows nothing else about it.", "w"),
-                query="web",
-            ),
-            model(c, asked(f"{PORTO}\nThe web knows nothing else about it.")),
-            answers=SAYS,
-        ),
-        [f"{PORTO}\nThe web knows nothing else about it."],
-        retrieved=["p", "f", "w"],
-    ),
-    "what is ignored gives no candidates": Row(
-        lambda c: tree(
-            c,
-            lambda: c.node("ignored", retriever(c, DOCS[2]), model(c, EVORA, "tool 1")),
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO)),
-            answers=SAYS,
-        ),
-        [PORTO],
-        retrieved=["p"],
-    ),
-    "a tool that gives documents, and one that gives text": Row(
-        lambda c: tree(
-            c,
-            tool(c, PORTO, documents=DOCS[:1], name="books", tool_call_id="1"),
-            tool(c, NOTE, name="search", tool_call_id="2"),
-            model(
-                c,
-                [
-                    Message("user", QUESTION),
-                    Message("tool", PORTO),
-                    Message("tool", NOTE),
-                ],
-            ),
-            answers=SAYS,
-        ),
-        [PORTO],
-        retrieved=["p"],
-        doubts=("tool_text",),
-    ),
-    "handed in": Row(
-        lambda c: tree(
-            c, model(c, asked(PORTO)), input_documents=DOCS[:2], answers=SAYS
-        ),
-        [PORTO],
-        retrieved=None,
-    ),
-    "abandoned": Row(
-        lambda c: tree(
-            c,
-            retriever(c, DOCS[0]),
-            model(c, asked(PORTO)),
-            is_complete=False,
-            partial_answer="It is",
-        ),
-        [PORTO],
-        answer=None,
-        doubts=("broken",),
-        retrieved=["p"],
-    ),
-    "question and history stand there for another reason": Row(
-        lambda c: tree(
-            c,
-            retriever(c, Document(QUESTION, "q"), DOCS[0]),
-            model(c, asked(PORTO)),
-            answers=SAYS,
-            history=(Said(role="user", content="Hello"),),
-        ),
-        [PORTO],
-        retrieved=["q", "p"],
-        doubts=("quoted",),
-        hedged=("contexts",),
+        None,
+        answer="Porto.",
+        where=Overrides("question", "chunks", "reply"),
+        hedged="retrieved",
     ),
 }
 
 
-REWRITE = "Which of the Portuguese cities lies on the banks of the river Douro?"
-WEB = (
-    f"{REWRITE} Porto does, where the Douro meets the Atlantic, and so do its cellars,"
-    " in Gaia."
-)
-
-
-def corrective(
-    clock: Clock,
-    *search: Callable[[], Node],
-    page: str = WEB,
-    reply: str | Message = REWRITE,
-) -> Tree:
-    """LangGraph's CRAG: what was retrieved is graded, the question rewritten, the web searched by a step."""
-    return tree(
-        clock,
-        retriever(clock, DOCS[1]),
-        model(clock, f"Relevant? {FARO}", GRADED),
-        model(clock, f"Improve: {QUESTION}", reply),
-        *search,
-        step(clock, Document(page), name="web_search"),
-        model(clock, f"{FARO}\n{page}\nQuestion: {REWRITE}"),
-        answers=SAYS,
-    )
-
-
-QUOTING: dict[str, Callable[[Clock], Tree]] = {
-    "a page of the web that quotes the rewritten question (LangGraph's CRAG)": (
-        lambda c: corrective(c, tool(c, f"[{WEB!r}]", name="web", query=REWRITE))
-    ),
-    "the same, searched by a plain function": corrective,
-    "a page that is little more than the rewritten question": lambda c: corrective(
-        c, tool(c, REWRITE, name="web", query=REWRITE), page=f"{REWRITE} Porto."
-    ),
-    "a page that a tool returned and a model had written before": lambda c: corrective(
-        c, tool(c, NOTE, name="web", query="Douro"), page=NOTE, reply=NOTE
-    ),
-    "a page that quotes a rewritten question in a structure": lambda c: corrective(
-        c, page=WEB, reply=Message("assistant", f'{{"query": "{REWRITE}"}}')
-    ),
-}
-
-
-WORDS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=2, max_size=9)
-
-
-@given(
-    st.lists(WORDS, min_size=8, max_size=14),
-    st.lists(WORDS, min_size=2, max_size=30),
-    st.integers(0, 30),
-)
-def test_a_page_is_a_context_wherever_it_quotes_a_query(
-    query: list[str], page: list[str], place: int
-) -> None:
-    rewrite = " ".join(query)
-    text = " ".join([*page[:place], rewrite, *page[place:]])
-    clock = Clock()
-    made = corrective(
-        clock,
-        tool(clock, "Nothing.", name="web", query=rewrite),
-        page=text,
-        reply=rewrite,
-    )
-    (sample,) = samples_of(made)
-    assert [context.text for context in sample.known_contexts] == [FARO, text]
-
-
-def test_what_a_tool_found_is_evidence_though_it_quotes_a_query_written_inside_of_it() -> (
-    None
-):
-    clock = Clock()
-    rewriting = model(clock, f"Improve: {QUESTION}", REWRITE)
-    web = tool(
-        clock,
-        WEB,
-        rewriting,
-        tool(clock, WEB, name="web", query=REWRITE),
-        name="search",
-        tool_call_id="1",
-    )
-    answering = model(clock, [Message("user", QUESTION), CALL, Message("tool", WEB)])
-    made = tree(
-        clock,
-        model(clock, QUESTION, CALL),
-        web,
-        answering,
-        answers=SAYS,
-        is_always_a_sample=True,
-    )
-    (sample,) = samples_of(made)
-    assert sample.ledger is not None
-    assert {(call.kind, call.name) for call in sample.ledger.calls} == {
-        ("tool", "search"),
-        ("tool", "web"),
-    }
-
-
-# What was retrieved, and what the ledger lists
-
-
-def overlapping(count: int, seed: int = 0) -> tuple[Document, ...]:
-    """Chunks of one page, each of which begins with the end of the one before."""
-    rng = random.Random(seed)
-    page = " ".join(
-        "".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 9)))
-        for _ in range(40 * count)
-    )
-    return tuple(
-        Document(page[start : start + 220], f"c{start // 150}")
-        for start in range(0, 150 * count, 150)
-    )
-
-
-def test_documents_that_a_step_finds_beside_a_retriever_are_retrieved() -> None:
-    """One retriever, and ``store.similarity_search`` inside a node of the graph."""
-    clock = Clock()
-    made = tree(
-        clock,
-        retriever(clock, DOCS[0]),
-        step(clock, *DOCS[1:], name="search"),
-        model(clock, f"{PORTO}\n{EVORA}"),
-    )
-    (sample,) = samples_of(made)
-    assert [one.id for one in sample.known_contexts] == ["p", "e"]
-    assert [one.id for one in sample.retrieved or ()] == ["p", "f", "e"]
-    assert sample.capture is not None
-    assert sample.capture.grade == "exact"
-    assert sample.ledger is not None
-    assert [[item.id for item in call.items] for call in sample.ledger.calls] == [
-        ["p"],
-        ["f", "e"],
-    ]
-
-
-@given(st.data())
-def test_contexts_are_among_the_retrieved_and_the_ledger_lists_what_each_call_returned(
-    data: st.DataObject,
-) -> None:
-    chunks = overlapping(9)
-    count = data.draw(st.integers(1, 8))
-    of_retriever, of_step = chunks[:count], chunks[count:]
-    returned = data.draw(st.permutations(of_retriever))
-    shown = data.draw(
-        st.lists(st.sampled_from(chunks), min_size=1, unique_by=lambda one: one.id)
-    )
-    clock = Clock()
-    prompt = "\n\n".join(one.text for one in shown)
-    made = tree(
-        clock,
-        retriever(clock, *returned),
-        step(clock, *of_step),
-        model(clock, prompt),
-        answers=SAYS,
-    )
-    (sample,) = samples_of(made)
-    assert [one.id for one in sample.known_contexts] == [one.id for one in shown]
-    assert sample.retrieved is not None
-    assert {one.id for one in sample.known_contexts} <= {
-        one.id for one in sample.retrieved
-    }
-    assert [one.id for one in sample.retrieved][:count] == [one.id for one in returned]
-    assert sample.ledger is not None
-    listed = sample.ledger.calls[0]
-    assert [item.id for item in listed.items] == [one.id for one in returned]
-    assert [returned[place].id for place in listed.shown or ()] == [
-        one.id for one in returned if one in shown
-    ]
-    assert sample.capture is not None
-    assert sample.capture.warnings == ()
-
-
-def check(sample: Sample, row: Row) -> None:
-    """The sample is right, and says by code what is uncertain."""
-    notes = sample.capture
-    assert notes is not None
-    assert sorted(notes.doubts) == sorted(row.doubts)
-    assert (notes.grade == "exact") == (not row.doubts)
-    assert sample.question == QUESTION
-    retrieved = sample.retrieved
-    told = {
-        "contexts": [context.text for context in sample.known_contexts],
-        "answer": sample.answer,
-        "retrieved": None if retrieved is None else [one.id for one in retrieved],
-    }
-    for name, value in told.items():
-        if name not in row.hedged:
-            assert value == getattr(row, name), name
+def ids_of(sample: Sample) -> str | None:
+    documents = sample.retrieved
+    return None if documents is None else " ".join(one.id or "-" for one in documents)
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_one_run(name: str) -> None:
     row = ROWS[name]
-    (sample,) = samples_of(row.made(Clock()), row.where)
-    check(sample, row)
+    (sample,) = samples_of(row.run, row.where)
+    assert sample.capture is not None
+    assert sorted(sample.capture.doubts) == sorted(row.doubts.split())
+    assert (sample.capture.grade == "exact") == (not row.doubts)
+    told = {
+        "contexts": [context.text for context in sample.known_contexts],
+        "answer": sample.answer,
+        "question": sample.question,
+        "retrieved": ids_of(sample),
+    }
+    for field_name, value in told.items():
+        if field_name not in row.hedged.split():
+            expected = getattr(row, field_name)
+            assert value == expected, field_name
+    if row.calls is not None:
+        assert sample.ledger is not None
+        assert [call.kind for call in sample.ledger.calls] == row.calls.split()
+
+
+@given(st.permutations(DOCS), st.permutations(DOCS), st.integers(1, 3))
+def test_the_ledger_lists_what_each_search_returned_and_what_was_shown(
+    returned: list[Document], order: list[Document], n_shown: int
+) -> None:
+    shown = order[:n_shown]
+    run = says(found(*returned), reads(asked(*(one.text for one in shown))))
+    (sample,) = samples_of(run)
+    assert sample.ledger is not None
+    (search,) = sample.ledger.calls
+    assert [item.id for item in search.items] == [one.id for one in returned]
+    places = [place for place, one in enumerate(returned) if one in shown]
+    assert search.shown == tuple(places)
+    assert [one.id for one in sample.known_contexts] == [one.id for one in shown]
 
 
 def test_scores_are_those_of_the_last_step() -> None:
-    (sample,) = samples_of(ROWS["scored by the last step"].made(Clock()))
+    (sample,) = samples_of(ROWS["scored by the last step"].run)
     assert [context.score for context in sample.known_contexts] == [0.9, 0.7]
-    assert sample.retrieved is not None
-    assert [context.score for context in sample.retrieved] == [None, None, None]
+    assert [context.score for context in sample.retrieved or ()] == [None] * 3
 
 
-NONE: dict[str, Callable[[Clock], Tree]] = {
-    "no retrieval": lambda c: tree(c, model(c, "Hello"), answers=SAYS),
-    "ignored": lambda c: Tree(
-        c.node("ignored", retriever(c, *DOCS), model(c, asked(PORTO)))
-    ),
-    "a grader of what is handed in": lambda c: tree(
-        c, model(c, asked(PORTO), GRADED), input_documents=DOCS
-    ),
+@pytest.mark.parametrize(
+    "run",
+    [
+        says(reads("Hello")),
+        tree(call("ignored", found(*DOCS), reads(asked(PORTO))), question=None),
+        tree(reads(asked(PORTO), GRADED), taken=DOCS),
+    ],
+    ids=["no retrieval", "ignored", "a grader of what is handed in"],
+)
+def test_no_sample(run: Tree) -> None:
+    assert samples_of(run) == []
+
+
+@pytest.mark.parametrize(
+    "value", [[{"body": PORTO, "source": "a"}], {"body": PORTO, "source": "a"}]
+)
+def test_named_contexts_without_a_text_are_refused(value: object) -> None:
+    run = says(reads(asked(PORTO)), lookup_outputs=({"chunks": value},))
+    with pytest.raises(RowError, match=r"without a text \(one of .*\): body, source"):
+        samples_of(run, Overrides(contexts_from="chunks"))
+
+
+# a text that a tool returned beside contexts; whether the tool is to be named
+TEXTS_OF_TOOLS = {
+    **dict.fromkeys(("42", "-3.5 %", "1,024", "ok", "Done.", "null", "[]"), False),
+    **dict.fromkeys(("Berlin", "北京", "12 °C", "2026-11-04", "Shipped."), True),
+    FARO: True,
+    PORTO: False,  # a text that is a context already
 }
 
 
-@pytest.mark.parametrize("name", NONE)
-def test_no_sample(name: str) -> None:
-    assert samples_of(NONE[name](Clock())) == []
+@pytest.mark.parametrize("text", TEXTS_OF_TOOLS)
+def test_a_tools_text_beside_contexts_is_to_be_named_at_any_length(text: str) -> None:
+    """Unless it says nothing, or is a bare number, as of a calculator."""
+    prompt = [Message("user", asked(PORTO)), Message("tool", text)]
+    run = says(found(P), tool(text, name="lookup", query="6 * 7"), reads(prompt))
+    (sample,) = samples_of(run)
+    assert sample.capture is not None
+    assert ("tool_text" in sample.capture.doubts) == TEXTS_OF_TOOLS[text]
+
+
+# The ledger
+
+
+def ledger_of(run: Tree) -> list[tuple[str, int, int, str | None, str | None]]:
+    """Kind, turn, step, name and agent of each call of the ledger."""
+    (sample,) = samples_of(run)
+    assert sample.ledger is not None
+    return [
+        (each.kind, each.turn, each.step, each.name, each.agent)
+        for each in sample.ledger.calls
+    ]
+
+
+def test_turns_steps_and_agents_of_calls() -> None:
+    asks = reads(QUESTION, CALL, agent="one")
+    history = (*SAID, Said(role="user", content="Anybody?"))
+    for second, agent in (("one", None), ("other", "one")):
+        run = says(
+            asks,
+            found(P, agent="one"),
+            reads(asked(PORTO), agent=second),
+            history=history,
+        )
+        assert ledger_of(run) == [("retrieval", 3, 1, None, agent)]
+    failed = reads(QUESTION, CALL, error="no connection")
+    run = says(failed, found(P), reads(asked(PORTO)))
+    assert ledger_of(run) == [("retrieval", 1, 0, None, None)]
+
+
+def test_the_calls_inside_of_a_tool_are_counted_from_the_models_inside_of_it() -> None:
+    """The tool "research" looks up one text by itself, and then one as its model asks."""
+    wish = Message("assistant", "", (ToolCall("look", {}, "t1"),))
+    research = tool(
+        "",
+        tool(FARO, name="first"),
+        reads("Go on.", wish),
+        tool(EVORA, name="look", tool_call_id="t1"),
+        name="research",
+    )
+    names = [
+        name for _, _, _, name, _ in ledger_of(says(research, reads(FARO + EVORA)))
+    ]
+    assert [name for name in names if name != "research"] == ["first", "look"]
 
 
 # Several runs of one question
 
 
-def alone(made: Callable[[], Node], **fields: Any) -> Tree:
-    node = made()
+def alone(made: Call, **fields: Any) -> Tree:
+    node = made(CLOCK)
     return Tree(node, gives_only_documents=node.kind == "retriever", **fields)
 
 
-REWRITTEN = "Portuguese city on the river Douro"
-FLOWS: dict[
-    str,
-    tuple[
-        Callable[[Clock], list[Tree]], list[tuple[str | None, list[str], str | None]]
-    ],
-] = {
+def later(run: Tree) -> Tree:
+    """A chain that begins after what was run before."""
+    delay = float(next(CLOCK))
+    for node in run.root.walk():
+        node.began += delay
+        node.ended = (node.ended or 0) + delay
+        next(CLOCK)
+    return run
+
+
+CLOCK = itertools.count(1)
+CONDENSED = "Portuguese city on the river Douro"
+AND_FARO = "And where is Faro?"
+Told = tuple[str | None, list[str], str | None, str]  # the last: the codes of doubts
+FLOWS: dict[str, tuple[list[Tree], list[Told]]] = {
     "retriever, grader, model": (
-        lambda c: [
-            alone(retriever(c, *DOCS)),
-            alone(model(c, f"Relevant? {PORTO}", GRADED)),
-            alone(model(c, asked(PORTO + EVORA))),
+        [
+            alone(found(*DOCS)),
+            alone(reads(f"Relevant? {PORTO}", GRADED)),
+            alone(reads(asked(PORTO + EVORA))),
         ],
-        [(QUESTION, [PORTO, EVORA], ANSWER)],
+        [(QUESTION, [PORTO, EVORA], ANSWER, "")],
     ),
-    "a word that may be a verdict": (  # said to be inferred, see below
-        lambda c: [alone(retriever(c, DOCS[0])), alone(model(c, asked(PORTO), "Yes"))],
-        [(QUESTION, [PORTO], "Yes")],
-    ),
-    "a rewrite comes first": (
-        lambda c: [
-            alone(model(c, f"Condense: {QUESTION}", REWRITTEN)),
-            alone(retriever(c, DOCS[0], query=REWRITTEN)),
-            alone(model(c, [Message("system", PORTO), Message("user", QUESTION)])),
-        ],
-        [(QUESTION, [PORTO], ANSWER)],
+    "a word that may be a verdict": (
+        [alone(found(P)), alone(reads(asked(PORTO), "Yes"))],
+        [(QUESTION, [PORTO], "Yes", "answer_guessed")],
     ),
     "a rewrite comes first, after many calls of other work": (
-        lambda c: [
+        [
             *(
-                alone(
-                    model(
-                        c, f"Title of note {number}?", f"Note {number} of the harbour"
-                    )
-                )
-                for number in range(12)
+                alone(reads(f"Title of {n}?", f"Note {n} of harbours"))
+                for n in range(12)
             ),
-            alone(model(c, f"Condense: {QUESTION}", REWRITTEN)),
-            alone(retriever(c, DOCS[0], query=REWRITTEN)),
-            alone(model(c, [Message("system", PORTO), Message("user", QUESTION)])),
+            alone(reads(f"Condense: {QUESTION}", CONDENSED)),
+            alone(found(P, query=CONDENSED)),
+            alone(reads([Message("system", PORTO), Message("user", QUESTION)])),
         ],
-        [(QUESTION, [PORTO], ANSWER)],
+        [(QUESTION, [PORTO], ANSWER, "")],
     ),
-    "several searches that a model wrote": (  # said to be inferred, see below
-        lambda c: [
+    "several searches that a model wrote": (
+        [
             alone(
-                model(
-                    c,
-                    f"Searches for: {QUESTION}",
-                    f'1. "{REWRITTEN}"\n2. Cities of the Algarve',
-                )
+                reads(f"Searches for: {QUESTION}", f'1. "{CONDENSED}"\n2. The Algarve')
             ),
-            alone(retriever(c, DOCS[0], query=REWRITTEN)),
-            alone(retriever(c, DOCS[1], query="Cities of the Algarve")),
-            alone(model(c, asked(PORTO + FARO))),
+            alone(found(P, query=CONDENSED)),
+            alone(found(F, query="The Algarve")),
+            alone(reads(asked(PORTO + FARO))),
         ],
-        [(REWRITTEN, [PORTO, FARO], ANSWER)],
+        [(CONDENSED, [PORTO, FARO], ANSWER, "question_guessed")],
     ),
     "two questions that were translated, and searched for alone": (
-        lambda c: [
-            alone(model(c, "Translate: Welche Stadt liegt am Douro?", QUESTION)),
-            alone(retriever(c, DOCS[0])),
-            alone(model(c, "Translate: Und wo liegt Faro?", "And where is Faro?")),
-            alone(retriever(c, DOCS[1], query="And where is Faro?")),
-        ],
-        [(QUESTION, [PORTO], None), ("And where is Faro?", [FARO], None)],
-    ),
-    "two questions, one after the other": (
-        lambda c: [
-            alone(retriever(c, DOCS[0])),
-            alone(model(c, asked(PORTO))),
-            alone(retriever(c, DOCS[1], query="And Faro?")),
-            alone(model(c, f"{FARO} And Faro?", "In the south, by the sea.")),
+        [
+            alone(reads("Translate: Welche Stadt liegt am Douro?", QUESTION)),
+            alone(found(P)),
+            alone(reads("Translate: Und wo liegt Faro?", AND_FARO)),
+            alone(found(F, query=AND_FARO)),
         ],
         [
-            (QUESTION, [PORTO], ANSWER),
-            ("And Faro?", [FARO], "In the south, by the sea."),
+            (QUESTION, [PORTO], None, f"{FLOW} no_answer question_guessed"),
+            (AND_FARO, [FARO], None, f"{FLOW} no_answer question_guessed"),
+        ],
+    ),
+    "two questions, one after the other": (
+        [
+            alone(found(P)),
+            alone(reads(asked(PORTO))),
+            alone(found(F, query="And Faro?")),
+            alone(reads(f"{FARO} And Faro?", "In the south, by the sea.")),
+        ],
+        [
+            (QUESTION, [PORTO], ANSWER, ""),
+            ("And Faro?", [FARO], "In the south, by the sea.", "question_guessed"),
         ],
     ),
     "the question of the chain that answers": (
-        lambda c: [
-            alone(retriever(c, DOCS[0], query="Douro")),
-            tree(c, model(c, asked(PORTO)), answers=SAYS),
-        ],
-        [(QUESTION, [PORTO], ANSWER)],
+        [alone(found(P, query="Douro")), later(says(reads(asked(PORTO))))],
+        [(QUESTION, [PORTO], ANSWER, "")],
     ),
     "a model that shows nothing retrieved is another matter": (
-        lambda c: [
-            alone(retriever(c, DOCS[0])),
-            alone(model(c, "What time is it?", "Five, as far as I know.")),
-        ],
-        [(QUESTION, [PORTO], None)],
+        [alone(found(P)), alone(reads("What time is it?", "Five, as far as I know."))],
+        [(QUESTION, [PORTO], None, f"{FLOW} no_answer")],
     ),
-    "a title that reads the answer": (  # said to be inferred, see below
-        lambda c: [
-            alone(retriever(c, DOCS[0])),
-            alone(model(c, asked(PORTO))),
-            alone(
-                model(
-                    c, f"Title for: {ANSWER} {PORTO}", "The city on the Douro, in short"
-                )
-            ),
+    "a title that reads the answer": (  # its answer may be wrong
+        [
+            alone(found(P)),
+            alone(reads(asked(PORTO))),
+            alone(reads(f"Title for: {ANSWER} {PORTO}", TITLE)),
         ],
-        [(QUESTION, [PORTO], ANSWER)],
+        [(QUESTION, [PORTO], TITLE, "answer_guessed which_turn")],
     ),
     "notes on each document, an answer from the notes": (
-        lambda c: [
-            alone(retriever(c, *DOCS[:2])),
-            alone(model(c, f"A note on: {PORTO}", NOTE)),
-            alone(
-                model(c, f"A note on: {FARO}", "Faro does not, being in the Algarve.")
-            ),
-            alone(
-                model(c, f"{NOTE}\nFaro does not, being in the Algarve.\n{QUESTION}")
-            ),
+        [
+            alone(found(P, F)),
+            alone(reads(f"A note on: {PORTO}", NOTE)),
+            alone(reads(f"A note on: {FARO}", NOT_FARO)),
+            alone(reads(f"{NOTE}\n{NOT_FARO}\n{QUESTION}")),
         ],
-        [(QUESTION, [PORTO, FARO], ANSWER)],
+        [(QUESTION, [PORTO, FARO], ANSWER, "answer_guessed which_turn")],
     ),
     "the conversation goes on without a retrieval": (
-        lambda c: [
-            alone(retriever(c, DOCS[0])),
-            alone(model(c, asked(PORTO))),
+        [
+            alone(found(P)),
+            alone(reads(asked(PORTO))),
             alone(
-                model(
-                    c,
+                reads(
                     [
                         Message("user", asked(PORTO)),
                         Message("assistant", ANSWER),
@@ -1211,785 +1138,133 @@ FLOWS: dict[
                 )
             ),
         ],
-        [(QUESTION, [PORTO], ANSWER)],
+        [(QUESTION, [PORTO], ANSWER, "")],
     ),
     "documents of two tasks in one prompt": (
-        lambda c: [
-            alone(retriever(c, DOCS[0]), task_or_thread="a"),
-            alone(retriever(c, DOCS[2]), task_or_thread="b"),
-            alone(model(c, asked(EVORA + PORTO)), task_or_thread="c"),
+        [
+            alone(found(P), task_or_thread="a"),
+            alone(found(E), task_or_thread="b"),
+            alone(reads(asked(EVORA + PORTO)), task_or_thread="c"),
         ],
-        [(QUESTION, [EVORA, PORTO], ANSWER)],
+        [(QUESTION, [EVORA, PORTO], ANSWER, "which_turn")],
     ),
     "retriever, reranker": (
-        lambda c: [
-            alone(retriever(c, *DOCS)),
-            replace(
-                alone(
-                    lambda: c.node("reranker", input_documents=DOCS, documents=DOCS[2:])
-                ),
-                gives_only_documents=True,
-            ),
+        [
+            alone(found(*DOCS)),
+            Tree(reranked(DOCS, E)(CLOCK), gives_only_documents=True),
         ],
-        [(QUESTION, [EVORA], None)],
+        [(QUESTION, [EVORA], None, f"{FLOW} no_answer")],
     ),
     "paused and resumed": (
-        lambda c: [
-            tree(c, retriever(c, DOCS[0]), resumption_key="t", is_paused=True),
-            tree(
-                c,
-                model(c, asked(PORTO)),
-                resumption_key="t",
-                continues=True,
-                answers=SAYS,
-                question=None,
+        [
+            tree(found(P), resumption_key="t", is_paused=True),
+            later(
+                says(
+                    reads(asked(PORTO)),
+                    resumption_key="t",
+                    continues=True,
+                    question=None,
+                )
             ),
         ],
-        [(QUESTION, [PORTO], ANSWER)],
+        [(QUESTION, [PORTO], ANSWER, "")],
+    ),
+    "a run that may be resumed": (
+        [says(found(P), reads(asked(PORTO)), resumption_key="t")],
+        [(QUESTION, [PORTO], ANSWER, "")],
     ),
 }
 
 
-# the codes of all that is uncertain, for each sample
-DOUBTS_OF_FLOWS: dict[str, list[list[str]]] = {
-    "a word that may be a verdict": [["answer_guessed"]],
-    "several searches that a model wrote": [["question_guessed"]],
-    "two questions that were translated, and searched for alone": [
-        ["by_data_flow", "no_answer", "question_guessed"],
-        ["by_data_flow", "no_answer", "question_guessed"],
-    ],
-    "two questions, one after the other": [[], ["question_guessed"]],
-    "a model that shows nothing retrieved is another matter": [
-        ["by_data_flow", "no_answer"]
-    ],
-    "a title that reads the answer": [["answer_guessed", "which_turn"]],
-    "notes on each document, an answer from the notes": [
-        ["answer_guessed", "which_turn"]
-    ],
-    "documents of two tasks in one prompt": [["which_turn"]],
-    "retriever, reranker": [["by_data_flow", "no_answer"]],
-}
+def turns() -> Turns[Tree]:
+    return Turns(lambda one: [one], Overrides())
 
 
 @pytest.mark.parametrize("name", FLOWS)
 def test_several_runs(name: str) -> None:
-    made, expected = FLOWS[name]
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    samples = [sample for one in made(Clock()) for sample in turns.add(one)]
-    samples += turns.finish()
-    assert turns.finish() == []
-    codes = [sorted(one.capture.doubts) for one in samples if one.capture]
-    assert codes == DOUBTS_OF_FLOWS.get(name, [[] for _ in expected])
-    told = [
-        (one.question, [context.text for context in one.known_contexts], one.answer)
-        for one in samples
-    ]
-    if name != "a title that reads the answer":  # its answer may be wrong
-        assert told == expected
-
-
-# what an application does with an answer of a chain; the grade that is left
-WORKED_ON: dict[str, tuple[str, str, str | Message, str]] = {
-    "made friendlier": (
-        ANSWER,
-        f"Question: {QUESTION}\nDraft: {ANSWER}\nMake it friendlier.",
-        "It is Porto, in the lovely north.",
-        "inferred",
-    ),
-    "translated": (
-        ANSWER,
-        f"Welche Stadt liegt am Douro?\nTranslate:\n{ANSWER}",
-        "Es ist Porto, im Norden.",
-        "inferred",
-    ),
-    "made a structure that holds an answer": (
-        ANSWER,
-        f"As JSON, for {QUESTION}\n{ANSWER}",
-        '{"answer": "Porto lies there, in the very north.", "tone": "kind"}',
-        "inferred",
-    ),
-    "graded": (
-        ANSWER,
-        f"Question: {QUESTION}\nIs this right? {ANSWER}",
-        '{"score": "yes"}',
-        "exact",
-    ),
-    "told as an earlier turn": (
-        ANSWER,
-        f"User: {QUESTION}\nAssistant: {ANSWER}\nUser: Thank you!",
-        "You are welcome, any time.",
-        "exact",
-    ),
-    "of words that other prompts hold": (
-        "Porto",
-        "What does Porto cost by the bottle, and where is it made?",
-        "Ask the merchant, as prices differ.",
-        "exact",
-    ),
-}
+    runs, expected = FLOWS[name]
+    joining = turns()
+    samples = [sample for run in runs for sample in joining.add(run)]
+    samples += joining.finish()
+    assert joining.finish() == []
+    assert [
+        (
+            sample.question,
+            [context.text for context in sample.known_contexts],
+            sample.answer,
+            " ".join(sorted(sample.capture.doubts if sample.capture else ())),
+        )
+        for sample in samples
+    ] == expected
 
 
 def test_a_query_that_a_model_wrote_is_the_stand_alone_question() -> None:
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    made = FLOWS["a rewrite comes first"][0](Clock())
-    (sample,) = [*(s for one in made for s in turns.add(one)), *turns.finish()]
-    assert (sample.question, sample.standalone_question) == (QUESTION, REWRITTEN)
-    assert sample.capture is not None
-    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
-
-
-def test_a_search_of_a_tool_that_found_nothing_is_a_search() -> None:
-    clock = Clock()
-    nothing = tool(
-        clock,
-        "Nothing was found.",
-        query="opening year",
-        tool_call_id="1",
-        documents=(),
-    )
-    made = tree(
-        clock,
-        model(clock, QUESTION, CALL),
-        nothing,
-        model(clock, QUESTION),
-        answers=SAYS,
-    )
-    (sample,) = samples_of(made)
-    assert (sample.contexts, sample.retrieved) == ((), ())
-    assert sample.capture is not None
-    assert (sample.capture.evidence_from, sample.capture.grade) == (
-        "flow",
-        "exact",
-    )
-    assert sample.ledger is not None
-    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [
-        ("retrieval", "opening year", ())
-    ]
-
-
-# The tables of rules
-
-
-# What queries and arguments of tools do not mean
-
-
-def test_an_argument_of_a_tool_is_no_question() -> None:
-    c = Clock()
-    (sample,) = samples_of(
-        tree(
-            c,
-            retriever(c, DOCS[0], query=""),
-            tool(c, "Added.", query="Jon"),
-            model(c, PORTO),
-            question=None,
-        )
-    )
-    assert sample.question is None
-    assert [context.text for context in sample.known_contexts] == [PORTO]
-    reading = tool(c, PORTO, query='{"repo": "a", "path": "b"}', documents=DOCS[:1])
-    (sample,) = samples_of(tree(c, reading, model(c, PORTO), question=None))
-    assert sample.question is None
-
-
-def _without_a_question(clock: Clock) -> Tree:
-    """A chain over documents, of which neither inputs nor a query tell what was asked."""
-    return tree(
-        clock,
-        retriever(clock, *DOCS, query=""),
-        model(clock, PORTO),
-        answers=SAYS,
-        question=None,
-    )
-
-
-def _with_a_query_alone(clock: Clock) -> Tree:
-    """A chain whose inputs hold no question, but whose retriever was asked something."""
-    return tree(
-        clock,
-        retriever(clock, *DOCS, query="Douro"),
-        model(clock, PORTO),
-        answers=SAYS,
-        question=None,
-    )
-
-
-DOUBTFUL = {
-    "no question was found": _without_a_question,
-    "the question was not found in the inputs; the retriever's query stands for it": (
-        _with_a_query_alone
-    ),
-}
-
-
-@pytest.mark.parametrize("doubt", DOUBTFUL)
-def test_where_the_question_is_in_doubt_nothing_is_exact(doubt: str) -> None:
-    (sample,) = samples_of(DOUBTFUL[doubt](Clock()))
-    assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
-    assert "question_guessed" in sample.capture.doubts
-    (named,) = samples_of(
-        DOUBTFUL[doubt](Clock()), Overrides(question_from=lambda run: QUESTION)
-    )
-    assert named.question == QUESTION
-    assert named.capture is not None
-    assert named.capture.grade == "exact"
-
-
-def test_a_short_reply_that_a_tool_hands_on_feeds_the_answer() -> None:
-    c = Clock()
-    inner = tool(
-        c,
-        '{"reply": "Porto."}',
-        retriever(c, *DOCS),
-        model(c, asked(f"{PORTO}\n{FARO}"), "Porto."),
-    )
-    shown = [Message("user", QUESTION), CALL, Message("tool", '{"reply": "Porto."}')]
-    (sample,) = samples_of(tree(c, inner, model(c, shown), answers=SAYS))
-    assert [context.text for context in sample.known_contexts] == [PORTO, FARO]
-    assert sample.capture is not None
-    assert list(sample.capture.doubts) == ["short_reply"]
-
-
-def test_the_conversation_that_a_plain_call_shows() -> None:
-    c, said = (
-        Clock(),
-        (Said(role="user", content="Hello?"), Said(role="assistant", content="Hi.")),
-    )
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    for one in (
-        alone(retriever(c, DOCS[0])),
-        alone(model(c, asked(PORTO)), history=said),
-    ):
-        turns.add(one)
-    (sample,) = turns.finish()
-    assert sample.history == said
-
-
-def test_two_queries_are_no_rewrite_where_one_failed() -> None:
-    c = Clock()
-    failed = retriever(c, query="Which drink?", error="Down: the store")
-    (sample,) = samples_of(
-        tree(
-            c,
-            retriever(c, *DOCS, query="Which city?"),
-            failed,
-            model(c, PORTO),
-            answers=SAYS,
-        )
-    )
+    joining = turns()
+    for run in FLOWS["a rewrite comes first, after many calls of other work"][0]:
+        joining.add(run)
+    (sample,) = joining.finish()
+    assert sample.standalone_question == CONDENSED
+    failed = found(query="Which drink?", error="Down: the store")
+    run = says(found(*DOCS, query="Which city?"), failed, reads(PORTO))
+    (sample,) = samples_of(run)
     assert sample.standalone_question is None
 
 
-def test_contexts_that_the_user_names_do_not_rest_on_a_call() -> None:
-    c = Clock()
-    one = tree(
-        c,
-        retriever(c, *DOCS),
-        model(c, asked(PORTO)),
-        answers=(Answer("Other words.", "output"),),
-    )
-    (sample,) = samples_of(one, Overrides(contexts_from=lambda run: [FARO]))
-    assert sample.capture is not None
-    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
-    assert [context.text for context in sample.known_contexts] == [FARO]
-
-
-def test_named_contexts_and_answer_are_sought_in_what_the_run_returned_first() -> None:
-    """A LangGraph state that starts with ``chunks: []`` is an input under the name of the output."""
-    clock = Clock()
-    given = {"question": QUESTION, "chunks": [], "reply": ""}
-    returned = {
-        "question": "another",
-        "chunks": [{"text": PORTO, "source": "a.md"}],
-        "reply": "Porto.",
-    }
-    made = tree(
-        clock,
-        model(clock, asked(PORTO)),
-        lookup_inputs=(given,),
-        lookup_outputs=(returned,),
-    )
-    (sample,) = samples_of(
-        made,
-        Overrides(
-            question_from="question", contexts_from="chunks", answer_from="reply"
-        ),
-    )
-    assert [one.text for one in sample.known_contexts] == [PORTO]
-    assert (sample.question, sample.answer) == (QUESTION, "Porto.")
-
-
-def test_named_contexts_without_a_text_are_refused() -> None:
-    for value in (
-        [{"body": PORTO, "source": "a.md"}],
-        {"body": PORTO, "source": "a.md"},
-    ):
-        clock = Clock()
-        made = tree(
-            clock,
-            model(clock, asked(PORTO)),
-            answers=SAYS,
-            lookup_outputs=({"chunks": value},),
-        )
-        with pytest.raises(
-            RowError, match=r"without a text \(one of .*\): body, source"
-        ):
-            samples_of(made, Overrides(contexts_from="chunks"))
-
-
-def test_where_no_context_is_named_nothing_is_exact() -> None:
-    clock = Clock()
-    made = tree(
-        clock,
-        model(clock, asked(PORTO)),
-        answers=SAYS,
-        lookup_outputs=({"chunks": []},),
-    )
-    (sample,) = samples_of(made, Overrides(contexts_from="chunks"))
-    assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
-    assert list(sample.capture.doubts) == ["no_contexts_named"]
-
-
-def test_runs_without_a_sample_are_said_once() -> None:
-    c = Clock()
-    turns: Turns[Tree] = Turns(
-        lambda one: [one], Overrides(context_tools={"search"}), hint="nothing retrieved"
-    )
-    assert turns.add(tree(c, tool(c, "", name="search"), model(c, QUESTION))) == []
-    assert turns.samples_that_wait() == turns.samples_that_wait() == []
-    assert turns.problems.counts == {"nothing retrieved": 1}
-
-
-SECOND = "And where is the airport of the south?"
-# forms in which applications write earlier turns into a prompt
-TALKS = {
-    "lines of user and assistant": f"user: {QUESTION}\nassistant: {ANSWER}",
-    "lines of human and AI": f"Human: {QUESTION}\nAI: {ANSWER}",
-    "messages as they are printed": (
-        f"[HumanMessage(content='{QUESTION}'), AIMessage(content='{ANSWER}')]"
+# What an earlier answer says in a later prompt: no history, and no doubt
+REFUSAL = "I cannot tell from these pages, please ask at the office in the town."
+AGAIN = {
+    "asked again inside of a run": (
+        ANSWER,
+        f"Sub question: {QUESTION}\nResponse: {ANSWER}\n{PORTO}\n{AND_FARO}",
+        AND_FARO,
     ),
-    "headings": f"### User\n{QUESTION}\n\n### Assistant\n{ANSWER}",
-}
-# runs of functions without a root, and a chain around them
-SHAPES: dict[str, Callable[[str, list[Callable[[], Node]]], list[Tree]]] = {
-    "loose": lambda asking, calls: [alone(call) for call in calls],
-    "chain": lambda asking, calls: [tree(Clock(), *calls, answers=(), question=asking)],
+    "behind a name": (ANSWER, f"Anna: {QUESTION}\n{ANSWER}\n{PORTO}", QUESTION),
+    "held by instructions": (REFUSAL, f"Else say: {REFUSAL}\n{PORTO}", AND_FARO),
 }
 
 
-def test_an_earlier_question_that_is_asked_again_inside_of_a_run_is_no_history() -> (
-    None
-):
-    c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    turns.add(tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS))
-    parts = f"Sub question: {QUESTION}\nResponse: {ANSWER}\n{PORTO}\n{SECOND}"
-    (sample,) = turns.add(
-        tree(c, retriever(c, DOCS[0]), model(c, parts), question=SECOND)
-    )
-    assert sample.history == ()
-    assert sample.capture is not None
-    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
-
-
-def test_a_question_that_is_asked_again_does_not_tell_who_said_the_words_behind_it() -> (
-    None
-):
-    """Every question stands behind the user's name: so does the one that is asked again."""
-    c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    turns.add(tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS))
-    prompt = f"Anna: {QUESTION}\n{ANSWER}\n{PORTO}\nAnna: In one sentence, please."
-    (sample,) = turns.add(
-        tree(c, retriever(c, DOCS[0]), model(c, prompt, "It is Porto."))
+@pytest.mark.parametrize("name", AGAIN)
+def test_words_of_an_earlier_turn_in_a_prompt_are_no_history(name: str) -> None:
+    reply, prompt, question = AGAIN[name]
+    joining = turns()
+    answers = (Answer(reply, "output"),)
+    joining.add(tree(found(P), reads(asked(PORTO), reply), answers=answers))
+    (sample,) = joining.add(
+        tree(found(P), reads(prompt, "It is told there."), question=question)
     )
     assert sample.history == ()
     assert sample.capture is not None
     assert sample.capture.warnings == ()
 
 
-def test_an_answer_that_its_own_instructions_held_is_no_memory_of_a_turn() -> None:
-    c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    refusal = "I cannot tell from these pages, please ask at the office in the town."
-    rule = f"If the pages do not tell, say: {refusal}"
-    warnings = []
-    for asking, document, reply in (
-        (QUESTION, DOCS[0], refusal),
-        (SECOND, DOCS[1], "It is at Faro."),
-    ):
-        (sample,) = turns.add(
-            tree(
-                c,
-                retriever(c, document, query=asking),
-                model(c, f"{rule}\n{document.text}\n{asking}", reply),
-                answers=(Answer(reply, "output"),),
-                question=asking,
-            )
-        )
-        assert sample.capture is not None
-        warnings.append(sample.capture.warnings)
-    assert warnings == [(), ()]
+def test_the_conversation_that_a_plain_call_shows() -> None:
+    joining = turns()
+    joining.add(alone(found(P)))
+    joining.add(alone(reads(asked(PORTO)), history=SAID))
+    (sample,) = joining.finish()
+    assert sample.history == SAID
 
 
-# The ledger
-
-
-def ledger_of(run: Tree) -> list[tuple[int, int, str | None, str | None]]:
-    """Turn, step, query and agent of each call of the ledger."""
-    (sample,) = samples_of(run)
-    assert sample.ledger is not None
-    return [
-        (call.turn, call.step, call.query, call.agent) for call in sample.ledger.calls
-    ]
-
-
-def test_the_turn_is_one_more_than_the_users_messages_before() -> None:
-    c = Clock()
-    said = [("user", "Hello"), ("user", "Is somebody there?"), ("assistant", "Yes.")]
-    history = tuple(Said(role=role, content=text) for role, text in said)
-    run = tree(
-        c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS, history=history
-    )
-    assert [turn for turn, *_ in ledger_of(run)] == [3]
-
-
-def test_documents_that_are_handed_in_answer_no_query() -> None:
-    c = Clock()
-    root = c.node(
-        "step",
-        model(c, asked(PORTO)),
-        name="chain",
-        input_documents=DOCS[:1],
-        query="all input",
-    )
-    run = Tree(root, question=QUESTION, answers=SAYS, is_always_a_sample=True)
-    assert [query for *_, query, _ in ledger_of(run)] == [None]
-
-
-@pytest.mark.parametrize("second", ["one", "other"])
-def test_agents_are_told_apart_only_where_there_are_several(second: str) -> None:
-    c = Clock()
-    run = tree(
-        c,
-        model(c, [Message("user", QUESTION)], CALL, agent="one"),
-        retriever(c, DOCS[0], agent="one"),
-        model(c, asked(PORTO), agent=second),
-        answers=SAYS,
-    )
-    assert [agent for *_, agent in ledger_of(run)] == [
-        "one" if second == "other" else None
-    ]
-
-
-@pytest.mark.parametrize("error", [None, "no connection"])
-def test_a_call_of_a_model_that_failed_is_no_step(error: str | None) -> None:
-    c = Clock()
-    run = tree(
-        c,
-        model(c, [Message("user", QUESTION)], CALL, error=error),
-        retriever(c, DOCS[0]),
-        model(c, asked(PORTO)),
-        answers=SAYS,
-    )
-    assert [step for _, step, *_ in ledger_of(run)] == [0 if error else 1]
-
-
-# Edges of single rules
-
-
-TOOL_CALL = Message("assistant", "", (ToolCall("search", {"query": "x"}, "1"),))
-PLAIN_TEXT = "The tool says that a bridge was opened there in 1886."
-OTHER_TEXT = "The tool says that a tram crosses the upper deck of it."
-
-
-def loop_of_tools(clock: Clock, shown: Callable[[int], list[str]]) -> Sample:
-    """Two tools in a loop; ``shown`` says which results the prompt of each call holds."""
-
-    def call(number: int, reply: str | Message) -> Callable[[], Node]:
-        results = [Message("tool", text) for text in shown(number)]
-        prompt = [Message("user", QUESTION), *results]
-        return model(clock, prompt, reply, name="the agent's model")
-
-    run = tree(
-        clock,
-        call(0, TOOL_CALL),
-        tool(clock, PLAIN_TEXT, name="search"),
-        call(1, TOOL_CALL),
-        tool(clock, OTHER_TEXT, name="search"),
-        call(2, ANSWER),
-        answers=SAYS,
-        is_always_a_sample=True,
-    )
-    (sample,) = samples_of(run)
-    return sample
-
-
-def test_arguments_of_a_failed_tool_are_no_query() -> None:
-    """Each query of a retriever was written by a model, so the user's words are sought in its prompt."""
-    c = Clock()
-    searched = "Porto and the river Douro in the north"
-    call = Message("assistant", "", (ToolCall("search", {"query": searched}, "1"),))
-    run = tree(
-        c,
-        model(c, [Message("user", QUESTION)], call, name="chooser"),
-        tool(c, "", query="words of nobody's model", error="no connection"),
-        retriever(c, *DOCS, query=searched),
-        model(c, f"{PORTO}\n{FARO}\n{EVORA}"),
-        answers=SAYS,
-        question=None,
-    )
-    (sample,) = samples_of(run)
-    assert sample.question == QUESTION
-
-
-@pytest.mark.parametrize(
-    ("part", "is_found"),
-    [("Porto, in that north", True), ("Porto, in the north", False)],
-)
-def test_a_part_of_16_letters_is_found_in_the_reply_that_it_was_cut_out_of(
-    part: str, is_found: bool
-) -> None:
-    c = Clock()
-    run = tree(
-        c,
-        retriever(c, DOCS[0]),
-        model(c, asked(PORTO), f"Action: finish[{part}] and done", name="first"),
-        retriever(c, DOCS[1], query="an airport"),
-        model(c, f"Which airport? {FARO}", "It is the one of Faro.", name="second"),
-        answers=(Answer(part, "output"),),
-    )
-    (sample,) = samples_of(run)
-    assert [context.text for context in sample.known_contexts] == [
-        PORTO if is_found else FARO
-    ]
-
-
-@pytest.mark.parametrize("nested", [False, True])
-def test_a_structure_inside_of_the_output_is_the_reply_that_holds_it(
-    nested: bool,
-) -> None:
-    c = Clock()
-    said = {"answer": "It is Porto.", "place": "in the north"}
-    run = tree(
-        c,
-        retriever(c, DOCS[0]),
-        model(c, asked(PORTO), '{"answer": "It is Porto.", "place": "in the north"}'),
-        retriever(c, DOCS[1], query="an airport"),
-        model(c, f"Which airport? {FARO}", "It is the one of Faro, in the south."),
-        output={"result": {"first": said}} if nested else said,
-    )
-    (sample,) = samples_of(run)
-    assert [context.text for context in sample.known_contexts] == [PORTO]
-
-
-def kinds_and_texts(run: Tree) -> list[tuple[str, list[str]]]:
-    """What arrived: the kind of each call of the ledger, and the texts of its items."""
-    (sample,) = samples_of(run)
-    assert sample.ledger is not None
-    return [
-        (call.kind, [item.text for item in call.items]) for call in sample.ledger.calls
-    ]
-
-
-def test_a_tool_brings_its_text_and_the_documents_beside_it() -> None:
-    c = Clock()
-    run = tree(
-        c,
-        tool(c, PLAIN_TEXT, documents=DOCS[:1]),
-        model(c, asked(f"{PLAIN_TEXT}\n{PORTO}")),
-        answers=SAYS,
-    )
-    assert kinds_and_texts(run) == [("tool", [PLAIN_TEXT]), ("retrieval", [PORTO])]
-
-
-@pytest.mark.parametrize(
-    "said", [NOTE, "A note of other words about the city and its river."]
-)
-def test_a_report_of_a_tool_is_written_where_a_model_inside_said_a_passage_of_it(
-    said: str,
-) -> None:
-    """The passage stands there with other line breaks, in a text several times as long."""
-    c = Clock()
-    frame = "Pages that were read: 12. Pages that were left out: 3. Time: 14:30. " * 2
-    report = f"{frame}\n{NOTE[:24]}\n{NOTE[24:]}\n{frame}"
-    run = tree(
-        c,
-        tool(c, report, model(c, "Sum this up.", said)),
-        model(c, asked(report)),
-        answers=SAYS,
-        is_always_a_sample=True,
-    )
-    ((kind, _),) = kinds_and_texts(run)
-    assert kind == ("written" if said == NOTE else "tool")
-
-
-# Where the framework gives no question
-
-
-def test_the_first_query_is_that_of_the_retriever_and_not_of_what_is_around_it() -> (
-    None
-):
-    c = Clock()
-    run = tree(
-        c,
-        lambda: c.node(
-            "agent",
-            retriever(c, *DOCS, query="city on the Douro"),
-            query="a sub-question",
-        ),
-        model(c, f"{PORTO}\n{FARO}\n{EVORA}"),
-        answers=SAYS,
-        question=None,
-    )
-    (sample,) = samples_of(run)
-    assert sample.question == "city on the Douro"
-
-
-# Which of several replies is the answer
-
-
-def answer_and_warnings(made: Tree) -> tuple[str | None, tuple[str, ...]]:
-    (sample,) = samples_of(made)
-    assert sample.capture is not None
-    return sample.answer, sample.capture.warnings
-
-
-def test_what_a_tool_is_asked_is_no_answer_also_where_the_search_has_another_name() -> (
-    None
-):
-    c = Clock()
-    asks = Message("assistant", "", (ToolCall("lookup", {"input": "Douro"}, "1"),))
-    made = tree(c, model(c, QUESTION, asks), retriever(c, DOCS[0], query="Douro"))
-    _, warnings = answer_and_warnings(made)
-    assert warnings  # the call of the tool is no sure answer
-
-
-def test_a_draft_inside_a_synthesizer_is_not_the_answer_behind_a_verdict() -> None:
-    """It refines "It is Porto, …" to the answer "Yes": no verdict on its own draft."""
-    c = Clock()
-    drafts = (
-        model(c, asked(PORTO)),
-        model(c, f"{asked(FARO)}\nExisting answer: {ANSWER}", "Yes"),
-    )
-    synthesizer = c.node("step", *drafts, name="refine", input_documents=DOCS[:2])
-    made = tree(
-        c, retriever(c, *DOCS[:2]), lambda: synthesizer, answers=(Answer("Yes"),)
-    )
-    said, _ = answer_and_warnings(made)
-    assert said == "Yes"
-
-
-@pytest.mark.parametrize(
-    ("text", "n_to_name"),
-    [
-        ("42", 0),
-        ("-3.5 %", 0),
-        ("1,024", 0),
-        ("ok", 0),
-        ("Done.", 0),
-        ("null", 0),
-        ("[]", 0),
-        ("Berlin", 1),
-        ("北京", 1),
-        ("Oslo", 1),
-        ("12 °C", 1),
-        ("2026-11-04", 1),
-        ("Shipped on 4 May.", 1),
-        (FARO, 1),
-        (PORTO, 0),  # a text that is a context already
-    ],
-)
-def test_a_tools_text_beside_contexts_is_to_be_named_at_any_length(
-    text: str, n_to_name: int
-) -> None:
-    """Unless it says nothing, or is a bare number, as of a calculator."""
-    c = Clock()
-    looks_up = tool(c, text, name="lookup", query="6 * 7")
-    prompt = [Message("user", asked(PORTO)), Message("tool", text)]
-    answers = model(c, prompt)
-    made = tree(c, retriever(c, DOCS[0]), looks_up, answers, answers=SAYS)
-    _, warnings = answer_and_warnings(made)
-    assert len(warnings) == n_to_name
-
-
-def test_the_calls_inside_of_a_tool_are_counted_from_the_models_inside_of_it() -> None:
-    """The tool "research" looks up one text by itself, and then one as its model asks."""
-    c = Clock()
-    wish = Message("assistant", "", tool_calls=(ToolCall("look", {}, "t1"),))
-    research = tool(
-        c,
-        "",
-        tool(c, FARO, name="first"),
-        model(c, "Go on.", wish),
-        tool(c, EVORA, name="look", tool_call_id="t1"),
-        name="research",
-    )
-    made = tree(c, research, model(c, asked(FARO + EVORA)), answers=SAYS)
-    (sample,) = samples_of(made)
-    assert sample.ledger is not None
-    names = [call.name for call in sample.ledger.calls if call.items]
-    assert names == ["first", "look"]
-
-
-def test_a_run_whose_texts_are_all_known_names_no_unread_ones() -> None:
-    c = Clock()
-    made = tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS)
-    (sample,) = samples_of(made)
-    assert sample.capture is not None
-    assert sample.capture.unread_texts == ()
-
-
-def test_a_run_that_may_be_resumed_gives_its_sample_at_once() -> None:
-    """A graph with a memory answered: it waits for nobody."""
-    c = Clock()
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    made = tree(
-        c,
-        retriever(c, DOCS[0]),
-        model(c, asked(PORTO)),
-        answers=SAYS,
-        resumption_key="t",
-    )
-    (sample,) = turns.add(made)
-    assert sample.answer == ANSWER
-    assert turns.finish() == []
-
-
-@pytest.mark.parametrize("has_failed", [True, False])
-def test_a_run_without_an_answer_raises_no_doubt_about_the_earlier_answer(
-    has_failed: bool,
+@pytest.mark.parametrize("error", ["TimeoutError", None])
+def test_a_run_without_an_answer_leaves_the_earlier_one_as_it_was(
+    error: str | None,
 ) -> None:
     """The same question with the same history again: the user reads the first answer."""
-    c = Clock()
-    history = (
-        Said(role="user", content="Which country?"),
-        Said(role="assistant", content="Portugal it is."),
-    )
-    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    first = tree(
-        c,
-        retriever(c, DOCS[0]),
-        model(c, asked(PORTO)),
-        answers=SAYS,
-        history=history,
-    )
-    second = tree(c, retriever(c, DOCS[0]), history=history)
-    second.root.error = "TimeoutError" if has_failed else None
-    samples = [*turns.add(first), *turns.add(second), *turns.finish()]
+    joining = turns()
+    second = later(tree(found(P), history=SAID))
+    second.root.error = error
+    first = says(found(P), reads(asked(PORTO)), history=SAID)
+    samples = [*joining.add(first), *joining.add(second), *joining.finish()]
     assert [sample.answer for sample in samples] == [ANSWER, None]
     assert samples[0].capture is not None
     assert samples[0].capture.grade == "exact"
-    assert not turns.problems.counts
+    assert not joining.problems.counts
 
 
 @pytest.mark.parametrize("n_runs", [0, 1, 2])
-def test_runs_of_which_no_question_is_known_and_none_gives_a_sample_are_said(
-    n_runs: int,
-) -> None:
-    turns: Turns[Tree] = Turns(lambda _: [], Overrides(), hint="nothing retrieved")
+def test_runs_of_which_none_gives_a_sample_are_said(n_runs: int) -> None:
+    joining: Turns[Tree] = Turns(lambda _: [], Overrides(), hint="nothing retrieved")
     for _ in range(n_runs):
-        assert turns.add(tree(Clock())) == []
-    assert turns.finish() == []
-    assert turns.problems.counts == ({"nothing retrieved": 1} if n_runs else {})
+        assert joining.add(tree()) == []
+    assert joining.finish() == []
+    assert joining.problems.counts == ({"nothing retrieved": 1} if n_runs else {})

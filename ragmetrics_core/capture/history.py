@@ -32,6 +32,8 @@ _HISTORY_LIKE_NAME = lazy_pattern(
 _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 # what an application writes around the user's words is at least so long
 _FEWEST_LETTERS_AROUND = 24
+_ROLE_OF_LINE = lazy_pattern(r"^(user|assistant): ", re.MULTILINE)
+
 _ASSISTANTS = frozenset(
     ["a", "agent", "ai", "aimessage", "assistant", "bot", "chatbot", "gpt", "model"]
 )
@@ -173,8 +175,10 @@ def _history_before_question(value: object, question: str | None) -> tuple[Turn,
 def _read_history(value: object) -> tuple[Turn, ...]:
     """Read a chat history in any of its usual forms; no turns for another value.
 
-    Bare texts do not surely tell who speaks, be it "User: Open? Assistant: Yes.".
+    Other texts do not surely tell who speaks, be it "User: Open? Assistant: Yes.".
     """
+    if isinstance(value, str):
+        return _turns_of_lines(value)
     if not isinstance(value, (list, tuple)):
         return ()
     if any(isinstance(element, str) for element in value):
@@ -190,6 +194,21 @@ def _read_history(value: object) -> tuple[Turn, ...]:
         # what user and assistant said, without messages of tools or the system
         return spoken(messages)
     return _turns_of_pairs(value)  # [("Open?", "Yes.")]
+
+
+def _turns_of_lines(text: str) -> tuple[Turn, ...]:
+    r"""Read a history as LlamaIndex writes it into prompts, by the names of its roles.
+
+    Example: "user: Open?\nassistant: Yes." has two turns. Any other text has none.
+    """
+    before, *parts = _ROLE_OF_LINE.split(text)
+    if before.strip():
+        return ()
+    messages = [
+        Message(role, content.strip())
+        for role, content in zip(parts[::2], parts[1::2], strict=True)
+    ]
+    return spoken(messages)
 
 
 def names_a_history(key: object) -> bool:
