@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from test_tree_rules import (
+from runs_by_hand import (
     ANSWER,
-    DOCS,
     EVORA,
     FARO,
     PORTO,
     QUESTION,
-    SAYS,
-    Clock,
+    Call,
+    E,
+    F,
+    P,
     asked,
-    model,
-    retriever,
+    call,
+    found,
+    later,
+    reads,
+    says,
     step,
     tool,
+    tree,
 )
-from test_tree_rules import tree as made
 
 from ragmetrics_core.capture import (
     Answer,
     Captured,
     Document,
     Message,
-    Node,
     ToolCall,
     Tree,
     samples_of,
@@ -38,534 +40,357 @@ from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data.sample import EvidenceCall, Ledger, Sample, Turn
 
-P, F, E = DOCS
-ROWS_OF_SQL = (
-    "region north: 412 orders; region south: 377 orders; region east: 12 orders"
+SQL = "region north: 412 orders; region south: 377 orders; region east: 12 orders"
+REPORT = "Porto is the city in question, says the report."
+TRIP = (
+    "Summary of what was said before: the user plans a trip to the north of Portugal."
 )
-FOUND = {PORTO: "porto", FARO: "faro", EVORA: "evora", ROWS_OF_SQL: "sql"}
+SHORT_NAMES = {
+    PORTO: "porto",
+    FARO: "faro",
+    EVORA: "evora",
+    SQL: "sql",
+    REPORT: "report",
+    TRIP: "trip",
+    ANSWER: "answer",
+}
 
 
-@dataclass(frozen=True)
-class Call:
-    """What an entry of the ledger must be; items by short names."""
+def line_of(each: EvidenceCall) -> str:
+    """A call in one line: kind, tool, query, items, which of them are shown, step, agent.
 
-    kind: str
-    items: tuple[str, ...] = ()
-    shown: tuple[int, ...] | None = ()
-    step: int = 0
-    name: str | None = None
-    query: str | None = None
-    agent: str | None = None
-    error: str | None = None
-
-
-def told(call: EvidenceCall) -> Call:
-    items = tuple(FOUND.get(item.text, item.text) for item in call.items)
-    return Call(
-        call.kind,
-        items,
-        call.shown,
-        call.step,
-        call.name,
-        call.query,
-        call.agent,
-        call.error,
-    )
+    "retrieval search(north) porto, faro; shown 1; step 2; by boss"
+    """
+    items = ", ".join(SHORT_NAMES.get(item.text, item.text) for item in each.items)
+    query = SHORT_NAMES.get(each.query or "", each.query or "")
+    query = "?" if query == QUESTION else query
+    shown = "unknown" if each.shown is None else " ".join(map(str, each.shown))
+    words = f"{each.kind} {each.name or ''}({query}) {items}; shown {shown}"
+    words += f"; step {each.step}"
+    words += f"; by {each.agent}" if each.agent else ""
+    return words + (f"; failed: {each.error}" if each.error else "")
 
 
-def wants(*calls: tuple[str, str, dict[str, Any]]) -> Message:
-    return Message(
-        "assistant", "", tuple(ToolCall(name, args, made) for name, made, args in calls)
-    )
+def wants(*calls: tuple[str, dict[str, Any]]) -> Message:
+    tool_calls = [
+        ToolCall(name, arguments, str(number))
+        for number, (name, arguments) in enumerate(calls, start=1)
+    ]
+    return Message("assistant", "", tuple(tool_calls))
 
 
 def results(*texts: str) -> list[Message]:
     return [Message("user", QUESTION), *(Message("tool", text) for text in texts)]
 
 
-CALL = EvidenceCall(kind="tool")
-TWO = wants(("search", "1", {"query": "north"}), ("search", "2", {"query": "south"}))
-ONE = wants(("search", "1", {"query": "north"}))
-ASK = wants(("ask", "1", {"question": "Where?"}))
+def asks(name: str = "search", **arguments: Any) -> Call:
+    return reads(QUESTION, wants((name, arguments)))
 
 
 def search(
-    clock: Clock, text: str, *docs: Document, call: str = "1", query: str = "north"
-) -> Callable[[], Node]:
-    inner = retriever(clock, *docs, query=query)
-    return tool(clock, text, inner, name="search", query=query, tool_call_id=call)
+    text: str, *documents: Document, query: str = "north", number: str = "1"
+) -> Call:
+    inner = found(*documents, query=query)
+    return tool(text, inner, name="search", query=query, tool_call_id=number)
 
 
-def _parallel(clock: Clock) -> Tree:
+def looked_up(text: str, **fields: Any) -> Tree:
+    """A tool of a database answered the model."""
+    of_tool = {"name": "sql", "query": "SELECT", "tool_call_id": "1", **fields}
+    calls = asks("sql"), tool(text, **of_tool), reads(results(text))
+    return says(*calls, is_always_a_sample=True)
+
+
+def side_by_side() -> Tree:
     """The second tool of the model's list ends first, and began first."""
-    loop = made(clock, model(clock, QUESTION, TWO), answers=SAYS)
-    later = search(clock, FARO, F, call="2", query="south")()
-    first = search(clock, PORTO, P)()
-    last = model(clock, results(FARO, PORTO))()
-    loop.root.children += [later, first, last]
-    return loop
+    both = wants(("search", {"query": "north"}), ("search", {"query": "south"}))
+    return says(
+        reads(QUESTION, both),
+        search(FARO, F, query="south", number="2"),
+        search(PORTO, P),
+        reads(results(FARO, PORTO)),
+    )
 
 
-def _handed_on(
-    clock: Clock, says: str = "Porto is the city in question, says the report."
-) -> Tree:
-    """A sub-agent inside a tool searches, and what it answers is what its caller is shown."""
-    inner = clock.node(
-        "step",
-        model(clock, QUESTION, ONE),
-        search(clock, PORTO, P),
-        model(clock, results(PORTO), says),
+def sub_agent(reply: str) -> Tree:
+    """A sub-agent inside a tool searches, and its caller is shown what it answers."""
+    inner = step(
+        inside=[asks(query="north"), search(PORTO, P), reads(results(PORTO), reply)],
         agent="researcher",
     )
-    outer = [lambda: inner]
-    asks = model(clock, QUESTION, ASK, agent="boss")
-    return made(
-        clock,
-        asks,
-        tool(
-            clock,
-            says,
-            *outer,
-            name="ask",
-            query="Where?",
-            tool_call_id="1",
-            agent="boss",
-        ),
-        model(clock, results(says), agent="boss"),
-        answers=SAYS,
+    of_tool = {"name": "ask", "query": "Where?", "tool_call_id": "1"}
+    return says(
+        reads(QUESTION, wants(("ask", {"question": "Where?"})), agent="boss"),
+        tool(reply, inner, agent="boss", **of_tool),
+        reads(results(reply), agent="boss"),
     )
 
 
-def _echoed(clock: Clock, text: str, name: str = "think") -> Tree:
+def echoed(text: str) -> Tree:
     """A tool is called with a text of the model's, and what it returns holds that."""
-    return made(
-        clock,
-        model(clock, QUESTION, wants((name, "1", {"thought": NOTE}))),
-        tool(clock, text, name="think", query=NOTE, tool_call_id="1"),
-        model(clock, results(text)),
-        answers=SAYS,
+    return says(
+        asks("think", thought=TRIP),
+        tool(text, name="think", query=TRIP, tool_call_id="1"),
+        reads(results(text)),
         is_always_a_sample=True,
     )
 
 
-@dataclass(frozen=True)
-class Row:
-    """A tree and the ledger that it must give."""
+def answered_inside(text: str, reply: str) -> Tree:
+    """A model inside a tool replied, and the tool put words around it."""
+    return says(
+        asks("ask"),
+        tool(text, reads("Why?", reply), name="ask", tool_call_id="1"),
+        reads(results(text)),
+        is_always_a_sample=True,
+    )
 
-    made: Callable[[Clock], Tree]
-    calls: list[Call]
-    where: Overrides = field(default_factory=Overrides)
 
-
-NORTH = {"name": "search", "query": "north"}
-SAID = "Porto is the city in question, says the report."
-NOTE = (
-    "Summary of what was said before: the user plans a trip to the north of Portugal."
-)
-ROWS: dict[str, Row] = {
-    "plain": Row(
-        lambda c: made(
-            c, retriever(c, P, F), model(c, asked(f"{PORTO}\n{FARO}")), answers=SAYS
-        ),
-        [Call("retrieval", ("porto", "faro"), (0, 1), query=QUESTION)],
+ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
+    "plain": (
+        says(found(P, F), reads(asked(PORTO, FARO))),
+        ["retrieval (?) porto, faro; shown 0 1; step 0"],
     ),
-    "a part is shown": Row(
-        lambda c: made(
-            c, retriever(c, P, F, E), model(c, asked(f"{EVORA}\n{PORTO}")), answers=SAYS
-        ),
-        [Call("retrieval", ("porto", "faro", "evora"), (0, 2), query=QUESTION)],
+    "a part is shown": (
+        says(found(P, F, E), reads(asked(EVORA, PORTO))),
+        ["retrieval (?) porto, faro, evora; shown 0 2; step 0"],
     ),
-    "nothing found": Row(
-        lambda c: made(c, retriever(c), model(c, asked("")), answers=SAYS),
-        [Call("retrieval", (), (), query=QUESTION)],
+    "nothing found": (
+        says(found(), reads(asked(""))),
+        ["retrieval (?) ; shown ; step 0"],
     ),
-    "failed, and answered all the same": Row(
-        lambda c: made(
-            c,
-            lambda: c.node(
-                "retriever", query=QUESTION, error="ConnectionError('down')"
-            ),
-            model(c, asked("")),
-            answers=SAYS,
-        ),
-        [Call("retrieval", (), (), query=QUESTION, error="ConnectionError('down')")],
+    "failed, and answered all the same": (
+        says(call("retriever", query=QUESTION, error="down"), reads(asked(""))),
+        ["retrieval (?) ; shown ; step 0; failed: down"],
     ),
-    "no answer: unknown what would have been shown": Row(
-        lambda c: made(c, retriever(c, P), gives_only_documents=True),
-        [Call("retrieval", ("porto",), (0,), query=QUESTION)],
+    "no answer: unknown what would have been shown": (
+        tree(found(P), gives_only_documents=True),
+        ["retrieval (?) porto; shown unknown; step 0"],
     ),
-    "by data flow: what stands for the contexts": Row(
-        lambda c: made(
-            c,
-            retriever(c, P, F),
-            model(c, asked("a digest")),
-            answers=SAYS,
-            flow_documents=(P,),
-        ),
-        [Call("retrieval", ("porto", "faro"), (0,), query=QUESTION)],
+    "by data flow": (
+        says(found(P, F), reads(asked("a digest")), flow_documents=(P,)),
+        ["retrieval (?) porto, faro; shown unknown; step 0"],
     ),
-    "a tool made of its documents is one call": Row(
-        lambda c: made(
-            c,
-            model(c, QUESTION, ONE),
-            search(c, f"1. {PORTO}", P),
-            model(c, results(PORTO)),
-            answers=SAYS,
-        ),
-        [Call("retrieval", ("porto",), (0,), 1, **NORTH)],
-    ),
-    "a tool with an artifact": Row(
-        lambda c: made(
-            c,
-            model(c, QUESTION, ONE),
-            tool(
-                c,
-                PORTO,
-                name="search",
-                query="north",
-                tool_call_id="1",
-                documents=(P, F),
-            ),
-            model(c, results(PORTO)),
-            answers=SAYS,
-        ),
-        [Call("retrieval", ("porto", "faro"), (0,), 1, **NORTH)],
-    ),
-    "a text that shows none of the documents is a call of its own": Row(
-        lambda c: made(
-            c,
-            model(c, QUESTION, ONE),
-            search(c, "There are 2 documents.", P, F),
-            model(c, results("There are 2 documents.")),
-            answers=SAYS,
-        ),
+    "no prompt, and documents beside those of the answer": (
+        tree(found(P), found(F), answers=(Answer(ANSWER, "answer", documents=(P,)),)),
         [
-            Call("tool", ("There are 2 documents.",), (0,), 1, **NORTH),
-            Call("retrieval", ("porto", "faro"), (0, 1), 1, **NORTH),
+            "retrieval (?) porto; shown unknown; step 0",
+            "retrieval (?) faro; shown unknown; step 0",
         ],
     ),
-    "two steps, the second repeats": Row(
-        lambda c: made(
-            c,
-            model(c, QUESTION, ONE),
-            search(c, f"{PORTO}\n{FARO}", P, F),
-            model(
-                c,
-                results(f"{PORTO}\n{FARO}"),
-                wants(("search", "9", {"query": "south"})),
-            ),
-            search(c, f"{PORTO}\n{EVORA}", P, E, call="9", query="south"),
-            model(c, results(f"{PORTO}\n{FARO}", f"{PORTO}\n{EVORA}")),
-            answers=SAYS,
+    "a tool made of its documents is one call": (
+        says(asks(), search(f"1. {PORTO}", P), reads(results(PORTO))),
+        ["retrieval search(north) porto; shown 0; step 1"],
+    ),
+    "a tool with an artifact": (
+        says(
+            asks(),
+            tool(PORTO, name="search", query="north", documents=(P, F)),
+            reads(results(PORTO)),
         ),
+        ["retrieval search(north) porto, faro; shown 0; step 1"],
+    ),
+    "a text that shows none of the documents is a call of its own": (
+        says(asks(), search("There are 2.", P, F), reads(results("There are 2."))),
         [
-            Call("retrieval", ("porto", "faro"), (0, 1), 1, **NORTH),
-            Call(
-                "retrieval", ("porto", "evora"), (0, 1), 2, name="search", query="south"
-            ),
+            "tool search(north) There are 2.; shown 0; step 1",
+            "retrieval search(north) porto, faro; shown unknown; step 1",
         ],
     ),
-    "parallel: the model's own order": Row(
-        _parallel,
-        [
-            Call("retrieval", ("porto",), (0,), 1, **NORTH),
-            Call("retrieval", ("faro",), (0,), 1, name="search", query="south"),
-        ],
-    ),
-    "rows of a database": Row(
-        lambda c: made(
-            c,
-            model(c, QUESTION, ONE),
-            tool(c, ROWS_OF_SQL, name="sql", query="SELECT", tool_call_id="1"),
-            model(c, results(ROWS_OF_SQL)),
-            answers=SAYS,
-            is_always_a_sample=True,
-        ),
-        [Call("tool", ("sql",), (0,), 1, "sql", "SELECT")],
-    ),
-    "a short number": Row(
-        lambda c: made(
-            c,
-            model(c, QUESTION, ONE),
-            tool(c, "412", name="sql", query="SELECT", tool_call_id="1"),
-            model(c, results("412")),
-            answers=SAYS,
-            is_always_a_sample=True,
-        ),
-        [Call("tool", ("412",), (0,), 1, "sql", "SELECT")],
-    ),
-    "a tool named in context_tools": Row(
-        lambda c: made(
-            c,
-            model(c, QUESTION, ONE),
-            tool(c, ROWS_OF_SQL, name="sql", query="SELECT", tool_call_id="1"),
-            model(c, results(ROWS_OF_SQL)),
-            answers=SAYS,
-        ),
-        [Call("retrieval", ("sql",), (0,), 1, "sql", "SELECT")],
-        Overrides(context_tools={"sql"}),
-    ),
-    "a failed tool": Row(
-        lambda c: made(
-            c,
-            model(c, QUESTION, ONE),
-            lambda: c.node(
-                "tool",
-                name="sql",
-                query="SELECT",
-                tool_call_id="1",
-                error="OperationalError('locked')",
-            ),
-            model(c, results("Error: locked")),
-            answers=SAYS,
-            is_always_a_sample=True,
-        ),
-        [Call("tool", (), (), 1, "sql", "SELECT", error="OperationalError('locked')")],
-    ),
-    "a hand-off brings nothing": Row(
-        lambda c: made(
-            c,
-            model(c, QUESTION, wants(("transfer_to_expert", "1", {}))),
-            tool(
-                c,
-                "Transferred to the expert.",
-                name="transfer_to_expert",
-                tool_call_id="1",
-                is_control=True,
-            ),
-            retriever(c, P),
-            model(c, asked(PORTO)),
-            answers=SAYS,
-        ),
-        [Call("retrieval", ("porto",), (0,), 1, query=QUESTION)],
-    ),
-    "a sub-agent": Row(
-        _handed_on,
-        [
-            Call("written", (SAID,), (0,), 1, "ask", "Where?", "boss"),
-            Call("retrieval", ("porto",), (0,), 1, "search", "north", "researcher"),
-        ],
-    ),
-    "a sub-agent whose words are repeated": Row(
-        lambda c: _handed_on(c, ANSWER),
-        [
-            Call("written", (ANSWER,), (0,), 1, "ask", "Where?", "boss"),
-            Call("retrieval", ("porto",), (0,), 1, "search", "north", "researcher"),
-        ],
-    ),
-    "the model's own words come back in a frame": Row(
-        lambda c: _echoed(c, f"Reflection recorded: {NOTE}"),
-        [Call("written", (f"Reflection recorded: {NOTE}",), (0,), 1, "think", NOTE)],
-    ),
-    "the model's own words come back from a file": Row(
-        lambda c: _echoed(c, f"     1\t{NOTE}\n", "read"),
-        [Call("written", (f"     1\t{NOTE}\n",), (0,), 1, "think", NOTE)],
-    ),
-    "a query that is echoed before what was found": Row(
-        lambda c: _echoed(c, f"{NOTE}: no trip is booked"),
-        [Call("tool", (f"{NOTE}: no trip is booked",), (0,), 1, "think", NOTE)],
-    ),
-    **{
-        f"a short answer of a model, in the frame {frame!r}": Row(
-            lambda c, frame=frame: made(  # type: ignore[misc]
-                c,
-                model(c, QUESTION, ASK),
-                tool(
-                    c,
-                    f"Blue, from Faro.{frame}",
-                    model(c, "Why?", "Blue, from Faro."),
-                    name="ask",
-                    tool_call_id="1",
-                ),
-                model(c, results(f"Blue, from Faro.{frame}")),
-                answers=SAYS,
-                is_always_a_sample=True,
-            ),
-            [Call("written", (f"Blue, from Faro.{frame}",), (0,), 1, "ask")],
-        )
-        for frame in (
-            " (see 1)",
-            "\n\n(Sources: 1)",
-        )
-    },
-    "documents that came with the question": Row(
-        lambda c: made(c, model(c, asked(PORTO)), input_documents=(P, F), answers=SAYS),
-        [Call("given", ("porto", "faro"), (0,))],
-    ),
-    "a summary of earlier messages": Row(
-        lambda c: made(
-            c,
-            lambda: c.node("ignored", model(c, "Summarize this", NOTE)),
-            retriever(c, P),
-            model(c, [Message("summary", NOTE), Message("user", asked(PORTO))]),
-            answers=SAYS,
+    "two steps, the second repeats": (
+        says(
+            asks(),
+            search(f"{PORTO}\n{FARO}", P, F),
+            reads(results(f"{PORTO}\n{FARO}"), wants(("search", {}))),
+            search(f"{PORTO}\n{EVORA}", P, E, number="9", query="south"),
+            reads(results(f"{PORTO}\n{FARO}", f"{PORTO}\n{EVORA}")),
         ),
         [
-            Call("retrieval", ("porto",), (0,), 0, query=QUESTION),
-            Call("written", (NOTE,), (0,), 0),
+            "retrieval search(north) porto, faro; shown 0 1; step 1",
+            "retrieval search(south) porto, evora; shown 0 1; step 2",
         ],
     ),
-    "queries of a retriever's own model are no steps": Row(
-        lambda c: made(
-            c,
-            lambda: c.node(
+    "parallel: the model's own order": (
+        side_by_side(),
+        [
+            "retrieval search(north) porto; shown 0; step 1",
+            "retrieval search(south) faro; shown 0; step 1",
+        ],
+    ),
+    "rows of a database": (looked_up(SQL), ["tool sql(SELECT) sql; shown 0; step 1"]),
+    "a short number": (looked_up("412"), ["tool sql(SELECT) 412; shown 0; step 1"]),
+    "a failed tool": (
+        looked_up("", error="locked"),
+        ["tool sql(SELECT) ; shown ; step 1; failed: locked"],
+    ),
+    "a hand-off brings nothing": (
+        says(
+            asks("transfer"),
+            tool("Transferred to the expert.", name="transfer", is_control=True),
+            found(P),
+            reads(asked(PORTO)),
+        ),
+        ["retrieval (?) porto; shown 0; step 1"],
+    ),
+    "a sub-agent": (
+        sub_agent(REPORT),
+        [
+            "written ask(Where?) report; shown 0; step 1; by boss",
+            "retrieval search(north) porto; shown 0; step 1; by researcher",
+        ],
+    ),
+    "a sub-agent whose words are repeated": (
+        sub_agent(ANSWER),
+        [
+            "written ask(Where?) answer; shown 0; step 1; by boss",
+            "retrieval search(north) porto; shown 0; step 1; by researcher",
+        ],
+    ),
+    "the model's own words come back in a frame": (
+        echoed(f"Reflection recorded: {TRIP}"),
+        [f"written think(trip) Reflection recorded: {TRIP}; shown 0; step 1"],
+    ),
+    "a query that is echoed before what was found": (
+        echoed(f"{TRIP}: no trip is booked"),
+        [f"tool think(trip) {TRIP}: no trip is booked; shown 0; step 1"],
+    ),
+    "a short answer of a model in a frame": (
+        answered_inside("Blue, from Faro. (see 1)", "Blue, from Faro."),
+        ["written ask() Blue, from Faro. (see 1); shown 0; step 1"],
+    ),
+    "a short answer that is most of a tool's text": (
+        answered_inside("Answer: Yes, it is.", "Yes, it is."),
+        ["written ask() Answer: Yes, it is.; shown 0; step 1"],
+    ),
+    "a short answer among other words": (
+        answered_inside("Both reach the sea. Yes, it is. Boats go up.", "Yes, it is."),
+        ["tool ask() Both reach the sea. Yes, it is. Boats go up.; shown 0; step 1"],
+    ),
+    "documents that came with the question": (
+        says(reads(asked(PORTO)), taken=(P, F)),
+        ["given () porto, faro; shown 0; step 0"],
+    ),
+    "a summary of earlier messages": (
+        says(
+            call("ignored", reads("Summarize this", TRIP)),
+            found(P),
+            reads([Message("summary", TRIP), Message("user", asked(PORTO))]),
+        ),
+        [
+            "retrieval (?) porto; shown 0; step 0",
+            "written () trip; shown 0; step 0",
+        ],
+    ),
+    "queries of a retriever's own model are no steps": (
+        says(
+            call(
                 "retriever",
-                model(c, "rewrite", "Douro?"),
-                retriever(c, P),
+                reads("rewrite", "Douro?"),
+                found(P),
                 query=QUESTION,
                 documents=(P,),
             ),
-            retriever(c, F),
-            model(c, asked(f"{PORTO}\n{FARO}")),
-            answers=SAYS,
+            found(F),
+            reads(asked(PORTO, FARO)),
         ),
         [
-            Call("retrieval", (name,), (0,), 0, query=QUESTION)
-            for name in ("porto", "faro")
+            "retrieval (?) porto; shown 0; step 0",
+            "retrieval (?) faro; shown 0; step 0",
         ],
     ),
-    "a rewrite is a step": Row(
-        lambda c: made(
-            c,
-            model(c, "rewrite", "Douro?"),
-            retriever(c, P, query="Douro?"),
-            model(c, asked(PORTO)),
-        ),
-        [Call("retrieval", ("porto",), (0,), 1, query="Douro?")],
+    "a rewrite is a step": (
+        tree(reads("rewrite", "Douro?"), found(P, query="Douro?"), reads(asked(PORTO))),
+        ["retrieval (Douro?) porto; shown 0; step 1"],
     ),
-    "documents that a step put beside those of a retriever": Row(
-        lambda c: made(
-            c,
-            retriever(c, P, E),
-            model(c, "Rewrite", "Douro, Faro?"),
-            step(c, P, F),
-            model(c, asked(f"{PORTO}\n{FARO}")),
-            answers=SAYS,
+    "documents that a step put beside those of a retriever": (
+        says(
+            found(P, E),
+            reads("Rewrite", "Douro, Faro?"),
+            step(P, F),
+            reads(asked(PORTO, FARO)),
         ),
         [
-            Call("retrieval", ("porto", "evora"), (0,), query=QUESTION),
-            Call("retrieval", ("faro",), (0,), 1),
+            "retrieval (?) porto, evora; shown 0; step 0",
+            "retrieval () faro; shown 0; step 1",
         ],
     ),
-    "documents of a step that no retriever gave": Row(
-        lambda c: made(
-            c, step(c, P, F), step(c, P), model(c, asked(PORTO)), answers=SAYS
-        ),
-        [Call("retrieval", ("porto", "faro"), (0,))],
+    "documents of a step that no retriever gave": (
+        says(step(P, F), step(P), reads(asked(PORTO))),
+        ["retrieval () porto, faro; shown 0; step 0"],
     ),
-    "an engine inside: its answer is written, what stands behind it counts": Row(
-        lambda c: made(
-            c,
-            lambda: c.node(
+    "an engine inside: its answer is written, what stands behind it counts": (
+        says(
+            call(
                 "agent",
-                retriever(c, P),
-                model(c, asked(PORTO), SAID),
-                text=SAID,
+                found(P),
+                reads(asked(PORTO), REPORT),
+                text=REPORT,
                 query="Where?",
             ),
-            model(c, asked(SAID)),
-            answers=SAYS,
+            reads(asked(REPORT)),
         ),
         [
-            Call("written", (SAID,), (0,), 0, query="Where?"),
-            Call("retrieval", ("porto",), (0,), 0, query=QUESTION),
+            "written (Where?) report; shown 0; step 0",
+            "retrieval (?) porto; shown 0; step 0",
         ],
     ),
 }
 
 
-def ledger(row: Row) -> Sample:
-    (sample,) = samples_of(row.made(Clock()), row.where)
-    return sample
-
-
 @pytest.mark.parametrize("name", ROWS)
 def test_ledger(name: str) -> None:
-    row = ROWS[name]
-    sample = ledger(row)
+    run, expected = ROWS[name]
+    (sample,) = samples_of(run)
     assert sample.ledger is not None
-    calls = [told(call) for call in sample.ledger.calls]
-    for call, expected in zip(calls, row.calls, strict=True):
-        known = expected if call.shown is not None else replace(expected, shown=None)
-        assert call == known
-    assert {call.turn for call in sample.ledger.calls} <= {1}
-    assert sample.answer in (ANSWER, None)
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_each_context_is_shown_in_the_ledger(name: str) -> None:
-    """Of one turn every context is an item of some call, and no item is shown that is none."""
-    sample = ledger(ROWS[name])
-    assert sample.ledger is not None
-    items = [
-        (item.id, item.text) for call in sample.ledger.calls for item in call.items
-    ]
-    ids = [item_id for item_id, _ in items if item_id]
+    lines = [line_of(each) for each in sample.ledger.calls]
+    assert lines == list(expected)
+    assert {each.turn for each in sample.ledger.calls} <= {1}
+    # law: every context is an item of some call
+    items = [item for each in sample.ledger.calls for item in each.items]
     for context in sample.known_contexts:
-        assert (context.id, context.text) in items or context.id in ids
+        assert any(
+            context.text == item.text or (context.id and context.id == item.id)
+            for item in items
+        )
+
+
+def test_a_tool_named_in_context_tools_is_a_retrieval() -> None:
+    (sample,) = samples_of(looked_up(SQL), Overrides(context_tools={"sql"}))
+    assert sample.ledger is not None
+    lines = [line_of(each) for each in sample.ledger.calls]
+    assert lines == ["retrieval sql(SELECT) sql; shown 0; step 1"]
+
+
+# Conversations
 
 
 def test_earlier_turns_come_with_what_is_shown_of_them_now() -> None:
-    """Items of earlier turns stand first.
-
-    The prompt of this turn says which of them are still there.
-    """
-    clock = Clock()
-    before = EvidenceCall(
-        kind="retrieval", items=(FARO, EVORA), shown=(0, 1), query="south"
-    )
-    tree = made(
-        clock,
-        retriever(clock, P),
-        model(clock, asked(f"{EVORA}\n{PORTO}")),
-        answers=SAYS,
-    )
-    (sample,) = samples_of(
-        replace(tree, earlier_calls=(before,), turn_number=2, conversation_id="c")
-    )
-    assert sample.ledger is not None
-    assert (sample.ledger.conversation, sample.ledger.turn) == ("c", 2)
-    assert [(call.turn, call.shown) for call in sample.ledger.calls] == [
-        (1, (1,)),
-        (2, (0,)),
-    ]
-    assert [context.text for context in sample.known_contexts] == [PORTO]
-
-
-def test_a_text_found_once_more_and_shown_once_is_a_context_of_this_turn() -> None:
-    clock = Clock()
-    tree = made(
-        clock,
-        retriever(clock, P, E),
-        model(clock, asked(f"{PORTO}\n{EVORA}")),
-        answers=SAYS,
-        earlier_calls=(EvidenceCall(kind="retrieval", items=(P.context(),)),),
+    """Items of earlier turns stand first; what was found once more is of this turn."""
+    before = EvidenceCall(kind="retrieval", items=(FARO, EVORA), shown=(0, 1))
+    run = says(
+        found(P, E),
+        reads(asked(EVORA, PORTO)),
+        earlier_calls=(before,),
         turn_number=2,
         conversation_id="c",
     )
-    (sample,) = samples_of(tree)
-    assert [context.text for context in sample.known_contexts] == [PORTO, EVORA]
+    (sample,) = samples_of(run)
+    assert sample.ledger is not None
+    assert (sample.ledger.conversation, sample.ledger.turn) == ("c", 2)
+    shown = [(each.turn, each.shown) for each in sample.ledger.calls]
+    assert shown == [(1, (1,)), (2, (0, 1))]
+    assert [context.text for context in sample.known_contexts] == [EVORA, PORTO]
 
 
-def turn_of(
-    clock: Clock, question: str, *docs: Document, said: str = ANSWER, **fields: Any
-) -> Tree:
-    shown = "\n".join(one.text for one in docs)
-    return made(
-        clock,
-        retriever(clock, *docs, query=question),
-        model(clock, f"{shown}\n{question}", said),
-        answers=(Answer(said, "output"),),
+def turn_of(question: str, *documents: Document, **fields: Any) -> Tree:
+    shown = "\n".join(one.text for one in documents)
+    run = says(
+        found(*documents, query=question),
+        reads(f"{shown}\n{question}"),
         question=question,
         **fields,
     )
-
-
-def spoken(*texts: str) -> tuple[Turn, ...]:
-    return tuple(
-        Turn(role="user" if place % 2 == 0 else "assistant", content=text)
-        for place, text in enumerate(texts)
-    )
+    return later(run)
 
 
 def played(*trees: Tree) -> list[Sample]:
@@ -575,155 +400,81 @@ def played(*trees: Tree) -> list[Sample]:
 
 def numbered(sample: Sample) -> tuple[str | None, int, list[int]]:
     assert sample.ledger is not None
-    return (
-        sample.ledger.conversation,
-        sample.ledger.turn,
-        [call.turn for call in sample.ledger.calls],
-    )
+    turns_of_calls = [each.turn for each in sample.ledger.calls]
+    return sample.ledger.conversation, sample.ledger.turn, turns_of_calls
 
 
 def test_turns_of_one_thread_share_their_calls() -> None:
-    clock = Clock()
     one, other, two = played(
-        turn_of(clock, "Where is Porto?", P, conversation_id="a"),
-        turn_of(clock, "Where is Porto?", P, conversation_id="b"),
-        turn_of(clock, "And Faro?", F, conversation_id="a"),
+        turn_of("Where is Porto?", P, conversation_id="a"),
+        turn_of("Where is Porto?", P, conversation_id="b"),
+        turn_of("And Faro?", F, conversation_id="a"),
     )
-    assert [numbered(sample) for sample in (one, other, two)] == [
-        ("a", 1, [1]),
-        ("b", 1, [1]),
-        ("a", 2, [1, 2]),
-    ]
+    assert numbered(one) == ("a", 1, [1])
+    assert numbered(other) == ("b", 1, [1])
+    assert numbered(two) == ("a", 2, [1, 2])
     assert two.history == ()
     assert two.capture is not None
     assert two.capture.grade == "exact"
 
 
 def test_earlier_users_count_where_their_turns_were_not_seen() -> None:
-    (sample,) = played(
-        turn_of(
-            Clock(),
-            "And Faro?",
-            F,
-            history=spoken("Where is Porto?", ANSWER, "Why?", "So."),
-        )
-    )
+    said = [("user", "Where?"), ("assistant", ANSWER), ("user", "Why?")]
+    history = tuple(Turn(role=role, content=text) for role, text in said)
+    (sample,) = played(turn_of("And Faro?", F, history=history))
     assert numbered(sample)[1:] == (3, [3])
 
 
 def test_a_summary_is_no_turn_and_what_it_replaced_stays_in_the_history() -> None:
-    clock = Clock()
-    first, second = (
-        turn_of(clock, text, doc, conversation_id="a")
-        for text, doc in (("Porto?", P), ("Faro?", F))
-    )
-    second.root.children[-1].prompt = (
-        Message("summary", NOTE),
-        *second.root.children[-1].prompt,
-    )
-    third = turn_of(clock, "Évora?", E, conversation_id="a")
-    third.root.children[-1].prompt = (
-        Message("summary", NOTE),
-        *third.root.children[-1].prompt,
-    )
-    _, two, three = played(first, second, third)
+    questions = {"Porto?": P, "Faro?": F, "Évora?": E}
+    runs = [turn_of(text, one, conversation_id="a") for text, one in questions.items()]
+    for run in runs[1:]:
+        answering = run.root.children[-1]
+        answering.prompt = (Message("summary", TRIP), *answering.prompt)
+    _, two, three = played(*runs)
     assert [turn.content for turn in two.history] == ["Porto?", ANSWER]
-    assert [turn.content for turn in three.history] == [
-        "Porto?",
-        ANSWER,
-        "Faro?",
-        ANSWER,
-    ]
+    said = [turn.content for turn in three.history]
+    assert said == ["Porto?", ANSWER, "Faro?", ANSWER]
     assert three.ledger is not None
-    written = [
-        (call.turn, call.shown) for call in three.ledger.calls if call.kind == "written"
-    ]
-    assert (2, (0,)) in written
+    written = [each for each in three.ledger.calls if each.kind == "written"]
+    assert (2, (0,)) in [(each.turn, each.shown) for each in written]
 
 
 def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it() -> None:
-    clock = Clock()
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    assert turns.add(Tree(retriever(clock, P)(), gives_only_documents=True)) == []
-    assert (
-        turns.add(
-            made(clock, model(clock, asked(PORTO)), answers=SAYS, conversation_id="a")
-        )
-        == []
-    )
+    search_alone = tree(found(P)).root.children[0]
+    assert turns.add(Tree(search_alone, gives_only_documents=True)) == []
+    answering = later(says(reads(asked(PORTO)), conversation_id="a"))
+    assert turns.add(answering) == []
     (sample,) = turns.finish()
     assert numbered(sample) == ("a", 1, [1])
 
 
 def test_what_is_kept_of_a_long_conversation_is_bounded() -> None:
-    clock = Clock()
-    samples = played(
-        *(turn_of(clock, f"Question {n}?", P, conversation_id="a") for n in range(300))
-    )
-    last = samples[-1].ledger
-    assert last is not None
-    assert (last.turn, len(last.calls)) == (300, 201)
-    assert [call.turn for call in last.calls] == [*range(100, 301)]
+    runs = (turn_of(f"Question {n}?", P, conversation_id="a") for n in range(300))
+    *_, last = played(*runs)
+    assert numbered(last) == ("a", 300, [*range(100, 301)])
+
+
+TWO_CALLS = Ledger(calls=(EvidenceCall(kind="tool"), EvidenceCall(kind="tool")))
 
 
 @pytest.mark.parametrize(
-    ("masked", "kept"),
+    ("changes", "kept"),
     [
-        (lambda sample: sample.model_copy(update={"answer": "***"}), 0),
-        (lambda sample: sample.model_copy(update={"metadata": {"seen": True}}), 1),
-        (
-            lambda sample: sample.model_copy(
-                update={"answer": "***", "ledger": Ledger(calls=(CALL, CALL))}
-            ),
-            2,
-        ),
+        ({"answer": "***"}, 0),
+        ({"metadata": {"seen": True}}, 1),
+        ({"answer": "***", "ledger": TWO_CALLS}, 2),
     ],
 )
 def test_texts_that_redact_changed_do_not_stay_in_the_ledger(
-    masked: Callable[[Sample], Sample], kept: int
+    changes: dict[str, Any], kept: int
 ) -> None:
+    def masked(sample: Sample) -> Sample:
+        return sample.model_copy(update=changes)
+
     captured: Captured[Tree] = Captured(samples_of, redact=masked)
-    captured.record(turn_of(Clock(), "Where is Porto?", P))
+    captured.record(turn_of("Where is Porto?", P))
     (sample,) = captured.samples
     assert sample.ledger is not None
     assert len(sample.ledger.calls) == kept
-
-
-def entries(tree: Tree) -> list[Call]:
-    (sample,) = samples_of(tree)
-    assert sample.ledger is not None
-    return [told(call) for call in sample.ledger.calls]
-
-
-def test_without_a_prompt_it_is_unknown_whether_a_document_beside_the_contexts_was_shown() -> (
-    None
-):
-    """A framework lists the answer's documents, and no call of a model is recorded."""
-    c = Clock()
-    lists_porto = (Answer(ANSWER, "answer", documents=(P,)),)
-    found = made(c, retriever(c, P), retriever(c, F), answers=lists_porto)
-    assert entries(found) == [
-        Call("retrieval", ("porto",), None, query=QUESTION),
-        Call("retrieval", ("faro",), None, query=QUESTION),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("Answer: Yes, it is.", "written"),
-        (
-            "Both rivers reach the sea in the north. Yes, it is. Boats go up to Spain.",
-            "tool",
-        ),
-    ],
-)
-def test_a_short_reply_inside_a_tool_is_its_text_only_if_it_is_most_of_it(
-    text: str, kind: str
-) -> None:
-    c = Clock()
-    asks = tool(c, text, model(c, "Is it?", "Yes, it is."), name="ask")
-    answers = model(c, f"{text}\n{QUESTION}")
-    tree = made(c, asks, answers, answers=SAYS, is_always_a_sample=True)
-    (entry,) = entries(tree)
-    assert (entry.kind, entry.items) == (kind, (text,))
