@@ -53,7 +53,7 @@ def discrete(options: argparse.Namespace) -> int:
     Returns:
         The exit code, 0.
     """
-    value_by_field, documents, source = _read_corpus(options)  # fields of ``--where``
+    documents, source = _read_corpus(options)
     settings = shared.settings_from(options, DiscreteSettings)
     retriever = None
     if settings.retriever != "bm25":
@@ -61,7 +61,7 @@ def discrete(options: argparse.Namespace) -> int:
     check_corpus(documents, settings, retriever)
     maker = None
     if options.pairs:
-        pairs = load_pairs(options.pairs, where=value_by_field)
+        pairs = load_pairs(options.pairs)
         if options.dry_run:
             show("no calls: questions, answers and documents are there")
             return 0
@@ -85,7 +85,7 @@ def discrete(options: argparse.Namespace) -> int:
 
 def continuous(options: argparse.Namespace) -> int:
     """Build a set whose labels are shares of facts, by a model."""
-    _, documents, source = _read_corpus(options)
+    documents, source = _read_corpus(options)
     settings = shared.settings_from(options, ContinuousSettings).refuse_misfits()
     judge = _writing_judge(options)
     if options.dry_run:
@@ -103,31 +103,19 @@ def continuous(options: argparse.Namespace) -> int:
 
 def _read_corpus(
     options: argparse.Namespace,
-) -> tuple[Mapping[str, str], Sequence[Document], tuple[str, ...]]:
+) -> tuple[Sequence[Document], tuple[str, ...]]:
     """Read the documents that a set is made of.
 
-    Example: with ``--where source=wice``: ({"source": "wice"}, the documents of such
-    rows, ("docs.jsonl", "source=wice", "40 documents")).
-
     Returns:
-        Three things: the values that rows must have (``--where``), by their fields; the
-        documents of such rows; and what the set records of its source.
+        The documents, and what the set records of its source, such as ("docs.jsonl",
+        "40 documents").
 
     Raises:
-        SettingError: If no output is named, or a condition has another form.
+        SettingError: If no output is named.
     """
     shared.needs_out(options)
-    value_by_field: dict[str, str] = {}
-    for condition in options.where:
-        field, equals, value = condition.partition("=")
-        if not equals:
-            raise SettingError(
-                f"--where is written FIELD=VALUE, e.g. source=wice; got {condition!r}"
-            )
-        value_by_field[field] = value
-    documents = load_documents(options.corpus, where=value_by_field)
-    source = (*options.corpus, *options.where, f"{len(documents)} documents")
-    return value_by_field, documents, source
+    documents = load_documents(options.corpus)
+    return documents, (*options.corpus, f"{len(documents)} documents")
 
 
 def _writing_judge(options: argparse.Namespace) -> LLMJudge:

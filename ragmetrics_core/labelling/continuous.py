@@ -70,15 +70,6 @@ class ContinuousSettings(Settings):
         default=2,
         description="fewest contexts of a combination; 1 includes the singles",
     )
-    largest: int | None = Field(
-        default=None,
-        ge=1,
-        description="most contexts of a combination; all, if none is given",
-    )
-    stratify: bool = Field(
-        default=False,
-        description="keep equally many points for each number of golden chunks",
-    )
     extraction: Literal["io", "cot"] = Field(
         default="io", description="prompt that extracts facts"
     )
@@ -93,11 +84,9 @@ class ContinuousSettings(Settings):
                 " least 0"
             )
         total = self.golden + self.noise
-        largest = self.largest or total
-        if not self.smallest <= largest <= total:
+        if self.smallest > total:
             raise SettingError(
-                f"combinations of {self.smallest} to {self.largest} do not fit {total}"
-                " contexts"
+                f"combinations of at least {self.smallest} do not fit {total} contexts"
             )
         return self
 
@@ -312,44 +301,13 @@ def _choose_noise(
 def document_points(
     document: LabelledDocument, settings: ContinuousSettings
 ) -> list[CombinationPoint]:
-    """Return the points of a document, one for each combination of its contexts.
-
-    Where the settings say ``stratify``, equally many are drawn for each number of
-    golden contexts.
-    """
+    """Return the points of a document, one for each combination of its contexts."""
     total = len(document.contexts)
-    largest = settings.largest or total
     points = []
-    for size in range(settings.smallest, largest + 1):
+    for size in range(settings.smallest, total + 1):
         for subset in combinations(range(total), size):
             points.append(point_of(document, subset))
-    if settings.stratify:
-        return _stratify(document, points, settings)
     return points
-
-
-def _stratify(
-    document: LabelledDocument,
-    points: Sequence[CombinationPoint],
-    settings: ContinuousSettings,
-) -> list[CombinationPoint]:
-    """Draw as many points with no golden context as with one, with two, and so on.
-
-    A point is a combination of contexts; the question was written from the golden ones.
-    Example: 1 point has no golden context, 3 points have one: 1 of each is drawn. The
-    draw is without replacement. The document and the seed in the settings decide it, so
-    that it is the same at every call.
-    """
-    points_by_n_golden: dict[int, list[CombinationPoint]] = {}
-    for point in points:
-        points_by_n_golden.setdefault(point.golden, []).append(point)
-    fewest_points = min(map(len, points_by_n_golden.values()))
-    random_source = _random_of_parts(settings.seed, document.id, "stratify")
-    drawn_points = []
-    for n_golden in sorted(points_by_n_golden):
-        drawn = random_source.sample(points_by_n_golden[n_golden], fewest_points)
-        drawn_points += sorted(drawn, key=lambda point: point.contexts)
-    return drawn_points
 
 
 def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPoint:

@@ -7,11 +7,10 @@ questions give 30 points.
 import logging
 import random
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import is_dataclass
 from itertools import zip_longest
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from ragmetrics_core.data import (
     Context,
@@ -354,19 +353,10 @@ def retrieve(
     """
     contexts = []
     for rank, document in enumerate(retriever(question, count), start=1):
-        data = _fields_of(document)
         with as_input_error(f"what the retriever returned for question {number}"):
-            contexts.append(Context(**read_context(data, "documents", rank)))
+            fields = read_context(document, "documents", rank)
+            contexts.append(Context.model_validate(fields))
     return contexts[:count]
-
-
-def _fields_of(document: Any) -> Any:
-    """Return a framework's document as a mapping; anything else as it is."""
-    if isinstance(document, BaseModel):
-        return document.model_dump()
-    if is_dataclass(document):
-        return vars(document)
-    return document
 
 
 def import_retriever(place: str) -> Retriever:

@@ -1,14 +1,14 @@
 """Documents and question–answer pairs: read from files, and cut into chunks.
 
-A chunk ends at the border of a paragraph or a sentence. Files are text, Markdown,
-JSONL, JSON in two usual shapes, and folders of these. Everything else is read with the
-loaders of a framework and given as ``Document`` and ``Pair``.
+A chunk ends at the border of a paragraph or a sentence. Files are text, Markdown, JSONL
+and JSON, and folders of these. Everything else is read with the loaders of a framework
+and given as ``Document`` and ``Pair``.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from pydantic import Field
 
@@ -133,18 +133,14 @@ class Pair(Frozen):
     )
 
 
-def load_documents(
-    paths: Iterable[str | Path], *, where: Mapping[str, str] | None = None
-) -> tuple[Document, ...]:
+def load_documents(paths: Iterable[str | Path]) -> tuple[Document, ...]:
     """Read documents from files; a text that comes again, or is blank, is left out.
 
     Documents of one name are numbered: "guide.md", "guide.md~2".
 
     Args:
         paths: Text and Markdown files (one document each), JSONL and JSON (one per row:
-            its text, or its contexts joined; SQuAD: one per paragraph), and folders of
-            these.
-        where: Fields that a row must have, with their values; other rows are left out.
+            its text, or its contexts joined), and folders of these.
 
     Raises:
         InputError: If a file cannot be read, or no document has a text.
@@ -152,7 +148,7 @@ def load_documents(
     document_by_text: dict[str, Document] = {}
     n_documents_by_name: Counter[str] = Counter()
     for path in _files(paths):
-        for name, text in _names_and_texts(path, where or {}):
+        for name, text in _names_and_texts(path):
             if not text.strip() or text in document_by_text:
                 continue
             n_documents_by_name[name] += 1
@@ -167,32 +163,34 @@ def load_documents(
     return tuple(document_by_text.values())
 
 
-def load_pairs(
-    paths: Iterable[str | Path], *, where: Mapping[str, str] | None = None
-) -> tuple[Pair, ...]:
+def load_pairs(paths: Iterable[str | Path]) -> tuple[Pair, ...]:
     """Read questions with golden answers, the answers that are known to be right.
 
     Such as ``{"question": "Who lit the lamp?", "reference": "Anna."}``.
 
     Args:
-        paths: JSONL or JSON files with rows in the usual column names, a
-            ``LabelledRagDataset`` of LlamaIndex, SQuAD, and folders of these.
-        where: Fields that a row must have, with their values; other rows are left out.
+        paths: JSONL or JSON files with rows in the usual column names, and folders of
+            these.
 
     Raises:
         InputError: If a file cannot be read, there is no row, a question or golden
             answer is empty, or a question stands there twice.
     """
-    rows_with_places: list[tuple[str, Mapping[str, Any]]] = []
+    pairs: list[Pair] = []
+    places: list[str] = []
     for path in _files(paths):
-        rows_with_places += _rows(path, where or {}, with_questions=True)
-    if not rows_with_places:
+        if path.suffix.casefold() in _TEXT_SUFFIXES:
+            raise InputError(
+                f"{path}: rows come from JSONL or JSON, not from {path.suffix}"
+            )
+        for place, row in read_objects(path):
+            pairs.append(_pair(place, row))
+            places.append(place)
+    if not pairs:
         raise InputError(
             "there is no question with a golden answer; give JSONL or JSON rows with"
             " both"
         )
-    pairs = [_pair(place, row) for place, row in rows_with_places]
-    places = [place for place, _ in rows_with_places]
     check_pairs(pairs, places)
     return tuple(pairs)
 
@@ -274,17 +272,16 @@ def _files_of_folder(folder: Path) -> list[Path]:
     return files
 
 
-def _names_and_texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _names_and_texts(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each document in a file.
 
     A text file is one document. In ``data.jsonl`` each row is one: its contexts joined
-    by line breaks, under its id, its title, or else "data.jsonl:3" for line 3. With
-    ``where={"lang": "en"}`` only rows whose ``lang`` is "en" are read.
+    by line breaks, under its id, its title, or else "data.jsonl:3" for line 3.
     """
     if path.suffix.casefold() in _TEXT_SUFFIXES:
         yield path.name, read_text(path)
         return
-    for place, row in _rows(path, where):
+    for place, row in read_objects(path):
         name = row.get("id") or row.get("title")
         if not name:
             _, _, row_number = place.rpartition(" ")  # of "data.jsonl, line 3"
@@ -300,67 +297,3 @@ def _contexts_of(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         if isinstance(row.get(key), list):
             return read_contexts(row[key], "contexts")
     return [read_context(row, "document", 1)]
-
-
-def _rows(
-    path: Path, where: Mapping[str, str], *, with_questions: bool = False
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the rows of a file, each with its place.
-
-    An article of SQuAD gives a row for each paragraph, and ``with_questions`` for each
-    question: "a.json, line 2, part 3". Any other object is a row by itself. ``where``
-    has the fields that a row must have, with their values, such as ``{"lang": "en"}``.
-    """
-    if path.suffix.casefold() in _TEXT_SUFFIXES:
-        raise InputError(
-            f"{path}: rows come from JSONL or JSON, not from {path.suffix}"
-        )
-    for place, json_object in read_objects(path):
-        for number, row in enumerate(_parts(json_object, with_questions), start=1):
-            if not _has_values(row, where):
-                continue
-            is_whole_object = row is json_object
-            place_of_row = place if is_whole_object else f"{place}, part {number}"
-            yield place_of_row, row
-
-
-def _has_values(row: Mapping[str, Any], where: Mapping[str, str]) -> bool:
-    return all(str(row.get(name)) == value for name, value in where.items())
-
-
-def _parts(row: Mapping[str, Any], with_questions: bool) -> Iterator[Mapping[str, Any]]:
-    """A row itself, the documents that it lists, or the rows of an article of SQuAD."""
-    if isinstance(row.get("paragraphs"), list):
-        for paragraph in row["paragraphs"]:
-            document = {"title": row.get("title"), "context": paragraph.get("context")}
-            if with_questions:
-                yield from _questions(document, paragraph)
-            else:
-                yield document
-        return
-    documents = row.get("documents")
-    if _is_list_of_objects(documents):
-        yield from documents
-    else:
-        yield row
-
-
-def _is_list_of_objects(value: Any) -> TypeGuard[list[Mapping[str, Any]]]:
-    if not isinstance(value, list):
-        return False
-    return all(isinstance(document, Mapping) for document in value)
-
-
-def _questions(
-    document: Mapping[str, Any], paragraph: Mapping[str, Any]
-) -> Iterator[Mapping[str, Any]]:
-    """Yield a row for each question of a paragraph of SQuAD that has an answer."""
-    for question in paragraph.get("qas", ()):
-        if question.get("is_impossible"):
-            continue
-        texts = [answer.get("text") for answer in question.get("answers", ())]
-        yield {
-            **document,
-            "question": question.get("question"),
-            "answers": {"text": texts},
-        }
