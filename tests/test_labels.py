@@ -473,7 +473,7 @@ def test_numbers_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["agreement", "r.jsonl", "labels.jsonl", *wrong])
-    assert f"argument {wrong[0]}: invalid" in capsys.readouterr().err
+    assert f"argument {wrong[0]}: needs a" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("label", [0.5, [1, 0.5], [0.5]])
