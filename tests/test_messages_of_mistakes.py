@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     ),
     "objects as one text": (
         "evaluate str_of_objects.jsonl",
-        ["Python objects that str() wrote", "write a list of their texts"],
+        ["by str() of Python objects", "write the whole list as JSON"],
     ),
     "a list that was cut off": (
         "evaluate cut_list.csv",

@@ -53,12 +53,6 @@ _METADATA_KEYS = (
     "document.metadata",
     "kwargs.metadata",
 )
-# How str() writes lists of objects, and arrays with their middle left out.
-_WRITTEN_OBJECTS = lazy_pattern(
-    r"\[?\s*array\(\[|\[\s*[A-Za-z_][\w.]*\(\w+=|\[\s*<[\w.]+ object at"
-    r" |\[['\"].*['\"]\s*\.\.\.\s*['\"]",
-    re.DOTALL,
-)
 # A string, and the mark with which another one begins after it. One that is not closed
 # goes on to the end of the text, so that no character is looked at for each mark before
 # it.
@@ -67,9 +61,9 @@ _STRING = lazy_pattern(
     re.DOTALL,
 )
 # How a list of texts or objects begins: in brackets, in smart quotes, as an array of
-# Postgres, as a tuple of texts, or as JSON that stands in JSON as a text.
+# Postgres or numpy, as a tuple of texts, or as JSON that stands in JSON as a text.
 _LIST_BEGINS = lazy_pattern(
-    r"""\s*(?:\[\s*["'{“”„‘«]|\{\s*["']|\(\s*(["'])(?:(?!\1).)*+\1\s*,\s*["']|"\s*[\[{]\s*(?:\\|\{))""",
+    r"""\s*(?:(?:array\()?\[\s*["'{“”„‘«]|\{\s*["']|\(\s*(["'])(?:(?!\1).)*+\1\s*,\s*["']|"\s*[\[{]\s*(?:\\|\{))""",
     re.DOTALL,
 )
 _CLOSING = {"[": "]", "{": "}"}
@@ -207,32 +201,6 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
     return False, None
 
 
-def _keys_in_words(cell: Mapping[str, Any]) -> str:
-    """Return the keys of an object that has no text, for a message about it.
-
-    A message shows no texts of samples. So a key that does not look like a name is
-    counted and not shown: "title, 2 keys that may be texts". If all values are numbers,
-    the keys are taken for texts with scores.
-    """
-    if not cell:
-        return "nothing"
-    has_only_numbers = all(
-        isinstance(plain_data(value), (int, float)) for value in cell.values()
-    )
-    if has_only_numbers:
-        return (
-            "an object of texts and scores; write a list of objects such as"
-            ' {"text": "…", "score": 0.9}'
-        )
-    shown = [str(key) for key in cell if _NAME.fullmatch(str(key))]
-    n_texts = len(cell) - len(shown)
-    if n_texts == 1:
-        shown.append("1 key that may be texts")
-    elif n_texts > 1:
-        shown.append(f"{n_texts} keys that may be texts")
-    return ", ".join(shown)
-
-
 def _value_of_first_key(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
     """Return the value of the first key that has one; None if none has.
 
@@ -283,28 +251,14 @@ def _objects_of_lists(data: Mapping[Any, Any]) -> list[dict[str, Any]] | None:
 def read_contexts(value: Any, field: str) -> list[Any]:
     """Return the contexts of a row.
 
-    Raises ``RowError`` if a context has no text, or if Python objects were written as
-    one text.
+    Raises ``RowError`` if a context has no text, or if a list cannot be read.
     """
-    if _is_str_of_objects(value):
-        raise RowError(
-            f"{field}: Python objects that str() wrote as one text; write a list of"
-            " their texts, or JSON"
-        )
     _refuse_broken_list(value, field)
     elements = as_list(value)
     return [
         read_context(element, field, rank)
         for rank, element in enumerate(elements, start=1)
     ]
-
-
-def _is_str_of_objects(value: Any) -> bool:
-    """Whether a text is what str() makes of a list of objects: ``[Document(id=1, …)]``."""
-    if not isinstance(value, str) or value.rstrip()[-1:] not in ("]", ")"):
-        return False
-    begins_so = _WRITTEN_OBJECTS.match(value.lstrip()) is not None
-    return begins_so and isinstance(data_in(value), str)
 
 
 def looks_like_list(value: Any) -> bool:
@@ -350,8 +304,9 @@ def _refuse_broken_list(value: Any, field: str) -> None:
         return
     raise RowError(
         f"{field}: begins as a list and cannot be read as one; perhaps it was cut off,"
-        " as Excel cuts a cell at 32,767 characters, or written without its quotes;"
-        " write the whole list as JSON, or a text that looks so as a list of one text"
+        " as Excel cuts a cell at 32,767 characters, written without its quotes, or by"
+        " str() of Python objects; write the whole list as JSON, or a text that looks so"
+        " as a list of one text"
     )
 
 
@@ -384,9 +339,12 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
         )
     text = _value_of_first_key(cell, _TEXT_KEYS)
     if not isinstance(text, str):
+        # a key that does not look like a name may be a text of the sample
+        names = [str(key) for key in cell if _NAME.fullmatch(str(key))]
         raise RowError(
             f"{field}: number {rank} is an object without a text (one of"
-            f" {', '.join(_TEXT_KEYS)}): {_keys_in_words(cell)}"
+            f" {', '.join(_TEXT_KEYS)}), of {len(cell)} keys:"
+            f" {', '.join(names) or 'none is a name'}"
         )
     return {
         "text": text,
@@ -442,12 +400,9 @@ def read_facts(value: Any) -> list[Any] | None:
 def read_turns(value: Any) -> list[Any]:
     """Return the earlier turns of a conversation.
 
-    The value is a list, or the JSON of a list. Its elements are:
-
-    - messages, such as ``{"role": "user", "content": "Hi"}``;
-    - pairs of question and answer: ``[["Hi", "Hello"]]``;
-    - pairs of role and text: ``[["user", "Hi"]]``;
-    - or texts, in turn of the user and of the assistant: ``["Hi", "Hello"]``.
+    The value is a list, or the JSON of a list. Its elements are messages, such as
+    ``{"role": "user", "content": "Hi"}``, or texts, in turn of the user and of the
+    assistant: ``["Hi", "Hello"]``.
 
     Raises:
         RowError: For a single text, which is no history, and for a list that cannot be
@@ -459,30 +414,8 @@ def read_turns(value: Any) -> list[Any]:
             "history: needs a list of texts or of messages with a content, found a"
             " single text"
         )
-    elements = as_list(value)
-    messages: list[Any] = []
-    if _are_roles_and_texts(elements):
-        messages = [{"role": role, "content": said} for role, said in elements]
-    elif _are_pairs(elements):
-        for question, answer in elements:
-            messages += [question, answer]
-    else:
-        messages = elements
+    messages = as_list(value)
     return [_read_turn(index, message) for index, message in enumerate(messages)]
-
-
-def _are_pairs(elements: Sequence[Any]) -> bool:
-    """Tell whether all elements of a history have two parts."""
-    return all(
-        isinstance(element, (list, tuple)) and len(element) == 2 for element in elements
-    )
-
-
-def _are_roles_and_texts(elements: Sequence[Any]) -> bool:
-    """Tell whether all elements are messages as LangChain's: ``("human", "Hello")``."""
-    return _are_pairs(elements) and all(
-        isinstance(role, str) and role in ROLES for role, _ in elements
-    )
 
 
 def _read_turn(index: int, message: Any) -> Any:

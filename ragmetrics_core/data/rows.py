@@ -68,24 +68,7 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         raise RowError(
             f"a row must be an object with named fields, got {type(row).__name__}"
         )
-    row = _unwrap_haystack_object(row)
     return _sample(row, find_fields(row, columns))
-
-
-def _unwrap_haystack_object(row: Row) -> Row:
-    """Return the fields of an object that Haystack wrote; any other row as it is.
-
-    Haystack writes ``{"type": "…GeneratedAnswer", "init_parameters": {"data": …}}``,
-    where ``data`` is the answer's text.
-    """
-    if set(row) != {"type", "init_parameters"}:
-        return row
-    fields = row["init_parameters"]
-    if not isinstance(fields, Mapping):
-        return row
-    return {
-        "answer" if name == "data" else name: value for name, value in fields.items()
-    }
 
 
 def columns_by_field(

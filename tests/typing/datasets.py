@@ -36,7 +36,7 @@ def retrieve(question: str, count: int) -> Iterable[str]:
 
 def discrete() -> None:
     """From given pairs with an own retriever, and from written ones."""
-    documents = load_documents(["docs"], where={"language": "en"})
+    documents = load_documents(["docs"])
     pairs = [*load_pairs(["questions.jsonl"]), Pair(question="Who?", answer="Anna.")]
     write_set("own.jsonl", build_discrete(documents, pairs, retriever=retrieve))
     maker, settings = (
@@ -57,7 +57,7 @@ def continuous() -> None:
         chunk.text for chunk in chunk_document(documents[0], size=500, overlap=50)
     ]
     made = build_continuous(
-        documents, ContinuousSettings(documents=1, stratify=True), Maker("gpt-4o-mini")
+        documents, ContinuousSettings(documents=1), Maker("gpt-4o-mini")
     )
     write_set("set.jsonl", made)
     given = read_set("set.jsonl")
