@@ -28,7 +28,9 @@ LISTS = ("contexts", "retrieved", "facts", "history")
 NOTHING: dict[str, Any] = {"facts": math.nan, "history": pd.NA, "error": pd.NaT}
 
 # What the tools of the field write, one row a line; and what JSON does not hold.
-LINES = Path(__file__).with_name("golden").joinpath("exports.jsonl").read_text("utf-8")
+LINES = (
+    Path(__file__).with_name("golden").joinpath("rows/exports.jsonl").read_text("utf-8")
+)
 EXPORTS: dict[str, dict[str, Any]] = {
     line["name"]: line["row"] for line in map(json.loads, LINES.splitlines())
 } | {
