@@ -66,7 +66,7 @@ def keep_results(folder: Path, results: Path) -> None:
         return
     with suppress(OSError):  # what cannot be kept is not compared later
         try:
-            kept.hardlink_to(results)
+            kept.hardlink_to(results.resolve())
         except OSError:
             shutil.copyfile(results, kept)
 
