@@ -169,7 +169,7 @@ def asked(*answers: str, question: str = "Who?", ids: Sequence[str] = ()) -> Rep
 
 
 def test_rows_are_matched_by_id_or_question_and_never_by_place() -> None:
-    with pytest.raises(InputError, match="1 questions stand several times"):
+    with pytest.raises(InputError, match="questions stand several times"):
         asked("a", "bb").compare(asked("cc", "dd"))
     # with ids of their own they can be told
     matched = asked("a", "bb", ids="xy").compare(asked("bb", "a", ids="yx")).matched
@@ -183,12 +183,10 @@ def test_rows_are_matched_by_id_or_question_and_never_by_place() -> None:
         [row.model_copy(update={"index": index}) for index, row in enumerate(rows)],
         RunFacts(metrics={"m": Signature(metric="m")}),
     )
-    with pytest.raises(InputError, match="may be rows of the second under another"):
-        report.compare(report)
-    comparison = report.compare(report, anyway=True)
+    comparison = report.compare(report)
     matched = comparison.matched
     assert [one.sample.question for one, _ in matched.pairs] == ["When?"]  # type: ignore[union-attr]
-    assert "Not matched: 1 questions that stand several times in a run" in str(matched)
+    assert "several times in a run: 1 question (" in str(matched)
     assert comparison.regression(strict=True) == {"m": "undecided"}
     # a set of questions that grew or shrank
     grown = Report(report.results[1:], report.run)

@@ -23,7 +23,7 @@ from ragmetrics_core.data import (
     find_metric,
     import_deferred,
 )
-from ragmetrics_core.data.display import as_line, judges_in_words
+from ragmetrics_core.data.display import as_line, count_in_words, judges_in_words
 from ragmetrics_core.data.display import table as html_rows
 from ragmetrics_core.reporting.groups import GroupBy, KeysSought
 from ragmetrics_core.reporting.metric_change import (
@@ -490,11 +490,11 @@ def _differing_rows(after: MeasuredRun, matched: Matched) -> list[str]:
     """
     n_pairs = len(matched.pairs)
     phrases = []
-    n_edited = _n_rows_perhaps_edited(after, matched)
+    n_edited = _n_perhaps_edited(after, matched)
     if n_edited:
         phrases.append(
-            f"{n_edited} rows of the first run may be rows of the second under another"
-            " question; give each row an id"
+            f"{count_in_words(n_edited, 'question')} of the first run may stand in the"
+            " second in other words; give each row an id"
         )
     n_other_questions = count_other_questions(matched.pairs)
     if n_other_questions:
@@ -505,8 +505,8 @@ def _differing_rows(after: MeasuredRun, matched: Matched) -> list[str]:
     return phrases
 
 
-def _n_rows_perhaps_edited(after: MeasuredRun, matched: Matched) -> int:
-    """How many rows may have a partner whose question was edited.
+def _n_perhaps_edited(after: MeasuredRun, matched: Matched) -> int:
+    """How many questions may stand in the second run in other words.
 
     With ids a row keeps its partner. Without them an edited question leaves a row alone
     in each run. Rows that were only added, or only lost, leave none alone in the other.
@@ -514,9 +514,14 @@ def _n_rows_perhaps_edited(after: MeasuredRun, matched: Matched) -> int:
     # a second run that stopped when its gates were decided needed no more rows
     if matched.by == "id" or after.decisions:
         return 0
-    n_first = sum(row.sample is not None for row in matched.first_only)
-    n_second = sum(row.sample is not None for row in matched.second_only)
-    return min(n_first, n_second)
+    first = _questions_of(matched.first_only)
+    second = _questions_of(matched.second_only)
+    return min(len(first - second), len(second - first))
+
+
+def _questions_of(rows: Iterable[SampleResult]) -> set[str | None]:
+    """The questions of rows that could be read."""
+    return {row.sample.question for row in rows if row.sample is not None}
 
 
 def _why_rows_are_lost(matched: Matched) -> str:

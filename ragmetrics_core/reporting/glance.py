@@ -311,6 +311,10 @@ class GlanceTally:
             return self._no_fault(n_rows, n_unjudged)
         n_unknown = n_faults - sum(self._stage(stage).n_faults for stage in STAGES)
         if n_unknown > weakest.n_faults:
+            n_unclear = groups.get("unclear", 0)
+            if 2 * n_unclear > n_unknown:
+                rows = count_in_words(n_rows, "row")
+                return f"{n_unclear:,} of {rows} score low, and nothing tells why."
             verb = "look" if by_words else "are"
             would_tell = "ContextSufficiency" if self._has_references else "references"
             return (
@@ -422,7 +426,7 @@ def row_glance(
         row=row.index + 1,
         name=name,
         stage=diagnosis.stage,
-        is_fault=is_of_gate or diagnosis.kind == "fault",
+        is_fault=diagnosis.kind == "fault",
         score=score,
         quote=one_line(quote, _LONGEST_TEXT),
         expected=one_line(expected, _LONGEST_TEXT),
@@ -534,9 +538,10 @@ def _caveat(summary: Summary, *, by_words: bool) -> str:
     if summary.bad_rows:
         return f"{count_in_words(summary.bad_rows, 'row')} could not be read."
     if 0 < summary.rows < FEW_ROWS:
+        are = "is" if summary.rows == 1 else "are"
         return (
-            f"{count_in_words(summary.rows, 'row')} may show faults, but are too few to"
-            f" decide ({FEW_ROWS} or more)."
+            f"{count_in_words(summary.rows, 'row')} {are} enough to see faults, too few"
+            f" to decide ({FEW_ROWS} or more)."
         )
     if by_words:
         return "The judge only compares words; let a model decide."

@@ -13,6 +13,7 @@ from ragmetrics_core.data import (
     Sample,
     SampleResult,
 )
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.metric_evidence import FactMatrix, JudgedChunks
 from ragmetrics_core.reporting.groups import GroupBy, group_of
 
@@ -64,13 +65,13 @@ class Matched(Frozen):
             " the second"
         )
         repeated = (
-            f" Not matched: {self.n_repeated:,} questions that stand several times in a"
-            " run (give each row an id)."
+            " Not matched, for standing several times in a run:"
+            f" {count_in_words(self.n_repeated, 'question')} (give each row an id)."
             if self.n_repeated
             else ""
         )
         return (
-            f"{len(self.pairs)} rows matched by {self.by}; {alone}.{repeated}"
+            f"{count_in_words(len(self.pairs), 'row')} matched by {self.by}; {alone}.{repeated}"
             " Differences: second − first."
         )
 
@@ -132,8 +133,8 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
     if not pairs:
         if n_repeated:
             raise InputError(
-                f"{n_repeated:,} questions stand several times in a run, and nothing"
-                " tells their rows apart; give each row an id"
+                "questions stand several times in a run, and nothing tells their rows"
+                f" apart: {n_repeated:,}; give each row an id"
             )
         raise InputError(
             f"the two runs have no sample in common (matched by {by}); compare runs"
