@@ -57,7 +57,7 @@ from ragmetrics_core.metrics.declined import (
     instructions_on_declining,
     undefined_if_declined,
 )
-from ragmetrics_core.metrics.ledger_calls import call_table, indices_of_originals
+from ragmetrics_core.metrics.ledger_calls import call_table
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, error_of_unanswered
 from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import (
@@ -477,8 +477,12 @@ class ContextUtilization(Metric):
             for context in contexts
         ]
         is_complete = _NOT_JUDGED not in verdict_by_rank
-        originals = indices_of_originals(contexts)
-        passages = list(dict.fromkeys(originals))  # each text once, at its first rank
+        index_by_text: dict[str, int] = {}  # each text once, at its first rank
+        originals = [
+            index_by_text.setdefault(context.text, index)
+            for index, context in enumerate(contexts)
+        ]
+        passages = list(index_by_text.values())
         precisions = ap.precisions(
             [bool(verdict_by_rank[index].useful) for index in passages]
         )

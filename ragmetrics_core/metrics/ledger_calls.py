@@ -3,9 +3,9 @@
 Pure functions.
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
 from ragmetrics_core.data import (
     CallGain,
@@ -20,9 +20,8 @@ from ragmetrics_core.data.metric_evidence import CallUse
 from ragmetrics_core.metrics.average_precision import average_precision
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """The texts that an answer may rest on.
+class Groups(NamedTuple):
+    """The texts that an answer may rest on, by where they come from.
 
     Args:
         evidence: The contexts, then the texts that calls of this turn returned beside
@@ -34,7 +33,7 @@ class Groups:
         user: What the user said in earlier turns, then the question.
         assistant: What the assistant said in earlier turns, and what models of the
             application wrote.
-        n_earlier_shown_and_known: Of the items of earlier turns how many were shown,
+        n_earlier_shown_and_known: Of the texts of earlier turns how many were shown,
             and of how many that is known; None if it is known of none.
     """
 
@@ -51,360 +50,191 @@ class Groups:
         return bool(self.earlier or self.assistant or len(self.user) > 1)
 
 
-IdAndText = tuple[str | None, str]
-"""What tells a text that a call returned from others."""
-
-
-@dataclass(frozen=True, slots=True)
-class _ReturnedText:
-    """A text that a call returned.
-
-    Attributes:
-        item: The text, with its id.
-        turn: The turn of the call.
-        was_shown: Whether the answering call was shown it; None if that is not known.
-    """
-
-    item: Context
-    turn: int
-    was_shown: bool | None
-
-
 def groups_of_texts(sample: Sample) -> Groups:
-    """Group the texts that an answer may rest on, by where they come from.
-
-    - ``evidence``: the contexts, then other texts that calls of this turn returned;
-    - ``earlier``: other texts that calls of earlier turns returned;
-    - ``user``: what the user said;
-    - ``assistant``: what the assistant said, and what models of the application wrote.
+    """Group the texts that an answer may rest on.
 
     Example: three contexts, a web page that a tool returned in this turn, and a page of
     an earlier turn. The contexts and the first page are the evidence, with the ranks 1
     to 4. The other page is earlier and has rank 5.
     """
-    context_by_rank = _context_by_rank(sample.known_contexts)
-    ledger = sample.ledger  # the record of what the application's calls returned
+    rank_by_text: dict[str, int] = {}  # of equal texts the first
+    for rank, context in enumerate(sample.known_contexts, start=1):
+        if not context.blank:
+            rank_by_text.setdefault(context.text, rank)
+    ledger = sample.ledger
     if ledger is None:
-        return Groups(
-            evidence=_texts_of_contexts(context_by_rank.values()),
-            rank_of_each_text=tuple(context_by_rank),
-        )
-    returned = _texts_returned_by_calls(ledger)
-    written_by_models = _texts_of_models(ledger)
+        return Groups(tuple(rank_by_text), tuple(rank_by_text.values()))
+    returned = _texts_of_calls(ledger, written=False)
+    written = _texts_of_calls(ledger, written=True)
     # A summary by a model may stand among the contexts. It is no evidence; the other
     # contexts keep their ranks, such as 1 and 3.
-    for rank, context in tuple(context_by_rank.items()):
-        was_returned = any(text.item.text == context.text for text in returned)
-        if context.text in written_by_models and not was_returned:
-            del context_by_rank[rank]
-    contexts = list(context_by_rank.values())
-    evidence = _texts_of_contexts(contexts)
-    others = _without_contexts(returned, ledger, contexts)
-    evidence += _texts_of_this_turn(others, ledger)
-    earlier = _texts_of_earlier_turns(others, ledger, without=evidence)
-    # the other texts go on counting: behind 3 contexts come the numbers 4, 5, …
+    for text in written:
+        if text not in returned:
+            rank_by_text.pop(text, None)
+    contexts = [sample.known_contexts[rank - 1] for rank in rank_by_text.values()]
+    beside_contexts: dict[str, None] = {}
+    of_earlier_turns: dict[str, None] = {}
+    was_shown_by_text: dict[str, bool] = {}  # of earlier turns, where that is known
+    for call, indices in zip(
+        ledger.calls, _indices_of_items(ledger, contexts), strict=True
+    ):
+        for place, (item, index) in enumerate(zip(call.items, indices, strict=True)):
+            if item.blank or call.kind == "written":
+                continue
+            was_shown = None if call.shown is None else place in call.shown
+            is_earlier = call.turn < ledger.turn
+            if is_earlier and was_shown is not None:
+                was_shown_by_text[item.text] = was_shown or was_shown_by_text.get(
+                    item.text, False
+                )
+            if index is not None:  # it became a context
+                continue
+            if is_earlier:
+                of_earlier_turns[item.text] = None
+            elif was_shown is not False:
+                beside_contexts[item.text] = None
+    evidence = (*rank_by_text, *beside_contexts)
+    earlier = tuple(
+        text
+        for text in of_earlier_turns
+        if text not in rank_by_text and text not in beside_contexts
+    )
     n_others = len(evidence) + len(earlier) - len(contexts)
-    first_number = len(sample.known_contexts) + 1
+    # behind 3 contexts come the numbers 4, 5, …
+    numbers = range(
+        len(sample.known_contexts) + 1, len(sample.known_contexts) + 1 + n_others
+    )
+    said_by_user = [turn.content for turn in sample.history if turn.role == "user"]
+    said_by_others = [turn.content for turn in sample.history if turn.role != "user"]
     return Groups(
         evidence=evidence,
-        rank_of_each_text=(
-            *context_by_rank,
-            *range(first_number, first_number + n_others),
-        ),
+        rank_of_each_text=(*rank_by_text.values(), *numbers),
         earlier=earlier,
-        user=_user_words(sample),
-        assistant=(*_assistant_words(sample), *written_by_models),
-        # (0, 1): of 1 text of an earlier turn the model was shown 0 again
-        n_earlier_shown_and_known=_count_shown_and_known(
-            [text for text in returned if text.turn < ledger.turn]
+        user=(*said_by_user, *filter(None, [sample.question])),
+        assistant=(*said_by_others, *written),
+        n_earlier_shown_and_known=(
+            (sum(was_shown_by_text.values()), len(was_shown_by_text))
+            if was_shown_by_text
+            else None
         ),
     )
 
 
-def _without_contexts(
-    returned: Sequence[_ReturnedText], ledger: Ledger, contexts: Sequence[Context]
-) -> list[_ReturnedText]:
-    """Leave out the texts that became contexts, as they are or rewritten."""
-    known_pairs = ids_and_texts(ledger)  # these contexts are not rewritten
+def _texts_of_calls(ledger: Ledger, *, written: bool) -> list[str]:
+    """Return the texts that models of the application wrote, or all other texts."""
     return [
-        text
-        for text in returned
-        if index_of_context(text.item, contexts, known_pairs) is None
+        item.text
+        for call in ledger.calls
+        for item in call.items
+        if not item.blank and (call.kind == "written") == written
     ]
 
 
-def _texts_of_this_turn(
-    returned: Sequence[_ReturnedText], ledger: Ledger
-) -> tuple[str, ...]:
-    """Return what calls of this turn returned, each text once.
+def _indices_of_items(
+    ledger: Ledger, contexts: Sequence[Context]
+) -> list[list[int | None]]:
+    """Return, by call, the index of the context that each item became; None of none.
 
-    A text that the answering call was not shown is left out; one of which that is not
-    known may have been used.
+    It is the context with the same text, else the one with the same id, unless a call
+    returned that context as it is: a step may have rewritten the text.
     """
-    texts = [
-        text.item.text
-        for text in returned
-        if text.turn >= ledger.turn and text.was_shown is not False
-    ]
-    return tuple(dict.fromkeys(texts))
-
-
-def _texts_of_earlier_turns(
-    returned: Sequence[_ReturnedText], ledger: Ledger, without: Container[str]
-) -> tuple[str, ...]:
-    """Return what calls of earlier turns returned, each text once, shown or not."""
-    texts = [text.item.text for text in returned if text.turn < ledger.turn]
-    return tuple(dict.fromkeys(text for text in texts if text not in without))
-
-
-def _context_by_rank(contexts: Sequence[Context]) -> dict[int, Context]:
-    """Return the contexts that are not blank, by rank; of equal texts the first."""
-    originals = indices_of_originals(contexts)
-    return {
-        original + 1: contexts[original]
-        for original in dict.fromkeys(originals)
-        if not contexts[original].blank
-    }
-
-
-def _texts_returned_by_calls(ledger: Ledger) -> list[_ReturnedText]:
-    """Return the texts of a ledger's calls: not blank, and not written by a model."""
-    ledger_texts: list[_ReturnedText] = []
-    for call in ledger.calls:
-        if call.kind == "written":
-            continue
-        for index, context in enumerate(call.items):
-            was_shown = None if call.shown is None else index in call.shown
-            if not context.blank:
-                ledger_texts.append(_ReturnedText(context, call.turn, was_shown))
-    return ledger_texts
-
-
-def _texts_of_models(ledger: Ledger) -> list[str]:
-    """Return what models of the application wrote, in order."""
-    texts: list[str] = []
-    for call in ledger.calls:
-        if call.kind == "written":
-            texts += _texts_of_contexts(call.items)
-    return texts
-
-
-def _user_words(sample: Sample) -> tuple[str, ...]:
-    """Return what the user said in earlier turns, then the question."""
-    earlier = tuple(turn.content for turn in sample.history if turn.role == "user")
-    return (*earlier, sample.question) if sample.question else earlier
-
-
-def _assistant_words(sample: Sample) -> list[str]:
-    """Return what the assistant said in earlier turns, in order."""
-    return [turn.content for turn in sample.history if turn.role != "user"]
-
-
-def _count_shown_and_known(
-    ledger_texts: Sequence[_ReturnedText],
-) -> tuple[int, int] | None:
-    """Count the texts that were shown, and all texts for which that is known.
-
-    Example: of 5 texts 2 were shown, and 1 was not: (2, 3). None if nothing is known.
-    """
-    known_texts = {
-        text.item.text for text in ledger_texts if text.was_shown is not None
-    }
-    shown_texts = {text.item.text for text in ledger_texts if text.was_shown}
-    return (len(shown_texts), len(known_texts)) if known_texts else None
-
-
-def _texts_of_contexts(contexts: Iterable[Context]) -> tuple[str, ...]:
-    """Return the texts of contexts that are not blank, in order."""
-    return tuple(context.text for context in contexts if not context.blank)
-
-
-def indices_of_originals(contexts: Sequence[Context]) -> list[int]:
-    """Return for each context the index of the first context with the same text."""
     index_by_text: dict[str, int] = {}
+    index_by_id: dict[str | None, int] = {}  # of contexts that no call returned as such
+    returned = {item.text for call in ledger.calls for item in call.items}
+    for index, context in enumerate(contexts):
+        if not context.blank:
+            index_by_text.setdefault(context.text, index)
+        if context.id is not None and context.text not in returned:
+            index_by_id.setdefault(context.id, index)
     return [
-        index_by_text.setdefault(context.text, index)
-        for index, context in enumerate(contexts)
+        [index_by_text.get(item.text, index_by_id.get(item.id)) for item in call.items]
+        for call in ledger.calls
     ]
 
 
-def ids_and_texts(ledger: Ledger) -> set[IdAndText]:
-    """Return id and text of everything that the calls of a ledger returned."""
-    pairs: set[IdAndText] = set()
-    for call in ledger.calls:
-        pairs.update((context.id, context.text) for context in call.items)
-    return pairs
-
-
-def index_of_context(
-    item: Context, contexts: Sequence[Context], known_pairs: Container[IdAndText]
-) -> int | None:
-    """Return the index of the context that an item of a call became; None if none.
-
-    It is the context with the same text, else the one with the same id: a step may have
-    rewritten the text.
-
-    Args:
-        item: A document that a call returned.
-        contexts: The contexts.
-        known_pairs: Id and text of everything that calls returned. A context is
-            not rewritten if a call returned its id and text, also where another store
-            has the same id.
-    """
-    if not item.blank:
-        for index, context in enumerate(contexts):
-            if context.text == item.text:
-                return index
-    if item.id is not None:
-        for index, context in enumerate(contexts):
-            is_rewritten = (context.id, context.text) not in known_pairs
-            if context.id == item.id and is_rewritten:
-                return index
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class CallWithContexts:
-    """A call that searched in this turn or returned one of the contexts.
-
-    Args:
-        number: The call's index in the ledger, from 0.
-        call: The call.
-        context_indices: The contexts that it returned, each once, in the call's order.
-    """
+class _CallWithContexts(NamedTuple):
+    """A call with the indices of the contexts that it returned, each once, in order."""
 
     number: int
     call: EvidenceCall
-    context_indices: tuple[int, ...]
+    indices: tuple[int, ...]
 
 
-def calls_with_contexts(
+def _calls_with_contexts(
     sample: Sample, contexts: Sequence[Context]
-) -> list[CallWithContexts]:
+) -> list[_CallWithContexts]:
     """List the calls that searched in this turn or returned one of the contexts.
 
-    Call 0, a search, returned the first and third context: ``(0, call, (0, 2))``.
-    A search without any of the contexts has (). Calls of kind "written", whose texts a
-    model wrote, are left out.
+    Calls whose texts a model wrote are left out.
     """
-    if sample.ledger is None:  # nobody recorded the application's calls
+    ledger = sample.ledger
+    if ledger is None:  # nobody recorded the application's calls
         return []
-    calls: list[CallWithContexts] = []
-    # Tells contexts that stand there as a call returned them from rewritten ones: only
-    # a rewritten context is recognized by its id alone.
-    returned_ids_and_texts = ids_and_texts(sample.ledger)
-    for number, call in enumerate(sample.ledger.calls):
-        if call.kind == "written":
-            continue
-        indices: list[int] = []
-        for item in call.items:
-            index = index_of_context(item, contexts, returned_ids_and_texts)
-            if index is not None and index not in indices:
-                indices.append(index)
-        is_search = call.kind == "retrieval" and call.turn == sample.ledger.turn
-        if indices or is_search:
-            calls.append(CallWithContexts(number, call, tuple(indices)))
+    calls: list[_CallWithContexts] = []
+    for number, indices in enumerate(_indices_of_items(ledger, contexts)):
+        call = ledger.calls[number]
+        distinct = tuple(dict.fromkeys(it for it in indices if it is not None))
+        is_search = call.kind == "retrieval" and call.turn == ledger.turn
+        if call.kind != "written" and (distinct or is_search):
+            calls.append(_CallWithContexts(number, call, distinct))
     return calls
 
 
 def call_table(
     sample: Sample, contexts: Sequence[Context], useful: Sequence[bool]
 ) -> CallTable | None:
-    """Return a table of what each call of a sample was good for.
+    """Return a table of what each call of a sample was good for; None without a call.
 
-    It has the calls that searched in this turn or returned one of the contexts: if 3 of
-    4 such calls returned a useful context, a share of .25 is wasted. Returns None if
-    there is no such call.
+    Contexts 1 and 2 are useful. Search A returned 1: useful. Search B returned 1 and 2:
+    useful, for 2 is new. Search C returned 2 again: repeated. A third of them is wasted.
 
     Args:
         sample: The sample.
         contexts: The contexts that were judged.
         useful: For each of these contexts whether it is useful.
     """
-    calls = calls_with_contexts(sample, contexts)
+    calls = _calls_with_contexts(sample, contexts)
     if not calls:
         return None
-    verdicts = _call_verdicts(calls, useful)
-    numbers_of_useful_calls = [
-        number
-        for number, call_verdict in enumerate(verdicts, start=1)
-        if call_verdict.verdict == "useful"
+    lines: list[CallVerdict] = []
+    precisions: list[float] = []  # of the calls with a useful context
+    are_repeated: list[bool] = []  # by text that a call returned
+    indices_so_far: set[int] = set()
+    texts_so_far: set[str] = set()
+    for number, call, indices in calls:
+        useful_indices = {index for index in indices if useful[index]}
+        verdict: CallUse = "useful"
+        if not useful_indices:
+            verdict = _use_without_useful_context(call, indices)
+        elif useful_indices <= indices_so_far:
+            verdict = "repeated"
+        ranks = tuple(index + 1 for index in indices)
+        lines.append(CallVerdict(call=number, verdict=verdict, ranks=ranks))
+        if useful_indices:
+            precisions.append(average_precision([useful[index] for index in indices]))
+        are_repeated += [item.text in texts_so_far for item in call.items]
+        indices_so_far.update(indices)
+        texts_so_far.update(item.text for item in call.items)
+    numbers_of_useful = [
+        number for number, line in enumerate(lines, start=1) if line.verdict == "useful"
     ]
     return CallTable(
-        calls=tuple(verdicts),
-        wasted=1 - len(numbers_of_useful_calls) / len(verdicts),
-        repeats=_share_repeated(calls),
-        first_useful=min(numbers_of_useful_calls, default=None),
-        last_useful=max(numbers_of_useful_calls, default=None),
-        call_ap=_mean_average_precision(calls, useful),
+        calls=tuple(lines),
+        wasted=1 - len(numbers_of_useful) / len(lines),
+        repeats=fmean(are_repeated) if are_repeated else None,
+        first_useful=min(numbers_of_useful, default=None),
+        last_useful=max(numbers_of_useful, default=None),
+        call_ap=fmean(precisions) if precisions else None,
     )
 
 
-def _call_verdicts(
-    calls: Sequence[CallWithContexts], useful: Sequence[bool]
-) -> list[CallVerdict]:
-    """Say what each call was good for, given the calls before it.
-
-    Contexts 1 and 2 are useful. Search A returned 1: useful. Search B returned 1 and 2:
-    useful, for 2 is new. Search C returned 2 again: repeated.
-
-    Args:
-        calls: The calls, in order.
-        useful: For each context whether it is useful.
-    """
-    verdicts: list[CallVerdict] = []
-    contexts_so_far: set[int] = set()
-    for call in calls:
-        useful_indices = {index for index in call.context_indices if useful[index]}
-        verdict: CallUse
-        if not useful_indices:
-            verdict = _verdict_on_useless(call)
-        elif useful_indices <= contexts_so_far:
-            verdict = "repeated"
-        else:
-            verdict = "useful"
-        ranks = tuple(index + 1 for index in call.context_indices)
-        verdicts.append(CallVerdict(call=call.number, verdict=verdict, ranks=ranks))
-        contexts_so_far.update(call.context_indices)
-    return verdicts
-
-
-def _verdict_on_useless(call: CallWithContexts) -> CallUse:
-    """Say what a call that returned no useful context did instead."""
-    if call.context_indices:
+def _use_without_useful_context(call: EvidenceCall, indices: Sequence[int]) -> CallUse:
+    """Say what a call did that returned no useful context."""
+    if indices:
         return "noise"
-    if call.call.error is not None:
+    if call.error is not None:
         return "failed"
-    return "unread" if call.call.items else "empty"
-
-
-def _share_repeated(calls: Sequence[CallWithContexts]) -> float | None:
-    """Share of the texts returned by calls that an earlier call had returned.
-
-    None if the calls returned no texts.
-    """
-    are_repeated: list[bool] = []
-    texts_so_far: set[str] = set()
-    for call in calls:
-        texts = [context.text for context in call.call.items]
-        are_repeated += [text in texts_so_far for text in texts]
-        texts_so_far.update(texts)
-    return fmean(are_repeated) if are_repeated else None
-
-
-def _mean_average_precision(
-    calls: Sequence[CallWithContexts], useful: Sequence[bool]
-) -> float | None:
-    """How well calls ranked their own contexts: the mean over calls with a useful one.
-
-    None if no call returned a useful context.
-    """
-    precisions: list[float] = []
-    for call in calls:
-        verdicts = [useful[index] for index in call.context_indices]
-        if any(verdicts):
-            precisions.append(average_precision(verdicts))
-    return fmean(precisions) if precisions else None
+    return "unread" if call.items else "empty"
 
 
 def curve_by_call(
@@ -421,32 +251,23 @@ def curve_by_call(
         value_of: Takes the indices of some contexts, from 0, and returns the value that
             they have together.
     """
-    calls = calls_with_contexts(sample, contexts)
-    indices_so_far = _indices_that_no_call_returned(calls, contexts)
+    calls = _calls_with_contexts(sample, contexts)
+    of_calls = {index for call in calls for index in call.indices}
+    texts_of_calls = {contexts[index].text for index in of_calls}
+    # the contexts that no call returned count from the beginning
+    indices_so_far = {
+        index
+        for index, context in enumerate(contexts)
+        if context.text not in texts_of_calls
+    }
     gains: list[CallGain] = []
-    for call in calls:
-        value_before = value_of(indices_so_far)
-        indices_so_far = indices_so_far.union(call.context_indices)
+    total = value_of(indices_so_far)
+    for number, _, indices in calls:
+        before = total
+        indices_so_far.update(indices)
         total = value_of(indices_so_far)
-        gain = CallGain(
-            call=call.number,
-            alone=value_of(set(call.context_indices)),
-            gain=total - value_before,
-            total=total,
+        alone = value_of(set(indices))
+        gains.append(
+            CallGain(call=number, alone=alone, gain=total - before, total=total)
         )
-        gains.append(gain)
     return tuple(gains)
-
-
-def _indices_that_no_call_returned(
-    calls: Sequence[CallWithContexts], contexts: Sequence[Context]
-) -> set[int]:
-    """Return the indices of the contexts that no call returned.
-
-    Of contexts with equal texts only the first one counts; it is also the one that a
-    call has among its ``context_indices``.
-    """
-    indices = set(indices_of_originals(contexts))
-    for call in calls:
-        indices -= set(call.context_indices)
-    return indices
