@@ -16,7 +16,7 @@ from typing import Any
 from ragmetrics_core import Sample
 from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.judging.judge import ScriptedJudge
-from ragmetrics_core.metrics.adherence_cause import Sufficient
+from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.context_utilization import Useful
@@ -159,11 +159,8 @@ class RightJudge:
         return ScriptedJudge(
             {
                 Adherent: self._adherent,
-                Sufficient: lambda asked: {
-                    "sufficient": int(self._suffice(asked)),
-                    "on_question": 1,
-                },
                 SufficientContexts: self._sufficient_contexts,
+                Addresses: {"grade": 3},
                 Declined: lambda asked: {"declined": int(asked["answer"] == _DECLINES)},
                 Useful: self._useful,
                 RateRecall: lambda asked: {
@@ -178,16 +175,10 @@ class RightJudge:
             }
         )
 
-    def _suffice(self, asked: Any) -> bool:
-        """Whether the contexts of a question hold the passage that answers it."""
-        return self.gold_by_question[asked["question"]] in asked["contexts"]
-
     def _sufficient_contexts(self, asked: Any) -> dict[str, Any]:
-        is_enough = self._suffice(asked)
-        return {
-            "missing": [] if is_enough else ["what is asked"],
-            "sufficient": int(is_enough),
-        }
+        """Whether the contexts of a question hold the passage that answers it."""
+        is_enough = self.gold_by_question[asked["question"]] in asked["contexts"]
+        return {"missing": [] if is_enough else ["what is asked"]}
 
     def _adherent(self, asked: Any) -> dict[str, Any]:
         answer = asked["answer"]

@@ -133,11 +133,6 @@ _REPLIES: dict[str, Callable[[str], object]] = {
     "missing": lambda prompt: {
         "missing": [] if _bit(prompt) else ["A year."],
     },
-    "sufficient": lambda prompt: {
-        "reason": "By digest.",
-        "sufficient": _bit(prompt),
-        "on_question": _bit(prompt, "on"),
-    },
     "unsupported": _adherent,
     "needs": lambda prompt: {
         "reason": "By digest.",

@@ -10,7 +10,6 @@ from ragmetrics_core import Metric, Question, Sample, ScriptedJudge
 from ragmetrics_core.data.asking import Instructions
 from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported
 from ragmetrics_core.data.replies import Asked, Weight
-from ragmetrics_core.metrics.adherence_cause import Sufficient
 from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.citation_support import (
     MakesClaim,
@@ -120,7 +119,7 @@ def listener() -> ScriptedJudge:
     unknown = QuestionNotSupported("it only listens")
     kinds = (
         Adherent, Addresses, ExtractFacts, FactInContext, MakesClaim, RateRecall,
-        RestsOn, Sufficient, SufficientContexts, Supports, SupportsAlone, Useful,
+        RestsOn, SufficientContexts, Supports, SupportsAlone, Useful,
     )  # fmt: skip
     return ScriptedJudge(dict.fromkeys(kinds, unknown))
 

@@ -35,7 +35,6 @@ from ragmetrics_core import (
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import (
     ContentRefused,
-    QuestionNotSupported,
     SettingError,
 )
 from ragmetrics_core.data.metric_evidence import CASES_IN_WORDS, Sufficed
@@ -43,9 +42,7 @@ from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.decision_judge import DecisionJudge, convert_question
 from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.metrics.adherence_cause import Sufficient
 from ragmetrics_core.metrics.answer_relevance import Addresses, AnswerRelevance
-from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import (
     ContextSufficiency,
@@ -59,7 +56,6 @@ from ragmetrics_core.metrics.declined import (
     question_on_declining,
     standalone_question_part,
 )
-from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.metrics.registry import (
     METRICS,
     choose_metrics,
@@ -749,40 +745,6 @@ def test_contexts_of_none_are_unknown_and_an_empty_list_is_none(
 
 
 # Judges
-
-
-def test_the_cause_of_a_low_adherence_asks_sufficiency_in_the_same_words() -> None:
-    typed = {
-        kind: [
-            single.wording for single in question.typed_form.typed_questions(question)
-        ]
-        for kind, question in _cause_and_metrics().items()
-    }
-    on_contexts, on_answer = typed["cause"]
-    assert typed["sufficiency"][0].startswith(on_contexts)
-    assert typed["relevance"] == [on_answer]
-
-
-def _cause_and_metrics() -> dict[str, Any]:
-    heard = QuestionNotSupported("it only listens")
-    script = {Adherent: {"claims": 1, "unsupported": ["it"]}, Sufficient: heard}
-    judge = ScriptedJudge(
-        {
-            **script,
-            SufficientContexts: heard,
-            Addresses: heard,
-            Declined: {"declined": 0},
-        }
-    )
-    ContextAdherence().score(SAMPLE, judge=judge)
-    ContextSufficiency().score(SAMPLE, judge=judge)
-    AnswerRelevance().score(SAMPLE, judge=judge)
-    by_type = {type(asked): asked for asked in judge.asked}
-    return {
-        "cause": by_type[Sufficient],
-        "sufficiency": by_type[SufficientContexts],
-        "relevance": by_type[Addresses],
-    }
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from ragmetrics_core import Sample, ScriptedJudge
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.replies import Asked, Weight
-from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
 from ragmetrics_core.metrics.answer_relevance import Addresses, RelevanceGrade
 from ragmetrics_core.metrics.citation_support import (
     MakesClaim,
@@ -140,7 +139,6 @@ READERS = {
     Useful: useful,
     Adherent: adherent,
     RestsOn: rests_on,
-    Sufficient: lambda question, reply: Sufficiency(**reply["says"]),
     RateRecall: lambda question, reply: rating(**reply["says"]),
     ExtractFacts: lambda question, reply: facts(*reply["says"]),
     FactInContext: lambda question, reply: covered(

@@ -14,7 +14,8 @@ from ragmetrics_core import ContextAdherence, LexicalJudge, Sample, ScriptedJudg
 from ragmetrics_core.data.errors import JudgeError, RateLimited, SettingError
 from ragmetrics_core.data.intervals import stopped_estimate, wilson
 from ragmetrics_core.data.replies import Asked, NotAnswered
-from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
+from ragmetrics_core.metrics.answer_relevance import Addresses
+from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.polls import Adherent, adherence_reply
 
 
@@ -26,11 +27,8 @@ def polled(*verdicts, failures=()):
     return polls(answers, failures)
 
 
-def score(reply, *, sufficiency=None, question="q?", **settings):
-    script = {Adherent: reply}
-    if sufficiency is not None:
-        script[Sufficient] = sufficiency
-    judge = ScriptedJudge(script)
+def score(reply, *, cause=None, question="q?", **settings):
+    judge = ScriptedJudge({Adherent: reply, **(cause or {})})
     metric = ContextAdherence(**settings)
     return (
         metric.score(question=question, contexts=["c"], answer="a", judge=judge),
@@ -134,22 +132,27 @@ def test_repeatability_needs_more_than_one_poll_with_a_claim(count):
 
 
 @pytest.mark.parametrize(
-    ("sufficient", "on_question", "cause"),
+    ("missing", "grade", "cause", "note"),
     [
-        (False, True, "insufficient_context"),
-        (True, True, "reasoning_error"),
-        (True, False, "misread_question"),
-        (False, False, "misread_question"),
+        (["a year"], 3, "insufficient_context", "because of contexts"),
+        (["a year"], 2, "insufficient_context", "because of contexts"),
+        ([], 2, "reasoning_error", "because of contexts"),
+        ([], 1, "misread_question", "because of the answer"),
+        (["a year"], 0, "misread_question", "because of the answer"),
     ],
 )
-def test_cause_of_a_low_score_is_a_question_of_its_own(sufficient, on_question, cause):
-    reply = Sufficiency(
-        sufficient=sufficient, on_question=on_question, reason="because"
-    )
-    result, judge = score(polled("no", "no", "yes"), sufficiency=reply, polls=3)
-    assert (result.evidence.cause, result.evidence.cause_note) == (cause, "because")
+def test_the_cause_of_a_low_score_is_asked_as_sufficiency_and_relevance_are(
+    missing, grade, cause, note
+):
+    replies = {
+        SufficientContexts: {"missing": missing, "reason": "because of contexts"},
+        Addresses: {"grade": grade, "reason": "because of the answer"},
+    }
+    result, judge = score(polled("no", "no", "yes"), cause=replies, polls=3)
+    assert (result.evidence.cause, result.evidence.cause_note) == (cause, note)
     assert result.evidence.remedy
-    assert [type(question) for question in judge.asked] == [Adherent, Sufficient]
+    kinds = [type(question) for question in judge.asked]
+    assert kinds == [Adherent, SufficientContexts, Addresses]
 
 
 def test_no_cause_is_looked_for_at_one_half_or_without_a_question():
@@ -161,7 +164,8 @@ def test_no_cause_is_looked_for_at_one_half_or_without_a_question():
 
 
 def test_a_failed_search_for_the_cause_leaves_the_score():
-    result, _ = score(polled("no"), polls=1, sufficiency=JudgeError("cannot tell"))
+    cause = {SufficientContexts: JudgeError("cannot tell"), Addresses: {"grade": 3}}
+    result, _ = score(polled("no"), polls=1, cause=cause)
     assert (result.status, result.value, result.evidence.cause) == ("scored", 0.0, None)
     assert "cannot tell" in result.evidence.cause_note
 

@@ -54,7 +54,7 @@ from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
-from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
+from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent, Poll
 from ragmetrics_core.models.chat import Choice
@@ -652,20 +652,17 @@ def test_statuses_have_their_meaning(
 
 
 def a_question() -> Question[Any]:
-    return Sufficient(
+    return Declined(
         parts={
-            "contexts": Part("Context", ("Anna lit the lamp.",)),
             "question": Part("Question", "Who?"),
             "answer": Part("Answer", "Anna."),
         },
-        instructions=Instructions("{contexts}\n{question}\n{answer}"),
-        Reply=Sufficiency,
+        instructions=Instructions("{question}\n{answer}"),
+        Reply=DeclinedJudgement,
         typed_form=TypedForm(
             lambda question: {"answer": question["answer"]},
             lambda _: [TypedQuestion("predicate", "Is `answer` right?")],
-            lambda question, answers: Asked(
-                (question.read({"sufficient": 1, "on_question": 1}),)
-            ),
+            lambda question, answers: Asked((question.read({"declined": 1}),)),
         ),
     )
 
@@ -1081,7 +1078,7 @@ def test_a_dry_run_counts_the_cause_at_the_most_and_no_facts_that_cannot_be_list
     sample = Sample.from_row({**ROW, "facts": None})
     metrics = [ContextAdherence(), RetrievalAccuracy()]
     counted = estimate([sample], metrics, judge_at(server))
-    assert (counted.low.calls, counted.high.calls) == (1, 2)
+    assert (counted.low.calls, counted.high.calls) == (1, 3)
 
 
 def test_a_dry_run_of_a_cascade_counts_both_judges_at_the_most(

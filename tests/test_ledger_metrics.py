@@ -28,7 +28,8 @@ from ragmetrics_core.data.results import SampleResult, Scored
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import schema_of
-from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
+from ragmetrics_core.metrics.answer_relevance import Addresses
+from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent, RestsOn
@@ -90,7 +91,8 @@ def adhered(sample: Sample, said: Any, **settings: Any) -> tuple[Any, ScriptedJu
         {
             RestsOn: said,
             Adherent: verdicts,
-            Sufficient: Sufficiency(sufficient=True, on_question=True),
+            SufficientContexts: {"missing": []},
+            Addresses: {"grade": 3},
         }
     )
     return ContextAdherence(**settings).score(sample, judge=judge), judge
@@ -375,8 +377,8 @@ def test_most_polls_without_a_claim_to_judge_abstain() -> None:
 
 def test_the_cause_is_looked_for_in_evidence_of_all_turns() -> None:
     result, judge = adhered(THIRD, labels(*["own"] * 5))
-    assert isinstance(judge.asked[1], Sufficient)
-    assert judge.asked[1]["contexts"] == ("three", "one", "two")
+    assert isinstance(judge.asked[1], SufficientContexts)
+    assert sorted(judge.asked[1]["contexts"]) == ["one", "three", "two"]
     assert result.evidence.cause == "reasoning_error"
 
 
@@ -694,7 +696,8 @@ def test_one_turn_with_one_retrieval_of_the_contexts_changes_nothing(
     }
     said |= {
         FactInContext: covered(0.7),
-        Sufficient: {"sufficient": 1, "on_question": 1},
+        SufficientContexts: {"missing": []},
+        Addresses: {"grade": 3},
     }
     outcomes = []
     for sample in (

@@ -22,8 +22,8 @@ from ragmetrics_core.lexical.numerals import (
     numbers_of,
 )
 from ragmetrics_core.lexical.text import parse
-from ragmetrics_core.metrics.adherence_cause import Sufficient
 from ragmetrics_core.metrics.context_recall import Rating
+from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 
 FRANCE_QUESTION = "Where is France and what is it's capital?"
 FRANCE_ANSWER = "France is in western Europe and Paris is its capital."
@@ -505,7 +505,7 @@ class Unheard(Question[Rating]):
     """A question of somebody else's."""
 
 
-@pytest.mark.parametrize("kind", [Sufficient, Unheard])
+@pytest.mark.parametrize("kind", [SufficientContexts, Unheard])
 def test_unknown_question(kind: type[Question[Any]]) -> None:
     part = {"answer": Part("Answer", "secret text")}
     answer = asyncio.run(

@@ -34,7 +34,6 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.metrics.adherence_cause import Sufficiency, Sufficient
 from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
@@ -195,13 +194,6 @@ EVERY_QUESTION: dict[str, Question[Any]] = {
     ),
     "fact": polled_fact(),
     "facts together": fact("f", "g", together=True),
-    "sufficient": Sufficient(
-        parts=adherent().parts,
-        instructions=Instructions(
-            template("sufficient", "contexts", "answer"), optional=("question",)
-        ),
-        Reply=Sufficiency,
-    ),
 }
 
 

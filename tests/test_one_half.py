@@ -18,7 +18,7 @@ from ragmetrics_core import (
 from ragmetrics_core.data.metric_evidence import Cell
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.replies import Asked, Weight
-from ragmetrics_core.metrics.adherence_cause import Sufficient
+from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.context_sufficiency import (
     SufficientContexts,
     SufficientReply,
@@ -63,8 +63,8 @@ def test_contexts_of_one_half_are_not_sufficient() -> None:
 
 def test_of_tied_polls_a_cause_is_looked_for() -> None:
     tied = [poll("yes"), poll("no")]
-    cause = {"sufficient": 1, "on_question": 1}
-    judge = ScriptedJudge({Adherent: tied, Sufficient: cause})
+    cause = {SufficientContexts: {"missing": []}, Addresses: {"grade": 3}}
+    judge = ScriptedJudge({Adherent: tied, **cause})
     result = ContextAdherence(polls=2).score(**ROW, judge=judge)
     assert (result.value, result.evidence.cause) == (0.5, "reasoning_error")
 

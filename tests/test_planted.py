@@ -21,8 +21,9 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data.sample import CaptureNotes
-from ragmetrics_core.metrics.adherence_cause import Sufficient
+from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
@@ -142,7 +143,8 @@ def test_a_reference_without_facts_blames_no_search() -> None:
     judge = ScriptedJudge(
         {
             Adherent: {"claims": 1, "unsupported": ["a"]},
-            Sufficient: {"sufficient": 0, "on_question": 1},
+            SufficientContexts: {"missing": ["it"]},
+            Addresses: {"grade": 3},
             RateRecall: {"score": 0.0},
             ExtractFacts: {"facts": []},
         }

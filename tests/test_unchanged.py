@@ -31,7 +31,6 @@ from ragmetrics_core import (
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import schema_of
-from ragmetrics_core.metrics.adherence_cause import Sufficient
 from ragmetrics_core.metrics.answer_relevance import Addresses, AnswerRelevance
 from ragmetrics_core.metrics.citation_support import (
     MakesClaim,
@@ -169,7 +168,6 @@ ANSWERED = (
     Useful,
     Adherent,
     RestsOn,
-    Sufficient,
     RateRecall,
     ExtractFacts,
     FactInContext,

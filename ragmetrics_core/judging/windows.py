@@ -86,9 +86,10 @@ def join_verdicts(
 ) -> Answer[Any]:
     """Combine the answers to the halves of a question that was too long for the judge.
 
-    Several texts were divided into two groups: the verdicts on all texts are put in one
-    list. A single text was cut in halves: a fact that one half covers with .2 and the
-    other with .9 has .9. ``failed`` is the answer to the whole question.
+    Several texts were divided into two groups: the verdicts on each text are put in one
+    list. A single text was cut in halves, or all texts have one verdict: a fact that one
+    half covers with .2 and the other with .9 has .9. ``failed`` is the answer to the
+    whole question.
     """
     windows = question.if_too_long
     assert windows is not None  # noqa: S101  # a question without is not halved
@@ -97,7 +98,9 @@ def join_verdicts(
         usage += answer.usage
     replies = [answer.reply for answer in answers]
     divided_texts = question.parts[windows.part].texts
-    if len(divided_texts) > 1:
+    form: type[BaseModel] = question.Reply
+    has_verdict_on_each = list_field(form) is not None
+    if len(divided_texts) > 1 and has_verdict_on_each:
         return Answer(_list_verdicts_of_groups(replies), usage)
     return Answer(_choose_clearest_verdicts(replies, windows.deciding_field), usage)
 

@@ -42,12 +42,11 @@ _GRADES_IN_WORDS = (
     "addresses the question fully",
 )
 
-ANSWER_ADDRESSES_QUESTION = TypedQuestion(
+_ANSWER_ADDRESSES_QUESTION = TypedQuestion(
     "predicate",
     "`answer` addresses `question`, be it right or wrong, also with a caveat; to"
     " address another question is not enough.",
 )
-"""Relevance as a typed question; the cause of a low adherence asks it, too."""
 
 
 class RelevanceGrade(SilentData, extra="ignore"):
@@ -71,7 +70,7 @@ def _fields_of_probability(chance: float) -> dict[str, object]:
 
 
 _TYPED_FORM = one_predicate(
-    question_and_answer, ANSWER_ADDRESSES_QUESTION, _fields_of_probability
+    question_and_answer, _ANSWER_ADDRESSES_QUESTION, _fields_of_probability
 )
 _EXAMPLES = (
     RelevanceGrade.model_construct(reason="It says who lit it.", grade=3),
@@ -184,7 +183,9 @@ class AnswerRelevance(Metric):
         """
         questions: list[Question[Any]] = [
             question_on_declining(sample, self.language),
-            self._question(sample),
+            question_on_answer(
+                sample, self.instructions()[0], own_template=self.template is not None
+            ),
         ]
         whether_declined, how_far = yield from ask(questions)
         if isinstance(whether_declined, NotAnswered):
@@ -216,15 +217,21 @@ class AnswerRelevance(Metric):
         reason = judge_reply.reply.reason or f"The answer {_GRADES_IN_WORDS[grade]}."
         return self.scored(value, reason, evidence)
 
-    def _question(self, sample: Sample) -> Addresses:
-        """Return the question how far the answer of a sample addresses its question."""
-        return Addresses(
-            parts={
-                "question": standalone_question_part(sample),
-                "answer": Part("Answer", sample.answer or ""),
-            },
-            instructions=self.instructions()[0],
-            Reply=RelevanceGrade,
-            typed_form=_TYPED_FORM if self.template is None else None,
-            example=_EXAMPLES,
-        )
+
+def question_on_answer(
+    sample: Sample, instructions: Instructions, *, own_template: bool = False
+) -> Addresses:
+    """Return the question how far the answer of a sample addresses its question.
+
+    A template of the user's own asks something that our typed question does not.
+    """
+    return Addresses(
+        parts={
+            "question": standalone_question_part(sample),
+            "answer": Part("Answer", sample.answer or ""),
+        },
+        instructions=instructions,
+        Reply=RelevanceGrade,
+        typed_form=None if own_template else _TYPED_FORM,
+        example=_EXAMPLES,
+    )

@@ -4,7 +4,7 @@ A statement is a sentence of an answer without its marks. The question of the us
 the sentences before it are shown so that its words can be read; they support nothing.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic.json_schema import SkipJsonSchema
@@ -140,6 +140,10 @@ _SUPPORT_EXAMPLES = (
 )
 
 _WINDOWS = Windows("passages", "supported")
+# a list of verdicts looks for a better source only: one reply will do
+_PROBABILITY_OF_EACH = LabelProbability(
+    "supported", item_id_field="label", fallback_polls=1
+)
 
 
 def _all_supported(question: SupportsAlone) -> tuple[EachPassage, EachPassage]:
@@ -324,7 +328,7 @@ class SupportOfStatement:
         for passages, reply in zip(unknown_groups, replies, strict=True):
             if isinstance(reply, NotAnswered):
                 return reply
-            self._support_by_texts[passages] = self._support_in_replies(reply)
+            self._support_by_texts[passages] = support_in_replies(reply)
         return [self._support_by_texts[passages] for passages in passages_of_groups]
 
     def by_each_alone(
@@ -343,9 +347,7 @@ class SupportOfStatement:
             return reply
         # For each passage how probable "supported" is: by the tokens of the reply, else
         # the share of replies that say so. .9 and .2: the first passage supports it.
-        probabilities = weight_of_each_verdict(
-            reply, self._probability_of_supported(of_each=True)
-        )
+        probabilities = weight_of_each_verdict(reply, _PROBABILITY_OF_EACH)
         supporting: set[str] = set()
         for passage, probability in zip(
             question["passages"], probabilities, strict=True
@@ -357,15 +359,13 @@ class SupportOfStatement:
     def _question_on_group(self, passages: tuple[str, ...]) -> Supports:
         """Return the question whether these passages together support the statement."""
         is_single = len(passages) == 1
-        return Supports(
-            parts={**self._parts, "passages": Part("Passage", passages, "letters")},
-            instructions=self._prompts.together,
-            Reply=SupportReply,
-            wanted_probability=self._probability_of_supported(),
+        return _question_on_support(
+            {**self._parts, "passages": Part("Passage", passages, "letters")},
+            self._prompts.together,
+            self._prompts.polls,
             # What passages say together, no part of them says alone.
-            if_too_long=_WINDOWS if is_single else None,
-            typed_form=_TYPED_FORM_ON_GROUP if self._prompts.has_typed_form else None,
-            example=_SUPPORT_EXAMPLES,
+            in_windows=is_single,
+            has_typed_form=self._prompts.has_typed_form,
         )
 
     def _question_on_each(self, texts: Sequence[str]) -> SupportsAlone:
@@ -378,44 +378,76 @@ class SupportOfStatement:
             parts={**self._parts, "passages": Part("Passage", passages, "letters")},
             instructions=self._prompts.alone,
             Reply=EachPassage,
-            wanted_probability=self._probability_of_supported(of_each=True),
+            wanted_probability=_PROBABILITY_OF_EACH,
             if_too_long=_WINDOWS,
             typed_form=_TYPED_FORM_ON_EACH,
             example=_all_supported,
         )
 
-    def _probability_of_supported(self, *, of_each: bool = False) -> LabelProbability:
-        """Say that the probability of the verdict "supported" is wanted.
 
-        ``of_each``: of each verdict in a list, instead of a single verdict.
-        """
-        return LabelProbability(
-            "supported",
-            item_id_field="label" if of_each else None,
-            # a list of verdicts looks for a better source only: one reply will do
-            fallback_polls=1 if of_each else self._prompts.polls,
-        )
+def question_on_claim(
+    claim: str,
+    texts: Sequence[str],
+    question: Part,
+    instructions: Instructions,
+    polls: int,
+) -> Supports:
+    """Return the question whether some window of these texts supports a claim."""
+    parts = {
+        "question": question,
+        "before": Part("Before the statement", None),
+        "statement": Part("Statement", claim),
+        "passages": Part("Passage", tuple(texts), "letters"),
+    }
+    return _question_on_support(parts, instructions, polls, in_windows=True)
 
-    def _support_in_replies(self, judge_reply: Asked[SupportReply]) -> Support:
-        """Turn the judge's replies to one question into a verdict with a probability.
 
-        The reason is taken from the first reply that agrees with the verdict.
-        """
-        # how probable it is that the texts support the statement
-        (weight,) = weight_of_each_verdict(
-            judge_reply, self._probability_of_supported()
-        )
-        holds = is_yes(weight.p)
-        reasons = [
-            reply.reason for reply in judge_reply.replies if reply.supported == holds
-        ]
-        n_windows = judge_reply.windows[0] if judge_reply.windows else 1
-        return Support(
-            p=weight.p,
-            reason=reasons[0] if reasons else judge_reply.reply.reason,
-            mode=weight.mode,
-            windows=n_windows if n_windows > 1 else None,
-        )
+def _question_on_support(
+    parts: Mapping[str, Part],
+    instructions: Instructions,
+    polls: int,
+    *,
+    in_windows: bool,
+    has_typed_form: bool = True,
+) -> Supports:
+    """Return the question whether passages together support a statement.
+
+    Args:
+        parts: What the judge is shown.
+        instructions: What the judge is told.
+        polls: Judgements where no token gives the probability.
+        in_windows: Whether passages that are too long are judged in windows.
+        has_typed_form: Whether it can be asked as a typed question.
+    """
+    return Supports(
+        parts=parts,
+        instructions=instructions,
+        Reply=SupportReply,
+        wanted_probability=LabelProbability("supported", fallback_polls=polls),
+        if_too_long=_WINDOWS if in_windows else None,
+        typed_form=_TYPED_FORM_ON_GROUP if has_typed_form else None,
+        example=_SUPPORT_EXAMPLES,
+    )
+
+
+def support_in_replies(judge_reply: Asked[SupportReply]) -> Support:
+    """Turn the judge's replies to one question into a verdict with a probability.
+
+    The reason is taken from the first reply that agrees with the verdict.
+    """
+    # how probable it is that the texts support the statement
+    (weight,) = weight_of_each_verdict(judge_reply, LabelProbability("supported"))
+    holds = is_yes(weight.p)
+    reasons = [
+        reply.reason for reply in judge_reply.replies if reply.supported == holds
+    ]
+    n_windows = judge_reply.windows[0] if judge_reply.windows else 1
+    return Support(
+        p=weight.p,
+        reason=reasons[0] if reasons else judge_reply.reply.reason,
+        mode=weight.mode,
+        windows=n_windows if n_windows > 1 else None,
+    )
 
 
 def _each_left_out(texts: Sequence[str]) -> list[tuple[str, ...]]:

@@ -34,6 +34,11 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.metric_evidence import Grounds
 from ragmetrics_core.data.one_half import is_yes
+from ragmetrics_core.metrics.adherence_by_claims import (
+    LABELS,
+    SENTENCES,
+    poll_by_claims,
+)
 from ragmetrics_core.metrics.adherence_cause import find_cause
 from ragmetrics_core.metrics.adherence_evidence import (
     AdherenceEvidence,
@@ -58,12 +63,10 @@ from ragmetrics_core.metrics.polls import (
     Adherent,
     LabelledPoll,
     Poll,
-    poll_by_claims,
     polls_of,
     question_what_claims_rest_on,
     was_too_long,
 )
-from ragmetrics_core.metrics.supported_sentences import LABELS, SENTENCES
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
 
@@ -101,7 +104,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "8"
+    version: ClassVar[str] = "9"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),
@@ -163,11 +166,18 @@ class ContextAdherence(Metric):
                 self.examples,
                 self.language,
             ),
+            instructions_for_judge("facts_io", None, "reference", "question"),
             instructions_for_judge(
-                "facts_io", None, "reference", "question", language=self.language
+                "supports", None, "statement passages", "question before"
             ),
             instructions_for_judge(
-                "sufficient", None, "contexts question answer", language=self.language
+                "sufficient_contexts",
+                None,
+                "contexts question",
+                language=self.language,
+            ),
+            instructions_for_judge(
+                "addresses", None, "question answer", language=self.language
             ),
             instructions_on_declining(self.language),
         )
@@ -202,16 +212,16 @@ class ContextAdherence(Metric):
             return self.failed(polls.error)
         # the judge names a text by its place among the shown ones, evidence by its rank
         outcome = self._conclude(polls, groups.rank_of_each_text, grounds)
-        if isinstance(
-            outcome, Undefined
-        ):  # the answer claims nothing: does it decline?
-            return (yield from undefined_if_declined(outcome, sample, self.language))
+        # too long for one prompt, the contexts were judged in several windows
+        are_texts_too_long = bool(polls.windows)
+        # Where the answer claims nothing, does it decline? Claim by claim nobody sees
+        # that: "the sources do not say" is a claim that needs no support.
+        if isinstance(outcome, Undefined) or are_texts_too_long:
+            outcome = yield from undefined_if_declined(outcome, sample, self.language)
         if not (self.cause and _is_low(outcome)):
             return outcome
-        # too long for one prompt, the contexts were judged in several windows
-        are_contexts_too_long = bool(polls.windows)
         outcome_with_cause = yield from self._add_cause(
-            outcome, parts, are_contexts_too_long=are_contexts_too_long
+            outcome, sample, shown_texts, are_texts_too_long=are_texts_too_long
         )
         return outcome_with_cause
 
@@ -227,23 +237,29 @@ class ContextAdherence(Metric):
     def _add_cause(
         self,
         outcome: Outcome,
-        parts: Mapping[str, Part],
+        sample: Sample,
+        texts: Sequence[str],
         *,
-        are_contexts_too_long: bool,
+        are_texts_too_long: bool,
     ) -> Generator[Batch, Replies, Outcome]:
         """Ask the judge why the score is low, and add its answer to the evidence.
 
         Args:
             outcome: The score with its evidence.
-            parts: What the judge is shown.
-            are_contexts_too_long: Whether the contexts are too long for one prompt.
+            sample: The sample.
+            texts: What the answer may rest on.
+            are_texts_too_long: Whether they are too long for one prompt.
         """
         evidence = outcome.evidence
         if evidence is None:
             return outcome
-        instructions_on_cause = self.instructions()[2]
+        on_contexts, on_answer = self.instructions()[3:5]
         fields_of_cause = yield from find_cause(
-            parts, instructions_on_cause, are_contexts_too_long=are_contexts_too_long
+            sample,
+            texts,
+            on_contexts,
+            on_answer,
+            are_texts_too_long=are_texts_too_long,
         )
         return outcome.model_copy(
             update={"evidence": evidence.model_copy(update=fields_of_cause)}
@@ -389,7 +405,8 @@ class ContextAdherence(Metric):
         """
         if not isinstance(question, Adherent):
             return too_long_reply
-        polls = yield from poll_by_claims(question, self.instructions()[1])
+        on_claims, on_support = self.instructions()[1:3]
+        polls = yield from poll_by_claims(question, on_claims, on_support)
         if isinstance(polls, NotAnswered) and isinstance(
             polls.error, QuestionNotSupported
         ):

@@ -55,14 +55,13 @@ from ragmetrics_core.metrics.typed_states import (
     order_of_digest,
 )
 
-CHUNKS_SUFFICE = TypedQuestion(
+_CHUNKS_SUFFICE = TypedQuestion(
     "predicate",
     "`chunks` hold all that `question` asks for; knowledge from elsewhere does not"
     " count. It may take several steps from chunk to chunk. Where `question` can be"
     " read in several ways or `chunks` contradict each other, `chunks` decide which"
     " holds.",
 )
-"""Sufficiency as a typed question; the cause of a low adherence asks it, too."""
 
 
 class SufficientReply(SilentData, extra="ignore"):
@@ -94,7 +93,7 @@ def _fields_of_probability(chance: float) -> dict[str, object]:
     return {"missing": [] if is_yes(chance) else [f"p(sufficient) = {chance:.2f}"]}
 
 
-_TYPED_FORM = one_predicate(_state_of_contexts, CHUNKS_SUFFICE, _fields_of_probability)
+_TYPED_FORM = one_predicate(_state_of_contexts, _CHUNKS_SUFFICE, _fields_of_probability)
 _EXAMPLES = (
     SufficientReply.model_construct(reason="Context A says who. " * 6, missing=()),
     SufficientReply.model_construct(
@@ -269,32 +268,22 @@ class ContextSufficiency(Metric):
     def _questions_on_contexts(self, sample: Sample) -> list[Question[Any]]:
         """Tell whether the contexts are enough; of none nothing is asked."""
         texts = sample.context_texts
-        return [self._question(sample, texts)] if texts else []
+        if not texts:
+            return []
+        question = question_on_contexts(
+            sample,
+            texts,
+            self.instructions()[0],
+            polls=self.polls,
+            own_template=self.template is not None,
+        )
+        return [question]
 
     def _questions_on_answer(self, sample: Sample) -> list[Question[Any]]:
         """Tell whether the answer declines, where there is one and it is wanted."""
         if not self.declining or sample.missing("answer"):
             return []
         return [question_on_declining(sample, self.language)]
-
-    def _question(self, sample: Sample, texts: tuple[str, ...]) -> SufficientContexts:
-        """Return the question whether these contexts are enough.
-
-        They are shown in an order that does not depend on their rank, each once.
-        """
-        question = standalone_question_part(sample)
-        ordered = order_of_digest(sample.question, texts)
-        return SufficientContexts(
-            parts={
-                "contexts": Part("Context", ordered, "letters"),
-                "question": question,
-            },
-            instructions=self.instructions()[0],
-            Reply=SufficientReply,
-            polls=self.polls,
-            typed_form=_TYPED_FORM if self.template is None else None,
-            example=_EXAMPLES,
-        )
 
     def _evidence(
         self, judge_reply: Asked[SufficientReply] | None
@@ -329,6 +318,33 @@ class ContextSufficiency(Metric):
         if evidence.case is not None:
             reason += f" The application: {CASES_IN_WORDS[evidence.case]}."
         return self.scored(evidence.probability, reason, evidence)
+
+
+def question_on_contexts(
+    sample: Sample,
+    texts: Sequence[str],
+    instructions: Instructions,
+    *,
+    polls: int = 1,
+    own_template: bool = False,
+) -> SufficientContexts:
+    """Return the question whether these contexts are enough.
+
+    They are shown in an order that does not depend on their rank, each once. A template
+    of the user's own asks something that our typed question does not.
+    """
+    ordered = order_of_digest(sample.question, texts)
+    return SufficientContexts(
+        parts={
+            "contexts": Part("Context", ordered, "letters"),
+            "question": standalone_question_part(sample),
+        },
+        instructions=instructions,
+        Reply=SufficientReply,
+        polls=polls,
+        typed_form=None if own_template else _TYPED_FORM,
+        example=_EXAMPLES,
+    )
 
 
 def _weight_of(judge_reply: Asked[SufficientReply]) -> Weight:

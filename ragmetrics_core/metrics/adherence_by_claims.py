@@ -1,16 +1,19 @@
-"""Adherence as typed questions: one about each sentence of the answer.
+"""Adherence claim by claim: where contexts are too long, and as typed questions.
 
-The weakest sentence decides, as with an encoder. A sentence is named by its label in
-the state, so that no text of a sample stands among the instructions.
+The weakest claim decides, as with an encoder. Typed questions take each sentence for a
+claim, and name it by its label in the state, so that no text of a sample stands among
+the instructions.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ragmetrics_core.data import Asked, Claim, Needs, Question
+from ragmetrics_core.data import Asked, Claim, Needs, NotAnswered, Question
+from ragmetrics_core.data.asking import Batch, Instructions, Replies, ask
 from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.data.one_half import is_yes
-from ragmetrics_core.data.replies import Weight
+from ragmetrics_core.data.replies import Mode, Weight
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.data.typed import (
     Chances,
@@ -20,6 +23,12 @@ from ragmetrics_core.data.typed import (
     TypedQuestion,
     most_likely,
 )
+from ragmetrics_core.metrics.citation_support import (
+    question_on_claim,
+    support_in_replies,
+)
+from ragmetrics_core.metrics.fact_matrix import question_for_facts
+from ragmetrics_core.metrics.metric import error_of_unanswered
 from ragmetrics_core.metrics.polls import (
     AdherenceReply,
     Adherent,
@@ -109,31 +118,86 @@ def _poll_of_probabilities(
             encoder_claims=by_sentence,
         )
         return Asked((poll,))
-    weakest = min(chance for (chance,) in chances_of_support)
+    return _poll_of_claims(by_sentence, "sentences", "decision")
+
+
+def _poll_of_claims(
+    by_claim: Sequence[ClaimSupport], called: str, mode: Mode
+) -> Asked[AdherenceReply]:
+    """Make a poll on the answer from the probabilities of its claims.
+
+    Args:
+        by_claim: The claims, each with the probability that the contexts support it.
+        called: What they are called, such as "sentences".
+        mode: How the probabilities were obtained.
+    """
+    unsupported = [it.text for it in by_claim if not is_yes(it.probability or 0.0)]
+    weakest = min(by_claim, key=lambda claim: claim.probability or 0.0)
+    probability = weakest.probability or 0.0
+    n_supported = len(by_claim) - len(unsupported)
     poll = adherence_reply(
-        verdict="yes" if is_yes(weakest) else "no",
-        reason=_reason(by_sentence),
-        unsupported=tuple(sentence.text for sentence in _unsupported(by_sentence)),
-        encoder_claims=by_sentence,
+        verdict="no" if unsupported else "yes",
+        reason=(
+            f"{n_supported} of {len(by_claim)} {called} rest on the contexts; the weakest"
+            f' has p = {probability:.2f}: "{weakest.text}"'
+        ),
+        unsupported=unsupported,
+        encoder_claims=by_claim,
     )
-    return Asked((poll,), weights=(Weight(weakest, mode="decision"),))
+    return Asked((poll,), weights=(Weight(probability, mode=mode),))
 
 
-def _unsupported(by_sentence: Iterable[ClaimSupport]) -> list[ClaimSupport]:
-    """Return the sentences that the contexts do not support."""
-    return [
-        sentence for sentence in by_sentence if not is_yes(sentence.probability or 0)
+def poll_by_claims(
+    question_about_answer: Adherent, on_claims: Instructions, on_support: Instructions
+) -> Generator[Batch, Replies, Asked[AdherenceReply] | NotAnswered]:
+    """Judge an answer claim by claim, where the contexts are too long for the judge.
+
+    The answer is split into claims once. A claim is supported if some window of the
+    contexts supports it, the answer if all of its claims are.
+
+    Args:
+        question_about_answer: The question that was too long.
+        on_claims: The instructions for the judge to list the claims of the answer.
+        on_support: The instructions whether texts support a claim.
+
+    Returns:
+        One poll on the answer, with the probability of its weakest claim.
+        ``NotAnswered`` if the judge did not answer one of the questions.
+    """
+    question = question_about_answer.parts["question"]
+    listing = question_for_facts(
+        question_about_answer["answer"], on_claims, {"question": question}
+    )
+    (listed,) = yield from ask([listing])
+    if isinstance(listed, NotAnswered):
+        return listed
+    claims: tuple[str, ...] = listed.reply.facts
+    if not claims:
+        return Asked((adherence_reply("abstains", "The answer makes no claim."),))
+    replies = yield from ask(
+        [
+            question_on_claim(
+                claim,
+                question_about_answer["contexts"],
+                question,
+                on_support,
+                question_about_answer.polls,
+            )
+            for claim in claims
+        ]
+    )
+    if error := error_of_unanswered(replies):
+        return NotAnswered(error)
+    supports = [
+        support_in_replies(reply) for reply in replies if isinstance(reply, Asked)
     ]
-
-
-def _reason(by_sentence: Sequence[ClaimSupport]) -> str:
-    """Say how many sentences are supported, and which is the weakest."""
-    n_supported = len(by_sentence) - len(_unsupported(by_sentence))
-    weakest = min(by_sentence, key=lambda sentence: sentence.probability or 0.0)
-    return (
-        f"{n_supported} of {len(by_sentence)} sentences rest on the contexts; the weakest has"
-        f' p = {weakest.probability:.2f}: "{weakest.text}"'
-    )
+    by_claim = [
+        ClaimSupport(text=claim, probability=support.p)
+        for claim, support in zip(claims, supports, strict=True)
+    ]
+    n_windows = max(support.windows or 1 for support in supports)
+    poll = _poll_of_claims(by_claim, "claims", supports[0].mode)
+    return replace(poll, windows=(n_windows,))
 
 
 SENTENCES: TypedForm[AdherenceReply] = TypedForm(
