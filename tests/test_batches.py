@@ -772,7 +772,7 @@ def test_who_cancels_a_further_batch_asks_what_is_left_without_one(
         report = evaluate(ROWS, METRICS[:3], judge=judge, **given)
         again = evaluate(ROWS, METRICS[:3], judge=judge, **given)
     assert len(service.batches) == 2
-    assert len(service.requests) == 9  # repairs, and causes
+    assert len(service.requests) == 10  # repairs, and causes
     assert outcomes(report) == outcomes(found) == outcomes(again)
 
 
@@ -1010,7 +1010,7 @@ def test_all_that_was_paid_is_counted_however_many_passes_it_took(store: Path) -
         len(service.files[batch["input_file_id"]].splitlines())
         for batch in service.batches
     ]
-    assert sizes == [6, 12, 6]  # polls, repairs, causes
+    assert sizes == [6, 12, 12]  # polls, repairs, two for each cause
     assert spent(report).calls == spent(found).calls == sum(sizes)
     assert spent(report).repairs == spent(found).repairs == 12
     assert spent(report).cost == pytest.approx((spent(found).cost or 0) / 2)
@@ -1039,7 +1039,7 @@ def test_a_request_that_is_always_refused_makes_no_other_be_asked_again(
                 break
     assert report.results[3].results["context_adherence"].status == "failed"
     counts = sorted(service.executed.values())
-    assert counts[:-1] == [1] * 20  # five rows, each with two repairs and a cause
+    assert counts[:-1] == [1] * 25  # five rows, each with two repairs and a cause
     # with those that were rejected
     assert spent(report).calls == sum(service.executed.values())
 

@@ -94,19 +94,19 @@ CALLS: list[tuple[Metric, Capabilities, tuple[int, int]]] = [
     (ContextUtilization(relevance="probability"), ALL, (2, 2)),
     (ContextUtilization(relevance="graded"), NONE, (2, 3)),
     (ContextRecall(), ALL, (1, 1)),
-    # one call for five polls, perhaps one for the cause
-    (ContextAdherence(), ALL, (1, 2)),
-    (ContextAdherence(), NONE, (5, 6)),
-    (ContextAdherence(), Capabilities(), (1, 6)),
+    # one call for five polls, perhaps two for the cause
+    (ContextAdherence(), ALL, (1, 3)),
+    (ContextAdherence(), NONE, (5, 7)),
+    (ContextAdherence(), Capabilities(), (1, 7)),
     (ContextAdherence(cause=False), NONE, (5, 5)),
-    (ContextAdherence(polls=2), NONE, (2, 3)),
+    (ContextAdherence(polls=2), NONE, (2, 4)),
     # no, yes, no, yes, no gives 2 / 4, a no, whose cause is looked for
-    (ContextAdherence(early_stop=True), NONE, (3, 6)),
+    (ContextAdherence(early_stop=True), NONE, (3, 7)),
     # reasoning models: no n
     (
         ContextAdherence(),
         Capabilities(n=True, logprobs=True, temperature=False),
-        (5, 6),
+        (5, 7),
     ),
     (RetrievalAccuracy(), ALL, (1 + 2 * 2, 1 + 6 * 2)),
     # without log-probabilities one for all facts of a chunk
@@ -357,14 +357,14 @@ def test_a_run_costs_what_was_estimated(
 
 
 def test_a_conversation_takes_as_many_calls_as_one_turn() -> None:
-    """One request for five polls where the model can, and one more for the cause where the answer is not grounded."""
+    """One request for five polls where the model can, and two more for the cause where the answer is not grounded."""
     found = EvidenceCall(kind="retrieval", items=SAMPLE.contexts, shown=())
     later = SAMPLE.model_copy(
         update={"contexts": (), "ledger": Ledger(turn=2, calls=(found,))}
     )
     for own, calls in (
-        (ContextAdherence(), (1, 2)),
-        (ContextAdherence(early_stop=True), (1, 4)),
+        (ContextAdherence(), (1, 3)),
+        (ContextAdherence(early_stop=True), (1, 5)),
     ):
         one, two = (count(ALL, own, samples=[it]) for it in (SAMPLE, later))
         assert (
