@@ -969,7 +969,7 @@ def test_the_cause_of_a_low_score_waits_for_nobody() -> None:
     with DecisionServer(low) as server:
         results = judged(judge_at(server), metrics).results[0].results
         assert results["context_adherence"].evidence.cause == "misread_question"
-        assert len(server.requests) == 8  # one of them: does the answer decline?
+        assert len(server.requests) == 9  # one of them: does the answer decline?
 
 
 def test_a_limit_ends_a_run(server: DecisionServer) -> None:
