@@ -1,11 +1,12 @@
 """Holds the trace reader against the adapters: the same runs, recorded by real instrumentations, read back.
 
-Usage: python benchmarks/traces.py [DIALECT:FRAMEWORK[:resolve]…] [--write] [--shuffle]
+Usage: python benchmarks/traces.py [DIALECT:FRAMEWORK[:resolve]…] [--write] [--shuffle] [--keep]
 
 Each shape of the adapters' tests runs once under the adapter's capture and the
 instrumentation; what the reader makes of the spans is held against what the adapter
 made of the run. ``--write`` puts the table into docs/traces.md. With ``:resolve`` the
-reader gets the texts of documents by their ids, as a store would give them.
+reader gets the texts of documents by their ids, as a store would give them. ``--keep``
+keeps some shapes in tests/golden/traces, where the tests read them.
 
 - right: question, history, contexts, answer and retrieved are the adapter's; hedged:
   the same, but graded weaker than by it.
@@ -18,7 +19,7 @@ reader gets the texts of documents by their ids, as a store would give them.
 
 from __future__ import annotations
 
-import contextlib
+import gzip
 import json
 import logging
 import random
@@ -33,6 +34,9 @@ from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.traces import samples_from_spans
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "tests"))
+from trace_verdicts import held, verdict  # noqa: E402
+
 ALL = [
     *(
         "openinference:langchain",
@@ -83,6 +87,8 @@ RECORDED = {
         _CONTENT,
     ),
 }
+# Of so many shapes one is kept; four where nothing is said.
+SHAPES_PER_KEPT = {"mlflow:haystack": 12, "otel:langchain": 8}
 # What is about capturing itself: how a capture finds its runs, or what it is told.
 ABOUT_CAPTURING = {
     "shape observed_store",
@@ -92,7 +98,6 @@ ABOUT_CAPTURING = {
     "app a_bare_thread",
     "app a_tracer_enabled_inside",
 }
-WEAK = ("inferred", "incomplete")
 COLUMNS = ("shapes", "right", "hedged", "said", "silent", "absent")
 BEGIN, END = "<!-- made by benchmarks/traces.py -->", "<!-- end -->"
 
@@ -123,7 +128,7 @@ def read(
         values = [one for value in values for one in _apart(value)]
         random.Random(7).shuffle(values)
     return [
-        sample.model_dump(mode="json")
+        held(sample.model_dump(mode="json"))
         for sample in samples_from_spans(values, resolve=resolve)
     ]
 
@@ -142,79 +147,6 @@ def _apart(value: dict[str, Any]) -> list[dict[str, Any]]:
         for group in groups
         for span in group["spans"]
     ]
-
-
-def held(sample: dict[str, Any]) -> dict[str, Any]:
-    """What is compared; a structured answer as what it stands for."""
-    answer = sample["answer"]
-    with contextlib.suppress(TypeError, ValueError):
-        answer = json.loads(answer)
-    fields = {
-        name: [(c["id"], c["text"]) for c in sample[name] or ()]
-        for name in ("contexts", "retrieved")
-    }
-    history = [(turn["role"], turn["content"]) for turn in sample["history"] or ()]
-    told = {"question": sample["question"], "history": history, "answer": answer}
-    return {**told, **fields}
-
-
-def same(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
-    """Equal, but for the order of retrievals beside each other, ids that no span holds, and texts by the same id.
-
-    LlamaIndex's spans hold documents without the metadata that its adapter writes
-    before their texts.
-    """
-    ours, theirs = held(ours), held(theirs)
-    # which of two that began in the same microsecond was first is chance
-    for one in (ours, theirs):
-        one["retrieved"].sort(key=lambda pair: pair[1])
-    pairs = {
-        name: list(zip(ours[name], theirs[name], strict=False))
-        for name in ("contexts", "retrieved")
-    }
-    if any(len(ours[name]) != len(theirs[name]) for name in pairs):
-        return False
-    contexts = all(a[1] == b[1] and a[0] in (None, b[0]) for a, b in pairs["contexts"])
-    retrieved = all(
-        (a[0] is not None and a[0] == b[0]) or (a[0] is None and a[1] == b[1])
-        for a, b in pairs["retrieved"]
-    )
-    return (
-        contexts
-        and retrieved
-        and all(
-            ours[name] == theirs[name] for name in ("question", "history", "answer")
-        )
-    )
-
-
-def _asked_and_answered(sample: dict[str, Any]) -> tuple[str, str]:
-    return str(sample["question"]), str(sample["answer"])
-
-
-def verdict(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
-    """right, hedged, said or silent.
-
-    The order of the samples is left out: which run of a batch began first is chance,
-    and each of two recorders that LangChain calls in threads may see another one first.
-    """
-    ours, theirs = (
-        sorted(ours, key=_asked_and_answered),
-        sorted(theirs, key=_asked_and_answered),
-    )
-    notes = [one["capture"] for one in ours]
-    if len(ours) == len(theirs) and all(map(same, ours, theirs)):
-        weaker = (
-            a["grade"] in WEAK and b["capture"]["grade"] not in WEAK
-            for a, b in zip(notes, theirs, strict=True)
-        )
-        return "hedged" if any(weaker) else "right"
-    doubts = [
-        one
-        for one in notes
-        if one["grade"] in WEAK or any("question" in said for said in one["warnings"])
-    ]
-    return "said" if doubts or len(ours) < len(theirs) else "silent"
 
 
 def absent(pair: str, text: str, theirs: list[dict[str, Any]]) -> bool:
@@ -280,8 +212,11 @@ def row(pair: str, *, shuffle: bool = False) -> Counter[str]:
         recorded(pair, folder)
         with_texts = pair.endswith(":resolve")
         samples_by_shape = read_shapes(folder, with_texts=with_texts, shuffle=shuffle)
+        if "--keep" in sys.argv and not with_texts:
+            keep(pair, folder, samples_by_shape)
         for name, one in _expected(folder).items():
-            found = verdict(samples_by_shape[name], one["samples"])
+            theirs = list(map(held, one["samples"]))
+            found = verdict(samples_by_shape[name], theirs)
             text = (folder / f"{name}.json").read_text(encoding="utf-8")
             is_absent = absent(pair, text, one["samples"])
             counts["shapes"] += 1
@@ -290,6 +225,51 @@ def row(pair: str, *, shuffle: bool = False) -> Counter[str]:
             if found in ("hedged", "silent") or "--all" in sys.argv:
                 print(f"  {pair} {found}: {name}{' (absent)' if is_absent else ''}")
     return counts
+
+
+def keep(
+    pair: str, folder: Path, samples_by_shape: dict[str, list[dict[str, Any]]]
+) -> None:
+    """Write every fourth recorded shape into a file of the tests, with its verdict.
+
+    Shapes in which a path of this machine stands are left out, and so are traces of
+    exceptions.
+    """
+    lines = []
+    for name, one in list(_expected(folder).items())[:: SHAPES_PER_KEPT.get(pair, 4)]:
+        text = (folder / f"{name}.json").read_text(encoding="utf-8")
+        theirs = list(map(held, one["samples"]))
+        shape = {
+            "name": name,
+            "verdict": verdict(samples_by_shape[name], theirs),
+            "samples": theirs,
+            "spans": [
+                _without_places(json.loads(line)) for line in text.splitlines() if line
+            ],
+        }
+        line = json.dumps(shape, ensure_ascii=False)
+        if text.strip() and str(ROOT) not in line and str(Path.home()) not in line:
+            lines.append(f"{line}\n")
+    path = ROOT / "tests" / "golden" / "traces" / f"{pair.replace(':', '_')}.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(lines).encode(), 9, mtime=0))
+
+
+def _without_places(value: Any) -> Any:
+    """A value of OTLP or MLflow without its resource and traces of exceptions."""
+    if isinstance(value, list):
+        kept = [
+            one
+            for one in value
+            if not (isinstance(one, dict) and one.get("key") == "exception.stacktrace")
+        ]
+        return [_without_places(one) for one in kept]
+    if isinstance(value, dict):
+        return {
+            key: _without_places(one)
+            for key, one in value.items()
+            if key not in ("resource", "exception.stacktrace")
+        }
+    return value
 
 
 def table(rows: dict[str, Counter[str]]) -> str:

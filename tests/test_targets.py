@@ -635,17 +635,6 @@ def test_an_answer_that_is_none_of_otlp_is_no_success(case, target, pushed, rece
     assert "results of" not in told
 
 
-@pytest.mark.parametrize("target", PARTIAL)
-def test_a_warning_of_an_endpoint_is_told_without_its_words(
-    target, pushed, receiver, caplog
-):
-    receiver.raw = b'{"partialSuccess": {"errorMessage": "a secret text"}}'
-    code, told = pushed(target)
-    assert code == 0
-    assert "the endpoint took outcomes with a warning" in caplog.text
-    assert "a secret text" not in told + caplog.text
-
-
 @pytest.mark.parametrize(
     "rows",
     [

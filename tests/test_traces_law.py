@@ -40,7 +40,7 @@ def test_the_reader_makes_the_samples_of_the_adapter(
             continue
         text = (tmp_path / f"{name}.json").read_text(encoding="utf-8")
         ours = table.read(text, None, shuffle=False) if text.strip() else []
-        verdict = table.verdict(ours, one["samples"])
+        verdict = table.verdict(ours, list(map(table.held, one["samples"])))
         missing = verdict in ("said", "silent") and table.absent(
             f"openinference:{framework}", text, one["samples"]
         )
@@ -65,12 +65,12 @@ def alike(table: Any, ours: list[Any], theirs: list[Any]) -> bool:
 
     A response of LlamaIndex holds no question, and nothing of what was left out.
     """
-    lacks = [
-        name
-        for name in ("question", "retrieved")
+    nothing: dict[str, Any] = {"question": None, "retrieved": []}
+    lacks = {
+        name: value
+        for name, value in nothing.items()
         if any(one[name] is None for one in theirs)
-    ]
-    stripped = [
-        [{**one, **dict.fromkeys(lacks)} for one in some] for some in (ours, theirs)
-    ]
-    return len(ours) == len(theirs) and all(map(table.same, *stripped))
+    }
+    held = [{**table.held(one), **lacks} for one in theirs]
+    verdict = table.verdict([{**one, **lacks} for one in ours], held)
+    return verdict in ("right", "hedged")

@@ -34,8 +34,6 @@ _SECONDS_LESS_TO_MAKE_BATCH = SETTLED_SECONDS / 2
 _MAKE_BATCH = ("POST", "batches")
 # The name under which a batch's metadata hold our token.
 _TOKEN_KEY = "ragmetrics"  # noqa: S105  # no secret
-_OPENAI = "https://api.openai.com/"
-_MAX_REASON = 300  # characters of a service's own words
 # The fields of a service's objects that are read, and what is taken in their place
 # where they are of another type.
 _DEFAULTS: dict[str, Any] = {
@@ -236,25 +234,16 @@ def _object_with_known_types(described: dict[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def reason_for_failure(model: OpenAICompatibleModel, batch: dict[str, Any]) -> str:
+def reason_for_failure(batch: dict[str, Any]) -> str:
     """Return in words why a service did not answer a batch; "" if it does not say.
 
-    The reason has the service's error codes. Its message is added only if the service
-    is OpenAI: the message of another service may quote a line of the file, and so the
-    text of a sample. Example: "(token_limit_exceeded); give fewer rows at a time".
+    The reason has the service's error codes alone: its message may quote a line of the
+    file, and so the text of a sample. Example: "(invalid_json_line)".
     """
-    first_error = _first_error(batch)
-    fault = Fault.from_reply(status=None, text=json.dumps({"error": first_error}))
-    error_codes = fault.codes
-    reason = ""
-    if error_codes:
-        reason = f"({', '.join(error_codes)})"
-    if model.base_url.startswith(_OPENAI):
-        message = str(first_error.get("message") or "")
-        printable_words = [word for word in message.split() if word.isprintable()]
-        reason = " ".join([reason, *printable_words]).lstrip()
-    reason = reason[:_MAX_REASON]
-    if "token_limit_exceeded" in error_codes:
+    text = json.dumps({"error": _first_error(batch)})
+    codes = Fault.from_reply(status=None, text=text).codes
+    reason = f"({', '.join(codes)})" if codes else ""
+    if "token_limit_exceeded" in codes:
         reason += "; give fewer rows at a time"
     return reason
 

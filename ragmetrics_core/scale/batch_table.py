@@ -21,19 +21,16 @@ from contextlib import suppress
 from io import BytesIO
 from typing import Any, NamedTuple
 
-from ragmetrics_core.models.endpoint_errors import status_number, status_of_body
+from ragmetrics_core.models.endpoint_errors import status_of_body
 from ragmetrics_core.scale.batch_calls import COMPLETIONS_PATH
 
 MAX_TRIES = 3
 """Tries of a request that fails for a passing reason."""
 
-CONTRADICTORY = json.dumps([409, {"error": {"code": "contradictory_answers"}}])
-"""The result of a request to which a service gave answers that differ."""
-
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS batches (
         token TEXT PRIMARY KEY, id TEXT, endpoint TEXT NOT NULL,
-        variable TEXT NOT NULL, since REAL NOT NULL, unreadable_since REAL)""",
+        since REAL NOT NULL, unreadable_since REAL)""",
     """CREATE TABLE IF NOT EXISTS parked (
         id TEXT PRIMARY KEY, token TEXT NOT NULL, body TEXT NOT NULL,
         tries INTEGER NOT NULL, result TEXT) WITHOUT ROWID""",
@@ -62,10 +59,6 @@ _CLAIM = """
 _SET_FIRST_RESULT = (
     "UPDATE parked SET result = ? WHERE id = ? AND token = ? AND result IS NULL"
 )
-_GET_RESULT = (
-    "SELECT result FROM parked WHERE id = ? AND token = ? AND result IS NOT NULL"
-)
-_REPLACE_RESULT = "UPDATE parked SET result = ? WHERE id = ? AND token = ?"
 _FILL = "UPDATE parked SET result = ? WHERE token = ? AND result IS NULL"
 _COUNT_PASSING_FAILURES = """
     SELECT count(*) FROM parked WHERE token = ? AND tries < ? AND (
@@ -138,7 +131,6 @@ class Batch(NamedTuple):
     token: str
     id: str | None
     endpoint: str
-    variable: str
     since: float
     unreadable_since: float | None
 
@@ -153,19 +145,14 @@ def create_tables(connection: sqlite3.Connection) -> None:
     for table in _TABLES:
         connection.execute(table)
     columns = [row[1] for row in connection.execute("PRAGMA table_info(batches)")]
-    if "unreadable_since" not in columns:  # a file that was written earlier
-        connection.execute("ALTER TABLE batches ADD COLUMN unreadable_since REAL")
-        # There the sign of the time said it.
-        connection.execute(
-            "UPDATE batches SET unreadable_since = -since, since = -since"
-            " WHERE since < 0"
-        )
+    if "variable" in columns:  # a file that was written earlier
+        connection.execute("ALTER TABLE batches DROP COLUMN variable")
 
 
 def all_batches(connection: sqlite3.Connection) -> list[Batch]:
     """Every batch that the file knows."""
     rows = connection.execute(
-        "SELECT token, id, endpoint, variable, since, unreadable_since FROM batches"
+        "SELECT token, id, endpoint, since, unreadable_since FROM batches"
     )
     return [Batch(*row) for row in rows]
 
@@ -174,7 +161,6 @@ def claim_requests(
     requests: Iterable[ParkedRequest],
     token: str,
     endpoint: str,
-    variable: str,
     connection: sqlite3.Connection,
 ) -> list[bytes]:
     """Claim requests for a batch about to be made, and return the lines of its file.
@@ -189,9 +175,8 @@ def claim_requests(
             lines.append(request.line)
     if lines:
         connection.execute(
-            "INSERT INTO batches (token, id, endpoint, variable, since)"
-            " VALUES (?, NULL, ?, ?, ?)",
-            (token, endpoint, variable, time.time()),
+            "INSERT INTO batches (token, id, endpoint, since) VALUES (?, NULL, ?, ?)",
+            (token, endpoint, time.time()),
         )
     return lines
 
@@ -272,10 +257,7 @@ def _enter_answer(
 ) -> bool:
     """Enter the result of one request into the table; return whether it is a new one.
 
-    The first result of a request is kept. If a later one decides something else,
-    neither counts: ``CONTRADICTORY`` takes the place of the first. Example: the reply
-    "yes" is entered: True. The same reply again: False. The reply "no" after it: False,
-    and the request is asked again.
+    The first result of a request counts.
 
     Args:
         token: The token of the batch that the result belongs to.
@@ -288,43 +270,12 @@ def _enter_answer(
     if error.get("code") in ("batch_expired", "batch_cancelled"):
         return False
     if response:
-        answer = _status_and_body(response)
+        body = response["body"]
+        # some services answer an error with the status 200: that in the body counts
+        answer = [status_of_body(body) or response["status_code"], body]
     else:  # it was never answered, so that there is no status
         answer = [None, {"error": error}]
-    result = json.dumps(answer)
-    request_id = str(row["custom_id"])
-    entered = connection.execute(_SET_FIRST_RESULT, (result, request_id, token))
-    is_first_result = entered.rowcount == 1
-    if is_first_result:
-        return True
-    earlier_row = connection.execute(_GET_RESULT, (request_id, token)).fetchone()
-    if earlier_row is not None:
-        (earlier_result,) = earlier_row
-        if _deciding_part(earlier_result) != _deciding_part(result):
-            connection.execute(_REPLACE_RESULT, (CONTRADICTORY, request_id, token))
-    return False
-
-
-def _status_and_body(response: dict[str, Any]) -> list[Any]:
-    """Return the status and the body of an answer.
-
-    Some services write the body as a text of JSON, which is read; and some answer an
-    error with the status 200: then the status in the body counts.
-    """
-    status = response["status_code"]
-    body = response["body"]
-    if isinstance(body, str):
-        with suppress(ValueError, RecursionError):
-            body = json.loads(body)
-    number = status_number(status)
-    if number == 200:
-        number = status_of_body(body) or number
-    return [number or status, body]
-
-
-def _deciding_part(result: str) -> object:
-    """Return the part of a result that must not differ: its replies, else its error."""
-    status, body = json.loads(result)
-    if isinstance(body, dict) and "choices" in body:
-        return body["choices"]
-    return status, body
+    entered = connection.execute(
+        _SET_FIRST_RESULT, (json.dumps(answer), str(row["custom_id"]), token)
+    )
+    return entered.rowcount == 1

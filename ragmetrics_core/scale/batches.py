@@ -39,7 +39,6 @@ from ragmetrics_core.scale.batch_calls import (
     reason_for_failure,
 )
 from ragmetrics_core.scale.batch_table import (
-    CONTRADICTORY,
     MAX_TRIES,
     NEVER_ASKED,
     Batch,
@@ -118,8 +117,6 @@ class ParkingStore(SqliteStore):
         self._waiting = WaitingRequests(self.path.resolve().parent)
         # ids of failed requests whose calls were counted: each is counted once
         self._ids_of_counted_failures: set[str] = set()
-        # tokens of the batches for which the log has already named the wrong API key
-        self._batches_with_logged_key: set[str] = set()
         self.write(batch_table.create_tables)
         super().flush()  # the tables are there before anything is asked
 
@@ -322,16 +319,8 @@ class ParkingStore(SqliteStore):
         token: str,
     ) -> list[bytes]:
         """Enter a batch, and return the lines of its file; none if others have them."""
-        key_variable = model.api_key_env or ""
-        return await self._run_and_commit(
-            partial(
-                batch_table.claim_requests,
-                requests,
-                token,
-                model.base_url,
-                key_variable,
-            )
-        )
+        claim = partial(batch_table.claim_requests, requests, token, model.base_url)
+        return await self._run_and_commit(claim)
 
     async def _upload(
         self, model: OpenAICompatibleModel, lines: list[bytes], token: str
@@ -420,7 +409,6 @@ class ParkingStore(SqliteStore):
             if model is None:
                 self._leave_alone(batch)
                 continue
-            self._log_if_made_with_other_key(model, batch)
             state = await self._state_of(model, batch)
             if cancel and _is_cancellable(state):
                 state = await batch_calls.cancel_batch(model, str(state["id"]))
@@ -463,19 +451,6 @@ class ParkingStore(SqliteStore):
         self.address_by_foreign_batch[batch.token] = address
         logger.warning(
             "a batch of this store is at %s, which is not asked here", address
-        )
-
-    def _log_if_made_with_other_key(
-        self, model: OpenAICompatibleModel, batch: Batch
-    ) -> None:
-        """Log once if a batch was made with the API key of another variable."""
-        is_same_variable = (model.api_key_env or "") == batch.variable
-        if is_same_variable or batch.token in self._batches_with_logged_key:
-            return
-        self._batches_with_logged_key.add(batch.token)
-        logger.info(
-            "a batch of this store was made with the key of another variable than it is"
-            " asked with now"
         )
 
     async def wait(self) -> bool:
@@ -548,7 +523,7 @@ class ParkingStore(SqliteStore):
             f" requests answered, {counts.n_to_ask_again} to be asked again"
         )
         if status in _REFUSED_OR_CANCELLED:
-            reason = reason_for_failure(model, state)  # "" if the service says none
+            reason = reason_for_failure(state)  # "" if the service says none
             raise errors.BatchFailed(f"{outcome} by the next run {reason}".rstrip())
         level = logging.INFO if counts.are_all_answered else logging.WARNING
         logger.log(level, "%s", outcome)
@@ -762,26 +737,9 @@ def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
         except errors.JudgeError as raised:  # the reply could not be read
             error = raised
     else:
-        error = _error_of_result(model, result)
+        fault = Fault.from_reply(status, json.dumps(body))
+        error = judge_error(fault, f"{model.name} at {model.base_url}")
     if isinstance(error, errors.JudgeUnavailable):
         error.single = True  # it concerns this request only: the run goes on
     was_executed = status is not None
     return ChatReply((), Usage(calls=int(was_executed)), (error,))
-
-
-def _error_of_result(model: OpenAICompatibleModel, result: bytes) -> errors.JudgeError:
-    """Return why a batch has no reply to a request.
-
-    Args:
-        model: The model that was asked.
-        result: Status and body, as JSON, as the service sent them; or
-            ``CONTRADICTORY``, which our file holds in place of answers that differ.
-    """
-    if result.decode() == CONTRADICTORY:
-        return errors.UnusableReply(
-            f"{model.name} gave several answers to one request, which contradict each"
-            " other: the next run asks again"
-        )
-    status, body = json.loads(result)
-    fault = Fault.from_reply(status, json.dumps(body))
-    return judge_error(fault, f"{model.name} at {model.base_url}")

@@ -9,7 +9,6 @@ each time it is written.
 """
 
 import json
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,10 +30,8 @@ _OTLP_KINDS = (
     "application/protobuf",
     "application/octet-stream",
 )
-_PARTIAL_SUCCESS = ("partialSuccess", "partial_success")
 _LANGFUSE_KEYS = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
 _LANGFUSE_CLOUD = "https://cloud.langfuse.com"
-logger = logging.getLogger("ragmetrics_core")
 _MLFLOW_REDIRECTS = "MLFLOW_ALLOW_HTTP_REDIRECTS"
 
 
@@ -125,12 +122,15 @@ class _OtlpResponses:
     """What an OTLP endpoint answered.
 
     The exporters call every answer below 400 a success, and follow redirects.
+
+    Args:
+        module: The module with the answer's class of protobuf.
+        name: The name of the class.
+        rejected: Its field that counts what was not taken.
     """
 
-    def __init__(self, message: str, rejected: str) -> None:
-        # name of the class of protobuf messages that the endpoint answers with
-        self._message_name = message
-        # name of its field that counts what was not taken
+    def __init__(self, module: str, name: str, rejected: str) -> None:
+        self._message_class = getattr(_otel(f"proto.collector.{module}"), name)
         self._rejected_field = rejected
         self._latest: Any = None  # the latest answer
 
@@ -155,74 +155,36 @@ class _OtlpResponses:
         if not 200 <= answer.status_code < 300:
             return f"HTTP {answer.status_code}, and a redirect is not followed"
         try:
-            rejected, has_message = self._count(answer)
+            rejected = self._n_rejected(answer)
         except Exception as error:  # noqa: BLE001  # whatever a parser raises for what is no answer of OTLP
             return f"the answer is not one of OTLP ({type(error).__name__})"
-        if has_message and not rejected:
-            logger.warning(
-                "the endpoint took outcomes with a warning; its words may hold texts:"
-                " see its own log"
-            )
         return f"{rejected} of its outcomes were rejected" if rejected else ""
 
-    def _count(self, answer: Any) -> tuple[int, bool]:
-        """Read an endpoint's answer to records that were sent to it.
+    def _n_rejected(self, answer: Any) -> int:
+        """How many records an endpoint did not take.
 
-        The answer may be empty, JSON, or the binary form of OTLP. Examples: an empty
-        answer says that all records were taken: (0, False); one that rejects 2 records
-        and says why gives (2, True). A page of HTML is refused even if it is empty: a
-        proxy or a wrong address answers so.
-
-        Returns:
-            How many records the endpoint rejected, and whether it gives an error
-            message.
+        The answer may be empty, JSON, or the binary form of OTLP. A page of HTML is
+        refused even if it is empty: a proxy or a wrong address answers so.
 
         Raises:
             ValueError: If the answer is not one of OTLP.
         """
         content_type, _, _ = answer.headers.get("Content-Type", "").partition(";")
         kind = content_type.strip().casefold()
-        has_foreign_content = bool(answer.content) and kind not in _OTLP_KINDS
-        if kind == "text/html" or has_foreign_content:
+        if kind == "text/html" or (answer.content and kind not in _OTLP_KINDS):
             raise ValueError(kind)
-        if not answer.content:
-            return 0, False
-        if kind == "application/json":
-            return self._count_in_json(answer.json())
-        signal = "logs" if "Logs" in self._message_name else "trace"
-        service = _otel(f"proto.collector.{signal}.v1.{signal}_service_pb2")
-        message_class = getattr(service, self._message_name)
-        partial = message_class.FromString(answer.content).partial_success
-        n_rejected = getattr(partial, self._rejected_field)
-        return int(n_rejected), bool(partial.error_message)
-
-    def _count_in_json(self, body: Any) -> tuple[int, bool]:
-        """Read an endpoint's answer in JSON.
-
-        Its names are written in camel case, as OTLP asks, or with underscores. Example:
-        {"partialSuccess": {"rejectedSpans": 2, "errorMessage": "too old"}} gives
-        (2, True).
-
-        Returns:
-            How many records the endpoint rejected, and whether it gives an error
-            message.
-
-        Raises:
-            ValueError: If it has other fields than an answer of OTLP.
-        """
-        if not isinstance(body, dict) or not body.keys() <= set(_PARTIAL_SUCCESS):
-            raise ValueError("other fields than those of OTLP")
-        partial = body.get("partialSuccess") or body.get("partial_success") or {}
-        rejected = partial.get(_camel_case(self._rejected_field))
-        rejected = rejected or partial.get(self._rejected_field) or 0
-        words = partial.get("errorMessage") or partial.get("error_message")
-        return int(rejected), bool(words)
-
-
-def _camel_case(name: str) -> str:
-    """A name of words with underscores as Langfuse writes it."""
-    head, *words = name.split("_")
-    return head + "".join(word.title() for word in words)
+        message = self._message_class()
+        if kind == "application/json" and answer.content:
+            json_format = import_extra(
+                "google.protobuf.json_format", "otel", "this target"
+            )
+            body = answer.json()
+            if not isinstance(body, dict):
+                raise ValueError(kind)
+            json_format.ParseDict(body, message)
+        else:
+            message.ParseFromString(answer.content)
+        return int(getattr(message.partial_success, self._rejected_field))
 
 
 class OpenTelemetry(Sink):
@@ -234,7 +196,8 @@ class OpenTelemetry(Sink):
     # of OpenTelemetry's exporter: its module, and its class
     _exporter_module_and_class = ("_log_exporter", "OTLPLogExporter")
     # what the endpoint answers: the class, and its field that counts what was rejected
-    _response_class_and_rejected_field = (
+    _response = (
+        "logs.v1.logs_service_pb2",
         "ExportLogsServiceResponse",
         "rejected_log_records",
     )
@@ -247,9 +210,7 @@ class OpenTelemetry(Sink):
         if not exporter:
             module, name = self._exporter_module_and_class
             exporter_class = getattr(_otel(f"exporter.otlp.proto.http.{module}"), name)
-            self._response_reader = _OtlpResponses(
-                *self._response_class_and_rejected_field
-            )
+            self._response_reader = _OtlpResponses(*self._response)
             self._exporter = exporter_class(session=self._response_reader.session())
         instrumentation = _otel("sdk.util.instrumentation")
         self._scope = instrumentation.InstrumentationScope("ragmetrics")
@@ -333,7 +294,8 @@ class OpenInference(OpenTelemetry):
     """
 
     _exporter_module_and_class = ("trace_exporter", "OTLPSpanExporter")
-    _response_class_and_rejected_field = (
+    _response = (
+        "trace.v1.trace_service_pb2",
         "ExportTraceServiceResponse",
         "rejected_spans",
     )
