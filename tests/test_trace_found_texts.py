@@ -114,11 +114,6 @@ def test_what_cannot_be_read_is_said(form: str) -> None:
     assert_nothing_is_known(sample, "in a form that is not read")
 
 
-def test_a_single_text_is_one_document() -> None:
-    sample = sample_of(retriever_of("openinference", GATE), shown=[GATE])
-    assert [context.text for context in sample.known_contexts] == [GATE]
-
-
 def reranker_with(**output: Any) -> Told:
     inputs = {
         f"reranker.input_documents.{n}.document.{name}": value
@@ -196,20 +191,6 @@ def test_a_reranker_whose_output_is_not_read_may_have_brought_texts() -> None:
     sample = sample_of(with_ids(), reranker_with(**output), shown=[WELL])
     assert sample.capture is not None
     assert sample.capture.grade == "incomplete"
-
-
-def test_each_document_without_text_and_id_is_counted() -> None:
-    """A retriever of OpenTelemetry lists three whose ids are null."""
-    found = json.dumps([{"id": None, "score": None}] * 3)
-    search = span(
-        *("search", "chain", 2, 3),
-        gen_ai__operation__name="retrieval",
-        gen_ai__retrieval__query__text=QUESTION,
-        gen_ai__retrieval__documents=found,
-    )
-    sample = sample_of(search, shown=[GATE])
-    assert sample.capture is not None
-    assert "3 documents" in sample.capture.doubts["not_recorded"]
 
 
 def search_with(**attributes: Any) -> Told:
@@ -315,9 +296,3 @@ def test_documents_listed_in_one_attribute_are_read(name: str, listed: object) -
     assert [context.text for context in sample.known_contexts] == [GATE, MILL]
     assert sample.capture is not None
     assert sample.capture.grade == "exact", sample.capture.warnings
-
-
-def test_documents_and_texts_may_stand_side_by_side() -> None:
-    output = [{"page_content": GATE, "metadata": {}}, MILL]
-    sample = sample_of(retriever_of("langfuse", output), shown=[GATE, MILL])
-    assert [context.text for context in sample.known_contexts] == [GATE, MILL]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from spans_by_hand import ANSWER, GATE, MILL, QUESTION, Told, openinference, otlp, span
@@ -69,13 +68,6 @@ def test_steps_of_an_agent_are_no_turns_and_leave_a_doubt() -> None:
     assert "may be earlier turns" in str(sample.capture)
 
 
-def test_a_greeting_is_no_turn_and_leaves_no_doubt() -> None:
-    spans = openinference()
-    prompt_of(spans, ("assistant", "Hello! Ask me about Marburg."))
-    (sample,) = samples_from_spans([otlp(*spans)])
-    assert (said(sample), grade(sample)) == ([], "exact")
-
-
 def test_examples_in_a_prompt_of_a_conversation_leave_a_doubt() -> None:
     """That a conversation is named does not say what its first prompt holds."""
     spans = openinference()
@@ -87,90 +79,11 @@ def test_examples_in_a_prompt_of_a_conversation_leave_a_doubt() -> None:
     assert "may be examples" in str(sample.capture)
 
 
-def test_turns_that_were_recorded_are_known_in_later_prompts() -> None:
-    """The second prompt of a conversation holds the first turn, whose trace was read."""
-    first = openinference("a", question=EARLIER[0][1])
-    second = openinference("b", 1000)
-    session = {"key": "session.id", "value": {"stringValue": "one"}}
-    for spans in (first, second):
-        spans[0]["attributes"].append(session)
-    prompt_of(second, EARLIER[0], ("assistant", ANSWER))
-    _, sample = samples_from_spans([otlp(*first, *second)])
-    assert said(sample) == [EARLIER[0], ("assistant", ANSWER)]
-    assert grade(sample) == "exact"
-
-
 def test_a_prompt_without_earlier_turns_leaves_no_doubt() -> None:
     spans = openinference()
     prompt_of(spans, ("system", "Answer in one sentence."))
     (sample,) = samples_from_spans([otlp(*spans)])
     assert (said(sample), grade(sample)) == ([], "exact")
-
-
-def component(name: str, start: int, given: Any, made: Any) -> Told:
-    """A component as Haystack traces it."""
-    types = {"documents": "list[haystack.dataclasses.document.Document]"}
-    gives = {key: {"type": types.get(key, "list[ChatMessage]")} for key in made}
-    fields = {"input": given, "output": made, "input_spec": {}, "output_spec": gives}
-    own = {f"haystack.component.{key}": json.dumps(one) for key, one in fields.items()}
-    told = span(name, "run", start, start + 8, **own, haystack__component__type=name)
-    return {**told, "name": "haystack.component.run"}
-
-
-def chat_message(role: str, text: str) -> Told:
-    return {"role": role, "meta": {}, "name": None, "content": [{"text": text}]}
-
-
-def pipeline(
-    memory: str, earlier: list[tuple[str, str]], run_inputs: Any = None
-) -> list[Told]:
-    """A memory, a search and a model; the prompt shows the earlier turns as text."""
-    remembered = {"messages": [chat_message(*turn) for turn in earlier]}
-    page = {"id": "gate", "content": GATE, "blob": None, "score": 0.5, "meta": {}}
-    talk = "\n".join(text for _, text in earlier)
-    prompt = chat_message("user", f"{talk}\n{GATE}\nQuestion: {QUESTION}")
-    reply = {"replies": [chat_message("assistant", ANSWER)]}
-    ends = {
-        "input_data": {"search": {"query": QUESTION}, **(run_inputs or {})},
-        "output_data": {"chat": reply},
-    }
-    run = {f"haystack.pipeline.{key}": json.dumps(one) for key, one in ends.items()}
-    return [
-        {**span("run", "", 1, 100, **run), "name": "haystack.pipeline.run"},
-        component(memory, 10, {"session": "7"}, remembered),
-        component("Search", 30, {"query": QUESTION}, {"documents": [page]}),
-        component("Chat", 50, {"messages": [prompt]}, reply),
-    ]
-
-
-def test_what_a_memory_of_haystack_brings_back_leaves_a_doubt() -> None:
-    (sample,) = samples_from_spans([otlp(*pipeline("ChatMemory", EARLIER))])
-    assert sample.capture is not None
-    assert grade(sample) == "inferred"
-    assert "earlier turns" in sample.capture.doubts["provider"]
-
-
-def test_what_a_component_returns_behind_the_model_is_no_history() -> None:
-    """A writer puts this turn into the store, in its own words, and returns it."""
-    spans = pipeline("ChatPromptBuilder", [])
-    this_turn = [("user", "gate, year?"), ("assistant", ANSWER)]
-    stored = {"messages": [chat_message(*turn) for turn in this_turn]}
-    spans.append(component("ChatMessageWriter", 70, {"session": "7"}, stored))
-    (sample,) = samples_from_spans([otlp(*spans)])
-    assert said(sample) == []
-
-
-def test_a_prompt_builder_of_haystack_is_no_memory() -> None:
-    """Its messages are a template's: examples, perhaps."""
-    (sample,) = samples_from_spans([otlp(*pipeline("ChatPromptBuilder", EARLIER))])
-    assert said(sample) == []
-
-
-def test_turns_that_a_run_of_haystack_is_handed_are_history() -> None:
-    handed_in = {"messages": [chat_message(*turn) for turn in EARLIER]}
-    spans = pipeline("ChatPromptBuilder", EARLIER, {"agent": handed_in})
-    (sample,) = samples_from_spans([otlp(*spans)])
-    assert (said(sample), grade(sample)) == (EARLIER, "exact")
 
 
 def spans_as_recorded(users_words: str) -> list[Told]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import random
@@ -190,65 +189,6 @@ def test_the_conversation_of_a_trace_is_the_one_that_its_spans_name(
     assert seen(sample)[:3] == WANTED[:3]
     assert sample.ledger is not None
     assert sample.ledger.conversation == "c7"
-
-
-def test_a_run_whose_spans_name_two_conversations_is_of_neither() -> None:
-    chain, search, model = json.loads(json.dumps(openinference()))
-    search["attributes"] += span("", session__id="c1")["attributes"]
-    model["attributes"] += span("", session__id="c2")["attributes"]
-    (sample,) = samples_from_spans([otlp(chain, search, model)])
-    conversation = sample.ledger and sample.ledger.conversation
-    assert conversation not in ("c1", "c2")
-
-
-def test_traceloop_says_what_the_application_said_and_not_whether_equal_texts_are_one_document() -> (
-    None
-):
-    """Two documents of one text, and a question in the metadata.
-
-    Instructions have an attribute of their own.
-    """
-    spans = conventions(traceloop=True)
-    documents = [{"page_content": GATE}, {"page_content": GATE}, {"page_content": MILL}]
-    found = [
-        {**one, "id": name}
-        for one, name in zip(documents, ("gate", "copy", "mill"), strict=True)
-    ]
-    told = {item["key"]: item["value"] for one in spans for item in one["attributes"]}
-    told["traceloop.entity.output"]["stringValue"] = json.dumps(
-        {"documents": documents}
-    )
-    said = [{"type": "text", "content": f"{GATE}\n\n{GATE}\n\n{MILL}"}]
-    asked = {
-        "gen_ai.input.messages": value(
-            json.dumps([{"role": "user", "parts": [{"type": "text", "content": "it"}]}])
-        )
-    }
-    spans[2]["attributes"] = [
-        item for item in spans[2]["attributes"] if item["key"] not in asked
-    ]
-    spans[2]["attributes"] += [
-        {"key": key, "value": item} for key, item in asked.items()
-    ]
-    spans[2]["attributes"].append(
-        {"key": "gen_ai.system_instructions", "value": value(json.dumps(said))}
-    )
-    key = "traceloop.association.properties.ragmetrics"
-    spans[0]["attributes"].append(
-        {"key": key, "value": value(json.dumps({"question": "As the user said it"}))}
-    )
-    given = {
-        "gen_ai.operation.name": "execute_task",
-        "traceloop.entity.input": json.dumps({"inputs": found, "tags": []}),
-    }
-    (sample,) = samples_from_spans(
-        [otlp(*spans, span("join", "chain", 21, 25, **given))]
-    )
-    assert (sample.question, sample.answer) == ("As the user said it", ANSWER)
-    assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
-    # two documents of one text are one context
-    assert [context.text for context in sample.known_contexts] == [GATE, MILL]
 
 
 def test_scores_ranks_and_the_model_are_read() -> None:
@@ -567,13 +507,6 @@ def test_what_resolve_returns_is_a_mapping(returned: Any) -> None:
         list(samples_from_spans(values, resolve=lambda _: returned))
 
 
-def test_metadata_of_our_name_that_hold_no_fields_are_passed_over() -> None:
-    spans = openinference()
-    metadata = json.dumps({"ragmetrics": "0.4"})
-    spans[0]["attributes"].append({"key": "metadata", "value": value(metadata)})
-    assert [seen(one) for one in samples_from_spans([otlp(*spans)])] == [WANTED]
-
-
 def test_a_trace_that_is_too_large_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl"
     large = span(
@@ -590,18 +523,6 @@ def test_a_trace_that_is_too_large_is_noted(tmp_path: Path) -> None:
     assert [seen(one) for one in read] == [WANTED]
     assert read.notes.without_sample == [("b" * 32, "too_large")]
     assert evaluate(read, "adherence", judge="lexical").summary().bad_rows == 1
-
-
-def test_traces_in_one_long_line_are_read_one_by_one(tmp_path: Path) -> None:
-    large = span(
-        "big",
-        trace="b",
-        input__value="x" * 5_000_000,
-        openinference__span__kind="CHAIN",
-    )
-    path = tmp_path / "spans.json"
-    path.write_text(json.dumps([otlp(*openinference()), otlp(large)]))
-    assert seen(next(iter(samples_from_spans(path)))) == WANTED
 
 
 TOO_LARGE = {
@@ -645,15 +566,6 @@ def test_what_would_take_too_much_memory_is_a_bad_line_that_names_the_limit(
         list(samples_from_spans(path, max_trace_mb=4))
 
 
-def test_blank_lines_are_no_bad_lines(tmp_path: Path) -> None:
-    path = tmp_path / "spans.jsonl"
-    line = json.dumps(otlp(*openinference()))
-    path.write_text(f"\n \t\n{line}\n\n  \n{line}\n\n")
-    read = samples_from_spans(path)
-    assert [seen(one) for one in read] == [WANTED]
-    assert read.notes.unreadable == []
-
-
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"resourceSpans":['])
 def test_deep_nesting_is_a_bad_line(opening: bytes, tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl"
@@ -674,25 +586,6 @@ def test_a_packed_file_that_holds_more_than_any_traces_is_refused(
         InputError, match="more than 64 MB, 100 times its size, as no traces do"
     ):
         list(samples_from_spans(path))
-
-
-def test_a_table_of_traces_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    path = tmp_path / "bomb.parquet"
-    column = pyarrow.array(["x" * 2**20] * 300)
-    table = pyarrow.table({"name": column.dictionary_encode()})
-    parquet.write_table(table, path)
-    assert path.stat().st_size < 2**20
-    del column, table
-    tracemalloc.start()
-    try:
-        with pytest.raises(InputError, match="unpacks to more than 64 MB"):
-            list(samples_from_spans(path))
-        _, highest = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert highest < 150 * 2**20
 
 
 @pytest.mark.nightly
@@ -785,15 +678,6 @@ HOSTILE: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("at", "name"), [(1, "retrieval.documents."), (2, "llm.input_messages.")]
-)
-def test_a_name_that_ends_before_its_leaf_tells_nothing(at: int, name: str) -> None:
-    spans = openinference()
-    spans[at]["attributes"].append({"key": name, "value": value(7)})
-    assert [seen(one) for one in samples_from_spans([otlp(*spans)])] == [WANTED]
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_spans_end_in_notes(name: str) -> None:
     """The trace beside them is read as ever.
@@ -843,41 +727,6 @@ def test_a_span_that_cannot_be_read_takes_no_other_with_it(
     assert [str(one) for one in read.notes.unreadable] == [
         "line 2 holds a span that cannot be read"
     ] * 4
-
-
-def test_an_object_with_a_key_twice_is_a_bad_line(
-    tmp_path: Path,
-) -> None:
-    """Nobody can say which value is meant, as in a row."""
-    path = tmp_path / "spans.jsonl"
-    good, odd = (
-        json.dumps(otlp(*openinference())),
-        json.dumps(otlp(*openinference("c", 1000))),
-    )
-    odd = odd.replace("{", '{"x": 1, "x": 2, ', 1)
-    path.write_text(f"{good}\n{odd}\n", encoding="utf-8")
-    read = samples_from_spans(path)
-    assert [one.id and one.id[0] for one in read] == ["a"]
-    assert [str(one) for one in read.notes.unreadable] == [
-        "line 2 holds no span: an object has more than one value for x; keep one of"
-        " them"
-    ]
-
-
-def test_a_trace_whose_name_is_no_text_takes_no_other_with_it() -> None:
-    read = samples_from_spans(
-        [
-            otlp(
-                *openinference(),
-                span("odd", trace="\ud800b"),
-                *openinference("c", 1000),
-            )
-        ]
-    )
-    assert [one.id and one.id[0] for one in read] == ["a", "c"]
-    assert [str(one) for one in read.notes.unreadable] == [
-        "line 1 holds a span that cannot be read"
-    ]
 
 
 def deep(depth: int, form: str) -> Any:
@@ -942,29 +791,6 @@ def test_documents_of_a_retriever_that_ended_with_an_error_were_handed_on() -> N
     search_of(spans)["status"] = {"code": 2}
     (sample,) = samples_from_spans([otlp(*spans)])
     assert seen(sample) == WANTED
-
-
-def test_a_negative_place_loses_no_other_document() -> None:
-    spans = openinference()
-    stray = {
-        "key": "retrieval.documents.-1.document.content",
-        "value": {"stringValue": "stray"},
-    }
-    search_of(spans)["attributes"].append(stray)
-    (sample,) = samples_from_spans([otlp(*spans)])
-    assert seen(sample) == WANTED
-
-
-def test_brackets_inside_texts_nest_nothing() -> None:
-    spans = openinference()
-    for item in (item for one in spans for item in one["attributes"]):
-        if item["key"] == "input.value":
-            item["value"] = value(
-                json.dumps(
-                    {"question": QUESTION, "more": "[" * 500, "list": [[1]] * 500}
-                )
-            )
-    assert [seen(one) for one in samples_from_spans([otlp(*spans)])] == [WANTED]
 
 
 def test_equal_ids_of_unlike_spans_are_noted() -> None:
@@ -1058,24 +884,6 @@ def test_spans_without_their_parents_are_roots() -> None:
     assert [seen(one) for one in samples_from_spans([otlp(*distributed)])] == [WANTED]
 
 
-def test_a_batch_that_traceloop_puts_one_inside_the_other_is_several_runs() -> None:
-    """The first of the workflows is around the second as a span, and gives its own question and answer."""
-    first = conventions(traceloop=True)
-    first[0]["name"] = "RunnableSequence.workflow"
-    ids = {one["spanId"]: one["spanId"][::-1] for one in first}
-    second = [
-        {
-            **one,
-            "spanId": ids[one["spanId"]],
-            "parentSpanId": ids.get(one["parentSpanId"], first[0]["spanId"]),
-        }
-        for one in first
-    ]
-    second[0] |= {"startTimeUnixNano": "2", "endTimeUnixNano": "120"}
-    read = [seen(one)[0::2] for one in samples_from_spans([otlp(*first, *second)])]
-    assert read == [(QUESTION, ANSWER)] * 2
-
-
 def test_what_is_no_trace_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"attributes seen: http\.route"):
         list(samples_from_spans([otlp(span("request", **{"http.route": "/"}))]))
@@ -1165,482 +973,6 @@ def test_a_gate_counts_what_stands_beside_good_traces(
     assert (summary.judged, summary.bad_rows) == (3, bad_rows)
     decision = decide(Gate(metric="context_adherence", at_least=0), report)
     assert decision.outcome == ("undecided" if bad_rows else "passed")
-
-
-def test_the_command_reads_traces_from_standard_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text, out = json.dumps(otlp(*openinference())).encode(), tmp_path / "results.jsonl"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    assert (
-        command.main(
-            [
-                "evaluate",
-                "--traces",
-                "-",
-                "--judge",
-                "lexical",
-                "--quiet",
-                "--out",
-                str(out),
-            ]
-        )
-        == 0
-    )
-    report = Report.from_jsonl(out)
-    assert [seen(one.sample) for one in report.results if one.sample is not None] == [
-        WANTED
-    ]
-    assert [(one.name, one.sha256) for one in report.run.inputs] == [
-        ("-", hashlib.sha256(text).hexdigest())
-    ]
-
-
-GATE_PAGE = (
-    f"{GATE} It's held by two hinges of iron, \n which the smith of Wetter forged in"
-    " the year after, and paint."
-)
-CUT = (
-    f"Document(id=gate, content: '{GATE_PAGE[:100]}...', meta: {{'page': 1}}, score:"
-    " 0.5)"
-)
-MILL_DOCUMENT = (
-    f"Document(id=mill, content: '{MILL}', score: 0.25, embedding: vector of size 3)"
-)
-
-
-def haystack(*, recorded: bool = True) -> list[Told]:
-    """A pipeline as OpenInference writes it: the retriever's documents whole, or only as ``repr`` cuts them."""
-
-    def one(
-        name: str,
-        parent: str,
-        start: int,
-        end: int,
-        kind: str,
-        given: Any,
-        made: Any,
-        **more: Any,
-    ) -> Told:
-        told = {
-            "openinference.span.kind": kind,
-            "input.value": json.dumps(given),
-            "output.value": json.dumps(made),
-        }
-        return span(name, parent, start, end, **told, **more)
-
-    prompt = f"Answer from this:\n{GATE_PAGE}\n{MILL}\nQuestion: {QUESTION}"
-    reply = (
-        "ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>,"
-        f" _content=[TextContent(text={ANSWER!r})], _meta={{}})"
-    )
-    asked = (
-        "ChatMessage(_role=<ChatRole.USER: 'user'>,"
-        f" _content=[TextContent(text={prompt!r})], _name=None)"
-    )
-    answer = (
-        f"GeneratedAnswer(data={ANSWER!r}, query={QUESTION!r}, documents=[{CUT}],"
-        f" meta={{'all_messages': [{reply}]}})"
-    )
-    whole = {
-        f"retrieval.documents.{number}.document.{name}": text
-        for number, texts in enumerate((("gate", GATE_PAGE), ("mill", MILL)))
-        for name, text in zip(("id", "content"), texts, strict=True)
-    }
-    return [
-        one(
-            "Pipeline.run",
-            "",
-            1,
-            100,
-            "CHAIN",
-            {"data": {"search": {"query": QUESTION}}},
-            {"made": {"answers": [answer]}},
-        ),
-        one(
-            *(
-                "Search.run",
-                "Pipeline.run",
-                2,
-                10,
-                "RETRIEVER",
-                {"query": QUESTION},
-                {"documents": [CUT, MILL_DOCUMENT]},
-            ),
-            **(whole if recorded else {}),
-        ),
-        one(
-            "Chat.run",
-            "Pipeline.run",
-            20,
-            80,
-            "LLM",
-            {"messages": [asked]},
-            {"replies": [reply]},
-        ),
-        one(
-            "AnswerBuilder.run",
-            "Pipeline.run",
-            81,
-            90,
-            "CHAIN",
-            {"replies": [reply]},
-            {"answers": [answer]},
-        ),
-    ]
-
-
-def test_haystacks_objects_are_not_read_from_what_repr_wrote() -> None:
-    """Documents that attributes list are known; the prompt and the reply are not."""
-    (sample,) = samples_from_spans([otlp(*haystack())])
-    assert seen(sample)[0::2] == (QUESTION, None)
-    assert [one.id for one in sample.retrieved or ()] == ["gate", "mill"]
-    assert sample.capture is not None
-    assert sample.capture.grade == "incomplete"
-    (sample,) = samples_from_spans([otlp(*haystack(recorded=False))])
-    assert seen(sample) == (QUESTION, [], None, "incomplete")
-
-
-@pytest.mark.parametrize(
-    "written",
-    ["ChatMessage(", "GeneratedAnswer(data='a", "Document(id=", "ChatMessage(" * 9000],
-)
-def test_a_broken_representation_is_no_answer(written: str) -> None:
-    spans = haystack()
-    for one in spans:
-        for item in one["attributes"]:
-            if item["key"] == "output.value" and one["name"] != "Search.run":
-                item["value"] = value(
-                    json.dumps({"made": {"answers": [written], "replies": [written]}})
-                )
-    (sample,) = samples_from_spans([otlp(*spans)])
-    assert (sample.answer, sample.capture and sample.capture.grade) == (
-        None,
-        "incomplete",
-    )
-
-
-@pytest.mark.parametrize(
-    "answer", ["Document(s) required: the charter.", "Document(ation) of 1903."]
-)
-def test_an_answer_that_begins_with_the_name_of_an_object_is_an_answer(
-    answer: str,
-) -> None:
-    spans = haystack()
-    for one in spans:  # a generator that is shown and gives texts
-        for item in one["attributes"]:
-            if item["key"] == "output.value" and one["name"] != "Search.run":
-                item["value"] = value(json.dumps({"replies": [answer]}))
-    (sample,) = samples_from_spans([otlp(*spans)])
-    assert sample.answer == answer
-
-
-def message(role: str, text: str) -> Told:
-    return {"role": role, "meta": {}, "name": None, "content": [{"text": text}]}
-
-
-def test_haystacks_own_tracing_is_read_under_any_tracer() -> None:
-    """Its attributes hold whole documents and messages, and the types of sockets.
-
-    MLflow adds its own beside them.
-    """
-    held = [
-        {"page": 1, "id": name, "content": text, "blob": None, "score": score}
-        for name, text, score in (("gate", GATE_PAGE, 0.5), ("mill", MILL, 0.25))
-    ]
-    prompt = f"Answer from this:\n{GATE_PAGE}\n{MILL}\nQuestion: {QUESTION}"
-    replies = {"replies": [message("assistant", ANSWER)]}
-    told = [
-        (
-            "Search",
-            {"query": QUESTION},
-            {"documents": held},
-            {"documents": {"type": "list[haystack.dataclasses.document.Document]"}},
-        ),
-        (
-            "Chat",
-            {"messages": [message("user", prompt)]},
-            replies,
-            {"replies": {"type": "list[ChatMessage]"}},
-        ),
-    ]
-    ends = {
-        "input_data": {"search": {"query": QUESTION}},
-        "output_data": {"chat": replies},
-    }
-    run = {f"haystack.pipeline.{key}": json.dumps(one) for key, one in ends.items()}
-    spans = [{**span("run", "", 1, 100, **run), "name": "haystack.pipeline.run"}]
-    for place, (name, given, made, gives) in enumerate(told):
-        fields = {
-            "input": given,
-            "output": made,
-            "input_spec": {},
-            "output_spec": gives,
-        }
-        own = {
-            f"haystack.component.{key}": json.dumps(one) for key, one in fields.items()
-        }
-        one = span(
-            name,
-            "run",
-            10 + 40 * place,
-            40 + 40 * place,
-            **own,
-            **{"haystack.component.type": name},
-        )
-        spans.append({**one, "name": "haystack.component.run"})
-    wanted = (QUESTION, [("gate", GATE_PAGE), ("mill", MILL)], ANSWER, "exact")
-    (sample,) = samples_from_spans([otlp(*spans)])
-    assert seen(sample) == wanted
-    assert [(one.id, one.score, one.metadata) for one in sample.retrieved or ()] == [
-        ("gate", 0.5, {"page": 1}),
-        ("mill", 0.25, {"page": 1}),
-    ]
-    for one in spans:
-        one["attributes"].append({"key": "mlflow.spanType", "value": value("TOOL")})
-    assert [seen(one) for one in samples_from_spans([otlp(*spans)])] == [wanted]
-
-
-def test_of_a_run_with_two_texts_the_reply_of_its_model_is_no_answer() -> None:
-    """A component behind the model returned both: which is the answer, nobody knows."""
-    run, search, chat, _ = haystack()
-    made = {"translator": {"replies": ["Im Jahr 1632.", "Anno 1632."]}}
-    for item in run["attributes"]:
-        if item["key"] == "output.value":
-            item["value"] = value(json.dumps(made))
-    (sample,) = samples_from_spans([otlp(run, search, chat)])
-    assert sample.answer is None
-
-
-def node(name: str, text: str, score: float, **metadata: str) -> Told:
-    """A node of LlamaIndex with its score, as JSON."""
-    inner = {
-        "id_": name,
-        "metadata": metadata,
-        "excluded_llm_metadata_keys": ["size"],
-        "text": text,
-    }
-    return {
-        "node": inner | {"text_template": "{metadata_str}\n\n{content}"},
-        "score": score,
-    }
-
-
-NODES = [node("gate", GATE, 0.9, file="town.md", size="3"), node("mill", MILL, 0.4)]
-SEEN = (
-    QUESTION,
-    [("gate", f"file: town.md\n\n{GATE}"), ("mill", MILL)],
-    ANSWER,
-    "exact",
-)
-
-
-def query_engine(
-    dialect: str, question: str = QUESTION, answer: str = ANSWER, trace: str = "a"
-) -> list[Told]:
-    """A query engine as each instrumentation writes it.
-
-    Models are shown the metadata of a node before its text.
-    """
-    prompt = f"file: town.md\n\n{GATE}\n\n{MILL}\nQuery: {question}"
-    written = [
-        f"<NodeWithScore(node=TextNode(id_={one['node']['id_']}),"
-        f" score={one['score']})>"
-        for one in NODES
-    ]
-    texts = [one["page_content"] for one in DOCUMENTS]
-    bundle = {"query_str": question, "image_path": None}
-    # name, around it, kind, what goes in and comes out: of OpenInference, and of the
-    # others
-    named: list[tuple[str, str, str, Any, Any]] = [
-        ("RetrieverQueryEngine.query", "", "CHAIN", question, answer),
-        (
-            "VectorRetriever._retrieve",
-            "VectorRetriever.retrieve",
-            "RETRIEVER",
-            {"query_bundle": bundle},
-            written,
-        ),
-        (
-            "VectorRetriever.retrieve",
-            "RetrieverQueryEngine.query",
-            "RETRIEVER",
-            question,
-            written,
-        ),
-        ("Compact.synthesize", "RetrieverQueryEngine.query", "CHAIN", question, answer),
-        (
-            "Compact.get_response",
-            "Compact.synthesize",
-            "CHAIN",
-            {"query_str": question, "text_chunks": texts},
-            answer,
-        ),
-        (
-            "Model.complete",
-            "Compact.get_response",
-            "LLM",
-            {"prompt": prompt},
-            {"text": answer},
-        ),
-    ]
-    texts[0] = f"file: town.md\n\n{GATE}"
-    if dialect != "openinference":
-        listed = [json.dumps(one) for one in NODES] if dialect == "traceloop" else NODES
-        pages = [
-            {**DOCUMENTS[0], "metadata": {"score": 0.9, "file": "town.md"}},
-            {**DOCUMENTS[1], "metadata": {"score": 0.4}},
-        ]
-        found = listed if dialect == "traceloop" else pages
-        named[0] = (
-            *named[0][:3],
-            {"str_or_query_bundle": question},
-            {"response": answer, "metadata": {}},
-        )
-        named[1] = (*named[1][:4], found)
-        named[2] = (*named[2][:3], {"str_or_query_bundle": bundle}, found)
-        named[3] = (
-            *named[3][:3],
-            {"query": bundle, "nodes": listed},
-            {"response": answer},
-        )
-    ids = {name: str(place) for place, (name, *_) in enumerate(named)} | {"": ""}
-    times = {
-        "VectorRetriever.retrieve": (10, 30),
-        "VectorRetriever._retrieve": (11, 29),
-        "": (0, 0),
-    }
-    spans = []
-    for place, (name, parent, kind, given, made) in enumerate(named):
-        begin, end = times.get(name, (0 if not place else 40 + place, 100 - place))
-        given, made = (
-            one if isinstance(one, str) else json.dumps(one) for one in (given, made)
-        )
-        told = {
-            "openinference": {
-                "openinference.span.kind": kind,
-                "input.value": given,
-                "output.value": made,
-            },
-            "mlflow": {
-                "mlflow.spanType": kind,
-                "mlflow.spanInputs": given,
-                "mlflow.spanOutputs": made,
-            },
-            "traceloop": {
-                "traceloop.entity.input": given,
-                "traceloop.entity.output": made,
-            },
-        }[dialect]
-        if dialect == "openinference" and name == "VectorRetriever.retrieve":
-            for rank, one in enumerate(NODES):
-                for key, item in {
-                    "id": one["node"]["id_"],
-                    "content": one["node"]["text"],
-                    "score": one["score"],
-                }.items():
-                    told[f"retrieval.documents.{rank}.document.{key}"] = item
-            told["retrieval.documents.0.document.metadata"] = json.dumps(
-                {"file": "town.md"}
-            )
-        called = (
-            f"{name.partition('.')[0]}.{'task' if place else 'workflow'}"
-            if dialect == "traceloop"
-            else name
-        )
-        one = span(
-            ids[name],
-            ids[parent],
-            1000 * ord(trace) + begin,
-            1000 * ord(trace) + end,
-            trace,
-            **told,
-        )
-        spans.append({**one, "name": called})
-    return spans
-
-
-@pytest.mark.parametrize("dialect", ["openinference", "mlflow", "traceloop"])
-def test_a_query_engine_of_llamaindex_is_read(dialect: str) -> None:
-    """Worked by hand: both nodes stand in the prompt, the first behind its file, as LlamaIndex shows it."""
-    read = samples_from_spans([otlp(*query_engine(dialect), scope="llama_index")])
-    assert [seen(one) for one in read] == [SEEN]
-    (sample,) = read
-    assert [(one.id, one.score) for one in sample.retrieved or ()] == [
-        ("gate", 0.9),
-        ("mill", 0.4),
-    ]
-
-
-def test_a_step_of_another_tracer_leaves_a_workflow_of_llamaindex_readable() -> None:
-    """A span of the application, before the step with the reply, bears no mark."""
-
-    def step(name: str, start: int, **attributes: Any) -> Told:
-        inside = "" if name == "run" else "run"
-        end = 10**9 if name == "run" else start
-        made = span(name, inside, start=start, end=end, **attributes)
-        return {**made, "name": f"AgentWorkflow.{name}"}
-
-    chain = {"openinference__span__kind": "CHAIN"}
-    asked = json.dumps({"user_msg": QUESTION})
-    result = json.dumps({"result": ANSWER})
-    reply = json.dumps({"ev": {"response": "Thought: search."}})
-    workflow = step("run", 1, **chain, input__value=asked)
-    steps = [
-        step("end", 2, **chain, input__value='{"ev": {}}', output__value=result),
-        step("unmarked", 3),
-        step("parse_agent_output", 4, **chain, input__value=reply),
-    ]
-    engine = [
-        {**one, "parentSpanId": one["parentSpanId"] or workflow["spanId"]}
-        for one in query_engine("openinference")
-    ]
-    read = samples_from_spans([otlp(workflow, *steps, *engine, scope="llama_index")])
-    assert [sample.answer for sample in read] == [ANSWER]
-    assert read.notes.without_sample == []
-
-
-@pytest.mark.parametrize("asked", [ANSWER, f"Question: {QUESTION}\nResponse: {ANSWER}"])
-def test_what_an_evaluator_of_llamaindex_asks_is_no_turn(asked: str) -> None:
-    """Its hidden engine is asked with the answer that it judges, and leaves a trace like that of a query."""
-    judged = query_engine("mlflow", asked, "YES", "b")
-    for values in (
-        [otlp(*query_engine("mlflow"), *judged)],
-        [otlp(*judged), otlp(*query_engine("mlflow"))],
-    ):
-        read = samples_from_spans(values)
-        assert [seen(one) for one in read] == [SEEN]
-        assert read.notes.without_sample == [("b" * 32, "judge")]
-
-
-@pytest.mark.parametrize(
-    "written", ["StopEvent(", "StopEvent(result='It was", "Done(answer=" * 9000]
-)
-def test_a_workflow_whose_result_was_cut_is_answered_by_its_model(written: str) -> None:
-    """OpenInference writes events of workflows as Python does, cut after some hundred characters."""
-    model = {
-        "openinference.span.kind": "LLM",
-        "input.value": json.dumps({"prompt": PROMPT}),
-        "output.value": ANSWER,
-    }
-    started = {
-        "openinference.span.kind": "CHAIN",
-        "input.value": json.dumps({"init_state": {}}),
-        "output.value": written,
-    }
-    event = {
-        "openinference.span.kind": "CHAIN",
-        "input.value": json.dumps({"ev": f"StartEvent(query={QUESTION!r})"}),
-    }
-    spans = [
-        span("Flow.run", "", 1, 100, **started),
-        span("Flow.step", "Flow.run", 2, 90, **event),
-        {**span("model", "Flow.step", 30, 80, **model), "name": "Model.complete"},
-        *(one for one in openinference() if one["name"] == "search"),
-    ]
-    spans[-1] |= {"parentSpanId": spans[1]["spanId"], "name": "Search.retrieve"}
-    (sample,) = samples_from_spans([otlp(*spans)])
-    assert seen(sample) in (WANTED, (*WANTED[:-1], "inferred"))
 
 
 def test_a_run_of_another_instrumentation_of_haystack_is_noted() -> None:
