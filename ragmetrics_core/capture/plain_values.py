@@ -304,35 +304,12 @@ def answer_text(value: object) -> str | None:
 
 def _answer_of_mapping(output: Mapping[Any, Any]) -> str | None:
     """Return the field for an answer, else the mapping as JSON unless it holds documents."""
-    answer, _ = answer_in(_fields_of_element(output))
+    answer, _ = answer_in(output)
     if answer is not None:
         return answer
     if not output or any(documents_in(output)):
         return None
     return compact(output)
-
-
-def _fields_of_element(value: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Return the fields of an XML element that a parser made a mapping of.
-
-    Example: ``<reply><answer>At ten.</answer><ids/></reply>`` is ``{"reply":
-    [{"answer": "At ten."}, {"ids": None}]}`` in LangChain. Its fields are ``{"answer":
-    "At ten.", "ids": None}``. Any other mapping is returned as it is, also one with a
-    list of a single field, ``{"facts": [{"text": "It fell."}]}``.
-    """
-    if len(value) != 1:
-        return value
-    (inner_elements,) = value.values()
-    if not isinstance(inner_elements, (list, tuple)):
-        return value
-    fields: dict[Any, Any] = {}
-    for element in inner_elements:
-        if not isinstance(element, Mapping) or len(element) != 1:
-            return value
-        if not fields.keys().isdisjoint(element):
-            return value  # a list of equal things, and no element with fields
-        fields.update(element)
-    return fields if len(fields) > 1 else value
 
 
 def _answer_of_message(message: Message) -> str | None:

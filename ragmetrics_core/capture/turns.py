@@ -21,23 +21,20 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
+from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.conversations import Conversations, conversations_named
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
-from ragmetrics_core.capture.plain_values import Overrides, parse_json, texts_in
+from ragmetrics_core.capture.plain_values import Overrides
+from ragmetrics_core.capture.shown import SHORTEST, shows_some
 from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.tree import FLOW, THREAD, Message, Node, Tree, check_tree
 from ragmetrics_core.data import Sample, SettingError
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _MOST_WAITING = 1000
 _MOST_OF_OTHER_TASKS = 32
 _LONGEST_WAIT_SECONDS = 30.0
-# what numbers a line of a list: "2. "
-_MARK_OF_LINE = lazy_pattern(r"^[\W\d]+")
-_PART = 24  # letters of a text that are looked for in a prompt
-_MOST_PARTS = 16
-_SHORTEST_REPLY = 16  # a shorter reply stands in a prompt by chance
+_PART = 24  # letters of a text by which a question is seen to hold it
 
 _OF_ANOTHER_TASK = (
     "the search ran in another task or thread than the model's call that shows what it"
@@ -115,16 +112,16 @@ def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
     search by itself is asked a query, which need not be the user's question.
     """
     asking_runs: list[Tree] = []
-    written: set[str] = set()
+    replies: list[Reply] = []
     found: set[str] = set()
     for tree in trees:
         question = letters_of(tree.question or "")
-        is_of_user = question not in written
-        is_of_user &= not any(text[:_PART] in question for text in found if text)
+        is_of_model = any(reply.writes_query(tree.question or "") for reply in replies)
+        holds_text = any(text[:_PART] in question for text in found if text)
+        is_of_user = not is_of_model and not holds_text
         if question and is_of_user and not _only_retrieves(tree):
             asking_runs.append(tree)
-        for call in _model_calls(tree):
-            written.update(map(letters_of, _texts_written(call.reply)))
+        replies += [Reply(call.reply) for call in _model_calls(tree)]
         for node in tree.root.walk():
             texts = [document.text for document in node.documents or ()]
             found.update(map(letters_of, texts))
@@ -158,35 +155,6 @@ def _model_calls(tree: Tree) -> list[Node]:
     return [node for node in tree.root.walk() if node.kind == "model"]
 
 
-class _Prompts:
-    """What the models of a run were shown, by their letters and digits."""
-
-    def __init__(self, tree: Tree) -> None:
-        shown_texts: list[str] = []
-        assistant_texts: list[str] = []
-        for call in _model_calls(tree):
-            for message in call.prompt:
-                is_assistant = message.role == "assistant"
-                (assistant_texts if is_assistant else shown_texts).append(message.text)
-        self._shown = [letters_of(text) for text in dict.fromkeys(shown_texts)]
-        self._of_assistant = {letters_of(text) for text in assistant_texts}
-
-    def show_any(self, forms: Iterable[str]) -> bool:
-        """Return whether a prompt shows one of some texts, whole or in part."""
-        for form in forms:
-            step = max(_PART, len(form) // _MOST_PARTS)
-            parts = [form[at : at + _PART] for at in range(0, len(form), step)]
-            if len(form) > _PART:
-                parts[-1] = form[-_PART:]
-            if any(part in shown for shown in self._shown for part in parts):
-                return True
-        return False
-
-    def repeat_reply(self, form: str) -> bool:
-        """Return whether a reply stands there as words of the assistant: an earlier turn."""
-        return form in self._of_assistant
-
-
 @dataclass(eq=False)
 class _OpenTurn:
     """Runs of plain functions that are one turn, for which further runs are awaited.
@@ -195,15 +163,15 @@ class _OpenTurn:
         runs: The runs: searches, and calls of models.
         forms: The letters and digits of the texts that its searches found; of a search
             that found nothing those of its query.
-        requests: The letters and digits of what a further run may be asked: the last
-            reply of its models, each line of it, and the arguments of called tools.
-        reply: What its last model run said, if that is no call of a tool.
+        last_reply: The last reply of its models, which a further run may be asked.
+        reply: What its last model run said, by its letters, if that is no call of a
+            tool.
         last_added: When its last run was added, by the monotonic clock.
     """
 
     runs: list[Tree] = field(default_factory=list)
     forms: list[str] = field(default_factory=list)
-    requests: frozenset[str] = frozenset()
+    last_reply: Reply = field(default_factory=lambda: Reply(None))
     reply: str = ""
     last_added: float = field(default_factory=time.monotonic)
 
@@ -221,19 +189,27 @@ class _OpenTurn:
         asked_texts = [tree.question or ""]
         if _only_retrieves(tree):
             asked_texts += [node.query or "" for node in tree.root.walk()]
-        forms = {letters_of(text) for text in asked_texts} - {""}
-        return not forms.isdisjoint(self.requests)
+        return any(
+            self.last_reply.writes_query(text) for text in asked_texts if text.strip()
+        )
 
-    def is_read_by(self, tree: Tree, prompts: _Prompts) -> bool:
+    def is_read_by(self, tree: Tree) -> bool:
         """Return whether a run was given or shown a text that it found, or works on its answer."""
         given_texts = [document.text for document in tree.root.input_documents]
         if not set(map(letters_of, given_texts)).isdisjoint(self.forms):
             return True
-        is_long = len(self.reply) >= _SHORTEST_REPLY
-        if is_long and prompts.repeat_reply(self.reply):
-            return False  # a later turn of the conversation
+        if not self.has_search:
+            return False
+        is_long = len(self.reply) >= SHORTEST
         texts = [*self.forms, self.reply] if is_long else self.forms
-        return self.has_search and prompts.show_any(texts)
+        shown: list[str] = []
+        for message in _messages_shown(tree):
+            letters = letters_of(message.text)
+            if message.role != "assistant":
+                shown.append(letters)
+            elif is_long and letters == self.reply:
+                return False  # a later turn of the conversation
+        return any(shows_some(letters, text) for letters in shown for text in texts)
 
     def add_search(self, tree: Tree) -> None:
         """Add a run that only searched."""
@@ -252,12 +228,12 @@ class _OpenTurn:
 
     def add_model_run(self, tree: Tree) -> None:
         """Add a run of models."""
-        if self.has_search and len(self.reply) >= _SHORTEST_REPLY:
+        if self.has_search and len(self.reply) >= SHORTEST:
             tree = _doubtful(tree, _SEVERAL_MODELS)
         self.reply = ""
         for call in _model_calls(tree)[-1:]:
             message = call.reply or Message("assistant")
-            self.requests = frozenset(map(letters_of, _texts_written(message)))
+            self.last_reply = Reply(message)
             self.reply = "" if message.tool_calls else letters_of(message.text)
         self._add(tree)
 
@@ -271,20 +247,14 @@ class _OpenTurn:
         self.forms += other.forms
 
 
-def _texts_written(message: Message | None) -> list[str]:
-    """Return the texts in a reply that a further run may be asked, whole and by line."""
-    if message is None:
-        return []
-    texts = [message.text, *texts_in(parse_json(message.text))]
-    texts += [_MARK_OF_LINE.sub("", line) for line in message.text.splitlines()]
-    for tool_call in message.tool_calls:
-        texts += texts_in(dict(tool_call.arguments))
-    return texts
-
-
 def _doubtful(tree: Tree, words: str) -> Tree:
     """Return a copy of a run with one more doubt, in words."""
     return replace(tree, doubts=tuple(dict.fromkeys([*tree.doubts, words])))
+
+
+def _messages_shown(tree: Tree) -> list[Message]:
+    """Return the messages that the models of a run were shown."""
+    return [message for call in _model_calls(tree) for message in call.prompt]
 
 
 class Turns(Generic[Run]):
@@ -512,13 +482,12 @@ class Turns(Generic[Run]):
 
         Several such turns become one. Those of another task are in doubt.
         """
-        prompts = _Prompts(tree)
         of_task = self._turns_of(tree.task_or_thread)
-        turns = [turn for turn in of_task if turn.is_read_by(tree, prompts)]
+        turns = [turn for turn in of_task if turn.is_read_by(tree)]
         is_of_another_task = not turns
         if not turns:
             latest = self._open_turns[-_MOST_OF_OTHER_TASKS:]
-            turns = [turn for turn in latest if turn.is_read_by(tree, prompts)]
+            turns = [turn for turn in latest if turn.is_read_by(tree)]
         if not turns:
             return None
         first_turn, *further_turns = turns
