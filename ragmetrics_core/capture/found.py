@@ -88,8 +88,8 @@ class Found:
         self.lists: list[DocumentList] = []
         self.doubts: list[Doubt] = []
         self._keys: dict[int, DocumentKey] = {}  # by document of the tree, which stays
-        # of documents without an id that are passages in other words, or copies of them
-        self._identity_by_key: dict[DocumentKey, DocumentKey] = {}
+        # of documents that are passages in other words, or copies of them without an id
+        self._identity_of_other: dict[DocumentKey, DocumentKey] = {}
         self._identity_by_letters: dict[str, DocumentKey] = {}
         self._shared_ids = _ids_of_several_texts(calls)
         self._of_unknown_origin: dict[Node, list[Document]] = {}
@@ -104,13 +104,18 @@ class Found:
             )
 
     def identity(self, document: Document) -> DocumentKey:
-        """Return what tells a document from others: its id, else its text and metadata."""
+        """Return what tells a document from others, also where it is one of them, changed."""
+        own_identity = self._own_identity(document)
+        return self._identity_of_other.get(own_identity, own_identity)
+
+    def _own_identity(self, document: Document) -> DocumentKey:
+        """Return the id of a document, else its text and metadata."""
         if document.id is not None and document.id not in self._shared_ids:
             return ("id", document.id)
         key = self._keys.get(id(document))
         if key is None:
             key = self._keys[id(document)] = document.key
-        return self._identity_by_key.get(key, key)
+        return key
 
     # Reading the lists in their order
 
@@ -233,8 +238,8 @@ class Found:
     def _origins(self, documents: Sequence[Document]) -> dict[str, list[DocumentKey]]:
         """Return the passages that hold each new document, or stand in it, by its text.
 
-        A document without an id that is the only one of its only passage is this
-        passage, cut or with words around it.
+        A document that is the only one of its only passage is this passage, cut or with
+        words around it; with an id of its own only where it holds little else.
         """
         new_documents = self._new(documents)
         if not new_documents:
@@ -245,9 +250,19 @@ class Found:
         for document in new_documents:
             of_document = origins[document.text]
             is_alone = len(of_document) == 1 and n_made[of_document[0]] == 1
-            if is_alone and document.id is None:
-                self._identity_by_key[document.key] = of_document[0]
+            if is_alone and (
+                document.id is None
+                or self._is_most_of(document, self.passages[of_document[0]])
+            ):
+                self._identity_of_other[self._own_identity(document)] = of_document[0]
         return origins
+
+    @staticmethod
+    def _is_most_of(document: Document, passage: Passage) -> bool:
+        """Whether a passage is four fifths of the document that holds it."""
+        letters = letters_of(passage.document.text)
+        n_letters = len(letters_of(document.text))
+        return len(letters) <= n_letters and 5 * len(letters) >= 4 * n_letters
 
     def _bring(
         self,
@@ -286,7 +301,8 @@ class Found:
                 self.passages[identity] = Passage(document, call, 1)
                 self._of_unknown_origin.setdefault(call, []).append(document)
             elif document.id is None:
-                self._identity_by_key[document.key] = identity = known
+                self._identity_of_other[identity] = known
+                identity = known
         self._identity_by_letters.setdefault(letters, identity)
 
     # What was retrieved
