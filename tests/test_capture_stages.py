@@ -1,88 +1,44 @@
-"""The new stages from a tree to its samples: the text rule, the evidence, the doubts; as tables and laws."""
+"""What a prompt shows of texts, how a tool's result is divided, and laws from a tree to its sample."""
 
 from __future__ import annotations
 
 import html
-import itertools
 import json
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runs_by_hand import ANSWER, QUESTION, Call, asked, call, found, reads, says, tree
 
 from ragmetrics_core.capture import (
     Answer,
     Document,
     Message,
-    Node,
     ToolCall,
     Tree,
     doubts,
+    samples_of,
 )
-from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.plain_values import Overrides
-from ragmetrics_core.capture.shown import Candidate, PromptText, find_shown
-from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.data import Sample
 from ragmetrics_core.data.sample import Turn
 
-QUESTION = "Which town has an iron bridge, and when does its ferry go?"
-REPLY = "It is Velm, and its ferry goes every hour of the day."
 BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
 FERRY = "The Osta ferry crosses the lake every hour in summer."
 MILL = "The Tarn mill ground corn until the flood of 1910 took its wheel."
+CUT = f"{BRIDGE} {MILL} {FERRY}"
 law = settings(max_examples=60, deadline=None)
-
-
-class Clock:
-    """Moments that rise, and calls that begin and end one after the other."""
-
-    def __init__(self) -> None:
-        self._moments = itertools.count(1)
-
-    def node(self, kind: Any, *inside: Callable[[], Node], **fields: Any) -> Node:
-        node = Node(kind, fields.pop("name", kind), next(self._moments), **fields)
-        node.children = [make() for make in inside]
-        node.ended = next(self._moments)
-        return node
-
-    def retriever(
-        self, *documents: Document, query: str = QUESTION
-    ) -> Callable[[], Node]:
-        return lambda: self.node("retriever", query=query, documents=documents)
-
-    def model(
-        self, prompt: str | Sequence[Message], reply: str = REPLY
-    ) -> Callable[[], Node]:
-        messages = (
-            (Message("user", prompt),) if isinstance(prompt, str) else tuple(prompt)
-        )
-        return lambda: self.node(
-            "model", prompt=messages, reply=Message("assistant", reply), model="m"
-        )
-
-    def tree(self, *inside: Callable[[], Node], **fields: Any) -> Tree:
-        answers = fields.pop("answers", (Answer(REPLY, "output"),))
-        question = fields.pop("question", QUESTION)
-        return Tree(
-            self.node("step", *inside), question=question, answers=answers, **fields
-        )
-
-
-def asked(context: str) -> str:
-    return f"Use only this:\n{context}\n\nQuestion: {QUESTION}"
 
 
 def documents(*texts: str) -> tuple[Document, ...]:
     return tuple(Document(text, f"d{number}") for number, text in enumerate(texts))
 
 
-def only(tree: Tree, **settings_of_user: Any) -> Sample:
-    (sample,) = samples_of(tree, Overrides(**settings_of_user))
+def only(run: Tree, overrides: Overrides | None = None) -> Sample:
+    (sample,) = samples_of(run, overrides or Overrides())
     return sample
 
 
@@ -132,27 +88,27 @@ def test_law_rendering_order_and_repeats_change_no_context(
     seed: int, name: str
 ) -> None:
     """Sure contexts are the documents shown, in the order of the prompt, however they are printed."""
-    rng, clock = random.Random(seed), Clock()
-    found = documents(*(sentence(rng) for _ in range(rng.randint(1, 7))))
-    shown = rng.sample(found, rng.randint(1, len(found)))
+    rng = random.Random(seed)
+    held = documents(*(sentence(rng) for _ in range(rng.randint(1, 7))))
+    shown = rng.sample(held, rng.randint(1, len(held)))
     repeated = [*shown, *rng.sample(shown, rng.randint(0, len(shown)))]
     prompt = asked(RENDERINGS[name]([document.text for document in repeated]))
-    sample = only(clock.tree(clock.retriever(*found), clock.model(prompt)))
+    sample = only(says(found(*held), reads(prompt)))
     assert texts(sample) == [document.text for document in shown]
     assert sample.capture is not None
     assert (sample.capture.grade, sample.capture.evidence_from) == ("exact", "prompt")
-    assert [context.id for context in sample.retrieved or ()] == [d.id for d in found]
-    (call,) = sample.ledger.calls if sample.ledger else ()
-    assert call.shown == tuple(sorted(found.index(document) for document in shown))
+    assert [context.id for context in sample.retrieved or ()] == [d.id for d in held]
+    (search,) = sample.ledger.calls if sample.ledger else ()
+    assert search.shown == tuple(sorted(held.index(document) for document in shown))
 
 
 @law
 @given(st.integers(0, 2**32), st.integers(0, 3))
 def test_law_each_context_is_an_item_of_a_call(seed: int, n_steps: int) -> None:
     """Whatever steps make of the documents, a context's text or id is found in the ledger."""
-    rng, clock = random.Random(seed), Clock()
+    rng = random.Random(seed)
     held = documents(*(sentence(rng) for _ in range(rng.randint(2, 6))))
-    inside = [clock.retriever(*held)]
+    calls = [found(*held)]
     current = list(held)
     for number in range(n_steps):
         taken = tuple(current)
@@ -168,15 +124,11 @@ def test_law_each_context_is_an_item_of_a_call(seed: int, n_steps: int) -> None:
         else:
             current = [Document(sentence(rng)) for _ in current]
         returned = tuple(current)
-        inside.append(
-            lambda taken=taken, returned=returned: clock.node(  # type: ignore[misc]
-                "reranker", input_documents=taken, documents=returned
-            )
-        )
+        calls.append(call("reranker", input_documents=taken, documents=returned))
     prompt = asked("\n".join(document.text for document in current))
-    sample = only(clock.tree(*inside, clock.model(prompt)))
+    sample = only(says(*calls, reads(prompt)))
     assert sample.ledger is not None
-    items = [item for call in sample.ledger.calls for item in call.items]
+    items = [item for each in sample.ledger.calls for item in each.items]
     for context in sample.known_contexts or ():
         assert any(
             (context.id is not None and context.id == item.id)
@@ -190,11 +142,11 @@ def test_law_each_context_is_an_item_of_a_call(seed: int, n_steps: int) -> None:
 @law
 @given(st.integers(0, 2**32))
 def test_law_a_document_that_no_prompt_shows_is_no_sure_context(seed: int) -> None:
-    rng, clock = random.Random(seed), Clock()
-    found = documents(*(sentence(rng) for _ in range(4)))
-    shown = found[: rng.randint(0, 3)]
+    rng = random.Random(seed)
+    held = documents(*(sentence(rng) for _ in range(4)))
+    shown = held[: rng.randint(0, 3)]
     prompt = asked("\n".join(document.text for document in shown))
-    sample = only(clock.tree(clock.retriever(*found), clock.model(prompt)))
+    sample = only(says(found(*held), reads(prompt)))
     assert sample.capture is not None
     if sample.capture.grade == "exact":
         assert texts(sample) == [document.text for document in shown]
@@ -203,259 +155,139 @@ def test_law_a_document_that_no_prompt_shows_is_no_sure_context(seed: int) -> No
         assert codes(sample) == {"by_data_flow"}
 
 
-CUT = BRIDGE + " " + MILL + " " + FERRY
-SHOWN: dict[str, tuple[list[str], str, list[tuple[str, str, str]]]] = {
-    "whole": ([BRIDGE], f"Read: {BRIDGE} Now answer.", [("whole", BRIDGE, "")]),
-    "not shown": (
-        [BRIDGE, MILL],
-        f"Read: {BRIDGE}",
-        [("whole", BRIDGE, ""), ("not", "", "")],
-    ),
-    "its beginning": ([CUT], f"Read: {CUT[:110]}…", [("part", CUT[:110].strip(), "")]),
-    "its end": ([CUT], f"Read: …{CUT[60:]}", [("part", CUT[60:].strip(), "")]),
-    "its middle": (
-        [CUT],
-        f"…{CUT[20:150]}…",
-        [("unknown", CUT[20:150].strip(), "in_part")],
-    ),
+# what was found, what the prompt holds, the contexts, and the code of what is uncertain
+SHOWN: dict[str, tuple[list[str], str, list[str], str]] = {
+    "whole": ([BRIDGE, MILL], f"Read: {BRIDGE} Now answer.", [BRIDGE], ""),
+    "its beginning": ([CUT], f"Read: {CUT[:110]}…", [CUT[:110].strip()], ""),
+    "its end": ([CUT], f"Read: …{CUT[60:]}", [CUT[60:].strip()], ""),
+    "its middle": ([CUT], f"…{CUT[20:150]}…", [CUT[20:150].strip()], "in_part"),
     "two parts": (
         [CUT],
         f"{BRIDGE}\n…\nAnd: {FERRY}",
-        [("unknown", f"{BRIDGE[:-1]}\n{FERRY}", "in_part")],
+        [f"{BRIDGE[:-1]}\n{FERRY}"],
+        "in_part",
     ),
-    "a few words": ([CUT], "The Velm bridge was closed.", [("unknown", "", "in_part")]),
+    "a few words": (
+        [CUT, MILL],
+        f"The Velm bridge was closed.\n{MILL}",
+        [MILL],
+        "in_part",
+    ),
     "no beginning of a word": (
-        ["iron bridge at Velmoo"],
-        "castiron bridge at Velmoors",
-        [("not", "", "")],
+        ["iron bridge at Velmoo", MILL],
+        f"castiron bridge at Velmoors\n{MILL}",
+        [MILL],
+        "",
     ),
-    "a short line": (["Porto"], "Cities:\n- Porto\n- Faro", [("whole", "Porto", "")]),
-    "a short word": (
-        ["Porto"],
-        "I like Porto very much",
-        [("unknown", "Porto", "short_text")],
-    ),
-    "signs alone": (["++"], "a ++ b", [("unknown", "", "short_text")]),
+    "a short line": (["Porto"], "Cities:\n- Porto\n- Faro", ["Porto"], ""),
+    "a short word": (["Porto"], "I like Porto much", ["Porto"], "short_text"),
+    "signs alone": (["++", MILL], f"a ++ b\n{MILL}", [MILL], "short_text"),
     "inside another of its list": (
         [BRIDGE, f"{BRIDGE} {MILL}"],
         f"{BRIDGE} {MILL}",
-        [("unknown", "", "inside_another"), ("whole", f"{BRIDGE} {MILL}", "")],
+        [f"{BRIDGE} {MILL}"],
+        "inside_another",
     ),
 }
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_a_message_shows_of_texts(name: str) -> None:
-    candidates, message, expected = SHOWN[name]
-    showings = find_shown(
-        [Candidate((text,)) for text in candidates], [PromptText(message)]
-    )
-    assert [(one.extent, one.text, one.doubt) for one in showings] == expected
+    held, prompt, expected, doubt = SHOWN[name]
+    sample = only(says(found(*documents(*held)), reads(prompt)))
+    assert (texts(sample), codes(sample)) == (expected, {doubt} - {""})
 
 
 def test_a_text_inside_a_longer_one_of_a_later_list_was_replaced() -> None:
     """The latest list that holds the longer text lacks the shorter one."""
-    wide = Candidate((f"{BRIDGE} {MILL}",), list_number=0)
-    narrow = Candidate((BRIDGE,), list_number=1)
-    showings = find_shown([wide, narrow], [PromptText(wide.texts[0])])
-    assert [showing.extent for showing in showings] == ["whole", "not"]
-
-
-def test_a_text_that_only_the_history_repeats_is_in_doubt_or_not_shown() -> None:
-    message = PromptText(f"Before you said: {BRIDGE}", known=(f"you said: {BRIDGE}",))
-    (last, earlier) = find_shown(
-        [Candidate((BRIDGE,)), Candidate((MILL,), 1)], [message]
-    )
-    assert (last.extent, last.doubt) == ("unknown", "quoted")
-    assert earlier.extent == "not"
+    narrow, wide = Document(BRIDGE, "n"), Document(f"{BRIDGE} {MILL}", "w")
+    widens = call("reranker", input_documents=(narrow,), documents=(wide,))
+    sample = only(says(found(narrow), widens, reads(asked(wide.text))))
+    assert (texts(sample), codes(sample)) == ([wide.text], set())
+    assert [passage.text for passage in sample.retrieved or ()] == [BRIDGE]
 
 
 # Question and history
 
 
 def test_an_exact_question_is_never_that_of_an_earlier_turn() -> None:
-    clock = Clock()
-    history = (
-        Turn(role="user", content=QUESTION),
-        Turn(role="assistant", content="No."),
-    )
+    said = (Turn(role="user", content=QUESTION), Turn(role="assistant", content="No."))
     prompt = f"Use only this:\n{BRIDGE}\n\nQuestion: And the ferry?"
-    tree = clock.tree(
-        clock.retriever(*documents(BRIDGE)), clock.model(prompt), history=history
-    )
-    assert "question_guessed" in codes(only(tree))
+    run = says(found(*documents(BRIDGE)), reads(prompt), history=said)
+    assert "question_guessed" in codes(only(run))
 
 
 @pytest.mark.parametrize(
-    "prompt",
+    "before",
     [
-        [
-            Message("user", "Open?"),
-            Message("assistant", "It was opened."),
-            Message("user", asked(BRIDGE)),
-        ],
-        [
-            Message("system", "User: Open?\nAssistant: It was opened."),
-            Message("user", asked(BRIDGE)),
-        ],
+        [Message("user", "Open?"), Message("assistant", "It was opened.")],
+        [Message("system", "User: Open?\nAssistant: It was opened.")],
     ],
     ids=["by roles", "as a transcript"],
 )
 def test_a_history_that_was_not_read_is_never_none_for_sure(
-    prompt: list[Message],
+    before: list[Message],
 ) -> None:
-    clock = Clock()
-    sample = only(clock.tree(clock.retriever(*documents(BRIDGE)), clock.model(prompt)))
+    prompt = [*before, Message("user", asked(BRIDGE))]
+    sample = only(says(found(*documents(BRIDGE)), reads(prompt)))
     assert sample.history == ()
     assert "history_unread" in codes(sample)
-
-
-def test_the_query_of_plain_functions_is_the_question() -> None:
-    clock = Clock()
-    tree = clock.tree(
-        clock.retriever(*documents(BRIDGE)),
-        clock.model(asked(BRIDGE)),
-        question=None,
-        answers=(),
-    )
-    tree.root.name = "runs of plain functions"
-    sample = only(tree)
-    assert (sample.question, sample.answer) == (QUESTION, REPLY)
-    assert codes(sample) == set()
 
 
 # Answer and chain
 
 
-def test_what_an_earlier_call_of_the_chain_was_shown_are_contexts() -> None:
-    clock = Clock()
-    draft = "The draft says that the bridge of Velm is old."
-    sample = only(
-        clock.tree(
-            clock.retriever(*documents(BRIDGE, FERRY)),
-            clock.model(asked(BRIDGE), draft),
-            clock.model(asked(f"{draft}\n{FERRY}")),
-        )
-    )
-    assert texts(sample) == [BRIDGE, FERRY]
+def test_what_earlier_calls_of_the_chain_were_shown_are_contexts() -> None:
+    """An answer that was written from a draft, and one that joins two replies."""
+    held = documents(BRIDGE, FERRY)
+    draft, second = "The draft says: the bridge is old.", "The ferry goes hourly."
+    refined = reads(asked(f"{draft}\n{FERRY}"))
+    sample = only(says(found(*held), reads(asked(BRIDGE), draft), refined))
+    assert (texts(sample), codes(sample)) == ([BRIDGE, FERRY], set())
     assert sample.capture is not None
     assert [text.text for text in sample.capture.intermediate] == [draft]
-    assert codes(sample) == set()
-
-
-def test_an_answer_that_joins_replies_rests_on_what_each_call_was_shown() -> None:
-    clock = Clock()
-    first, second = "The bridge was opened in 1874.", "The ferry goes every hour."
-    sample = only(
-        clock.tree(
-            clock.retriever(*documents(BRIDGE, FERRY)),
-            clock.model(asked(BRIDGE), first),
-            clock.model(asked(FERRY), second),
-            answers=(Answer(f"{first}\n\n{second}", "output"),),
-        )
-    )
-    assert texts(sample) == [BRIDGE, FERRY]
+    calls = (found(*held), reads(asked(BRIDGE), draft), reads(asked(FERRY), second))
+    joined = Answer(f"{draft}\n\n{second}", "output")
+    assert texts(only(tree(*calls, answers=(joined,)))) == [BRIDGE, FERRY]
 
 
 @pytest.mark.parametrize(
-    "verdict", ["yes", '{"score": 0.8}', "Who built it?\nWhere is it?"]
+    "verdict",
+    ["yes", '{"score": 0.8}', "Who built it?\nWhere is it?", '{"binary_score": "yes"}'],
 )
-def test_a_verdict_on_the_answer_is_no_sure_answer(verdict: str) -> None:
-    clock = Clock()
-    sample = only(
-        clock.tree(
-            clock.retriever(*documents(BRIDGE)),
-            clock.model(asked(BRIDGE)),
-            clock.model(f"Is this good? {REPLY}", verdict),
-            answers=(Answer(verdict, "output"),),
-        )
-    )
-    assert "answer_guessed" in codes(sample)
-
-
-def test_a_verdict_in_a_structure_is_no_sure_answer_even_alone() -> None:
-    clock = Clock()
-    verdict = '{"binary_score": "yes"}'
-    sample = only(
-        clock.tree(
-            clock.retriever(*documents(BRIDGE)),
-            clock.model(asked(BRIDGE), verdict),
-            answers=(Answer(verdict, "output"),),
-        )
-    )
-    assert codes(sample) == {"answer_guessed"}
+def test_a_verdict_is_no_sure_answer(verdict: str) -> None:
+    calls = (found(*documents(BRIDGE)), reads(asked(BRIDGE)))
+    grades = reads(f"Is this good? {ANSWER}", verdict)
+    run = tree(*calls, grades, answers=(Answer(verdict, "output"),))
+    assert "answer_guessed" in codes(only(run))
 
 
 def test_what_the_answer_object_carries_is_a_guess_where_no_call_was_recorded() -> None:
-    answer = Answer(REPLY, "response", documents=documents(BRIDGE))
-    tree = Clock().tree(answers=(answer,), is_always_a_sample=True)
-    sample = only(tree)
+    answer = Answer(ANSWER, "response", documents=documents(BRIDGE))
+    sample = only(tree(answers=(answer,), is_always_a_sample=True))
     assert texts(sample) == [BRIDGE]
     assert "by_data_flow" in codes(sample)
 
 
 def test_a_document_that_a_model_of_the_run_wrote_is_no_evidence() -> None:
-    clock = Clock()
     summary = "In short, the bridge of Velm was opened in 1874."
-    found = documents(BRIDGE)
     sample = only(
-        clock.tree(
-            clock.retriever(*found),
-            clock.model(f"Sum up: {BRIDGE}", summary),
-            lambda: clock.node("step", documents=(Document(summary, "s"),)),
-            clock.model(asked(summary)),
+        says(
+            found(*documents(BRIDGE)),
+            reads(f"Sum up: {BRIDGE}", summary),
+            call("step", documents=(Document(summary, "s"),)),
+            reads(asked(summary)),
         )
     )
     assert texts(sample) == [BRIDGE]
     assert [context.text for context in sample.retrieved or ()] == [BRIDGE]
 
 
-def test_calls_of_one_step_beside_each_other_read_nothing_of_each_other() -> None:
-    """Of one answer for each document only the best is used: the other's document is no context."""
-    clock = Clock()
-    found = documents(FERRY, BRIDGE)
-
-    def both() -> Node:
-        other = clock.model(asked(FERRY), "It does not say when the ferry goes.")
-        step = clock.node("step", other, clock.model(asked(BRIDGE)))
-        step.input_documents = found
-        first, second = step.children
-        first.ended = second.ended  # they ran beside each other
-        return step
-
-    assert texts(only(clock.tree(clock.retriever(*found), both))) == [BRIDGE]
-
-
 def test_what_was_found_after_the_answer_is_no_context() -> None:
     """The prompt quotes a text that is searched for later, such as to check the answer."""
-    clock = Clock()
-    sample = only(
-        clock.tree(
-            clock.retriever(*documents(BRIDGE)),
-            clock.model(asked(f"{BRIDGE}\n{FERRY}")),
-            clock.retriever(Document(FERRY, "later"), query="Is it so?"),
-        )
-    )
-    assert texts(sample) == [BRIDGE]
-
-
-# Evidence without prompts, and tools
-
-
-def test_without_a_prompt_that_shows_them_the_last_list_stands_for_the_contexts() -> (
-    None
-):
-    clock = Clock()
-    found = documents(BRIDGE, FERRY)
-    sample = only(
-        clock.tree(
-            clock.retriever(*found),
-            lambda: clock.node("reranker", input_documents=found, documents=found[:1]),
-            clock.model("Answer."),
-        )
-    )
-    assert texts(sample) == [BRIDGE]
-    assert codes(sample) == {"by_data_flow"}
+    later = found(Document(FERRY, "later"), query="Is it so?")
+    run = says(found(*documents(BRIDGE)), reads(asked(f"{BRIDGE}\n{FERRY}")), later)
+    assert texts(only(run)) == [BRIDGE]
 
 
 @pytest.mark.parametrize("returned", [None, ()], ids=["unknown", "nothing"])
@@ -463,56 +295,34 @@ def test_contexts_are_not_empty_for_sure_where_something_was_found(
     returned: tuple[Document, ...] | None,
 ) -> None:
     """A step took what was found, and no prompt shows it: what it made of it is not certain."""
-    clock = Clock()
-    found = documents(BRIDGE, FERRY)
-    step = lambda: clock.node(  # noqa: E731  # made when the clock says
-        "step", documents_among_inputs=found, documents=returned
-    )
-    sample = only(clock.tree(clock.retriever(*found), step, clock.model("Answer.")))
+    held = documents(BRIDGE, FERRY)
+    takes = call("step", documents_among_inputs=held, documents=returned)
+    sample = only(says(found(*held), takes, reads("Answer.")))
     assert texts(sample) == ([BRIDGE, FERRY] if returned is None else [])
     assert codes(sample) == {"by_data_flow"}
 
 
-def test_a_search_that_found_nothing_gives_empty_contexts_for_sure() -> None:
-    clock = Clock()
-    sample = only(clock.tree(clock.retriever(), clock.model(asked(""))))
-    assert texts(sample) == []
-    assert sample.retrieved == ()
-    assert sample.capture is not None
-    assert (sample.capture.grade, sample.capture.evidence_from) == ("exact", "flow")
+# Tools
 
 
-def test_what_became_of_each_passage_is_noted() -> None:
-    clock = Clock()
-    found = documents(BRIDGE, FERRY, MILL)
-    sample = only(
-        clock.tree(
-            clock.retriever(*found),
-            lambda: clock.node(
-                "reranker", name="rank", input_documents=found, documents=found[1:]
-            ),
-            clock.model(asked(FERRY)),
-        )
+def agent_with_tool(text: str) -> Tree:
+    choice = Message("assistant", "", (ToolCall("search", {"query": "bridge"}, "t1"),))
+    prompt = (Message("user", QUESTION), choice, Message("tool", text))
+    search: Call = call(
+        "tool", name="search", query="bridge", text=text, tool_call_id="t1"
     )
-    assert sample.capture is not None
-    notes = sample.capture.passages or ()
-    told = [(note.kept, note.dropped_by, note.context, note.share) for note in notes]
-    assert told == [
-        (False, "rank", None, 0.0),
-        (True, None, 0, 1.0),
-        (True, None, None, 0.0),
-    ]
+    return says(reads(prompt[:1], choice), search, reads(prompt))
 
 
+INNER = json.dumps([{"text": BRIDGE}, {"text": MILL}])
+# the text of a tool that searches, and its passages; None where it is one
 DIVIDED: dict[str, tuple[str, list[str] | None]] = {
     "a list of texts": (json.dumps([BRIDGE, FERRY]), [BRIDGE, FERRY]),
     "a list of mappings": (json.dumps([{"content": BRIDGE, "url": "a"}]), [BRIDGE]),
     "a list under a name": (json.dumps({"results": [{"snippet": BRIDGE}]}), [BRIDGE]),
     "blocks of content": (json.dumps([{"type": "text", "text": BRIDGE}]), [BRIDGE]),
     "JSON in a block": (
-        json.dumps(
-            [{"type": "text", "text": json.dumps([{"text": BRIDGE}, {"text": MILL}])}]
-        ),
+        json.dumps([{"type": "text", "text": INNER}]),
         [BRIDGE, MILL],
     ),
     "an empty list": ("[]", []),
@@ -522,51 +332,19 @@ DIVIDED: dict[str, tuple[str, list[str] | None]] = {
 
 
 @pytest.mark.parametrize("name", DIVIDED)
-def test_a_tools_result_is_divided_by_its_own_structure(name: str) -> None:
+def test_a_named_tools_result_is_divided_by_its_own_structure(name: str) -> None:
     text, expected = DIVIDED[name]
-    passages = divided(text)
-    assert (
-        None if passages is None else [passage.text for passage in passages]
-    ) == expected
-
-
-def agent_with_tool(text: str, **fields: Any) -> Tree:
-    clock = Clock()
-    call = ToolCall("search", {"query": "bridge"}, "t1")
-    choice = Message("assistant", "", (call,))
-    prompt = (Message("user", QUESTION), choice, Message("tool", text))
-    return clock.tree(
-        lambda: clock.node("model", prompt=prompt[:1], reply=choice, model="m"),
-        lambda: clock.node(
-            "tool", name="search", query="bridge", text=text, tool_call_id="t1"
-        ),
-        clock.model(prompt),
-        **fields,
-    )
-
-
-def test_the_text_of_a_named_tool_is_divided_or_one_doubtful_context() -> None:
-    tree = agent_with_tool(json.dumps([{"text": BRIDGE}, {"text": FERRY}]))
-    sample = only(tree, context_tools={"search"})
-    assert (texts(sample), codes(sample)) == ([BRIDGE, FERRY], set())
-    sample = only(agent_with_tool(f"{BRIDGE} {FERRY}"), context_tools={"search"})
-    assert (texts(sample), codes(sample)) == ([f"{BRIDGE} {FERRY}"], {"undivided"})
-
-
-def test_the_text_of_another_tool_is_evidence_of_the_ledger_alone() -> None:
-    sample = only(agent_with_tool(BRIDGE))
-    assert texts(sample) == []
-    assert sample.retrieved is None
-    assert codes(sample) == {"tool_text"}
-    (call,) = sample.ledger.calls if sample.ledger else ()
-    assert (call.kind, call.name, call.shown) == ("tool", "search", (0,))
+    sample = only(agent_with_tool(text), Overrides(context_tools={"search"}))
+    if expected is None:
+        assert "undivided" in codes(sample)
+    else:
+        assert (texts(sample), codes(sample)) == (expected, set())
 
 
 def test_a_run_that_should_have_searched_is_a_sample_and_others_are_none() -> None:
-    clock = Clock()
-    tree = clock.tree(clock.model(QUESTION))
-    assert samples_of(tree) == []
-    assert codes(only(tree, question=QUESTION)) == {"no_search"}
+    run = says(reads(QUESTION))
+    assert samples_of(run) == []
+    assert codes(only(run, Overrides(question=QUESTION))) == {"no_search"}
 
 
 # Citations
@@ -583,19 +361,11 @@ CITING: dict[str, tuple[str, list[tuple[int, ...]] | None]] = {
 @pytest.mark.parametrize("answer", CITING)
 def test_marks_mean_what_the_prompt_numbers_line_by_line(answer: str) -> None:
     label, expected = CITING[answer]
-    clock = Clock()
     lines = [label.format(n) + text for n, text in enumerate((BRIDGE, FERRY), start=1)]
-    sample = only(
-        clock.tree(
-            clock.retriever(*documents(BRIDGE, FERRY)),
-            clock.model(asked("\n".join(lines)), answer),
-            answers=(Answer(answer, "output"),),
-        )
-    )
-    found = (
-        None if sample.citations is None else [one.contexts for one in sample.citations]
-    )
-    assert found == expected
+    calls = (found(*documents(BRIDGE, FERRY)), reads(asked(*lines), answer))
+    sample = only(tree(*calls, answers=(Answer(answer, "output"),)))
+    cited = sample.citations
+    assert (None if cited is None else [one.contexts for one in cited]) == expected
     assert bool(sample.citations_unknown) == (expected is None)
 
 
@@ -611,12 +381,12 @@ def test_work_grows_with_the_documents_and_not_with_their_square() -> None:
     """Eight times the documents take less than thirty times as long."""
 
     def seconds(n_documents: int) -> float:
-        rng, clock = random.Random(1), Clock()
-        found = documents(*(sentence(rng) for _ in range(n_documents)))
-        prompt = asked("\n".join(document.text for document in found[::2]))
-        tree = clock.tree(clock.retriever(*found), clock.model(prompt))
+        rng = random.Random(1)
+        held = documents(*(sentence(rng) for _ in range(n_documents)))
+        prompt = asked("\n".join(document.text for document in held[::2]))
+        run = says(found(*held), reads(prompt))
         began = time.process_time()
-        assert len(texts(only(tree))) == len(found[::2])
+        assert len(texts(only(run))) == len(held[::2])
         return time.process_time() - began
 
     seconds(20)
