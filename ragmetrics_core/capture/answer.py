@@ -9,7 +9,7 @@ summary: both are the chain.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ragmetrics_core.capture.calls import (
@@ -23,6 +23,7 @@ from ragmetrics_core.capture.calls import (
 )
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
+from ragmetrics_core.capture.handed_on import FoundAnswer, Turn
 from ragmetrics_core.capture.plain_values import (
     answer_text,
     as_one_line,
@@ -31,44 +32,12 @@ from ragmetrics_core.capture.plain_values import (
     parse_json,
     texts_in,
 )
-from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.shown import SHORTEST, shows
 from ragmetrics_core.capture.tree import Answer, Node
 
 _GUESSED = (Doubt("answer_guessed"),)
 _WRITER_GUESSED = (Doubt("writer_guessed"),)
 _SHORTEST_JOINED = 8  # letters of a reply that an answer joins with others
-
-
-@dataclass(frozen=True, eq=False)
-class FoundAnswer:
-    """One answer of a turn: the result of stage 2.
-
-    Attributes:
-        answer: What was said.
-        writer: The call of a model that wrote it; None if none did, or none is known.
-        chain: The writer, and the earlier calls that it read, in their order.
-        perhaps_read: Calls with replies of a word or two that the chain may have read.
-        doubts: What is uncertain about the answer and its writer.
-    """
-
-    answer: Answer
-    writer: Node | None = None
-    chain: tuple[Node, ...] = ()
-    perhaps_read: tuple[Node, ...] = ()
-    doubts: tuple[Doubt, ...] = ()
-
-    @property
-    def text(self) -> str | None:
-        """The answer; None if there is none."""
-        return self.answer.text
-
-    @property
-    def model(self) -> str | None:
-        """The name of the model that wrote it; None if that is unknown."""
-        if self.answer.model or self.writer is None:
-            return self.answer.model
-        return self.writer.model
 
 
 def answers(turn: Turn) -> list[FoundAnswer]:

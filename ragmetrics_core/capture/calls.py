@@ -188,6 +188,21 @@ class DocumentList:
 
 
 @dataclass(frozen=True, eq=False)
+class Passage:
+    """A document, from the call on that first brought it.
+
+    Attributes:
+        document: The document, as that call gave it.
+        found_by: The call.
+        rank: Its rank there, from 1.
+    """
+
+    document: Document
+    found_by: Node
+    rank: int
+
+
+@dataclass(frozen=True, eq=False)
 class Calls:
     """The calls of one run.
 

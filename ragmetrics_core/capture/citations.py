@@ -16,10 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ragmetrics_core.capture.answer import FoundAnswer
-from ragmetrics_core.capture.evidence import Evidence
 from ragmetrics_core.capture.forms import form_of, letters_of
-from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.capture.handed_on import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Citation, Context

@@ -7,16 +7,14 @@ shows A. The context is A; the fates are: A shown, B kept and not shown, C dropp
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
-from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import STRUCTURED, DocumentList, end_of
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.found import Found, Passage
+from ragmetrics_core.capture.found import Found
+from ragmetrics_core.capture.handed_on import Evidence, Fate, FoundAnswer, Turn
 from ragmetrics_core.capture.plain_values import contexts_in
-from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.shown import (
     SHORTEST,
     Candidate,
@@ -25,53 +23,12 @@ from ragmetrics_core.capture.shown import (
     find_shown,
 )
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
-from ragmetrics_core.data import Context, PassageNote
+from ragmetrics_core.data import PassageNote
 
-EvidenceFrom = Literal["prompt", "flow", "named"]
 _BY_DATA_FLOW = Doubt("by_data_flow")
 # with these it is not known which prompts show what the answer rests on
 _LEAVES_CHAIN_OPEN = frozenset({"further_call", "short_reply"})
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
-
-
-@dataclass(frozen=True, eq=False)
-class Fate:
-    """What became of one passage.
-
-    Attributes:
-        passage: The passage.
-        showing: What the prompts show of it.
-        dropped_by: The call that took it and did not return it; None if none did.
-        is_kept: Whether the last list of documents holds it; None if no call took it.
-        rank_kept: Its rank in that list, from 1.
-    """
-
-    passage: Passage
-    showing: Showing
-    dropped_by: Node | None = None
-    is_kept: bool | None = None
-    rank_kept: int | None = None
-
-
-@dataclass(eq=False)
-class Evidence:
-    """What one answer could rest on: the result of stage 3.
-
-    Attributes:
-        contexts: What reached the generator; None if that is unknown.
-        evidence_from: What tells the contexts; None if nothing does.
-        identities: The passages behind the contexts; None for one that the user named.
-        fates: What became of each passage, by its identity.
-        prompts: The messages that the chain was shown; None if no call is known.
-        doubts: What is uncertain.
-    """
-
-    contexts: tuple[Context, ...] | None = None
-    evidence_from: EvidenceFrom | None = None
-    identities: tuple[DocumentKey | None, ...] = ()
-    fates: dict[DocumentKey, Fate] = field(default_factory=dict)
-    prompts: tuple[str, ...] | None = None
-    doubts: list[Doubt] = field(default_factory=list)
 
 
 def evidence(turn: Turn, found_answer: FoundAnswer, found: Found) -> Evidence:

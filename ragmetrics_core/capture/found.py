@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Literal
 
-from ragmetrics_core.capture.calls import Calls, DocumentList, end_of
+from ragmetrics_core.capture.calls import Calls, DocumentList, Passage, end_of
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
@@ -26,21 +26,6 @@ Kind = Literal["retrieval", "tool", "given", "written"]
 
 _WORD = lazy_pattern(r"\w+")
 _FIRST_WORDS = 2
-
-
-@dataclass(frozen=True, eq=False)
-class Passage:
-    """A document, from the call on that first brought it.
-
-    Attributes:
-        document: The document, as that call gave it.
-        found_by: The call.
-        rank: Its rank there, from 1.
-    """
-
-    document: Document
-    found_by: Node
-    rank: int
 
 
 @dataclass(frozen=True, eq=False)

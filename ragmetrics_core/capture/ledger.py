@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import Calls, Order, tools_of
-from ragmetrics_core.capture.evidence import Evidence
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.found import Brought, Found
+from ragmetrics_core.capture.handed_on import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
-from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.shown import SHORTEST, shows
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.data import Context, EvidenceCall, Ledger

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls, end_of
 from ragmetrics_core.capture.doubts import Doubt
+from ragmetrics_core.capture.handed_on import Turn
 from ragmetrics_core.capture.history import names_a_history
 from ragmetrics_core.capture.plain_values import (
     Overrides,
@@ -39,42 +39,6 @@ _ASSISTANT = lazy_pattern(
     rf"|{_MESSAGE}",
     re.MULTILINE | re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Turn:
-    """One turn of an application: the result of stage 1.
-
-    Attributes:
-        tree: The run. ``join_trees`` may have made it of several runs.
-        calls: Its calls.
-        question: What was asked; None if that was not found.
-        standalone_question: The one query that models of the run wrote and a search was
-            asked; None without one, and where there are several.
-        named: The values that ``contexts_from=`` and ``answer_from=`` led to, by
-            "contexts" and "answer".
-        doubts: What is uncertain about the question and the history.
-    """
-
-    tree: Tree
-    calls: Calls
-    question: str | None
-    standalone_question: str | None
-    named: Mapping[str, Any]
-    doubts: tuple[Doubt, ...]
-
-    @property
-    def error(self) -> str | None:
-        """What the run failed with; None if it did not fail."""
-        return self.tree.error or self.tree.root.error
-
-    @property
-    def texts_besides_documents(self) -> tuple[str, ...]:
-        """What prompts may hold besides documents: question, history, instructions."""
-        texts = [self.question or ""]
-        texts += [message.content for message in self.tree.history]
-        texts += self.tree.instructions
-        return tuple(text for text in texts if text)
 
 
 def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
