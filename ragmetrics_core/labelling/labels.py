@@ -51,8 +51,8 @@ class Label:
         source: Where the sample comes from.
         probability: Probability with which it was drawn; None if no draw recorded one.
         metric: The metric that it was drawn for; None if that was not recorded.
-        shown: What the person was shown, by field of the sample, as far as it was
-            recorded.
+        shown: The texts that the person was shown, by field of the sample, as far as a
+            draw recorded them.
     """
 
     id: str
@@ -60,7 +60,7 @@ class Label:
     source: str = _NO_SOURCE
     probability: float | None = None
     metric: str | None = None
-    shown: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    shown: Mapping[str, list[str]] = field(default_factory=dict, hash=False)
 
 
 class _ScoredSample(NamedTuple):
@@ -68,6 +68,42 @@ class _ScoredSample(NamedTuple):
 
     sample: Sample
     score: float
+
+
+class _ScoredRun:
+    """The samples of a run by their ids, and those that a metric scored.
+
+    Attributes:
+        samples: All samples that have an id.
+        scored: Those with a score.
+
+    Raises:
+        InputError: If a scored sample has no id, or two samples of the run, scored or
+            not, have the same one.
+    """
+
+    def __init__(self, report: Report, metric: str) -> None:
+        self.samples: dict[str, Sample] = {}
+        self.scored: dict[str, _ScoredSample] = {}
+        ids: list[str] = []
+        n_without_id = 0
+        for row, score in zip(report.results, report.scores(metric), strict=True):
+            sample = row.sample
+            if sample is None:  # the row could not be read
+                continue
+            if sample.id is None:
+                n_without_id += score is not None
+                continue
+            ids.append(sample.id)
+            self.samples[sample.id] = sample
+            if score is not None:
+                self.scored[sample.id] = _ScoredSample(sample, score)
+        rule = "every sample needs an id of its own to be labelled"
+        if n_without_id:
+            raise InputError(f"{rule}; {n_without_id} have none")
+        repeated_ids = _find_repeated(ids)
+        if repeated_ids:
+            raise InputError(f"{rule}; more than one has: {_list_first(repeated_ids)}")
 
 
 def read_labels(path: Path, *, column: str = "label") -> list[Label]:
@@ -135,7 +171,11 @@ def _label(row: Any, place: str, column: str) -> Label:
         source=str(row.get("source") or _NO_SOURCE),
         probability=probability,
         metric=metric if isinstance(metric, str) else None,
-        shown={name: row[name] for name in _SHOWN_FIELDS if name in row},
+        shown={
+            name: _plain_texts(row[name])
+            for name in _SHOWN_FIELDS
+            if name in row and _is_as_drawn(row[name])
+        },
     )
 
 
@@ -230,27 +270,21 @@ def match_labels(
             or labels; if labels were given for another metric, or for other texts than
             their samples have; or if the rival's run has other texts under an id.
     """
-    scored_by_id = _scores_by_id(report, metric)
-    rival_scored_by_id: dict[str, _ScoredSample] = {}
-    if rival is not None:
-        rival_scored_by_id = _scores_by_id(rival, metric)
-    _refuse_labels_of_others(report, metric, labels)
-    _refuse_other_texts(scored_by_id, rival_scored_by_id)
+    run = _ScoredRun(report, metric)
+    rival_run = None if rival is None else _ScoredRun(rival, metric)
+    _refuse_labels_of_others(run, report, metric, labels)
+    if rival_run is not None:
+        _refuse_other_texts(run, rival_run)
     rows = []
     for sample_id, label in _labels_with_votes(labels).items():
-        if sample_id not in scored_by_id:
+        is_missing_in_rival = rival_run and sample_id not in rival_run.scored
+        if sample_id not in run.scored or is_missing_in_rival:
             continue
-        rival_score = None
-        if rival is not None:
-            if sample_id not in rival_scored_by_id:
-                continue
-            rival_score = rival_scored_by_id[sample_id].score
-        score = scored_by_id[sample_id].score
         row = Labelled(
-            score,
+            run.scored[sample_id].score,
             votes=label.votes,
             source=label.source,
-            rival_score=rival_score,
+            rival_score=rival_run.scored[sample_id].score if rival_run else None,
             id=sample_id,
         )
         rows.append(row)
@@ -290,7 +324,7 @@ def group_by_cluster(
         SettingError: If no sample has the key of the clusters.
     """
     sample_by_id = _samples_by_id(report)
-    rival_sample_by_id = _samples_by_id(rival) if rival is not None else {}
+    rival_sample_by_id = {} if rival is None else _samples_by_id(rival)
     _check_cluster_key(sample_by_id.values(), cluster)
     groups: dict[tuple[str, str | int], list[Labelled]] = {}
     for row_index, row in enumerate(rows):
@@ -317,7 +351,7 @@ def _samples_by_id(report: Report) -> dict[str | None, Sample]:
 
 
 def _refuse_labels_of_others(
-    report: Report, metric: str, labels: Sequence[Label]
+    run: _ScoredRun, report: Report, metric: str, labels: Sequence[Label]
 ) -> None:
     """Raise ``InputError`` for labels that were given for something else.
 
@@ -336,11 +370,10 @@ def _refuse_labels_of_others(
             f" draw labels for {metric}, or, if they answer its question too, take"
             ' "metric" out of their lines'
         )
-    sample_by_id = _samples_by_id(report)
     ids_with_other_texts = []
     for label in labels:
-        sample = sample_by_id.get(label.id)
-        if sample is not None and _shows_other_texts(label, sample):
+        sample = run.samples.get(label.id)
+        if sample is not None and not label.shown.items() <= _texts_of(sample).items():
             ids_with_other_texts.append(label.id)
     if ids_with_other_texts:
         raise InputError(
@@ -360,21 +393,6 @@ def _is_name_of(metric: str, name: str, report: Report) -> bool:
     return full_name == metric
 
 
-def _shows_other_texts(label: Label, sample: Sample) -> bool:
-    """Tell whether a label recorded other texts than the sample has.
-
-    Only values of the form that ``draw`` writes are compared: a person's own column of
-    the same name says nothing.
-    """
-    texts_now = _texts_shown(sample)
-    for field_name, recorded in label.shown.items():
-        if not _is_as_drawn(recorded):
-            continue
-        if _normalise(recorded) != _normalise(texts_now[field_name]):
-            return True
-    return False
-
-
 def _texts_shown(sample: Sample) -> dict[str, Any]:
     """Return what a person who labels the sample is shown, by field."""
     return {
@@ -385,6 +403,11 @@ def _texts_shown(sample: Sample) -> dict[str, Any]:
     }
 
 
+def _texts_of(sample: Sample) -> dict[str, list[str]]:
+    """Return the texts that a person is shown, as they are compared."""
+    return {name: _plain_texts(value) for name, value in _texts_shown(sample).items()}
+
+
 def _is_as_drawn(value: Any) -> bool:
     """Tell whether a value looks like what ``draw`` writes for a person to see."""
     if isinstance(value, list):
@@ -392,30 +415,21 @@ def _is_as_drawn(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-def _normalise(value: Any) -> list[str]:
+def _plain_texts(value: str | Sequence[str] | None) -> list[str]:
     """A text, or several, without what an editor may change: spaces and line ends.
 
     None and empty texts are left out.
     """
     texts = [value] if value is None or isinstance(value, str) else value
-    normalised = []
-    for text in texts:
-        if text:
-            words = str(replace_surrogates(text)).split()
-            normalised.append(" ".join(words))
-    return normalised
+    return [" ".join(str(replace_surrogates(text)).split()) for text in texts if text]
 
 
-def _refuse_other_texts(
-    scored: Mapping[str, _ScoredSample], scored_by_rival: Mapping[str, _ScoredSample]
-) -> None:
+def _refuse_other_texts(run: _ScoredRun, rival: _ScoredRun) -> None:
     """Raise ``InputError`` if two judges' runs hold other samples under one id."""
     ids_with_other_texts = []
-    for sample_id, row in scored.items():
-        row_of_rival = scored_by_rival.get(sample_id)
-        if row_of_rival is None:
-            continue
-        if _texts_differ(row.sample, row_of_rival.sample):
+    for sample_id, scored in run.scored.items():
+        of_rival = rival.scored.get(sample_id)
+        if of_rival and _texts_of(scored.sample) != _texts_of(of_rival.sample):
             ids_with_other_texts.append(sample_id)
     if ids_with_other_texts:
         raise InputError(
@@ -424,15 +438,6 @@ def _refuse_other_texts(
             f" {_list_first(ids_with_other_texts)}; two judges are compared on the same"
             " samples"
         )
-
-
-def _texts_differ(first: Sample, second: Sample) -> bool:
-    texts_of_first = _texts_shown(first)
-    texts_of_second = _texts_shown(second)
-    return any(
-        _normalise(texts_of_first[name]) != _normalise(texts_of_second[name])
-        for name in _SHOWN_FIELDS
-    )
 
 
 def describe_left_over(
@@ -449,44 +454,29 @@ def describe_left_over(
         labels: What people said of samples.
         rival: The run of another judge, which must have scored the samples as well.
     """
-    sample_by_id = _samples_by_id(report)
-    scored_by_id = _scores_by_id(report, metric)
-    scored_by_rival = scored_by_id if rival is None else _scores_by_id(rival, metric)
-    unknown_ids = []
-    ids_of_empty = []
-    ids_without_score = []
-    ids_without_rival_score = []
+    run = _ScoredRun(report, metric)
+    rival_run = run if rival is None else _ScoredRun(rival, metric)
+    ids_by_reason: dict[str, list[str]] = {
+        "labels that match no sample": [],
+        "drawn samples without a label": [],
+        "labelled samples without a score": [],
+        "labelled samples that the other run has no score for": [],
+    }
+    unknown, empty, without_score, without_rival_score = ids_by_reason.values()
     for label in labels:
-        if label.id not in sample_by_id:
-            unknown_ids.append(label.id)
+        if label.id not in run.samples:
+            unknown.append(label.id)
         elif not label.votes:
-            ids_of_empty.append(label.id)
-        elif label.id not in scored_by_id:
-            ids_without_score.append(label.id)
-        elif label.id not in scored_by_rival:
-            ids_without_rival_score.append(label.id)
-    sentences = []
-    if unknown_ids:
-        sentences.append(
-            f"labels that match no sample ({len(unknown_ids)}):"
-            f" {_list_first(unknown_ids)}"
-        )
-    if ids_of_empty:
-        sentences.append(
-            f"drawn samples without a label ({len(ids_of_empty)}):"
-            f" {_list_first(ids_of_empty)}"
-        )
-    if ids_without_score:
-        sentences.append(
-            f"labelled samples without a score ({len(ids_without_score)}):"
-            f" {_list_first(ids_without_score)}"
-        )
-    if ids_without_rival_score:
-        sentences.append(
-            "labelled samples that the other run has no score for"
-            f" ({len(ids_without_rival_score)}): {_list_first(ids_without_rival_score)}"
-        )
-    return sentences
+            empty.append(label.id)
+        elif label.id not in run.scored:
+            without_score.append(label.id)
+        elif label.id not in rival_run.scored:
+            without_rival_score.append(label.id)
+    return [
+        f"{reason} ({len(ids)}): {_list_first(ids)}"
+        for reason, ids in ids_by_reason.items()
+        if ids
+    ]
 
 
 def _labels_with_votes(labels: Sequence[Label]) -> dict[str, Label]:
@@ -501,35 +491,6 @@ def _labels_with_votes(labels: Sequence[Label]) -> dict[str, Label]:
             f" more than once: {_list_first(repeated_ids)}"
         )
     return {label.id: label for label in labels if label.votes}
-
-
-def _scores_by_id(report: Report, metric: str) -> dict[str, _ScoredSample]:
-    """Return the samples of a run that a metric scored, with their scores, by their id.
-
-    Of samples "a" with .8 and "b" without a score only "a" is returned.
-
-    Raises:
-        InputError: If a scored sample has no id, or two samples of the run, scored or
-            not, have the same one.
-    """
-    scored_samples: list[_ScoredSample] = []
-    ids_of_all: list[str] = []
-    scores = report.scores(metric)
-    for row, score in zip(report.results, scores, strict=True):
-        if row.sample is None:  # the row could not be read
-            continue
-        if row.sample.id is not None:
-            ids_of_all.append(row.sample.id)
-        if score is not None:
-            scored_samples.append(_ScoredSample(row.sample, score))
-    rule = "every sample needs an id of its own to be labelled"
-    without_id = [scored for scored in scored_samples if scored.sample.id is None]
-    if without_id:
-        raise InputError(f"{rule}; {len(without_id)} have none")
-    repeated_ids = _find_repeated(ids_of_all)
-    if repeated_ids:
-        raise InputError(f"{rule}; more than one has: {_list_first(repeated_ids)}")
-    return {str(scored.sample.id): scored for scored in scored_samples}
 
 
 def _find_repeated(ids: Sequence[str]) -> list[str]:
@@ -573,8 +534,8 @@ def draw(
         SettingError: If fewer samples are scored than are to be drawn, or none is to be
             drawn.
     """
-    _refuse_run_that_stopped_when_decided(report)
-    scored_samples = list(_scores_by_id(report, metric).values())
+    _refuse_run_until_decided(report)
+    scored_samples = list(_ScoredRun(report, metric).scored.values())
     n_scored = len(scored_samples)
     if not 1 <= count <= n_scored:
         raise SettingError(
@@ -599,15 +560,15 @@ def draw(
     ]
 
 
-def _refuse_run_that_stopped_when_decided(report: Report) -> None:
+def _refuse_run_until_decided(report: Report) -> None:
     """Raise ``InputError`` for a run that stopped once its gates were decided.
 
     It stopped where its scores were clear, so its rows are no random sample.
     """
     if report.decisions:  # no other run has any
         raise InputError(
-            "a run until decided cannot be labelled for calibration: judge all of its"
-            " rows"
+            "a run until decided cannot be labelled for calibration, nor be calibrated:"
+            " which rows it judged depends on their scores; judge all of its rows"
         )
 
 
@@ -656,56 +617,31 @@ def calibrate(
     Source:
         PPI++: Angelopoulos, Duchi & Zrnic (2023), arXiv:2311.01453.
     """
-    if report.decisions:
-        raise InputError(
-            "a run until decided cannot be calibrated: which rows it judged depends on"
-            " their scores; judge all of its rows"
-        )
-    label_by_id = _labels_of_draw(report, metric, labels, assume_random)
-    scored_by_id = _scores_by_id(report, metric)
-    scored_samples = [row.sample for row in scored_by_id.values()]
-    _check_cluster_key(scored_samples, cluster)
+    _refuse_run_until_decided(report)
+    run = _ScoredRun(report, metric)
+    _refuse_labels_of_others(run, report, metric, labels)
+    label_by_id = _labels_with_votes(labels)
+    if not assume_random:
+        n_empty = len(labels) - len(label_by_id)
+        _refuse_other_than_a_draw(labels, n_empty=n_empty, n_scored=len(run.scored))
+    _check_cluster_key([scored.sample for scored in run.scored.values()], cluster)
     number_cluster_of = numbering(cluster)
-    cluster_number_by_id = {}
-    for sample_id, scored in scored_by_id.items():
-        cluster_number_by_id[sample_id] = number_cluster_of(scored.sample)
+    cluster_numbers = {
+        sample_id: number_cluster_of(scored.sample)
+        for sample_id, scored in run.scored.items()
+    }
 
     def scores_of(ids: Sequence[str]) -> Scores:
-        scores = [scored_by_id[sample_id].score for sample_id in ids]
-        cluster_numbers = [cluster_number_by_id[sample_id] for sample_id in ids]
-        return Scores(scores, cluster_numbers)
+        scores = [run.scored[sample_id].score for sample_id in ids]
+        return Scores(scores, [cluster_numbers[sample_id] for sample_id in ids])
 
-    labelled_ids = []
-    unlabelled_ids = []
-    for sample_id in scored_by_id:
-        if sample_id in label_by_id:
-            labelled_ids.append(sample_id)
-        else:
-            unlabelled_ids.append(sample_id)
-    labels_of_people = [label_by_id[sample_id] for sample_id in labelled_ids]
+    labelled_ids = [each for each in run.scored if each in label_by_id]
+    unlabelled_ids = [each for each in run.scored if each not in label_by_id]
+    labels_of_people = [
+        Labelled(0.0, label_by_id[sample_id].votes).is_labelled_yes
+        for sample_id in labelled_ids
+    ]
     return ppi(labels_of_people, scores_of(labelled_ids), scores_of(unlabelled_ids))
-
-
-def _labels_of_draw(
-    report: Report, metric: str, labels: Sequence[Label], assume_random: bool
-) -> dict[str, bool]:
-    """Return the majority of the votes on each labelled sample, by id.
-
-    ``InputError`` unless the labels are, by their own record, all that one draw drew;
-    with ``assume_random`` that is not asked.
-    """
-    _refuse_labels_of_others(report, metric, labels)
-    label_with_votes_by_id = _labels_with_votes(labels)
-    if not assume_random:
-        _refuse_other_than_a_draw(
-            labels,
-            n_empty=len(labels) - len(label_with_votes_by_id),
-            n_scored=len(_scores_by_id(report, metric)),
-        )
-    majority_by_id = {}
-    for sample_id, label in label_with_votes_by_id.items():
-        majority_by_id[sample_id] = Labelled(0.0, label.votes).is_labelled_yes
-    return majority_by_id
 
 
 # By so much the expected number of labels was rounded.
