@@ -130,7 +130,7 @@ def test_fourteen_facts_take_ninety_nine_calls_and_give_120_points_once(
     assert Path("again.jsonl").read_bytes() == Path("set.jsonl").read_bytes()
     # nor does a score ask: the cells were judged when the set was built
     endpoint = ["--judge", "openai/toy", "--api-base", server.base_url, "--quiet"]
-    score = ["dataset", "score", "set.jsonl", "--prompts", "io", "--draws", "5"]
+    score = ["dataset", "score", "set.jsonl", "--draws", "5"]
     assert main([*score, *endpoint, "--store", "replies.sqlite"]) == 0
     assert len(server.requests) == 100
 

@@ -38,7 +38,7 @@ from ragmetrics_core.labelling.reviews import (
 from ragmetrics_core.labelling.row_files import read_objects
 from ragmetrics_core.labelling.sets import AnySet, ContinuousSet, read_set, write_set
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import choose_metrics
+from ragmetrics_core.metrics.registry import metrics_with_settings
 from ragmetrics_core.statistics.rater_agreement import mean_error, spearman
 
 
@@ -254,30 +254,21 @@ def review_set(options: argparse.Namespace) -> int:
 def score(options: argparse.Namespace) -> int:
     """Print for each set a table of how well judges agree with its labels.
 
-    A row of a table is a judge with a metric and the prompt that extracts facts. With
-    ``--dry-run`` the tables say what asking the judges would cost. Example: two judges,
-    one metric, two prompts: a table of four rows for each set.
+    A row of a table is a judge with a metric. With ``--dry-run`` the tables say what
+    asking the judges would cost. Example: two judges, one metric: a table of two rows
+    for each set.
 
     Returns:
         The exit code, 0.
     """
-    metrics = choose_metrics(options.metrics.split(","))
+    metrics = metrics_with_settings(options.metrics.split(","), options.settings)
     judges = []
     for name in options.judge or [None]:  # None: the usual judge
         if name == "lexical":  # has no endpoint, even where one is named for others
             judges.append(resolve_judge(name))
         else:
             judges.append(chosen_judges.judge_from(name, options))
-    prompts = list(dict.fromkeys(name.strip() for name in options.prompts.split(",")))
-    unknown_prompts = set(prompts) - set(judge_scores.PROMPTS)
-    if unknown_prompts:
-        raise SettingError(
-            f"--prompts are {', '.join(judge_scores.PROMPTS)}; got {options.prompts!r}"
-        )
-    rows: list[tuple[Judge, Metric, str]] = []
-    for judge in judges:
-        variants = judge_scores.metrics_with_prompts(metrics, judge, prompts)
-        rows += [(judge, metric, prompt) for metric, prompt in variants]
+    rows = [(judge, metric) for judge in judges for metric in metrics]
     # all sets are read first: a broken one is refused before a judge is paid
     datasets = [(path, read_set(path)) for path in options.sets]
     tables = []
@@ -293,49 +284,46 @@ def score(options: argparse.Namespace) -> int:
 def _table(
     path: Path,
     dataset: AnySet,
-    rows: Sequence[tuple[Judge, Metric, str]],
+    rows: Sequence[tuple[Judge, Metric]],
     options: argparse.Namespace,
 ) -> str:
     """Have judges score a set, and return their agreement with its labels as a table.
 
-    Example: two judges with two prompts each: a table of four rows.
-
     Args:
         path: The file of the set; people's reviews of its labels stand beside it.
         dataset: The set.
-        rows: A judge, a metric and the name of a prompt for each row of the table.
+        rows: A judge and a metric for each row of the table.
         options: What was typed.
     """
     reviews = Reviews(path, dataset)
     reply_store = shared.store(options)
-    scores = []
-    for judge, metric, prompt in rows:
-        score = judge_scores.score_set(
+    scores = [
+        judge_scores.score_set(
             dataset,
             reviews,
             metric,
             judge,
-            prompt=prompt,
             threshold=options.threshold,
             draws=options.draws,
             concurrency=options.concurrency,
             store=reply_store,
             progress=options.progress,
         )
-        scores.append(score)
+        for judge, metric in rows
+    ]
     return judge_scores.score_table(dataset, reviews, scores, name=str(path))
 
 
 def _estimates(
-    path: Path, dataset: AnySet, rows: Sequence[tuple[Judge, Metric, str]]
+    path: Path, dataset: AnySet, rows: Sequence[tuple[Judge, Metric]]
 ) -> str:
-    """Estimate what judging a set would cost, by judge, metric and prompt."""
+    """Estimate what judging a set would cost, by judge and metric."""
     return "\n\n".join(
-        f"{path}, {judge.name}, {metric.name} {prompt}\n"
+        f"{path}, {judge.name}, {metric.name}\n"
         + estimate(judge_scores.samples_of(dataset, metric), [metric], judge).text(
             "points or documents"
         )
-        for judge, metric, prompt in rows
+        for judge, metric in rows
     )
 
 

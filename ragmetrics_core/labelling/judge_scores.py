@@ -8,8 +8,6 @@ from typing import Any
 from ragmetrics_core.data import MetricResult, Sample, Usage
 from ragmetrics_core.engine.evaluation import iter_results
 from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.labelling.reviews import Reviews, labels_of, review_items
 from ragmetrics_core.labelling.sets import (
     AnySet,
@@ -37,7 +35,6 @@ Rows = Sequence[tuple[float, float]]
 """Score and label of each point, both from 0 to 1."""
 Statistic = Callable[[Rows], float | None]
 
-PROMPTS = ("io", "cot")
 DRAWS = 500
 _FEW_DOCUMENTS = 20
 _CAVEAT_MARK = "†"
@@ -45,11 +42,10 @@ _CAVEAT_MARK = "†"
 
 @dataclass(frozen=True)
 class Score:
-    """One judge with one metric and prompt on one set.
+    """One judge with one metric on one set.
 
     Attributes:
         judge: Name of the judge.
-        prompt: Prompt that extracts facts; "" where it makes no difference.
         metric: Name of the metric.
         points: Points with a score.
         missing: Points without one, because the metric failed or is undefined there.
@@ -61,33 +57,12 @@ class Score:
     """
 
     judge: str
-    prompt: str
     metric: str
     points: int
     missing: int
     documents: int
     usage: Usage
     values: dict[str, Measured]
-
-
-def metrics_with_prompts(
-    metrics: Sequence[Metric], judge: Judge, prompts: Sequence[str]
-) -> list[tuple[Metric, str]]:
-    """Return the metrics to score a judge with, each with the name of its prompt.
-
-    Retrieval accuracy comes once for each prompt that extracts facts, if the judge is
-    an LLM: for "io" and "cot" twice. Other metrics and judges read no such prompt: they
-    come once, with "".
-    """
-    metrics_and_prompts: list[tuple[Metric, str]] = []
-    for metric in metrics:
-        if isinstance(metric, RetrievalAccuracy) and isinstance(judge, LLMJudge):
-            for prompt in prompts:
-                variant = metric.model_copy(update={"extraction": prompt})
-                metrics_and_prompts.append((variant, prompt))
-        else:
-            metrics_and_prompts.append((metric, ""))
-    return metrics_and_prompts
 
 
 def samples_of(labelled_set: AnySet, metric: Metric) -> list[Sample]:
@@ -114,7 +89,6 @@ def score_set(
     metric: Metric,
     judge: JudgeLike,
     *,
-    prompt: str = "",
     threshold: float = 0.5,
     concurrency: int = 32,
     store: ReplyStore | None = None,
@@ -131,7 +105,6 @@ def score_set(
         reviews: What people decided; None for the labels as they were made.
         metric: The metric.
         judge: A judge, or a name as in ``evaluate``.
-        prompt: Name of the prompt, for the table.
         threshold: The judge calls a point of a discrete set positive if its score is
             at least this.
         concurrency: Most calls in flight.
@@ -171,7 +144,6 @@ def score_set(
     statistics = _statistics(labelled_set, threshold)
     return Score(
         judge=judge.name,
-        prompt=prompt,
         metric=metric.name,
         points=sum(map(len, pairs_by_document)),
         missing=n_missing,
@@ -335,7 +307,7 @@ def score_table(
         name: Name of the set, for the heading.
     """
     statistic_names = tuple(scores[0].values) if scores else ()
-    rows = [("judge", "metric", "prompt", *statistic_names, "points", "calls", "cost")]
+    rows = [("judge", "metric", *statistic_names, "points", "calls", "cost")]
     for score in scores:
         caveat_mark = _caveat_mark(labelled_set, reviews, score)
         rows.append(_cells_of_row(score, caveat_mark))
@@ -400,7 +372,7 @@ def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
 def _cells_of_row(score: Score, caveat_mark: str) -> tuple[str, ...]:
     """Return the cells of a score's row in the table, in the order of the columns.
 
-    Example: "gpt-4o†", "context_recall", "-", the statistics, "30 (2 missing)",
+    Example: "gpt-4o†", "context_recall", the statistics, "30 (2 missing)",
     "64 + 3 stored", "$0.0120". ``caveat_mark`` is "" or, like this "†", refers to a
     caveat below the table.
     """
@@ -415,7 +387,6 @@ def _cells_of_row(score: Score, caveat_mark: str) -> tuple[str, ...]:
     return (
         f"{score.judge}{caveat_mark}",
         score.metric,
-        score.prompt or "-",
         *statistic_cells,
         points,
         calls,
