@@ -92,7 +92,7 @@ def left_out(judge: Judge, data: Path, items: Sequence[LabelledSample]) -> Ask:
         return sources[(sample.id or "").partition(" | ")[0]]
 
     def ask(
-        metric: Metric, samples: Sequence[Sample], again: int
+        metric: Metric, samples: Sequence[Sample], again: bool
     ) -> Sequence[MetricResult]:
         found: dict[int, MetricResult] = {}
         for source in dict.fromkeys(map(source_of, samples)):

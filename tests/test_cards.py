@@ -33,7 +33,6 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.citations import Citation
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.labelled_samples import LabelledSample, read_labelled
@@ -588,7 +587,7 @@ def test_rows_without_ids_are_changed_under_ids_of_their_own(
     ask = asking(judge)
     ids: list[str | None] = []
 
-    def listening(metric: Any, samples: Any, again: int) -> Any:
+    def listening(metric: Any, samples: Any, again: bool) -> Any:
         ids.extend(sample.id for sample in samples)
         return ask(metric, samples, again)
 
@@ -598,34 +597,21 @@ def test_rows_without_ids_are_changed_under_ids_of_their_own(
     assert len(changed) == len(set(changed)) > 8
 
 
-@pytest.mark.parametrize("is_cascade", [False, True])
-def test_a_judge_that_is_asked_again_answers_anew_and_is_paid_once(
-    read: Callable[..., list[LabelledSample]], is_cascade: bool
+def test_a_judge_that_is_asked_again_answers_anew(
+    read: Callable[..., list[LabelledSample]],
 ) -> None:
     metric = ASKING["adherent"](cause=False)
     labelled = read(rows(), "adherent")
     with LoopbackServer(reply=plausible_reply) as server:
         model = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
-        cascade = CascadeJudge(LexicalJudge(), model, band=(0.0, 1.0))
-        ask = asking(cascade if is_cascade else model, store=MemoryStore())
+        ask = asking(model, store=MemoryStore())
         paid = []
         for again in (False, True, False, True):
             before = len(server.requests)
             judge_samples(ask, metric, labelled, again=again)
             paid.append(len(server.requests) - before)
-    assert paid[0] == paid[1] > 0
-    assert paid[2:] == [0, 0]
-
-
-def test_a_judge_of_ones_own_is_asked_anew(
-    read: Callable[..., list[LabelledSample]],
-) -> None:
-    judge = ScriptedJudge({Adherent: poll("yes")})
-    ask = asking(judge, store=MemoryStore())
-    labelled = read(rows(), "adherent")
-    for again in (False, True, True):
-        judge_samples(ask, ASKING["adherent"](), labelled, again=again)
-    assert len(judge.asked) == 3 * len(labelled)
+    assert paid[0] > 0
+    assert paid == [paid[0], paid[0], 0, paid[0]]
 
 
 # Bands of a cascade

@@ -189,9 +189,7 @@ def _check_blind(made: DiscreteSet, shown: list[str]) -> None:
     )
     order = [
         item.id
-        for item in items_to_review(
-            made, Reviews("nowhere", made), second=False, share=1
-        )
+        for item in items_to_review(made, Reviews("nowhere", made), second=False)
     ]
     assert order != [point.id for point in made.points]
     assert sorted(order) == sorted(point.id for point in made.points)
@@ -214,7 +212,7 @@ def test_thirty_points_become_twenty_eight(tmp_path: Path) -> None:
     """As published: two ambiguous, 16 negative and 12 positive, which the ranks alone cannot give."""
     made = discrete()
     reviews = Reviews(tmp_path / "set.jsonl", made)
-    items = items_to_review(made, reviews, second=False, share=1)
+    items = items_to_review(made, reviews, second=False)
     assert len(items) == 30
     positives = [item.id for item in items if item.was == "positive"]
     wanted = dict.fromkeys(positives[:12], "p") | dict.fromkeys(positives[12:14], "a")
@@ -237,7 +235,7 @@ def test_thirty_points_become_twenty_eight(tmp_path: Path) -> None:
 def test_what_is_taken_out_of_the_file_is_asked_again(tmp_path: Path) -> None:
     made = discrete(2)
     reviews = Reviews(tmp_path / "set.jsonl", made)
-    items = items_to_review(made, reviews, second=False, share=1)
+    items = items_to_review(made, reviews, second=False)
     keys = ["p", "", "n", "sure", "q"]
     assert not review(
         items,
@@ -258,8 +256,8 @@ def test_a_second_reviewer_gives_kappa(tmp_path: Path) -> None:
     made, path = discrete(4), tmp_path / "set.jsonl"
     reviews = Reviews(path, made)
     with pytest.raises(SettingError, match="there is nothing yet"):
-        items_to_review(made, reviews, second=True, share=0.5)
-    items = items_to_review(made, reviews, second=False, share=1)
+        items_to_review(made, reviews, second=True)
+    items = items_to_review(made, reviews, second=False)
     for item, key in zip(items, "ppppnnnn", strict=True):
         review(
             [item],
@@ -269,9 +267,8 @@ def test_a_second_reviewer_gives_kappa(tmp_path: Path) -> None:
             ask=typed(key, ""),
             show=lambda text: None,
         )
-    part = items_to_review(made, reviews, second=True, share=0.5)
-    assert len(part) == 4
-    everything = items_to_review(made, reviews, second=True, share=1)
+    everything = items_to_review(made, reviews, second=True)
+    assert [item.id for item in everything] != [item.id for item in items]
     for number, item in enumerate(everything):
         own = (
             "p"
@@ -303,7 +300,7 @@ def test_the_second_reviewer_is_someone_else(
     made, path = discrete(2), tmp_path / "set.jsonl"
     write_set(path, made)
     reviews = Reviews(path, made)
-    items = items_to_review(made, reviews, second=False, share=1)
+    items = items_to_review(made, reviews, second=False)
     review(
         items,
         reviews,
@@ -317,21 +314,6 @@ def test_the_second_reviewer_is_someone_else(
         == 2
     )
     assert "'Ada' is the first reviewer" in capsys.readouterr().err
-    assert (
-        main(
-            [
-                "dataset",
-                "review",
-                str(path),
-                "--reviewer",
-                "Bea",
-                "--second-reviewer",
-                "--share",
-                "2",
-            ]
-        )
-        == 2
-    )
 
 
 def test_cells_are_reviewed_and_change_the_labels(tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ from ragmetrics_core.labelling import (
 from ragmetrics_core.labelling.judge_scores import Score
 from ragmetrics_core.labelling.reviews import (
     Review,
-    items_to_review,
     review_items,
 )
 from ragmetrics_core.labelling.sets import AnySet, ContinuousSet, DiscreteSet
@@ -255,13 +254,3 @@ def test_texts_to_review_stand_in_an_order_that_tells_no_rank(
             break
     else:
         pytest.fail("the order of the ranks is that of the texts")
-
-
-def test_a_second_reviewer_gets_at_least_one_item(
-    discrete: DiscreteSet, tmp_path: Path
-) -> None:
-    reviews = Reviews(tmp_path / "set.jsonl", discrete)
-    first = review_items(discrete)[:1]
-    decide(reviews, first)
-    items = items_to_review(discrete, reviews, second=True, share=0.01)
-    assert items == first

@@ -35,7 +35,7 @@ _OTHERS = """
     metrics judge api_base settings limit concurrency max_calls max_cost deadline requests_per_minute
     min_scored min_answered fail_under cluster margin slice metric label threshold
     draws n stratify_by seed model language chunk_size overlap questions top take retriever
-    documents golden noise smallest extraction reviewer share action older_than alpha max_samples
+    documents golden noise smallest extraction reviewer action older_than alpha max_samples
     question_column contexts_column answer_column reference_column retrieved_column facts_column id_column dialect
     expected_ids_column expected_contexts_column
     resolve push api_key_env name context_tools

@@ -229,9 +229,7 @@ def review_set(options: argparse.Namespace) -> int:
             f"{reviewer!r} is the first reviewer; the second one needs another"
             " --reviewer"
         )
-    items = items_to_review(
-        dataset, reviews, second=is_second_reviewer, share=options.share
-    )
+    items = items_to_review(dataset, reviews, second=is_second_reviewer)
     try:
         is_complete = review(
             items,

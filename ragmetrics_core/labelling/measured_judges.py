@@ -15,11 +15,9 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable
 from ragmetrics_core.engine.progress import Show
-from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
+from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Run, stream
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.labelled_samples import LabelledSample
 from ragmetrics_core.labelling.verdicts import pair_with_labels
@@ -55,12 +53,10 @@ ASKING: dict[str, type[Metric]] = {
 """The metric that asks each question."""
 
 LabelledSamples = Sequence[LabelledSample]
-Ask = Callable[[Metric, Sequence[Sample], int], Sequence[MetricResult]]
+Ask = Callable[[Metric, Sequence[Sample], bool], Sequence[MetricResult]]
 """Has a judge asked by a metric about samples; returns a result for each sample.
 
-It is also given the number of the repetition. Repetition 0 is the first time. In
-repetition 1, 2 and so on the judge answers anew: it takes no replies that were stored
-in another repetition.
+It is also told whether the judge answers again: then no stored replies are taken.
 """
 
 Observation = tuple[str, str, bool]
@@ -81,19 +77,17 @@ def asking(
     are those of ``evaluate``.
 
     Returns:
-        A function from a metric, samples and the number of the repetition to a result
-        per sample. Its calls share one budget: with a limit of $1, the second call has
+        A function from a metric, samples and whether they are asked about again to a
+        result per sample. Its calls share one budget: with a limit of $1, the second call has
         what the first left. It raises ``JudgeUnavailable`` if a limit, or a judge that
         answers no more, ends the run early, as the card needs all verdicts.
     """
     budget = Budget(limits)
 
     def ask(
-        metric: Metric, samples: Sequence[Sample], repetition_number: int
+        metric: Metric, samples: Sequence[Sample], again: bool
     ) -> Sequence[MetricResult]:
         """Score the samples in order with a metric: all of them, or raise an error.
-
-        Repetition 0 may use stored replies. With 1, 2 and so on the judge answers anew.
 
         Raises:
             KeyboardInterrupt: If the run was interrupted.
@@ -101,13 +95,8 @@ def asking(
                 early. The scores are for a card, the report on how good a judge is,
                 which must not rest on a part of the samples.
         """
-        judge_of_run = judge
-        store_of_run = store
-        if repetition_number > 0:
-            judge_of_run, store_of_run = _judge_and_store_of_repetition(
-                judge, store, repetition_number
-            )
-        run = Run([metric], judge_of_run, concurrency, store_of_run, limits=budget)
+        replies = MemoryStore() if again else store
+        run = Run([metric], judge, concurrency, replies, limits=budget)
         run.check_prices()
         rows = list(stream(run, samples, progress=progress, columns={}))
         if run.interrupted:
@@ -119,40 +108,6 @@ def asking(
         return [row.results[metric.name] for row in rows]
 
     return ask
-
-
-def _judge_and_store_of_repetition(
-    judge: JudgeLike, store: StoreLike, repetition_number: int
-) -> tuple[JudgeLike, StoreLike]:
-    """Return the judge and the store with which a judge answers anew.
-
-    A judge whose replies cannot be stored apart from those of other repetitions gets an
-    empty store.
-    """
-    judge_of_repetition = _judge_of_repetition(resolve_judge(judge), repetition_number)
-    if judge_of_repetition is None:
-        return judge, MemoryStore()
-    return judge_of_repetition, store
-
-
-def _judge_of_repetition(judge: Judge, repetition_number: int) -> Judge | None:
-    """Copy a judge so that its replies are stored apart from other repetitions.
-
-    So a card that is made anew finds the replies of both repetitions in the store and
-    does not pay for them again. None for a judge that cannot store them apart.
-    """
-    if isinstance(judge, ModelJudge):
-        return replace(judge, replicate=judge.replicate + repetition_number)
-    if isinstance(judge, CascadeJudge):
-        parts = [
-            _judge_of_repetition(part, repetition_number)
-            for part in (judge.cheap, judge.strong)
-        ]
-        if None not in parts:
-            return judge.with_parts(
-                lambda part: _judge_of_repetition(part, repetition_number) or part
-            )
-    return judge if judge.free else None
 
 
 def judge_samples(
@@ -173,13 +128,12 @@ def judge_samples(
         The same rows, each with the judge's result, verdicts and cost. Where people
         compared two answers, the result is that of the first one.
     """
-    repetition_number = 1 if again else 0
-    results = ask(metric, [row.sample for row in labelled], repetition_number)
+    results = ask(metric, [row.sample for row in labelled], again)
     # the second answers, of those rows in which people compared two
     others = [row.other_sample for row in labelled if row.other_sample is not None]
     results_of_others: Iterator[MetricResult] = iter(())
     if others:
-        results_of_others = iter(ask(metric, others, repetition_number))
+        results_of_others = iter(ask(metric, others, again))
     judged_rows = []
     for row, result in zip(labelled, results, strict=True):
         other_result = None

@@ -262,28 +262,23 @@ def _share_of_covered(verdicts_by_fact: Sequence[set[Verdict]]) -> float | None:
 
 
 def items_to_review(
-    labelled_set: sets.AnySet, reviews: Reviews, *, second: bool, share: float
+    labelled_set: sets.AnySet, reviews: Reviews, *, second: bool
 ) -> list[Item]:
     """Return the items that one reviewer is asked about, in random order.
 
     The order is the same at every call, so that a review can be taken up again. The
-    second reviewer is asked about a random share of what the first one decided: with a
-    share of .2 about 10 of 50 items.
+    second reviewer is asked about what the first one decided, in an order of its own:
+    whoever stops early has decided about a random part.
 
     Args:
         labelled_set: The set.
         reviews: What was decided so far.
         second: Whether the items are for the second reviewer.
-        share: The second reviewer's share, above 0 and at most 1.
 
     Raises:
-        SettingError: If the share lies elsewhere, or the second reviewer comes before
-            the first one has decided anything.
+        SettingError: If the second reviewer comes before the first one has decided
+            anything.
     """
-    if not 0 < share <= 1:
-        raise SettingError(
-            f"the share for the second reviewer lies above 0 and at most 1, got {share}"
-        )
     items = review_items(labelled_set)
     if second:
         items = [item for item in items if item.id in reviews.first]
@@ -295,10 +290,7 @@ def items_to_review(
     header = labelled_set.header
     random_source = random.Random(f"{header.seed}|{header.corpus}|{second}")  # noqa: S311 - an order, no secret
     random_source.shuffle(items)
-    if not second:
-        return items
-    count = max(1, round(share * len(items)))
-    return items[:count]
+    return items
 
 
 def review(
