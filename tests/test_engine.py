@@ -150,6 +150,80 @@ def numbered(count: int) -> Iterator[Sample]:
     return (Sample(answer=str(number)) for number in range(count))
 
 
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize("how", ["evaluate", "aevaluate", "iter_results"])
+def test_at_most_two_rows_per_slot_are_judged_at_a_time(
+    concurrency: int, how: str
+) -> None:
+    window = 2 * concurrency
+    lock, window_is_full = threading.Lock(), threading.Event()
+    one_too_many = threading.Event()
+    first_ends = threading.Event()
+    begun: list[str | None] = []
+
+    @metric(requires=["answer"])
+    def held(sample: Sample) -> bool:
+        """Whether the window is filled, and no more starts while the first row of it goes on."""
+        with lock:
+            begun.append(sample.answer)
+            n_begun = len(begun)
+        if n_begun == window:
+            window_is_full.set()
+        if n_begun > window and not first_ends.is_set():
+            one_too_many.set()
+        if not window_is_full.wait(20):
+            return False
+        if n_begun > 1:
+            return first_ends.wait(20)
+        is_one_too_many = one_too_many.wait(0.1)
+        first_ends.set()
+        return not is_one_too_many
+
+    options: dict[str, Any] = {
+        "judge": ScriptedJudge({}),
+        "concurrency": concurrency,
+        "progress": False,
+    }
+    if how == "aevaluate":
+        results: Any = asyncio.run(aevaluate(numbered(20), held, **options)).results
+    elif how == "evaluate":
+        results = evaluate(numbered(20), held, **options).results
+    else:
+        results = list(iter_results(numbered(20), held, **options))
+    assert [row.results["held"].value for row in results] == [1.0] * 20
+    assert sorted(map(str, begun)) == sorted(map(str, range(20)))
+
+
+def test_an_async_run_that_is_left_leaves_no_row_and_no_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever waits may be cancelled: what the rows tell them by is not."""
+    released, begun = threading.Event(), threading.Semaphore(0)
+
+    @metric(requires=["answer"])
+    def waiting(sample: Sample) -> bool:
+        begun.release()
+        return released.wait(20)
+
+    async def leave() -> None:
+        task = asyncio.create_task(
+            aevaluate(
+                numbered(10), waiting, judge=ScriptedJudge({}), concurrency=1
+            )  # two rows start, and neither ends
+        )
+        await asyncio.to_thread(begun.acquire)
+        await asyncio.to_thread(begun.acquire)
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(leave())
+    released.set()
+    assert [record.getMessage() for record in caplog.records] == []
+    assert not begun.acquire(timeout=0.05), "no further row starts"
+
+
 @pytest.mark.parametrize("first", [0, 7, 60])
 @pytest.mark.parametrize("how", ["evaluate", "aevaluate", "iter_results", "iterator"])
 def test_one_row_that_does_not_end_keeps_no_other_from_being_judged(how, first):
