@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +31,6 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
     ScriptedJudge,
-    aevaluate,
     evaluate,
 )
 from ragmetrics_core.cli.main import main
@@ -938,27 +934,6 @@ def test_questions_of_a_metric_about_equal_texts_share_a_request(
     assert all(result.usage.prompt_tokens > 0 for result in results.values())
 
 
-@pytest.mark.parametrize("concurrency", [1, 4, 32])
-def test_full_slots_change_no_request(concurrency: int) -> None:
-    rows = [
-        Sample.from_row({**ROW, "question": f"Who lit lamp {number}?"})
-        for number in range(12)
-    ]
-    with DecisionServer(latency=0.002) as server:
-        report = judged(judge_at(server), rows=rows, concurrency=concurrency)
-        # The three contexts and two facts are the same in all rows.
-        n_on_declining = sum(
-            any(asks_if_declined(question) for question in questions_of(body))
-            for body in bodies(server)
-        )
-        assert len(server.requests) - n_on_declining == 3 * len(rows) + 3
-        assert server.most_in_flight <= concurrency
-    assert report.usage.calls == len(server.requests)
-    for row in report.results:
-        statuses = {result.status for result in row.results.values()}
-        assert statuses <= {"scored", "undefined"}  # an answer may make no claim
-
-
 def test_the_cause_of_a_low_score_waits_for_nobody() -> None:
     def low(state: Any, question: Body) -> Chance:
         if "makes a claim" in question["instructions"]:
@@ -972,64 +947,6 @@ def test_the_cause_of_a_low_score_waits_for_nobody() -> None:
         assert len(server.requests) == 9  # one of them: does the answer decline?
 
 
-def test_a_limit_ends_a_run(server: DecisionServer) -> None:
-    rows = [Sample.from_row({**ROW, "question": f"Who {n}?"}) for n in range(6)]
-    report = judged(judge_at(server), rows=rows, limits=Limits(max_calls=7))
-    assert len(server.requests) == 7
-    assert report.usage.calls == 7
-    assert report.run.stopped
-
-
-@pytest.mark.parametrize("concurrency", [1, 32])
-def test_a_deadline_leaves_nothing_hanging(
-    server: DecisionServer, concurrency: int
-) -> None:
-    server.faults = lambda _: Fault(hang=True)
-    start = time.monotonic()
-    report = judged(
-        judge_at(server), limits=Limits(deadline=0.5), concurrency=concurrency
-    )
-    assert time.monotonic() - start < 10
-    assert report.run.stopped
-    assert report.usage.calls == len(server.requests)
-
-
-def wait_for_a_request(server: DecisionServer) -> None:
-    while not server.requests:
-        time.sleep(0.01)
-
-
-def test_a_caller_who_leaves_leaves_no_call(server: DecisionServer) -> None:
-    server.faults = lambda _: Fault(hang=True)
-
-    async def leave() -> None:
-        work = asyncio.ensure_future(
-            aevaluate(
-                [SAMPLE], METRICS, judge=judge_at(server), progress=False, store=False
-            )
-        )
-        await asyncio.to_thread(wait_for_a_request, server)
-        work.cancel()
-        with suppress(asyncio.CancelledError):
-            await work
-
-    start = time.monotonic()
-    asyncio.run(asyncio.wait_for(leave(), 20))
-    assert time.monotonic() - start < 10
-    assert len(server.requests) == 1  # the first call, which goes alone
-    n_left = len(server.requests)
-    server.faults = None
-    assert judged(judge_at(server)).usage.calls == len(server.requests) - n_left
-
-
-def test_an_endpoint_that_refuses_everything_ends_the_run(
-    server: DecisionServer,
-) -> None:
-    server.faults = lambda _: Fault(401)
-    with pytest.raises(errors.AuthenticationFailed):
-        judged(judge_at(server), rows=[SAMPLE] * 3)
-
-
 def test_a_refusal_of_one_question_fails_its_metric_alone() -> None:
     def answer(state: Any, question: Body) -> Chance:
         return None if "answer.S1" in question["instructions"] else 0.9
@@ -1038,19 +955,6 @@ def test_a_refusal_of_one_question_fails_its_metric_alone() -> None:
         results = judged(judge_at(server), METRICS[:2]).results[0].results
     assert results["context_utilization"].status == "scored"
     assert results["context_adherence"].error.type == "ContentRefused"
-
-
-class Breaking(DecisionJudge):
-    async def answer_all(self, questions: Any) -> list[Any]:
-        raise ZeroDivisionError
-
-
-def test_a_judge_that_crashes_fails_each_metric(
-    server: DecisionServer,
-) -> None:
-    results = judged(Breaking(judge_at(server).model), METRICS).results[0].results
-    assert {result.error.type for result in results.values()} == {"JudgeCrashed"}
-    assert all("Breaking" in result.reason for result in results.values())
 
 
 # Estimates

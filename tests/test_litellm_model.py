@@ -3,8 +3,6 @@
 The one file that imports it.
 """
 
-import asyncio
-import dataclasses
 import inspect
 import logging
 import subprocess
@@ -19,13 +17,8 @@ import httpx
 import pytest
 from loopback import Fault, LoopbackServer
 from one_loop import OneLoop
-from plausible import plausible_reply
-from said import of, shown
 
-from ragmetrics_core import ContextAdherence, ContextUtilization, RetrievalAccuracy
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.asking import LabelProbability, Question
-from ragmetrics_core.data.replies import Answer, Asked, NotAnswered
 from ragmetrics_core.engine import resolve
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.models.chat import ChatRequest, Message
@@ -72,29 +65,6 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def model_of(server: LoopbackServer, **settings: Any) -> LiteLLMModel:
     return LiteLLMModel(
         "openai/test", **{"api_base": server.base_url, "api_key": KEY, **settings}
-    )
-
-
-def useful(chunk: str = TEXT) -> Question[Any]:
-    template = 'Reply {"useful": 0|1}.\n---\n{question}\n{answer}\n{chunk}'
-    return shown(
-        of(ContextUtilization(), template, question="q", answer="a", contexts=["c"]),
-        chunk=chunk,
-    )
-
-
-def fact(template: str) -> Question[Any]:
-    return of(RetrievalAccuracy(), template, contexts=[TEXT], facts=["f"])
-
-
-def polled(polls: int) -> Question[Any]:
-    template = 'Reply {"claims": 1, "unsupported": []}.\n---\n{contexts}\n{answer}'
-    return of(ContextAdherence(polls=polls), template, contexts=["c"], answer="a")
-
-
-def judged(server: LoopbackServer, **settings: Any) -> Answer[Any]:
-    return RUNNER.run(
-        LLMJudge(model_of(server, **settings), attempts=2).answer(useful())
     )
 
 
@@ -163,59 +133,6 @@ def test_a_known_model_has_a_price() -> None:
         assert (RUNNER.run(model.complete(REQUEST)).usage.cost or 0) > 0
 
 
-@pytest.mark.parametrize("n", [True, "ignore", "reject"])
-@pytest.mark.parametrize("logprobs", [True, "ignore", "reject"])
-@pytest.mark.parametrize("json_schema", [True, "ignore", "reject"])
-def test_what_an_endpoint_cannot_do_is_replaced(
-    n: Any, logprobs: Any, json_schema: Any
-) -> None:
-    async def run(server: LoopbackServer) -> tuple[Answer[Any], Answer[Any]]:
-        session = LLMJudge(model_of(server)).session(concurrency=4, store=None)
-        covered = fact('Reply {"covered": 0|1}.\n---\n{context}\n{fact}')
-        weighed = dataclasses.replace(
-            covered, wanted_probability=LabelProbability("covered")
-        )
-        return await session.answer(weighed), await session.answer(polled(5))
-
-    with LoopbackServer(
-        plausible_reply, n=n, logprobs=logprobs, json_schema=json_schema
-    ) as server:
-        covered, adherent = RUNNER.run(run(server))
-    assert covered.reply.weights[0].mode == (
-        "logprobs" if logprobs is True else "polls"
-    )
-    assert isinstance(adherent.reply, Asked)
-    assert len(adherent.reply.replies) == 5
-    assert covered.usage.calls + adherent.usage.calls == len(server.requests)
-    fallbacks = {*covered.usage.fallbacks, *adherent.usage.fallbacks}
-    expected = {
-        "n": n is not True,
-        "logprobs": logprobs is not True,
-        "json_schema": json_schema == "reject",
-    }
-    assert fallbacks == {name for name, lost in expected.items() if lost}
-
-
-def test_json_mode_is_asked_for_where_no_schema_is_taken() -> None:
-    """Tried once, then remembered."""
-
-    async def run(server: LoopbackServer) -> list[Answer[Any]]:
-        session = LLMJudge(model_of(server)).session(concurrency=1, store=None)
-        return [
-            await session.answer(dataclasses.replace(polled(1), first_poll=poll))
-            for poll in range(2)
-        ]
-
-    with LoopbackServer(plausible_reply, json_schema="json_mode") as server:
-        first, second = RUNNER.run(run(server))
-    assert isinstance(second.reply, Asked)
-    assert [
-        recorded.body["response_format"]["type"] for recorded in server.requests
-    ] == ["json_schema", "json_object", "json_object"]
-    assert (first.usage.calls, second.usage.calls) == (2, 1)
-    assert first.usage.fallbacks == second.usage.fallbacks == ("json_schema",)
-
-
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -252,25 +169,6 @@ def test_a_reply_that_cannot_be_read_is_called_that(model: str, body: str) -> No
             RUNNER.run(found.complete(ChatRequest(REQUEST.messages)))
 
 
-def test_low_mass_is_polled() -> None:
-    question = fact('Reply {"covered": 0|1}.\n{fact}')
-    with LoopbackServer(plausible_reply, mass=0.5) as server:
-        (verdict,) = RUNNER.run(
-            LLMJudge(model_of(server)).answer(question)
-        ).reply.weights
-    assert verdict.mode == "polls"
-
-
-def test_a_fault_that_passes_is_survived() -> None:
-    with LoopbackServer(
-        plausible_reply,
-        faults=lambda number: None if number else Fault(429, {"Retry-After": "0"}),
-    ) as server:
-        result = judged(server)
-    assert not isinstance(result.reply, NotAnswered)
-    assert (result.usage.calls, result.usage.faults) == (2, 1)
-
-
 def test_retry_after_as_seconds_or_date() -> None:
     now = datetime(2030, 1, 1, tzinfo=UTC)
     assert seconds_of_retry_after("1.5") == 1.5
@@ -303,38 +201,6 @@ def test_an_unknown_provider_is_explained(model: str) -> None:
     assert type(error) is errors.JudgeUnavailable
     assert "openai/" in str(error)
     assert "ollama/" in str(error)
-
-
-def test_an_unavailable_judge_is_called_once_by_a_whole_run() -> None:
-    async def run(server: LoopbackServer) -> list[Any]:
-        session = LLMJudge(model_of(server)).session(concurrency=8, store=None)
-        questions = [useful(str(number)) for number in range(20)]
-        return await asyncio.gather(*map(session.answer, questions))
-
-    with LoopbackServer() as server:
-        # loads LiteLLM, for which a busy machine may take longer than others wait for
-        # the first call
-        judged(server)
-    with LoopbackServer(faults=lambda number: Fault(401)) as server:
-        answers = RUNNER.run(run(server))
-    assert len(server.requests) == sum(answer.usage.calls for answer in answers) == 1
-    assert {type(answer.reply.error) for answer in answers} == {
-        errors.AuthenticationFailed
-    }
-
-
-@pytest.mark.nightly
-def test_sixty_four_calls_at_a_time() -> None:
-    async def run(server: LoopbackServer) -> list[Any]:
-        session = LLMJudge(model_of(server)).session(concurrency=64, store=None)
-        questions = [useful(str(number)) for number in range(200)]
-        return await asyncio.gather(*map(session.answer, questions))
-
-    with LoopbackServer(plausible_reply, latency=0.05) as server:
-        answers = RUNNER.run(run(server))
-    assert not any(isinstance(one.reply, NotAnswered) for one in answers)
-    assert len(server.requests) == 200
-    assert server.most_in_flight <= 64
 
 
 def test_the_repr_hides_the_key() -> None:

@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
-from hashlib import sha256
 from math import exp, isfinite
 from pathlib import Path
 from threading import Lock
@@ -24,7 +23,6 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, SettingError
 from ragmetrics_core.data.frozen import check_number
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.encoders.checkpoints import load, name_of
 from ragmetrics_core.judging.judge import Judge
@@ -69,8 +67,6 @@ class EncoderJudge(Judge):
         model: Name of a model in Hugging Face's cache, or a folder.
         label: The label that means that a claim is supported. None where its name says
             so, e.g. *entailment*.
-        template: One text for the model instead of a pair, with ``{premise}`` and
-            ``{hypothesis}``. Other braces are literal.
         revision: Commit, tag or branch of a model in the cache; results hold the
             commit, or a digest of a folder's weights.
         window: Most tokens that the model is given at once; None for 512, or fewer if
@@ -100,7 +96,6 @@ class EncoderJudge(Judge):
     model: str | Path
     _: KW_ONLY
     label: str | None = None
-    template: str | None = None
     revision: str | None = None
     window: int | None = None
     batch: int = 16
@@ -118,7 +113,6 @@ class EncoderJudge(Judge):
         if self.window is not None:
             check_number("EncoderJudge(window=)", self.window, least=1)
         _check_label(self.label)
-        _check_template(self.template)
         self.name = name_of(self.model)
         self.free = True  # no call costs anything
         self._checkpoint = load(
@@ -143,15 +137,12 @@ class EncoderJudge(Judge):
     def details(self) -> dict[str, str]:
         """Which weights answer, and what they are shown, for signatures.
 
-        Such as ``{"weights": "1a2b3c4d5e6f", "window": "512"}``. A template is named by
-        the first digits of its digest.
+        Such as ``{"weights": "1a2b3c4d5e6f", "window": "512"}``.
         """
         details = {
             "weights": self._checkpoint.commit,
             "window": str(self._checkpoint.window),
         }
-        if self.template is not None:
-            details["template"] = sha256(self.template.encode()).hexdigest()[:6]
         if self.label:
             details["label"] = self.label
         return details
@@ -315,7 +306,7 @@ class EncoderJudge(Judge):
             ContextWindowExceeded: If that is less than a quarter of the model's tokens.
         """
         most_tokens = self._checkpoint.window
-        # with the marks that the model adds, or the template
+        # with the marks that the model adds
         tokens_of_longest = max(
             len(self._tokenize([("", hypothesis)])["input_ids"][0])
             for hypothesis in hypotheses
@@ -385,9 +376,6 @@ class EncoderJudge(Judge):
     ) -> Any:
         """Return the tokens of pairs of texts, in the form that the model knows.
 
-        That is both texts side by side, or a template that shows them. Example: with
-        the template "{premise} So: {hypothesis}" the pair ("A", "B") is "A So: B".
-
         Args:
             pairs: Premise and hypothesis of each pair.
             padding: Whether shorter pairs are padded to the longest.
@@ -400,10 +388,7 @@ class EncoderJudge(Judge):
             )
             for premise, hypothesis in pairs
         ]
-        if self.template is None:
-            texts = [list(side) for side in zip(*shown, strict=True)]
-        else:
-            texts = [[_filled(self.template, *pair) for pair in shown]]
+        texts = [list(side) for side in zip(*shown, strict=True)]
         with self._tokenizer_lock:
             return self._checkpoint.tokenizer(
                 *texts, padding=padding, return_tensors=return_tensors
@@ -425,26 +410,6 @@ def _check_label(label: object) -> None:
         "EncoderJudge(label=) is the name of a label of the model, e.g."
         f' label="LABEL_1"; got {label!r}'
     )
-
-
-def _check_template(template: object) -> None:
-    """Refuse, by ``SettingError``, a template that does not show both texts."""
-    if template is None:
-        return
-    names = _NAMES.findall(template) if isinstance(template, str) else []
-    if not {"premise", "hypothesis"} <= set(names):
-        raise SettingError(
-            f"template must hold {{premise}} and {{hypothesis}}; got {template!r}"
-        )
-
-
-_NAMES = lazy_pattern(r"\{(premise|hypothesis)\}")
-
-
-def _filled(template: str, premise: str, hypothesis: str) -> str:
-    """Fill in the two names of a template; all other braces stay as they are."""
-    text_by_name = {"premise": premise, "hypothesis": hypothesis}
-    return _NAMES.sub(lambda match: text_by_name[match[1]], template)
 
 
 def _reason(probabilities: Sequence[float], other_parts: Sequence[str]) -> str:

@@ -47,7 +47,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")
 
 CONTEXTS = ("Anna lit the old lamp in 1903.", "Peter saw fog over the harbour.")
 ANSWER = "Anna lit it. Nobody saw Peter in Paris."
-Q, PAIR = "{premise}", "{premise}</s>{hypothesis}"
 
 ENCODERS: dict[str, Callable[[Path], EncoderJudge]] = {
     "DeBERTa with three labels": lambda at: EncoderJudge(tiny.deberta(at)),
@@ -58,7 +57,7 @@ ENCODERS: dict[str, Callable[[Path], EncoderJudge]] = {
         tiny.roberta(at, 1), label="LABEL_0"
     ),
     "RoBERTa as MiniCheck": lambda at: EncoderJudge(
-        tiny.roberta(at, 2), label="LABEL_1", template=PAIR
+        tiny.roberta(at, 2), label="LABEL_1"
     ),
     "ONNX": lambda at: EncoderJudge(tiny.in_onnx_form(at)),
 }
@@ -325,8 +324,6 @@ def test_what_is_no_sequence_classifier_is_refused(tmp_path: Path) -> None:
     (folder / "config.json").unlink()
     with pytest.raises(SettingError, match="cannot be loaded as a sequence classifier"):
         EncoderJudge(folder)
-    with pytest.raises(SettingError, match=re.escape("{premise} and {hypothesis}")):
-        EncoderJudge(folder, template="{premise}")
 
 
 def in_cache(model: Path, cache: Path, commit: str) -> None:
@@ -475,9 +472,6 @@ def test_the_models_of_the_page_load_as_it_says(
     )
     assert blocks
     made = {
-        "yaxili96/FactCG-DeBERTa-v3-Large": lambda at: tiny.deberta(
-            at, {0: "LABEL_0", 1: "LABEL_1"}
-        ),
         "lytang/MiniCheck-DeBERTa-v3-Large": lambda at: tiny.deberta(
             at, {0: "LABEL_0", 1: "LABEL_1"}
         ),
@@ -600,8 +594,6 @@ def test_ten_sentences_with_one_invented_pass_no_gate(
     [
         ({"label": ""}, r"EncoderJudge\(label=\) is the name of a label.*got ''"),
         ({"label": 1}, "got 1"),
-        ({"template": 5}, "template must hold {premise} and {hypothesis}; got 5"),
-        ({"template": ["{premise}"]}, "template must hold {premise}"),
     ],
 )
 def test_settings_that_are_none_are_refused(
@@ -615,12 +607,6 @@ def test_a_folder_that_is_missing_is_no_model_to_fetch() -> None:
     with pytest.raises(SettingError, match=r"^~/nowhere is no folder") as refused:
         EncoderJudge("~/nowhere")
     assert "hf download" not in str(refused.value)
-
-
-def test_braces_in_a_template_are_literal(tmp_path: Path) -> None:
-    folder = tiny.in_onnx_form(tmp_path / "bag")
-    judge = EncoderJudge(folder, template='{"a": 1} {x} {premise} {hypothesis}')
-    assert len(judge.probabilities([("{hypothesis}", "Fog.")])) == 1
 
 
 def test_a_device_that_is_missing_is_said(tmp_path: Path) -> None:
