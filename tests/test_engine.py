@@ -676,9 +676,9 @@ def test_results_name_judge_signature_sample_and_usage():
         Sample(id="s1", contexts=["c"], answer="a"), judge=SlowJudge()
     )
     assert (result.judge, result.sample_id, result.usage.calls) == ("slow", "s1", 1)
-    assert str(result.signature).startswith(
-        "context_adherence|v8|polls:5|T:1.0|prompt:"
-    )
+    version = ContextAdherence().version
+    begin = f"context_adherence|v{version}|polls:5|T:1.0|prompt:"
+    assert str(result.signature).startswith(begin)
     assert str(result.signature).endswith("|judge:slow")
 
 
