@@ -52,6 +52,13 @@ PAGE = Path(__file__).parents[1] / "docs" / "own_metric.md"
 BLOCKS = re.findall(
     r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
 )
+COUNTS_REPLIES = """
+    share = sum(reply.polite for reply in asked.replies) / len(asked.replies)
+    reason = f"{len(asked.replies)} replies, {len(asked.failures)} missing"
+    evidence = Evidence(kind="politeness")
+    return Scored(metric="politeness", value=share, reason=reason, evidence=evidence)
+"""
+"""The end of the page's metric where it takes no probability of a label."""
 ROWS = [
     {"query": "q", "contexts": ["c"], "response": f"Answer {number}, please."}
     for number in range(3)
@@ -77,7 +84,7 @@ def test_every_block_of_the_page_runs(
     (tmp_path / "whole_page_of_metrics.py").write_text("\n".join(BLOCKS))
     monkeypatch.syspath_prepend(tmp_path)
     import_module("whole_page_of_metrics")
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 5
 
 
 @pytest.mark.parametrize("logprobs", [True, "reject"])
@@ -111,12 +118,15 @@ def test_the_pages_metric_with_a_chat_model(
 def test_several_polls_are_independent_by_default(
     settings: str, temperatures: set[float], loopback_server: Any
 ) -> None:
-    polled = BLOCKS[3].replace("polls=3", f"polls=3{settings}").partition("\n\n\n")[0]
+    polled = BLOCKS[1].replace(
+        'wanted_probability=LabelProbability("polite"),', f"polls=3{settings},"
+    )
+    polled = polled.partition("    weight, reason")[0]
     namespace: dict[str, Any] = {"__name__": __name__}
-    exec(BLOCKS[1] + polled, namespace)  # our own documentation
+    exec(polled + COUNTS_REPLIES, namespace)  # our own documentation
     server: LoopbackServer = loopback_server(lambda _: '{"polite": 1}', n=False)
     judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test", api_key="k"))
-    result = namespace["polled_politeness"].score(answer="Sit, please.", judge=judge)
+    result = namespace["politeness"].score(answer="Sit, please.", judge=judge)
     assert result.reason == "3 replies, 0 missing"
     assert {request.body["temperature"] for request in server.requests} == temperatures
 

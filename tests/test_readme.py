@@ -123,6 +123,12 @@ def repository() -> str:
     return address
 
 
+def test_the_action_is_named_by_the_repository() -> None:
+    owner_and_name = "/".join(repository().split("/")[-2:])
+    page = (ROOT / "docs" / "gates.md").read_text(encoding="utf-8")
+    assert f"- uses: {owner_and_name}@v" in page
+
+
 @pytest.mark.parametrize("path", PACKAGE_PAGES, ids=lambda p: p.parent.name)
 def test_links_of_a_page_on_the_package_index_are_absolute(path: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
@@ -188,6 +194,7 @@ def test_the_two_commands_and_what_ci_runs() -> None:
 
 LEFT_OUT = (  # files of the reader; the others run in tests of their own
     "DATA/",
+    "azure/DEPLOYMENT --max-calls",  # its key goes to Azure alone
     " encoders:",
     " gateway:",
     " quoting:",
@@ -363,6 +370,7 @@ def test_commands_run(
     monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "replies.sqlite"))
     monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://name.openai.azure.com")
     monkeypatch.setattr(batches, "LOOK_SECONDS", 0.01)
     shutil.copytree(named_files, tmp_path, dirs_exist_ok=True)
     for text, output in RUN[page]:

