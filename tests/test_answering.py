@@ -267,7 +267,7 @@ def test_page_and_terminal_show_the_cases_and_the_methods_name_the_source(
     path = tmp_path / "results.jsonl"
     report.to_jsonl(path)
     page = tmp_path / "report.html"
-    assert main(["report", str(path), "--html", str(page), "--explain"]) == 0
+    assert main(["report", str(path), "--report", str(page), "--explain"]) == 0
     on_terminal, on_page = capsys.readouterr().out, unescape(page.read_text("utf-8"))
     answering = report.answering()
     assert str(answering) in on_terminal

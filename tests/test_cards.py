@@ -745,7 +745,7 @@ def test_the_command_writes_a_card_into_a_new_folder(
         for row in rows()
     ]
     written(labelled, "rows.jsonl", lines)
-    assert main(*GIVEN, "--out", "cards/mine.json", "--html", "pages/card.html") == 0
+    assert main(*GIVEN, "--out", "cards/mine.json", "--report", "pages/card.html") == 0
     shown = capsys.readouterr().out
     assert re.search(
         r"\nadherent, asked by context_adherence.*\n  AUROC +1.00 n=2\n", shown
@@ -803,7 +803,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "no setting": (("--set", "adherence.poll=3"), "polls"),
     "a setting of none": (("--set", "recall.examples="), "not among the metrics"),
     "a judge that scores nothing": (
-        ("--judge", "my_carded_judges:mute", "--out", "m.json", "--html", "m.html"),
+        ("--judge", "my_carded_judges:mute", "--out", "m.json", "--report", "m.html"),
         "mute scored none of 16 samples, which makes no card: ",
     ),
 }

@@ -112,7 +112,7 @@ COLLISIONS = [
     ("dataset facts rows.jsonl", "--out --store", "rows.jsonl symlink hardlink"),
     (DISCRETE, "--out --store", "pairs.jsonl docs/one.md doc-link"),
     ("dataset continuous docs", "--out", "doc-link"),
-    ("card --data rows.jsonl", "--out --html --store", "rows.jsonl symlink hardlink"),
+    ("card --data rows.jsonl", "--out --report --store", "rows.jsonl symlink hardlink"),
     ("card --data docs", "--out", "doc-link"),
     ("dataset score a.jsonl", "--store", "a.jsonl a.reviews.jsonl"),
 ]

@@ -148,7 +148,7 @@ def test_a_run_that_ended_early_decides_no_gate(
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_results_of_every_number_become_a_page(number: int) -> None:
     results = GOLDEN / f"results_{number}.jsonl"
-    main(["report", str(results), "--html", "page.html"])
+    main(["report", str(results), "--report", "page.html"])
     assert "</html>" in Path("page.html").read_text()
 
 
@@ -179,19 +179,19 @@ def test_a_folder_that_no_scorer_wrote_is_refused_with_what_to_name(
     Path("empty").mkdir()
     Path("notes").mkdir()
     Path("notes/a.txt").write_text("a")
-    for arguments in (["."], ["empty"], ["notes"], ["notes", "--html", "page.html"]):
+    for arguments in (["."], ["empty"], ["notes"], ["notes", "--report", "page.html"]):
         assert main(["report", *arguments]) == 2, arguments
         told = capsys.readouterr().err
         assert "is a folder without Parquet files; name a file of results" in told
     Path("part.parquet").write_bytes(b"PAR1")
     assert main(["report", "."]) == 2
-    assert "has no name for the page to take; give --html" in capsys.readouterr().err
+    assert "has no name for the page to take; give --report" in capsys.readouterr().err
 
 
 def test_several_files_are_one_report() -> None:
     watched(2, "one.jsonl")
     watched(3, "two.jsonl", first=2)
-    assert main(["report", "one.jsonl", "two.jsonl", "--html", "page.html"]) == 0
+    assert main(["report", "one.jsonl", "two.jsonl", "--report", "page.html"]) == 0
     paths: Sequence[str] = ["one.jsonl", "two.jsonl"]
     joined = join_runs([Report.from_jsonl(path) for path in paths], paths)
     assert [row.index for row in joined.rows] == [0, 1, 2, 3, 4]
@@ -206,7 +206,7 @@ def test_two_runs_over_the_same_questions_are_not_taken_for_more_evidence(
     text = Path("two.jsonl").read_text()  # judged once more, with other reasons
     Path("two.jsonl").write_text(text.replace('"reason": "', '"reason": "Again: '))
     files = ["one.jsonl", "two.jsonl"]
-    assert main(["report", *files, "--html", "page.html", "--explain"]) == 0
+    assert main(["report", *files, "--report", "page.html", "--explain"]) == 0
     told = capsys.readouterr().out
     page = " ".join(Path("page.html").read_text().split())
     assert told.index("2 of 3 questions") < told.index("context_adherence")
@@ -245,7 +245,7 @@ def test_files_that_were_measured_in_different_ways_are_not_one_report(
     row = json.loads(text)
     row["results"]["context_adherence"]["signature"]["version"] = "other"
     Path("two.jsonl").write_text(json.dumps(row) + "\n")
-    assert main(["report", "one.jsonl", "two.jsonl", "--html", "page.html"]) == 2
+    assert main(["report", "one.jsonl", "two.jsonl", "--report", "page.html"]) == 2
     assert "measured context_adherence in different ways" in capsys.readouterr().err
     paths = ["one.jsonl", "two.jsonl"]
     reports = [Report.from_jsonl(path) for path in paths]
@@ -261,7 +261,7 @@ def test_the_page_beside_the_results_replaces_no_file_of_somebody_else(
     assert main(["report", "scores.jsonl"]) == 2
     assert "is no page of ragmetrics; name another file" in capsys.readouterr().err
     assert Path("scores.html").read_text() == "<h1>mine</h1>"
-    assert main(["report", "scores.jsonl", "--html", "other.html"]) == 0
+    assert main(["report", "scores.jsonl", "--report", "other.html"]) == 0
     Path("other.html").rename("scores.html")
     assert main(["report", "scores.jsonl"]) == 0, "a page of ours is written anew"
 

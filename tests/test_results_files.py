@@ -138,7 +138,7 @@ def test_copies_of_a_run_count_once(capsys: pytest.CaptureFixture[str]) -> None:
     names = [f"run-{number}.jsonl" for number in range(20)]
     for name in names:
         shutil.copy("results.jsonl", name)
-    arguments = ["--fail-under", "adherence=0.7", "--html", "page.html", "--explain"]
+    arguments = ["--fail-under", "adherence=0.7", "--report", "page.html", "--explain"]
     capsys.readouterr()
     codes = [main(["report", *files, *arguments]) for files in (names[:1], names)]
     assert codes[0] == codes[1]

@@ -199,7 +199,7 @@ def test_it_is_in_report_page_and_gates_like_the_others(
     assert [each.id for each in evidence.passages] == ["a", "b"]  # type: ignore[attr-defined]
     assert report.results[0].sample is not None
     assert report.results[0].sample.expected_ids == ("b",)
-    gate = ["--fail-under", "ranking=0.5", "--html", "page.html"]
+    gate = ["--fail-under", "ranking=0.5", "--report", "page.html"]
     assert main(["report", "out.jsonl", *gate]) == 1
     page = Path("page.html").read_text()
     assert "retrieval_ranking" in page

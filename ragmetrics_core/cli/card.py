@@ -32,7 +32,7 @@ from ragmetrics_core.metrics.registry import (
 )
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.models.urls import public_address
-from ragmetrics_core.page.render import check_page, write_html
+from ragmetrics_core.page.render import write_html
 from ragmetrics_core.reporting.judge_card import Card, cell, reach
 from ragmetrics_core.statistics.deciding import LOSSES
 
@@ -52,8 +52,6 @@ def run(options: argparse.Namespace) -> int:
     samples = _labelled_samples(options)
     if options.dry_run:
         return _count_calls(options, judge, samples)
-    if options.html:
-        check_page(options.html)
     ask = asking(
         judge,
         store=shared.store(options),
@@ -129,7 +127,7 @@ def _make_card(
     if not options.dry_run:
         _write_card(card, options)
     lines = list(_lines_on_card(card))
-    for path in (options.out, options.html):
+    for path in (options.out, options.report):
         if path is not None:
             lines.append(f"Card: {path}")
     return lines
@@ -139,16 +137,16 @@ def _write_card(card: Card, options: argparse.Namespace) -> None:
     """Write the card as JSON and as a page, where these are asked for."""
     if options.out:
         write_text(options.out, card.model_dump_json(indent=1) + "\n", "the card")
-    if options.html:
+    if options.report:
         data = {"card": card, "cell": cell, "reach": reach}
-        write_html(options.html, "card.html.j2", (), data)
+        write_html(options.report, "card.html.j2", (), data)
 
 
 def _lines_on_card(card: Card) -> list[str]:
     """Return lines with the figures over all sources for each question, and notes."""
     lines = [
         f"{card.judge}, 95 % intervals; n: sources, from abstained on answers. Each"
-        " source: --html, --out"
+        " source: --report, --out"
     ]
     for question, figures in card.figures.items():
         lines.append(f"{question}, asked by {card.signatures[question]}")

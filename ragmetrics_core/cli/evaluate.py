@@ -41,7 +41,7 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import full_name, metrics_with_settings
 from ragmetrics_core.models.limits import Budget, Limits
-from ragmetrics_core.page.render import check_page, write_page_from
+from ragmetrics_core.page.render import write_page_from
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
 from ragmetrics_core.reporting.glance import Glance, GlanceTally
@@ -148,8 +148,6 @@ def run(options: argparse.Namespace) -> int:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     if options.dry_run:
         return _dry_run(_make_plan(options))
-    if options.report:
-        check_page(options.report)
     folder = _choose_paths(options)
     try:
         exit_code = _run_to_its_end(options)

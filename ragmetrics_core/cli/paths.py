@@ -25,7 +25,7 @@ _NAMES_OF_INPUTS = (
 READ = tuple(_NAMES_OF_INPUTS.split())
 # The options that name outputs, with the endings of the files that each writes: "" is
 # the output itself, any other ending a file beside it.
-_MADE = dict.fromkeys(("out", "report", "html", "summary"), ("", PARTIAL))
+_MADE = dict.fromkeys(("out", "report", "summary"), ("", PARTIAL))
 # The store is opened in place, while other outputs are written anew.
 WRITTEN = _MADE | {"store": ("", "-wal", "-shm")}
 REVIEWS = ".reviews.jsonl"

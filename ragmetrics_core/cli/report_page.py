@@ -12,7 +12,7 @@ from ragmetrics_core.cli.kept_results import check_folder, results_at
 from ragmetrics_core.cli.options import BAD_INPUT
 from ragmetrics_core.cli.printing import explain_lines, next_command, show_screen
 from ragmetrics_core.data import InputError, project_settings
-from ragmetrics_core.page.render import PAGE_MARK, check_page, write_page_from
+from ragmetrics_core.page.render import PAGE_MARK, write_page_from
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.glance import glance_of
@@ -32,8 +32,8 @@ def fill_in(options: argparse.Namespace) -> None:
         unused_settings = ("metrics", "judge", "api_base", "store", "columns")
         of_file = project_settings(Path.cwd(), settings_not_read=unused_settings)
         options.fail_under = list(of_file.gates)
-    if options.html is None:
-        options.html = _page_beside(options.files[0])
+    if options.report is None:
+        options.report = _page_beside(options.files[0])
 
 
 def _page_beside(results: Path) -> Path:
@@ -45,7 +45,7 @@ def _page_beside(results: Path) -> Path:
     """
     check_folder(results)
     if results.name in _NAMELESS:
-        raise InputError(f"{results} has no name for the page to take; give --html")
+        raise InputError(f"{results} has no name for the page to take; give --report")
     page = results.with_suffix(".html")
     if page.is_file():
         with page.open("rb") as file:
@@ -53,7 +53,7 @@ def _page_beside(results: Path) -> Path:
         if PAGE_MARK.encode() not in start:
             raise InputError(
                 f"{page} exists, and is no page of ragmetrics; name another file with"
-                " --html"
+                " --report"
             )
     return page
 
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the page of a report, print its numbers, and decide gates.
 
     The report is read from a file of results, or joined from several. Example:
-    ``a.jsonl b.jsonl --html page.html`` makes one page of both files.
+    ``a.jsonl b.jsonl --report page.html`` makes one page of both files.
 
     Returns:
         The exit code, which says what the gates decide.
@@ -74,7 +74,6 @@ def run(options: argparse.Namespace) -> int:
     shared.set_defaults_of_gate_options(
         options, "--fail-under", has_gate=bool(options.fail_under)
     )
-    check_page(options.html)
     reports = [
         results_at(path, allow_broken=options.allow_broken) for path in options.files
     ]
@@ -90,11 +89,11 @@ def run(options: argparse.Namespace) -> int:
     # A large report shows only some of its rows one by one; its numbers are of all rows.
     shown_report = report.shown()
     write_page_from(
-        glance, options.html, shown_report.results, summary, shown_report.run
+        glance, options.report, shown_report.results, summary, shown_report.run
     )
     lines = screen_lines(
         glance,
-        page=str(options.html),
+        page=str(options.report),
         # a later run is compared with one file, not with several that were joined
         next_command=next_command(options.files[0]) if len(options.files) == 1 else "",
         exit_code=exit_code,

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.data import (
-    InputError,
     SampleResult,
     adherence_worth,
     judge_in_words,
@@ -119,17 +118,6 @@ def write_html(
     pieces = page_template.generate(**shared_data, **data)
     # a lone surrogate, which a text of a sample may hold, cannot be written as UTF-8
     write_text(path, (str(replace_surrogates(piece)) for piece in pieces), "the page")
-
-
-def check_page(path: Path) -> None:
-    """Raise for a page that could not be written at the end.
-
-    The check comes before anything is judged.
-    """
-    if not path.parent.is_dir():
-        raise InputError(
-            f"the page cannot be written to {path}: there is no folder {path.parent}"
-        )
 
 
 def page_data(
