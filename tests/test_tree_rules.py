@@ -1137,6 +1137,23 @@ def test_a_query_that_a_model_wrote_is_the_stand_alone_question() -> None:
     assert sample.standalone_question is None
 
 
+@pytest.mark.parametrize("field", ["question", "contexts", "answer"])
+def test_a_place_that_leads_nowhere_is_said_and_the_rules_are_used(field: str) -> None:
+    clock = Clock()
+    made = tree(
+        clock, retriever(clock, *DOCS), model(clock, asked(PORTO)), answers=SAYS
+    )
+    (by_rules,) = samples_of(made)
+    (sample,) = samples_of(made, Overrides(**{f"{field}_from": "nowhere"}))
+    assert (sample.question, sample.contexts, sample.answer) == (
+        by_rules.question,
+        by_rules.contexts,
+        by_rules.answer,
+    )
+    assert sample.capture is not None
+    assert any(f"{field}_from='nowhere'" in text for text in sample.capture.warnings)
+
+
 # What an earlier answer says in a later prompt: no history, and no doubt
 REFUSAL = "I cannot tell from these pages, please ask at the office in the town."
 AGAIN = {

@@ -25,8 +25,9 @@ class Turn:
         question: What was asked; None if that was not found.
         standalone_question: The one query that models of the run wrote and a search was
             asked; None without one, and where there are several.
-        named: The values that ``contexts_from=`` and ``answer_from=`` led to, by
-            "contexts" and "answer".
+        named: The values that the user's places led to, by "question", "contexts" and
+            "answer".
+        warnings: Which of the user's places lead to nothing, in words.
         doubts: What is uncertain about the question and the history.
     """
 
@@ -35,6 +36,7 @@ class Turn:
     question: str | None
     standalone_question: str | None
     named: Mapping[str, Any]
+    warnings: tuple[str, ...]
     doubts: tuple[Doubt, ...]
 
     @property

@@ -52,14 +52,27 @@ def turn_of(tree: Tree, overrides: Overrides) -> Turn | None:
     calls = Calls(tree, None if tools is None else frozenset(tools))
     if not _is_a_turn(calls, overrides):
         return None
-    question, doubts = _question(calls, overrides)
     named = {}
-    for field in ("answer", "contexts"):
+    warnings = []
+    for field in ("question", "answer", "contexts"):
         is_there, value = _value_user_named(field, tree, overrides)
+        place = getattr(overrides, f"{field}_from")
         if is_there:
             named[field] = value
-    doubts = (*doubts, *_doubts_of_history(calls, question))
-    return Turn(tree, calls, question, _standalone(calls, question), named, doubts)
+        elif place is not None:
+            warnings.append(
+                f"{field}_from={place!r} is not in this run; the rules were used"
+            )
+    question, doubts = _question(calls, overrides, named)
+    return Turn(
+        tree,
+        calls,
+        question,
+        _standalone(calls, question),
+        named,
+        tuple(warnings),
+        (*doubts, *_doubts_of_history(calls, question)),
+    )
 
 
 def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
@@ -141,14 +154,13 @@ def _value_user_named(field: str, tree: Tree, overrides: Overrides) -> tuple[boo
 _Found = tuple[str | None, tuple[Doubt, ...]]
 
 
-def _question(calls: Calls, overrides: Overrides) -> _Found:
+def _question(calls: Calls, overrides: Overrides, named: Mapping[str, Any]) -> _Found:
     """Return the question, and what is uncertain about it."""
     tree = calls.tree
     if overrides.question is not None:
         return overrides.question, ()
-    is_there, value = _value_user_named("question", tree, overrides)
-    if is_there:
-        return question_in(value), ()
+    if "question" in named:
+        return question_in(named["question"]), ()
     if tree.question is not None:
         return tree.question, _doubts_of_repeated(calls, tree.question)
     return question_without_input(calls)

@@ -117,8 +117,8 @@ def _sample(
 
 
 def _warnings(turn: Turn, doubts: Iterable[Doubt]) -> tuple[str, ...]:
-    """Return what the adapter has to say, and the sentences of the doubts, each once."""
-    sentences = [*turn.tree.warnings, *(doubt.sentence for doubt in doubts)]
+    """Return which of the user's places lead nowhere, and the sentences of the doubts, each once."""
+    sentences = [*turn.warnings, *(doubt.sentence for doubt in doubts)]
     return tuple(dict.fromkeys(sentences))
 
 

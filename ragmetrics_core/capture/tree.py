@@ -362,7 +362,6 @@ class Tree:
         documents_without_text: Documents without text, as of images; only noted.
         n_without_text: How many of the retrieved documents have a text that was not
             recorded.
-        warnings: What the adapter has to say, in words.
         doubts: What is uncertain about which runs are this turn, in words. With a doubt
             nothing is exact.
         native_run: The framework's own run, for callables of the user.
@@ -399,7 +398,6 @@ class Tree:
     given_fields: Mapping[str, Any] = field(default_factory=dict)
     documents_without_text: tuple[Document, ...] = ()
     n_without_text: int = 0
-    warnings: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     native_run: Any = None
     lookup_inputs: tuple[Any, ...] = ()

@@ -181,7 +181,7 @@ def documents_without_text() -> Row:
         ("document without text",),
         app,
         asked("prompt"),
-        [Expected([DOCUMENTS[0]], "1856", warned="without text")],
+        [Expected([DOCUMENTS[0]], "1856")],
     )
 
 

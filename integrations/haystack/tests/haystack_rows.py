@@ -83,7 +83,6 @@ class Expected:
     history: int = 0
     complete: bool = True
     error: bool = False
-    warned: str = ""  # words of the adapter's
     doubts: tuple[str, ...] = ()  # codes of all that is uncertain
 
 

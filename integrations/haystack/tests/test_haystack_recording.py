@@ -349,18 +349,6 @@ def test_internal_errors_stay_inside(
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_place_that_is_not_there_is_said() -> None:
-    with capture(
-        contexts_from="nowhere.documents",
-        question_from=lambda run: run.input["prompt"]["query"],
-    ) as captured:
-        rag().run(inputs("q"))
-    (sample,) = captured.samples
-    assert check(sample) == "q"
-    assert sample.capture is not None
-    assert "nowhere.documents" in sample.capture.warnings[0]
-
-
 # The judge and watch
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -96,9 +96,9 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     answer_trees: list[Tree] = []
     # what a run returned before it failed is no answer
     if not run.error:
-        answer_trees = [_tree(calls, answer, where) for answer in answers(calls)]
+        answer_trees = [_tree(calls, answer) for answer in answers(calls)]
     if not answer_trees:
-        answer_trees = [_tree(calls, None, where)]
+        answer_trees = [_tree(calls, None)]
     if where.answer_from is not None:
         return answer_trees[:1]  # the user says what the one answer is
     return answer_trees
@@ -112,7 +112,7 @@ def _is_indexing(run: Run) -> bool:
     )
 
 
-def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
+def _tree(calls: Calls, answer: Answer | None) -> Tree:
     """Make a tree of a run and one of its answers, of which the core makes a sample.
 
     It holds the calls of the run, the question, the earlier turns of the conversation,
@@ -122,7 +122,6 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     Args:
         calls: The calls of the run.
         answer: The answer; None for a run without any.
-        where: Where the user says that question, contexts and answer are.
     """
     writing_call = _writing_call(calls, answer)
     user_text = find_question(
@@ -130,7 +129,7 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         messages_shown=() if writing_call is None else writing_call.prompt,
         query=None if answer is None else answer.question,
     )
-    tree = _tree_without_answer(calls, where)
+    tree = _tree_without_answer(calls)
     _add_question(tree, user_text, answer)
     _add_history(tree, calls, writing_call)
     if answer is None:
@@ -223,15 +222,13 @@ def _add_history(tree: Tree, calls: Calls, call: Call | None) -> None:
     tree.doubts = (*tree.doubts, *history.doubts)
 
 
-def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
+def _tree_without_answer(calls: Calls) -> Tree:
     """Make the tree of a run, with all but its question and answer.
 
-    It holds the calls of the run, how the run ended, where the user's keys are looked
-    up, and warnings. A run that was paused and a run that resumes it have one key, the
-    input.
+    It holds the calls of the run, how the run ended, and where the user's keys are
+    looked up. A run that was paused and a run that resumes it have one key, the input.
     """
     run = calls.run
-    without_text = _documents_without_text(run)
     return Tree(
         calls.root,
         output=run.output,
@@ -241,8 +238,7 @@ def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
         resumption_key=repr(run.input) if run.resumable or _is_resumed(run) else None,
         is_paused=run.paused,
         continues=_is_resumed(run),
-        documents_without_text=without_text,
-        warnings=_warnings(run, where, without_text),
+        documents_without_text=_documents_without_text(run),
         native_run=run,
         lookup_outputs=(*_values_by_place(run), run.output),
         lookup_inputs=(run.input,),
@@ -292,30 +288,6 @@ def _is_resumed(run: Run) -> bool:
         if socket.get("senders") and name not in from_the_user
     ]
     return any(first_component.input.get(name) for name in sockets_fed)
-
-
-def _warnings(
-    run: Run, where: Overrides, without_text: Sequence[Document]
-) -> tuple[str, ...]:
-    """List what the user should know of names that lead nowhere and of blank documents.
-
-    Example: with ``answer_from="llm"`` and no component "llm" in the run, a
-    warning says so; the answer is then found by the rules, as if no name were given.
-    """
-    warnings: list[str] = []
-    mappings = (*_values_by_place(run), run.output, run.input)
-    for name in ("question", "contexts", "answer"):
-        # ``question_from="builder.query"`` names a value; a function is not checked
-        source = getattr(where, f"{name}_from")
-        if isinstance(source, str):
-            is_in_run, _ = where.find(name, run, *mappings)
-            if not is_in_run:
-                warnings.append(
-                    f"{name}_from={source!r} is not in this run; the rules were used"
-                )
-    if without_text:
-        warnings.append(f"{len(without_text)} documents without text are no contexts")
-    return tuple(warnings)
 
 
 def _values_by_place(run: Run) -> tuple[Mapping[str, Any], ...]:
