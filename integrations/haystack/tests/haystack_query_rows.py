@@ -21,12 +21,6 @@ from haystack_rows import (
     retriever,
 )
 
-PASSAGE = (
-    "The old lighthouse was built long ago. Ships that came up the river at night had"
-    " nothing to steer by but a fire on the dike; in most winters the storms put it"
-    " out; so the merchants of the town gave money for a tower of brick."
-)
-
 ROWS: dict[str, Build] = {}
 row = adding_to(ROWS)
 
@@ -60,30 +54,6 @@ def rewritten_query() -> Row:
                 found, first_sentence(found), retrieved=found, standalone=searched([])
             )
         ],
-    )
-
-
-@row
-def hypothetical_document() -> Row:
-    app = connected(
-        ("hyde_prompt", "hyde"),
-        ("hyde.replies", "adapter.replies"),
-        ("adapter.output", "retriever.query"),
-        hyde_prompt=PromptBuilder("Write a passage that answers: {{ query }}"),
-        hyde=MockChatGenerator(PASSAGE),
-        adapter=OutputAdapter("{{ replies[0].text }}", str),
-        retriever=retriever(2),
-        prompt=PromptBuilder(TEMPLATE),
-        llm=llm(),
-    )
-    app.connect("retriever.documents", "prompt.documents")
-    app.connect("prompt", "llm")
-    found = bm25(PASSAGE, 2)
-    return Row(
-        ("HyDE",),
-        app,
-        asked("hyde_prompt", "prompt"),
-        [Expected(found, first_sentence(found))],
     )
 
 

@@ -9,7 +9,6 @@ from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, Promp
 from haystack.components.converters import OutputAdapter
 from haystack.dataclasses import ChatMessage
 from haystack_rows import (
-    QUESTION,
     TEMPLATE,
     Build,
     Expected,
@@ -56,16 +55,6 @@ def answer_builder() -> Row:
 
 
 @row
-def flat_inputs() -> Row:
-    return Row(
-        ("flat inputs",),
-        rag(),
-        {"query": QUESTION},
-        [Expected(bm25(), first_sentence(bm25()))],
-    )
-
-
-@row
 def chat_prompt_builder() -> Row:
     template = [
         ChatMessage.from_system("Answer in English."),
@@ -96,18 +85,6 @@ def cited_documents_only() -> Row:
         app,
         asked("retriever", "prompt", "answers"),
         [Expected(bm25(), first_sentence(bm25()))],
-    )
-
-
-@row
-def answer_pattern() -> Row:
-    app = rag(answers=AnswerBuilder(pattern=r"built in (\d+)"))
-    app.connect("llm.replies", "answers.replies")
-    return Row(
-        ("answer pattern",),
-        app,
-        asked("retriever", "prompt", "answers"),
-        [Expected(bm25(), "1856")],
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
@@ -185,12 +185,6 @@ async def drained(stream: Any) -> list[Any]:
 
 def run(work: Any) -> Any:
     return asyncio.run(work)
-
-
-def tool_texts(messages: Sequence[BaseMessage]) -> str:
-    return "\n".join(
-        str(message.text) for message in messages if isinstance(message, ToolMessage)
-    )
 
 
 class OfflineClient(Client):

@@ -15,9 +15,8 @@ from langchain.agents.middleware import (
     ContextEditingMiddleware,
     HumanInTheLoopMiddleware,
     SummarizationMiddleware,
-    ToolRetryMiddleware,
 )
-from langchain.tools import InjectedToolCallId, ToolRuntime, tool
+from langchain.tools import ToolRuntime, tool
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import ToolException, create_retriever_tool
 from langchain_fakes import (
@@ -157,22 +156,6 @@ def agent(*lines: Any, tools: Any = (look_up,), **settings: Any) -> Any:
 # One turn
 
 
-@shape([looked(PARIS), looked(LYON, query="Rhône")])
-def searches_beside_each_other_end_in_any_order() -> None:
-    over = threading.Event()
-
-    def slow(query: str) -> list[Any]:
-        _ = over.wait(5) if query == "capital" else over.set()
-        return [document(BOOKS[query][0])]
-
-    ask(
-        agent(
-            wants(look(), look("Rhône")),
-            tools=[create_retriever_tool(Shelf(books=slow), "look_up", "Looks.")],
-        )
-    )
-
-
 class _Broken(Exception):
     """The index is down."""
 
@@ -222,35 +205,6 @@ def a_tool_that_says_that_it_failed() -> None:
     )
 
 
-@shape([looked(PARIS)])
-def a_search_that_is_tried_again() -> None:
-    times = itertools.count()
-    books = Shelf(
-        books=lambda query: (
-            [document(PARIS)] if next(times) else (_ for _ in ()).throw(_Broken())
-        )
-    )
-    again = ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)
-    ask(
-        agent(
-            wants(look()),
-            tools=[create_retriever_tool(books, "look_up", "L")],
-            middleware=[again],
-        )
-    )
-
-
-@shape([looked(PARIS), Call("tool", (ROWS,), 2, "count", QUESTION)])
-def a_search_and_rows_of_a_database() -> None:
-    ask(
-        agent(
-            wants(look()),
-            wants(("count", {"question": QUESTION})),
-            tools=[look_up, count],
-        )
-    )
-
-
 @shape(
     [
         Call(
@@ -288,19 +242,6 @@ def a_tool_whose_text_shows_none_of_its_documents() -> None:
         return "2 documents were found.", [document(PARIS), document(LYON)]
 
     ask(agent(wants(("fetch", {"topic": "both"})), tools=[fetch]))
-
-
-@shape([looked(PARIS)])
-def a_tool_that_also_writes_into_the_state() -> None:
-    @tool("look_up")
-    def stating(
-        query: str, tool_call_id: Annotated[str, InjectedToolCallId]
-    ) -> Command[Any]:
-        """Looks a thing up."""
-        message = ToolMessage(joined(SHELF.invoke(query)), tool_call_id=tool_call_id)
-        return Command(update={"messages": [message]})
-
-    ask(agent(wants(look()), tools=[stating]))
 
 
 @shape(
@@ -442,30 +383,6 @@ def branches_of_a_graph() -> None:
 # A person in the loop
 
 
-def waiting(*lines: Any, tools: Any = (look_up,)) -> Any:
-    approve = HumanInTheLoopMiddleware(interrupt_on={"look_up": True})
-    return agent(
-        *lines, tools=tools, middleware=[approve], checkpointer=InMemorySaver()
-    )
-
-
-@shape([looked(LYON, query="Rhône")])
-def a_person_edits_the_call() -> None:
-    made = waiting(wants(look()))
-    ask(made, thread="t")
-    go_on(
-        made,
-        {
-            "decisions": [
-                {
-                    "type": "edit",
-                    "edited_action": {"name": "look_up", "args": {"query": "Rhône"}},
-                }
-            ]
-        },
-    )
-
-
 @shape(
     [
         looked(LYON, query="Rhône", step=2),
@@ -491,24 +408,6 @@ def a_person_replies_instead_of_a_tool() -> None:
         },
     )
     go_on(made, {"decisions": [{"type": "approve"}]})
-
-
-@shape(
-    [
-        looked(PARIS),
-        Call("tool", ("Ask for the one in France.",), 2, "person", "Which one?"),
-    ]
-)
-def a_person_replies_inside_a_tool() -> None:
-    @tool
-    def person(question: str) -> str:
-        """Asks the user."""
-        return str(interrupt(question))
-
-    lines = [wants(look()), wants(("person", {"question": "Which one?"}))]
-    made = agent(*lines, tools=[look_up, person], checkpointer=InMemorySaver())
-    ask(made, thread="t")
-    go_on(made, "Ask for the one in France.")
 
 
 @shape([looked(PARIS), looked(PARIS), Call("tool", ("yes",), 1, "person", "Sure?")])

@@ -19,10 +19,9 @@ from llama_index.core.base.response.schema import (
     Response,
     StreamingResponse,
 )
-from llama_index.core.chat_engine import CondenseQuestionChatEngine, SimpleChatEngine
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.chat_engine.types import (
     AgentChatResponse,
-    StreamingAgentChatResponse,
 )
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.llms import ChatMessage, MessageRole
@@ -221,27 +220,6 @@ def test_installed_once_and_again_if_removed(echo: RetrieverQueryEngine) -> None
     with capture() as captured:
         echo.query("again")
     assert len(captured.samples) == 1
-
-
-class Prepared(SimpleChatEngine):
-    """Streams an answer that stands there whole already, such as a stored one."""
-
-    def stream_chat(self, *_: Any, **__: Any) -> StreamingAgentChatResponse:
-        response = StreamingAgentChatResponse(
-            response="From the store.", is_writing_to_memory=False
-        )
-        response.is_done = True
-        return response
-
-
-def test_a_streamed_chat_whose_answer_is_there_already_ends_at_once(
-    kit: ModuleType,
-) -> None:
-    memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
-    chat = Prepared.from_defaults(llm=kit.ScriptedLLM(), memory=memory)
-    with capture(question_from=lambda run: "late?") as captured:
-        response = chat.stream_chat("late?")
-        assert [sample.answer for sample in captured.samples] == [response.response]
 
 
 @pytest.mark.parametrize("written", ["before", "meanwhile", "after"])

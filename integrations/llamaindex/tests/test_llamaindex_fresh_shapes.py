@@ -376,11 +376,6 @@ def test_a_named_tool_is_divided_by_its_own_structure(
 # Streamed answers that are read after the block
 
 
-async def queried(kit: ModuleType) -> Any:
-    response = engine_of(kit, streaming=True).query(QUESTION)
-    return lambda: list(response.response_gen)
-
-
 async def queried_async(kit: ModuleType) -> Any:
     response = await engine_of(kit, streaming=True).aquery(QUESTION)
 
@@ -393,11 +388,6 @@ async def queried_async(kit: ModuleType) -> Any:
 def chat_engine(kit: ModuleType) -> ContextChatEngine:
     model = kit.ScriptedLLM(script={"": ANSWER})
     return ContextChatEngine.from_defaults(kit.FixedRetriever(nodes(kit)), llm=model)
-
-
-async def chatted(kit: ModuleType) -> Any:
-    response = await asyncio.to_thread(chat_engine(kit).stream_chat, QUESTION)
-    return lambda: list(response.response_gen)
 
 
 async def chatted_async(kit: ModuleType) -> Any:
@@ -426,22 +416,9 @@ class Returning(Workflow):
         )
 
 
-async def stream_of_model(model: Any, prompt: str) -> Any:
-    return await model.astream_complete(prompt)
-
-
 async def stream_of_tokens(model: Any, prompt: str) -> Any:
     stream = await model.astream_complete(prompt)
     return (chunk.delta async for chunk in stream)
-
-
-async def returned_stream(kit: ModuleType) -> Any:
-    result = await Returning(kit, stream_of_model).run(query=QUESTION)
-
-    async def read() -> None:
-        assert [chunk async for chunk in result]
-
-    return read
 
 
 async def returned_tokens(kit: ModuleType) -> Any:
@@ -478,12 +455,9 @@ async def synthesized(kit: ModuleType) -> Any:
 # A stream of the application's own ends unseen.
 UNSEEN = Expected(answer=None, codes=frozenset({"no_answer", "by_data_flow"}))
 STREAMS: dict[str, tuple[Callable[[ModuleType], Any], Expected]] = {
-    "query": (queried, Expected()),
     "aquery": (queried_async, Expected()),
-    "stream_chat": (chatted, Expected()),
     "astream_chat": (chatted_async, Expected()),
     "workflow, streamed response": (synthesized, Expected()),
-    "workflow, stream of a model": (returned_stream, UNSEEN),
     "workflow, stream of tokens": (returned_tokens, UNSEEN),
 }
 

@@ -16,9 +16,8 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.query_engine import (
     CustomQueryEngine,
     NLSQLTableQueryEngine,
-    RetrieverQueryEngine,
 )
-from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.core.tools import FunctionTool, RetrieverTool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
 from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine
@@ -42,7 +41,6 @@ pytestmark = [
 
 QUESTION = "When was the bridge of Velm opened?"
 BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
-GUIDE = "The bridge dates from the year 1874, says the guide."
 
 
 def retriever(kit: ModuleType) -> Any:
@@ -66,21 +64,6 @@ def with_a_retriever_inside(kit: ModuleType) -> Any:
     return FunctionTool.from_defaults(
         async_fn=search, name="search", description="Searches."
     )
-
-
-def that_does_not_say_what_it_returns(kit: ModuleType) -> Any:
-    def search(input: str) -> Any:  # noqa: A002  # the framework's name
-        return [kit.node("bridge", BRIDGE)] if "bridge" in input else []
-
-    return FunctionTool.from_defaults(search, name="search", description="Searches.")
-
-
-def that_tells_what_it_did_not_find(kit: ModuleType) -> Any:
-    def search(input: str) -> Any:  # noqa: A002  # the framework's name
-        found = [kit.node("bridge", BRIDGE)] if "bridge" in input else []
-        return found or "Nothing was found."
-
-    return FunctionTool.from_defaults(search, name="search", description="Searches.")
 
 
 TOOLS = [of_the_framework, with_a_retriever_inside]
@@ -118,20 +101,6 @@ def test_a_search_that_found_nothing_is_a_search(
     ]
 
 
-@pytest.mark.parametrize("queries", [("opening year", "bridge"), ("bridge", "year")])
-@pytest.mark.parametrize("made", [*TOOLS, that_does_not_say_what_it_returns])
-def test_the_query_beside_a_search_that_found_nothing_is_no_rewrite(
-    kit: ModuleType, made: Callable[[ModuleType], Any], queries: tuple[str, str]
-) -> None:
-    sample = asked(kit, made(kit), *queries, answer="In 1874.")
-    assert [context.text for context in sample.known_contexts] == [BRIDGE]
-    assert sample.standalone_question is None
-    assert sample.ledger is not None
-    assert [
-        (call.kind, call.query, len(call.items)) for call in sample.ledger.calls
-    ] == [("retrieval", query, int("bridge" in query)) for query in queries]
-
-
 @pytest.mark.parametrize("rows", [[], [{"year": 1874}]])
 def test_a_list_of_rows_is_no_search_though_it_is_empty(
     kit: ModuleType, rows: list[Any]
@@ -144,22 +113,6 @@ def test_a_list_of_rows_is_no_search_though_it_is_empty(
     assert sample.ledger is not None
     assert [call.kind for call in sample.ledger.calls] == ["tool"]
     assert sample.retrieved is None
-
-
-def test_an_engine_behind_a_tool_that_found_nothing_is_a_search(
-    kit: ModuleType,
-) -> None:
-    engine = RetrieverQueryEngine(
-        retriever(kit),
-        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM()),
-    )
-    tool = QueryEngineTool.from_defaults(
-        engine, name="guide", description="Knows the town."
-    )
-    sample = asked(kit, tool, "opening year", answer="I do not know.")
-    assert (sample.retrieved, sample.contexts) == ((), ())
-    assert sample.capture is not None
-    assert (sample.capture.evidence_from, sample.capture.warnings) == ("flow", ())
 
 
 @pytest.mark.parametrize("is_async", [False, True])

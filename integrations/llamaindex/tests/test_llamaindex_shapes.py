@@ -836,23 +836,6 @@ def _(kit: Kit) -> None:
     asyncio.run(run())
 
 
-@row(
-    "workflow that streams its answer",
-    Expected(
-        contexts=(PARIS, WINE),
-    ),
-)
-def _(kit: Kit) -> None:
-    async def run() -> None:
-        response = await Rag(kit, streaming=True).run(topic=QUESTION)
-        assert [token async for token in response.async_response_gen()] == [
-            "The",
-            " answer.",
-        ]
-
-    asyncio.run(run())
-
-
 class Asked(StartEvent):
     """A declared start event."""
 
@@ -928,20 +911,6 @@ def _(kit: Kit) -> None:
 def _(kit: Kit) -> None:
     nodes = kit.retriever().retrieve(QUESTION)
     get_response_synthesizer(llm=kit.llm()).synthesize(QUESTION, nodes[:2])
-
-
-@row(
-    "retriever and streaming synthesizer called separately",
-    Expected(
-        contexts=(PARIS,),
-    ),
-)
-def _(kit: Kit) -> None:
-    nodes = kit.retriever().retrieve(QUESTION)
-    response = get_response_synthesizer(llm=kit.llm(), streaming=True).synthesize(
-        QUESTION, nodes[:1]
-    )
-    assert str(response) == ANSWER
 
 
 @row("synthesizer alone", Expected(contexts=(PARIS, WINE), retrieved=None))

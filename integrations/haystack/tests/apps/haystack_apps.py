@@ -154,11 +154,3 @@ def app(
         return play
 
     return added
-
-
-def upto(name: str, end: int) -> tuple[str, str]:
-    """The beginning of a text, to the last letter before a place."""
-    text = TEXTS[name][:end]
-    while not text[-1].isalnum():
-        text = text[:-1]
-    return name, text

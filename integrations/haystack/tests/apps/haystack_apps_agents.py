@@ -36,7 +36,6 @@ from haystack_apps_pipelines import (
     MessageRetriever,
     MessageWriter,
     WebSearch,
-    asked,
     rag,
 )
 
@@ -79,26 +78,6 @@ def agent(tool: Any, *replies: str | ChatMessage, **settings: Any) -> Agent:
 
 
 # What is an answer
-
-
-@app(
-    f"{TUTORIALS}/43_Building_a_Tool_Calling_Agent.ipynb",
-    Expected(("brother", "sister"), retrieved=("brother", "sister")),
-)
-def state_beside_the_last_message() -> None:
-    tool = ComponentTool(
-        component=WebSearch(),
-        name="web_search",
-        description="Searches the web.",
-        outputs_to_state={"documents": {"source": "documents"}},
-        outputs_to_string={"source": "documents", "handler": every},
-    )
-    agent(
-        tool,
-        calls("web_search", query=Q),
-        A,
-        state_schema={"documents": {"type": list[Document]}},
-    ).run(messages=user())
 
 
 # What a tool shows
@@ -267,38 +246,6 @@ def an_agent_out_of_steps() -> None:
         "Let me look that up.", tool_calls=[ToolCall("web_search", {"query": Q})]
     )
     agent(web_tool(every), again, again, A, max_agent_steps=2).run(messages=user())
-
-
-@component
-class Each:
-    """A component that runs a pipeline for each of several questions."""
-
-    def __init__(self) -> None:
-        self.inner = rag(llm=says("It was walled up.", "The masons did."))
-
-    @component.output_types(answers=list[str])
-    def run(self, questions: list[str]) -> dict[str, Any]:
-        return {
-            "answers": [
-                self.inner.run(asked(one))["llm"]["replies"][0].text
-                for one in questions
-            ]
-        }
-
-
-@app(
-    f"{TUTORIALS}/35_Evaluating_RAG_Pipelines.ipynb",
-    Expected(FIRST, "It was walled up.", Q, FIRST, doubts=("which_turn",)),
-    Expected(
-        FIRST,
-        "The masons did.",
-        "Who walled it up?",
-        FIRST,
-        doubts=("further_call", "which_turn"),
-    ),
-)
-def questions_in_one_component() -> None:
-    connected(each=Each()).run({"each": {"questions": [Q, "Who walled it up?"]}})
 
 
 # Several agents

@@ -12,8 +12,6 @@ from haystack import Document, Pipeline, component, tracing
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
 from haystack.components.converters import OutputAdapter
 from haystack.components.joiners import BranchJoiner
-from haystack.components.preprocessors import DocumentSplitter
-from haystack.components.rankers import MetaFieldRanker
 from haystack.components.routers import ConditionalRouter
 from haystack.core.errors import BreakpointException, PipelineRuntimeError
 from haystack.dataclasses import ChatMessage
@@ -30,7 +28,6 @@ from haystack_apps import (
     Expected,
     Q,
     app,
-    calls,
     connected,
     found,
     says,
@@ -101,36 +98,6 @@ class Fetcher:
                 :last_k
             ]
         }
-
-
-@component
-class Page:
-    @component.output_types(documents=list[Document])
-    def run(self, urls: list[str]) -> dict[str, Any]:
-        return {"documents": [Document(id="page", content=PAGE)]}
-
-
-PAGE = "\n".join(TEXTS.values())
-
-
-WORDS = PAGE.split(" ")
-CHUNKS = tuple((None, " ".join(WORDS[start : start + 16]) + " ") for start in (0, 16))
-
-
-@app(f"{COOKBOOK}/mixtral-8x7b-for-web-qa.ipynb", Expected(CHUNKS, retrieved=("page",)))
-def chunks_of_a_page_made_on_the_way() -> None:
-    made = connected(
-        ("fetcher.documents", "splitter.documents"),
-        ("splitter.documents", "ranker.documents"),
-        ("ranker.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        fetcher=Page(),
-        splitter=DocumentSplitter(split_by="word", split_length=16),
-        ranker=MetaFieldRanker(meta_field="split_id", sort_order="ascending", top_k=2),
-        prompt=ChatPromptBuilder(user(LIST)),
-        llm=says(A),
-    )
-    made.run({"fetcher": {"urls": ["https://page.example"]}, "prompt": {"question": Q}})
 
 
 # Answers
@@ -299,27 +266,6 @@ def a_fallback_taken() -> None:
     fallback("no_answer", A)
 
 
-@component
-class CitingGenerator:
-    """A generator with its own socket for documents."""
-
-    @component.output_types(replies=list[str])
-    def run(self, query: str, documents: list[Document]) -> dict[str, Any]:
-        return {"replies": [A]}
-
-
-@app(
-    "deepset-ai/haystack-core-integrations: integrations/cohere",
-    Expected(FIRST, retrieved=FIRST, doubts=("by_data_flow",)),
-)
-def a_generator_that_takes_documents() -> None:
-    connected(
-        *SEARCH,
-        ("retriever.documents", "llm.documents"),
-        **search(llm=CitingGenerator()),
-    ).run({"embedder": {"text": Q}, "llm": {"query": Q}})
-
-
 # Questions
 
 
@@ -430,25 +376,6 @@ def earlier_turns_from_a_store() -> None:
     )
 
 
-INSERTED = """{% insert earlier %}{% message role="user" %}{% for one in documents %}{{ one.content }}
-{% endfor %}Question: {{ question }}{% endmessage %}"""
-
-
-@app(
-    f"{DOCS}/pipeline-components/builders/chatpromptbuilder.mdx",
-    Expected(FIRST, "The tower had burned.", AND_WHY, FIRST, TURN),
-)
-def earlier_turns_that_the_application_keeps() -> None:
-    earlier = [ChatMessage.from_user(Q), ChatMessage.from_assistant(A)]
-    made = rag(prompt=ChatPromptBuilder(INSERTED), llm=says("The tower had burned."))
-    made.run(
-        {
-            "embedder": {"text": AND_WHY},
-            "prompt": {"question": AND_WHY, "earlier": earlier},
-        }
-    )
-
-
 # Several runs for one question
 
 
@@ -521,41 +448,6 @@ def failing(resumed: Callable[[Pipeline, PipelineSnapshot], object]) -> None:
 )
 def a_run_that_fails_and_is_resumed() -> None:
     failing(lambda made, snapshot: made.run({}, pipeline_snapshot=snapshot))
-
-
-HISTORY = (
-    """{% insert earlier %}{% message role="user" %}{{ question }}{% endmessage %}"""
-)
-
-
-@app(
-    f"{COOKBOOK}/agent-breakpoints.ipynb",
-    Expected(("brother", "sister"), "Two.", AND_WHY, SEEN, TURN),
-)
-def an_agent_behind_a_breakpoint() -> None:
-    """Earlier turns stay what they were; the answer is no part of them."""
-    from haystack_apps_agents import agent, every, web_tool
-
-    made = connected(
-        ("prompt.prompt", "agent.messages"),
-        ("agent.last_message", "answers.replies"),
-        prompt=ChatPromptBuilder(HISTORY),
-        agent=agent(web_tool(every), calls("web_search", query=Q), "Two."),
-        answers=AnswerBuilder(),
-    )
-    snapshots: list[PipelineSnapshot] = []
-    with contextlib.suppress(BreakpointException):
-        given = {
-            "prompt": {
-                "question": AND_WHY,
-                "earlier": [ChatMessage.from_user(Q), ChatMessage.from_assistant(A)],
-            },
-            "answers": {"query": AND_WHY},
-        }
-        made.run(
-            given, break_point=Breakpoint("answers"), snapshot_callback=snapshots.append
-        )
-    made.run({}, pipeline_snapshot=snapshots[-1])
 
 
 @app(

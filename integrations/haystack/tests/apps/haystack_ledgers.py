@@ -5,22 +5,18 @@ the other. Evidence is told in this order: step, the model's own order of its ca
 start.
 """
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
-from haystack import Document, Pipeline, SuperComponent, component
+from haystack import Document, Pipeline, SuperComponent
 from haystack.components.agents import Agent
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
-from haystack.components.generators.chat import LLM
-from haystack.dataclasses import ChatMessage, TextContent, ToolCall
+from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.hooks import compaction
 from haystack.hooks.compaction import (
     CompactionHook,
-    SlidingWindowCompactor,
-    ToolResultPruningCompactor,
 )
 from haystack.hooks.human_in_the_loop import (
     AlwaysAskPolicy,
@@ -31,9 +27,6 @@ from haystack.hooks.human_in_the_loop import (
 from haystack.tools import (
     AgentTool,
     ComponentTool,
-    PipelineTool,
-    SearchableToolset,
-    Tool,
     create_tool_from_function,
 )
 from haystack_apps import (
@@ -50,7 +43,6 @@ from haystack_apps import (
 from haystack_apps_agents import (
     agent,
     every,
-    printing_tool,
     rag_tool,
     searching,
     web_tool,
@@ -60,8 +52,6 @@ from haystack_apps_pipelines import (
     FIRST,
     SEEN,
     MessageRetriever,
-    MessageWriter,
-    WebSearch,
     asked,
     rag,
 )
@@ -147,14 +137,6 @@ def kept(*names: str) -> list[Document]:
     return [Document(id=name, content=TEXTS[name]) for name in names]
 
 
-@row(given("bell"), retrieval(0, *FIRST, query=Q), contexts=("bell", *FIRST))
-def documents_with_the_question_and_found_ones() -> None:
-    template = "{% for one in attached %}{{ one.content }}\n{% endfor %}" + EACH
-    rag(template).run(
-        {"embedder": {"text": Q}, "prompt": {"question": Q, "attached": kept("bell")}}
-    )
-
-
 @row(retrieval(0, *FIRST, query=Q))
 def retrieval_and_answer_in_two_runs() -> None:
     documents = connected(*SEARCH, **search()).run({"embedder": {"text": Q}})[
@@ -171,50 +153,6 @@ def retrieval_and_answer_in_two_runs() -> None:
 # Agents and their tools
 
 
-@row(
-    retrieval(1, *FIRST, name="search", query="gate"),
-    retrieval(2, *SEEN, name="web_search", query="siblings"),
-    contexts=(*FIRST, *SEEN),
-)
-def one_tool_after_the_other() -> None:
-    steps = says(
-        calls("search", query="gate"), calls("web_search", query="siblings"), A
-    )
-    Agent(chat_generator=steps, tools=[searching(top_k=3), web_tool(every)]).run(
-        messages=user()
-    )
-
-
-def slow_and_fast() -> list[Tool]:
-    """The first waits until the second is done."""
-    done = threading.Event()
-
-    def slow(query: Annotated[str, "the query"]) -> dict[str, Any]:
-        """Searches long."""
-        assert done.wait(10)
-        return {"documents": kept("gate", "mill")}
-
-    def fast(query: Annotated[str, "the query"]) -> dict[str, Any]:
-        """Searches briefly."""
-        done.set()
-        return {"documents": kept("bell")}
-
-    return [create_tool_from_function(slow), create_tool_from_function(fast)]
-
-
-BESIDE = [ToolCall("slow", {"query": "old"}), ToolCall("fast", {"query": "new"})]
-BESIDE_ROWS = (
-    retrieval(1, "gate", "mill", name="slow", query="old"),
-    retrieval(1, "bell", name="fast", query="new"),
-)
-
-
-@row(*BESIDE_ROWS[::-1], contexts=("bell", "gate", "mill"))
-def calls_beside_each_other_the_other_way_round() -> None:
-    steps = says(ChatMessage.from_assistant(tool_calls=BESIDE[::-1]), A)
-    Agent(chat_generator=steps, tools=slow_and_fast()).run(messages=user())
-
-
 @row(retrieval(1, *FIRST, name="search", query="gate", shown=(0,)), contexts=("gate",))
 def a_tool_that_shows_one_of_three() -> None:
     agent(
@@ -224,40 +162,9 @@ def a_tool_that_shows_one_of_three() -> None:
     ).run(messages=user())
 
 
-@row(retrieval(1, *FIRST, name="retrieval_tool", query="gate"))
-def a_tool_that_prints_its_documents() -> None:
-    agent(printing_tool(), calls("retrieval_tool", query="gate"), A).run(
-        messages=user()
-    )
-
-
-KEEPER = "The keeper says: the wall was built in spring."
-
-
-@row(tool(1, KEEPER, name="blocks", query="spring"), contexts=(), doubts=("tool_text",))
-def a_tool_that_returns_blocks_of_text() -> None:
-    def blocks(query: Annotated[str, "the query"]) -> list[TextContent]:
-        """Asks the keeper."""
-        return [TextContent(KEEPER)]
-
-    made = create_tool_from_function(blocks, outputs_to_string={"raw_result": True})
-    agent(made, calls("blocks", query="spring"), A).run(messages=user())
-
-
 def keeper(year: Annotated[int, "the year"], month: Annotated[int, "the month"]) -> str:
     """Asks the keeper of the archive."""
     return "The keeper says: the wall was built in spring."
-
-
-@row(
-    tool(1, KEEPER, name="keeper", query='{"year": 1632, "month": 3}'),
-    contexts=(),
-    doubts=("tool_text",),
-)
-def a_tool_that_asks_a_person() -> None:
-    agent(
-        create_tool_from_function(keeper), calls("keeper", year=1632, month=3), A
-    ).run(messages=user())
 
 
 class Archive:
@@ -286,25 +193,6 @@ def a_tool_that_fails_and_is_tried_again() -> None:
         calls("open", query="gate"),
         A,
     ).run(messages=user())
-
-
-@component
-class Broken:
-    @component.output_types(documents=list[Document])
-    def run(self, query: str) -> dict[str, Any]:
-        raise ConnectionError("no store")
-
-
-@row(retrieval(1, name="search", query="gate", error="no store"), contexts=())
-def a_retriever_that_fails_inside_a_tool() -> None:
-    broken = PipelineTool(
-        pipeline=connected(retriever=Broken()),
-        input_mapping={"query": ["retriever.query"]},
-        output_mapping={"retriever.documents": "documents"},
-        name="search",
-        description="Searches.",
-    )
-    agent(broken, calls("search", query="gate"), A).run(messages=user())
 
 
 @row(
@@ -390,30 +278,6 @@ def an_agent_as_tool() -> None:
     ).run(messages=user())
 
 
-@row(*from_researcher(), contexts=SEEN, answer="Sanna has sisters.")
-def an_agent_as_tool_that_keeps_documents_in_its_state() -> None:
-    keeping = ComponentTool(
-        component=WebSearch(),
-        name="web_search",
-        description="Searches.",
-        outputs_to_state={"documents": {"source": "documents"}},
-        outputs_to_string={"source": "documents", "handler": every},
-    )
-    schema = {"documents": {"type": list[Document]}}
-    made = agent(
-        keeping, calls("web_search", query="sisters"), SISTERS, state_schema=schema
-    )
-    told = ComponentTool(
-        component=made,
-        name="researcher",
-        description="Researches.",
-        outputs_to_string={"source": "last_message"},
-    )
-    agent(
-        told, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters."
-    ).run(messages=user())
-
-
 @row(
     written(
         1,
@@ -452,12 +316,6 @@ BUILT = {
     "input_mapping": {"query": ["embedder.text", "prompt.question", "answers.query"]},
     "output_mapping": {"answers.answers": "answers"},
 }
-AS_TEXT = {
-    "outputs_to_string": {
-        "source": "answers",
-        "handler": lambda answers: answers[0].data,
-    }
-}
 
 
 def building(*replies: str) -> Pipeline:
@@ -472,24 +330,6 @@ def from_builder(step: int, text: str, query: str) -> tuple[Call, ...]:
     return written(step, text, name="qa", query=query), retrieval(
         step, *FIRST, name="qa", query=query
     )
-
-
-@row(
-    *from_builder(1, ABOUT_GATE, "gate?"),
-    *from_builder(2, ABOUT_MILL, "mill?"),
-    answer="Both are told.",
-)
-def a_pipeline_with_an_answer_builder_as_tool() -> None:
-    tool = PipelineTool(
-        building(ABOUT_GATE, ABOUT_MILL),
-        name="qa",
-        description="Answers.",
-        **BUILT,
-        **AS_TEXT,
-    )
-    agent(
-        tool, calls("qa", query="gate?"), calls("qa", query="mill?"), "Both are told."
-    ).run(messages=user())
 
 
 @row(*from_builder(1, ABOUT_GATE, "gate?"), answer="In 1632.")
@@ -515,24 +355,6 @@ def answers_built_of_all_messages_of_an_agent() -> None:
     ).run({"agent": {"messages": user()}, "answers": {"query": Q}})
 
 
-@row(
-    written(0, SISTERS, agent="researcher"),
-    retrieval(1, *SEEN, name="web_search", query="sisters", agent="researcher"),
-    contexts=SEEN,
-    answer="Sanna has sisters.",
-)
-def two_agents_in_one_pipeline() -> None:
-    connected(
-        ("researcher.last_message", "note.message"),
-        ("note.prompt", "writer.messages"),
-        researcher=agent(
-            web_tool(every), calls("web_search", query="sisters"), SISTERS
-        ),
-        note=ChatPromptBuilder(user("Notes: {{ message.text }}\n{{ question }}")),
-        writer=Agent(chat_generator=says("Sanna has sisters.")),
-    ).run({"researcher": {"messages": user()}, "note": {"question": Q}})
-
-
 LEAD = "The register names two older sisters of Sanna Stern."
 
 
@@ -555,45 +377,6 @@ def an_agent_of_an_agent() -> None:
     agent(
         lead, ChatMessage.from_assistant(tool_calls=[ask("lead")]), "Sanna has sisters."
     ).run(messages=user())
-
-
-@row(retrieval(0, *FIRST, query=Q))
-def a_model_component_with_a_prompt() -> None:
-    template = "{% message role='user' %}" + EACH + "{% endmessage %}"
-    made = connected(
-        *SEARCH,
-        ("retriever.documents", "llm.documents"),
-        **search(llm=LLM(chat_generator=says(A), user_prompt=template)),
-    )
-    made.run({"embedder": {"text": Q}, "llm": {"question": Q}})
-
-
-@row(
-    retrieval(1, "gate", "mill", name="listing", query='{"year": 1632}'),
-    contexts=("gate", "mill"),
-)
-def a_function_that_returns_documents() -> None:
-    def listing(year: Annotated[int, "the year"]) -> list[Document]:
-        """Lists what a year left."""
-        return kept("gate", "mill")
-
-    agent(create_tool_from_function(listing), calls("listing", year=1632), A).run(
-        messages=user()
-    )
-
-
-@row(retrieval(2, *FIRST, name="search", query="gate"))
-def a_tool_that_is_found_first() -> None:
-    """What Haystack's own tool says of other tools is no evidence."""
-    tools = SearchableToolset(
-        catalog=[searching(top_k=3), web_tool(every)], search_threshold=1
-    )
-    steps = says(
-        calls("search_tools", tool_keywords="chronicle"),
-        calls("search", query="gate"),
-        A,
-    )
-    Agent(chat_generator=steps, tools=tools).run(messages=user())
 
 
 # A person in the loop
@@ -630,20 +413,6 @@ def a_call_that_a_person_edits() -> None:
     ).run(messages=user())
 
 
-@row(retrieval(1, *SEEN, name="web_search", query="sisters"), contexts=SEEN)
-def a_call_that_a_person_rejects() -> None:
-    both = ChatMessage.from_assistant(
-        tool_calls=[
-            ToolCall("web_search", {"query": one}, id=one)
-            for one in ("gate", "sisters")
-        ]
-    )
-    rejects = asking(ConfirmationUIResult("reject"), ConfirmationUIResult("confirm"))
-    agent(web_tool(every), both, A, hooks={"before_tool": [rejects]}).run(
-        messages=user()
-    )
-
-
 # Memory
 
 
@@ -666,51 +435,8 @@ def a_message_store() -> None:
     ).run(asked(AND_WHY, memory={"current_messages": [], "chat_history_id": "session"}))
 
 
-@row(
-    retrieval(1, *SEEN, name="web_search", query="why", turn=2),
-    contexts=SEEN,
-    answer="The tower had burned.",
-)
-def an_agent_with_earlier_messages() -> None:
-    made = connected(
-        ("memory.messages", "agent.messages"),
-        ("agent.messages", "writer.messages"),
-        memory=MessageRetriever(TURN),
-        agent=agent(
-            web_tool(every), calls("web_search", query="why"), "The tower had burned."
-        ),
-        writer=MessageWriter([]),
-    )
-    session = {"chat_history_id": "session"}
-    made.run(
-        {"memory": {"current_messages": user(AND_WHY), **session}, "writer": session}
-    )
-
-
 WHY = "The tower had burned down in the siege, says the chronicle."
-EARLIER = retrieval(1, "gate", "mill", name="search", query="gate")
 NEXT = retrieval(1, *SEEN, name="web_search", query="why", turn=2)
-
-
-def first_turn() -> list[ChatMessage]:
-    return list(
-        agent(searching(top_k=2), calls("search", query="gate"), A).run(
-            messages=user()
-        )["messages"]
-    )
-
-
-@row(
-    EARLIER,
-    NEXT,
-    contexts=SEEN,
-    answer=WHY,
-    turns=2,
-    conversation="a_second_turn_with_the_first_ones_messages",
-)
-def a_second_turn_with_the_first_ones_messages() -> None:
-    messages = [*first_turn(), ChatMessage.from_user(AND_WHY)]
-    agent(web_tool(every), calls("web_search", query="why"), WHY).run(messages=messages)
 
 
 @row(
@@ -735,18 +461,6 @@ def a_second_turn_after_a_call_that_a_person_edited() -> None:
     agent(web_tool(every), calls("web_search", query="why"), WHY).run(messages=messages)
 
 
-@row(
-    retrieval(0, *FIRST, query=Q),
-    retrieval(0, *FIRST, query=AND_WHY, turn=2),
-    answer=WHY,
-    turns=2,
-    conversation="c",
-)
-def two_runs_of_a_conversation_that_the_user_names() -> None:
-    rag().run(asked())
-    rag(llm=says(WHY)).run(asked(AND_WHY))
-
-
 TWICE = (calls("search", query="gate"), calls("web_search", query="siblings"), A)
 FORGOTTEN = (
     retrieval(1, *FIRST, name="search", query="gate", shown=()),
@@ -762,17 +476,6 @@ def forgetful(compactor: Any, replies: Any = TWICE, tools: Any = ()) -> Agent:
     return Agent(
         chat_generator=says(*replies), tools=tools, hooks={"before_llm": [shorten]}
     )
-
-
-@row(*FORGOTTEN, contexts=SEEN)
-def a_result_that_is_pruned() -> None:
-    forgetful(ToolResultPruningCompactor(min_tokens=1)).run(messages=user())
-
-
-@row(*FORGOTTEN, contexts=SEEN)
-def messages_that_are_left_out() -> None:
-    """The note in their place is nobody's turn, and no evidence."""
-    forgetful(SlidingWindowCompactor()).run(messages=user())
 
 
 SUMMARY = (

@@ -5,33 +5,28 @@ The first line of each names the repository and file whose shape it has.
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 import pytest
-from langchain_classic.chains import ConversationalRetrievalChain, RetrievalQA
+from langchain_classic.chains import ConversationalRetrievalChain
 from langchain_core.documents import Document
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda
 from langchain_corpus import (
     ANSWER,
     MEMORY,
     PLAN,
     QUESTION,
-    RAG,
-    REFLECT,
     TOOLS,
     Expected,
     app,
     check,
     everything,
-    grader,
     names,
     rag,
 )
-from langchain_fakes import Shelf, Speaker, calls, joined
+from langchain_fakes import Shelf, Speaker, joined
 from langchain_ragmetrics import capture
 
 # What public applications still use.
@@ -86,36 +81,6 @@ def fusion_with_scores() -> None:
 
 @app(
     Expected(
-        [PLAN.page_content[:60].rstrip(), MEMORY.page_content[:60].rstrip()],
-        retrieved=["plan", "memory"],
-    )
-)
-def truncated() -> None:
-    """alirezasaberi20/Deep-Learning-Projects/RAG_Langchain/app.py, with only the beginning of each chunk shown."""
-    short = RunnableLambda(
-        lambda found: "\n---\n".join(one.page_content[:60] for one in found)
-    )
-    rag(Shelf(books=everything()[:2]) | short).invoke(QUESTION)
-
-
-@app(Expected(["plan", "memory", "tools"]))
-def refine() -> None:
-    """langchain-ai/langchain/docs/docs/versions/migrating_chains/refine_docs_chain.ipynb: one after the other."""
-    lines = [
-        "Agents plan by decomposing what they are to do.",
-        "They decompose, and they remember.",
-        ANSWER,
-    ]
-    RetrievalQA.from_chain_type(
-        Speaker(lines=lines),
-        chain_type="refine",
-        retriever=Shelf(books=everything()),
-        return_source_documents=True,
-    ).invoke({"query": QUESTION})
-
-
-@app(
-    Expected(
         ["plan"],
         question="And how?",
         standalone=QUESTION,
@@ -133,29 +98,6 @@ def history_as_pairs() -> None:
             "chat_history": [("What do agents do?", "They plan their work.")],
         }
     )
-
-
-@app(Expected(["plan", "memory"]))
-def cited_by_a_tool_call() -> None:
-    """langchain-ai/langchain/docs/docs/how_to/qa_citations.ipynb: the answer stands in the arguments of a call."""
-
-    class Cited(TypedDict):
-        """The answer and its sources."""
-
-        answer: str
-        citations: list[int]
-
-    model = Speaker(lines=calls("Cited", answer=ANSWER, citations=[0])).bind_tools(
-        [Cited]
-    )
-    (
-        {
-            "context": Shelf(books=everything()[:2]) | joined,
-            "question": RunnablePassthrough(),
-        }
-        | RAG
-        | model
-    ).invoke(QUESTION)
 
 
 @app(
@@ -190,25 +132,6 @@ def documents_as_content_blocks() -> None:
 
 
 @app(
-    Expected(["tools"], answer='{"binary_score": "no"}', doubts=["answer_guessed"]),
-    Expected(["reflect"], standalone="reflection of autonomous agents"),
-)
-def rewritten_by_hand() -> None:
-    """bansal1600/Advanced_RAG/Types_of_RAG_implementation_using_LangGraph/corrective_RAG/generator.py, by hand."""
-    first = Shelf(books=[TOOLS]).invoke(QUESTION)
-    grader("no").invoke({"question": QUESTION, "document": first[0].page_content})
-    better = str(
-        Speaker(lines="reflection of autonomous agents")
-        .invoke(f"Write a better query for: {QUESTION}")
-        .text
-    )
-    second = Shelf(books=[REFLECT]).invoke(better)
-    (RAG | Speaker(lines=ANSWER) | StrOutputParser()).invoke(
-        {"context": joined(second), "question": QUESTION}
-    )
-
-
-@app(
     Expected(
         ["plan", "memory"],
         question="And how do they?",
@@ -230,23 +153,6 @@ def condensed_by_hand() -> None:
     )
     found = Shelf(books=everything()[:2]).invoke(asked)
     list(Speaker(lines=ANSWER).stream(f"{joined(found)}\n{asked}"))
-
-
-@app(Expected(["plan"], doubts=["which_turn"]), is_hedged=True)
-def checked_afterwards() -> None:
-    """DanielPopoola/adaptive-rag/src/workflow/chains/hallucination_grader.py: documents and generation are graded."""
-    found = Shelf(books=[PLAN]).invoke(QUESTION)
-    answer = (
-        Speaker(lines=ANSWER)
-        .invoke(f"Context: {joined(found)}\nQuestion: {QUESTION}")
-        .text
-    )
-    prompt = ChatPromptTemplate.from_template(
-        "Facts: {documents}\nGeneration: {generation}"
-    )
-    (prompt | Speaker(lines='{"binary_score": "yes"}') | JsonOutputParser()).invoke(
-        {"documents": found, "generation": answer}
-    )
 
 
 @app(

@@ -11,8 +11,6 @@ from langchain.agents import create_agent
 from langchain.tools import tool
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage, HumanMessage
-from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool
 from langchain_corpus import (
     ANSWER,
@@ -88,24 +86,6 @@ def corrective_graph() -> None:
     graph(retrieve, grade_documents, transform_query, web_search, generate).invoke(
         {"question": QUESTION}
     )
-
-
-@app(Expected(["plan", "memory", "tools"]))
-def self_reflective_graph() -> None:
-    """langchain-ai/langgraph/examples/rag/langgraph_self_rag.ipynb: two graders after the answer."""
-
-    def retrieve(state: State) -> State:
-        return {"documents": Shelf(books=everything()).invoke(state["question"])}
-
-    def check(state: State) -> State:
-        prompt = ChatPromptTemplate.from_template(
-            "Facts: {documents}\nGeneration: {generation}"
-        )
-        for _ in range(2):
-            (prompt | Speaker(lines=calls("Grade", binary_score="yes"))).invoke(state)
-        return {"question": state["question"]}
-
-    graph(retrieve, generate, check).invoke({"question": QUESTION})
 
 
 @app(Expected(["plan", "memory"], standalone="agent planning"))
@@ -247,27 +227,6 @@ def agents_of_an_agent() -> None:
     create_agent(Speaker(lines=lines), workers).invoke(
         {"messages": [("user", QUESTION)]}
     )
-
-
-HITS = [{"url": "https://a.example", "content": PLAN.page_content}]
-
-
-@app(
-    Expected(["plan"]),
-    context_tools={"web_search"},
-)
-def named_tool_that_returns_data() -> None:
-    """bnurbekov/LLM-Agents/react_agent/agent_langchain.py: hits of a web search, put into the prompt as they are."""
-
-    @tool
-    def web_search(query: str) -> Any:
-        """Searches the web."""
-        return HITS
-
-    shown = RunnableLambda(
-        lambda question: f"{web_search.invoke({'query': 'plans'})}\n{question}"
-    )
-    (shown | Speaker(lines=ANSWER)).invoke(QUESTION)
 
 
 @pytest.mark.parametrize("name", names(__name__))

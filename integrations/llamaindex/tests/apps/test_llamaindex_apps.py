@@ -14,17 +14,14 @@ from unittest.mock import ANY
 import pytest
 from llama_index.core import (
     Document,
-    DocumentSummaryIndex,
     PromptTemplate,
     Settings,
-    SummaryIndex,
     VectorStoreIndex,
     __version__,
     get_response_synthesizer,
 )
-from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
+from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.evaluation import DatasetGenerator
-from llama_index.core.indices.composability import ComposableGraph
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.llms import ChatMessage
 from llama_index.core.node_parser import SentenceSplitter
@@ -33,9 +30,8 @@ from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.query_engine import (
     CustomQueryEngine,
 )
-from llama_index.core.response_synthesizers import ResponseMode
 from llama_index.core.schema import NodeWithScore
-from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.core.tools import FunctionTool, QueryEngineTool
 from llama_index.core.workflow import (
     Context,
     Event,
@@ -121,7 +117,6 @@ def app(name: str, source: str, *samples: dict[str, Any]) -> Callable[[Any], Any
 
 
 DOCS = "run-llama/llama_index: docs/"
-TEMPLATES = "run-llama/create-llama: packages/create-llama/templates/components/"
 
 
 # -- one node, twice
@@ -162,77 +157,6 @@ def _(kit: ModuleType) -> None:
             "Who lives where?",
         )
     )
-
-
-class Graded(Event):
-    """Texts that a grader let pass."""
-
-    texts: list[str]
-
-
-class Corrective(Workflow):
-    """Retrieve, grade each hit, search the web for the rest, answer over an index of what is left."""
-
-    def __init__(self, index: Any, llm: Any, *, by_index: bool) -> None:
-        super().__init__(timeout=10)
-        self.index, self.llm, self.by_index = index, llm, by_index
-
-    @step
-    async def grade(self, ctx: Context, ev: StartEvent) -> Graded:
-        await ctx.store.set("query", ev.query_str)
-        hits = self.index.as_retriever(similarity_top_k=2).retrieve(ev.query_str)
-        prompt = PromptTemplate(
-            "Is the document relevant, yes or no?\n{text}\nQuestion: {query}"
-        )
-        verdicts = [
-            self.llm.complete(prompt.format(text=hit.text, query=ev.query_str)).text
-            for hit in hits
-        ]
-        texts = [
-            hit.text
-            for hit, verdict in zip(hits, verdicts, strict=True)
-            if verdict == "yes"
-        ]
-        if len(texts) < len(hits) and self.by_index:
-            rewritten = self.llm.complete(
-                f"Improve for a search engine: {ev.query_str}"
-            ).text
-            texts.append(f"The web knows about {rewritten}: not much.")
-        return Graded(texts=texts)
-
-    @step
-    async def answer(self, ctx: Context, ev: Graded) -> StopEvent:
-        query = await ctx.store.get("query")
-        if self.by_index:
-            index = SummaryIndex.from_documents([Document(text="\n".join(ev.texts))])
-            return StopEvent(result=index.as_query_engine(llm=self.llm).query(query))
-        return StopEvent(
-            result=str(
-                await self.llm.acomplete(
-                    QA.format(context="\n".join(ev.texts), question=query)
-                )
-            )
-        )
-
-
-GRADES: list[tuple[str, Any]] = [
-    ("relevant, yes or no?\nParis", "yes"),
-    ("relevant, yes or no?", "no"),
-    ("Improve for", "capital of France"),
-]
-WEB = f"{P['paris']}\nThe web knows about capital of France: not much."
-
-
-@app(
-    "corrective retrieval, answered over an index of the rest",
-    "patchy631/ai-engineering-hub: corrective-rag/workflow.py",
-    sample(contexts=[(ANY, WEB)], retrieved=[PARIS, WINE, (ANY, WEB)]),
-)
-def _(kit: ModuleType) -> None:
-    workflow = Corrective(
-        VectorStoreIndex(kit.pages()), kit.Model(script=GRADES), by_index=True
-    )
-    asyncio.run(_run(workflow, query_str=Q))
 
 
 class StringEngine(CustomQueryEngine):
@@ -291,47 +215,6 @@ def _(kit: ModuleType) -> None:
         tool_retriever=found.as_retriever(similarity_top_k=2), llm=llm
     )
     asyncio.run(_asked(agent, Q))
-
-
-SUMMARY = "This document tells where the government of the country resides."
-
-
-@app(
-    "a document summary index, built and queried",
-    f"{DOCS}examples/index_structs/doc_summary/DocSummary.ipynb",
-    sample(contexts=[(ANY, P["paris"])], retrieved=[(ANY, P["paris"])]),
-)
-def _(kit: ModuleType) -> None:
-    llm = kit.Model(
-        script=[
-            ("Summarize the provided text", SUMMARY),
-            ("list of documents is shown", "Doc: 1, Relevance: 9"),
-        ]
-    )
-    index = DocumentSummaryIndex.from_documents(
-        [Document(text=P["paris"])],
-        llm=llm,
-        response_synthesizer=get_response_synthesizer(
-            llm=llm, response_mode=ResponseMode.TREE_SUMMARIZE
-        ),
-        summary_query="Summarize the provided text.",
-    )
-    index.as_query_engine(llm=llm).query(Q)
-
-
-@app(
-    "questions made by a generator, then asked",
-    f"{DOCS}examples/evaluation/QuestionGeneration.ipynb",
-    sample(contexts=[PARIS], retrieved=[PARIS]),
-)
-def _(kit: ModuleType) -> None:
-    llm = kit.Model(script=[("generate only questions", f"1. {Q}")])
-    made = DatasetGenerator(kit.pages("paris"), llm=llm).generate_dataset_from_nodes(
-        num=1
-    )
-    VectorStoreIndex(kit.pages("paris")).as_query_engine(llm=llm).query(
-        made.questions[0]
-    )
 
 
 @app(
@@ -416,30 +299,6 @@ def _(kit: ModuleType) -> None:
     asyncio.run(run())
 
 
-@app(
-    "a graph of indices, whose inner answers are no evidence",
-    f"{DOCS}examples/composable_indices/ComposableIndices.ipynb",
-    sample(),
-)
-def _(kit: ModuleType) -> None:
-    llm = kit.Model(
-        script=[
-            ("from the wine cellar", A),
-            ("renowned", "One answer, from the wine cellar of the house."),
-            ("Seine", "One answer, from the town hall."),
-        ]
-    )
-    indices = [SummaryIndex(kit.pages(name)) for name in ("paris", "wine")]
-    summaries = [
-        "All about the capital of the country.",
-        "All about what people there drink.",
-    ]
-    graph = ComposableGraph.from_indices(
-        SummaryIndex, indices, index_summaries=summaries
-    )
-    assert str(graph.as_query_engine(llm=llm).query(Q)) == A
-
-
 # -- answers that no engine returns
 
 
@@ -504,104 +363,6 @@ def _(kit: ModuleType) -> None:
         Sourced, PromptTemplate(QA), context=context, question=Q
     )
     assert made.sources == [1]
-
-
-class Researched(Event):
-    """Answers to the questions of the plan."""
-
-    answers: list[str]
-
-
-class Plan(BaseModel):
-    """What to research."""
-
-    decision: str
-    research_questions: list[str]
-
-
-class Token(Event):
-    """A piece of the report, for the page."""
-
-    delta: str
-
-
-class DeepResearch(Workflow):
-    """Retrieve, plan, answer each question of the plan, stream a report.
-
-    The workflow itself returns nothing.
-    """
-
-    def __init__(self, index: Any, llm: Any) -> None:
-        super().__init__(timeout=10)
-        self.index, self.llm = index, llm
-
-    @step
-    async def research(self, ctx: Context, ev: StartEvent) -> Researched:
-        self.request = ev.get("user_msg")
-        hits = self.index.as_retriever(similarity_top_k=2).retrieve(self.request)
-        context = "\n".join(
-            f"<Citation id='{hit.node_id}'>\n{hit.get_content()}</Citation>"
-            for hit in hits
-        )
-        prompt = PromptTemplate("Make a plan.\n{context}\nRequest: {request}")
-        plan = await self.llm.astructured_predict(
-            Plan, prompt, context=context, request=self.request
-        )
-        answers = [
-            (
-                await self.llm.acomplete(
-                    f"Answer with citations.\n{context}\nQuestion: {question}"
-                )
-            ).text
-            for question in plan.research_questions
-        ]
-        return Researched(answers=answers)
-
-    @step
-    async def report(self, ctx: Context, ev: Researched) -> StopEvent:
-        known = "\n".join(ev.answers)
-        pieces = await self.llm.astream_complete(
-            f"Write a report for: {self.request}\nResearch:\n{known}"
-        )
-        async for piece in pieces:
-            ctx.write_event_to_stream(Token(delta=piece.delta))
-        return StopEvent(result="")
-
-
-@app(
-    "deep research, whose report is streamed and not returned",
-    f"{TEMPLATES}use-cases/python/deep_research/workflow.py",
-    sample(
-        question="All about the capital",
-        answer="The whole report.",
-        doubts=["answer_guessed"],
-    ),
-)
-def _(kit: ModuleType) -> None:
-    plan = {
-        "decision": "research",
-        "research_questions": ["Where is it?", "What is it known for?"],
-    }
-    llm = kit.Model(
-        script=[
-            ("Make a plan", [("Plan", plan)]),
-            ("Write a report", "The whole report."),
-            (
-                "Question: Where is it?",
-                "It lies on a river, as the first citation says.",
-            ),
-            (
-                "Question: What is it known for?",
-                "It is known for what the second citation says.",
-            ),
-        ]
-    )
-    asyncio.run(
-        _run(
-            DeepResearch(VectorStoreIndex(kit.pages()), llm),
-            user_msg="All about the capital",
-        )
-    )
 
 
 # -- conversations
@@ -683,32 +444,6 @@ def _(kit: ModuleType) -> None:
     asyncio.run(run())
 
 
-@app(
-    "a ReAct agent with a retriever tool",
-    f"{DOCS}examples/agent/react_agent_with_query_engine.ipynb",
-    sample(standalone="capital"),
-)
-def _(kit: ModuleType) -> None:
-    retriever = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2)
-    tool = RetrieverTool.from_defaults(
-        retriever, name="store", description="Knows the country."
-    )
-    script = [
-        (
-            "Observation: Paris",
-            f"Thought: I can answer without using any more tools.\nAnswer: {A}",
-        ),
-        (
-            Q,
-            (
-                'Thought: I need to use a tool.\nAction: store\nAction Input: {"input":'
-                ' "capital"}'
-            ),
-        ),
-    ]
-    asyncio.run(_asked(ReActAgent(tools=[tool], llm=kit.Model(script=script)), Q))
-
-
 def _choosing(
     kit: ModuleType, *queries: str
 ) -> tuple[Any, list[QueryEngineTool], list[Any]]:
@@ -757,10 +492,6 @@ def _(kit: ModuleType) -> None:
 
 async def _asked(agent: Any, question: str) -> None:
     assert str(await agent.run(question)) == A
-
-
-async def _run(workflow: Any, **given: Any) -> None:
-    await workflow.run(**given)
 
 
 @pytest.mark.parametrize("name", APPS)

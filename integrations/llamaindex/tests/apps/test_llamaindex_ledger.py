@@ -28,10 +28,6 @@ from llama_index.core.workflow import (
     Context,
     HumanResponseEvent,
     InputRequiredEvent,
-    StartEvent,
-    StopEvent,
-    Workflow,
-    step,
 )
 from llama_index.evaluation.ragmetrics import capture
 from workflows.errors import WorkflowCancelledByUser
@@ -236,31 +232,6 @@ def _(kit: ModuleType) -> None:
     ).query(Q)
 
 
-class Handed(Workflow):
-    """A workflow that answers from documents in its start event."""
-
-    llm: Any = None
-
-    @step
-    async def only(self, ev: StartEvent) -> StopEvent:
-        said = await get_response_synthesizer(llm=self.llm).asynthesize(
-            ev.query, ev.nodes
-        )
-        return StopEvent(result=str(said))
-
-
-@row("documents in a start event", [call("given", "paris", "nice")])
-def _(kit: ModuleType) -> None:
-    flow = Handed()
-    flow.llm = kit.Model()
-    nodes = [NodeWithScore(node=one) for one in kit.pages("paris", "nice")]
-
-    async def run() -> None:
-        await flow.run(query=Q, nodes=nodes)
-
-    asyncio.run(run())
-
-
 # -- tools
 
 
@@ -270,14 +241,6 @@ ANSWERED = [call("written", SAYS, **SEARCH), HIT]
 @row("an agent asks an engine", ANSWERED)
 def _(kit: ModuleType) -> None:
     asyncio.run(ask(FunctionAgent(tools=[asking(kit)], llm=scripted(kit, [CAPITAL]))))
-
-
-@row("an engine's answer is the agent's", [HIT])
-def _(kit: ModuleType) -> None:
-    tool = QueryEngineTool.from_defaults(
-        engine(kit), name="store", description="Knows.", return_direct=True
-    )
-    asyncio.run(ask(FunctionAgent(tools=[tool], llm=scripted(kit, [CAPITAL]))))
 
 
 BOTH = [HIT, call("retrieval", *COAST, **{**SEARCH, "query": "coast"})]
@@ -317,18 +280,6 @@ def _(kit: ModuleType) -> None:
     async def store(input: str) -> list[NodeWithScore]:  # noqa: A002
         """Search."""
         return [NodeWithScore(node=TextNode(id_="lyon", text=P["lyon"]), score=0.5)]
-
-    asyncio.run(ask(FunctionAgent(tools=[store], llm=scripted(kit, [CAPITAL]))))
-
-
-@row(
-    "a tool that shows one of the pages it found",
-    [call("retrieval", *FOUND, shown=(0,), **SEARCH)],
-)
-def _(kit: ModuleType) -> None:
-    async def store(input: str) -> str:  # noqa: A002
-        """Search."""
-        return "Found: " + (await retriever(kit).aretrieve(input))[0].text
 
     asyncio.run(ask(FunctionAgent(tools=[store], llm=scripted(kit, [CAPITAL]))))
 
@@ -468,7 +419,6 @@ def test_a_run_that_was_cancelled_has_no_answer(parts: ModuleType) -> None:
 # -- conversations
 
 SECOND = "And where is the coast?"
-FIRST = call("retrieval", *FOUND, query=Q)
 LATER = call("retrieval", *COAST, step=1, name="store", query="coast", turn=2)
 
 
@@ -485,23 +435,6 @@ def _(kit: ModuleType) -> None:
             await ask(agent, question, memory=memory)
 
     asyncio.run(run())
-
-
-@row(
-    "a chat that rewrites the question",
-    [FIRST],
-    [
-        replace(FIRST, shown=(0,)),
-        call("retrieval", *COAST, step=1, query="the coast, alone", turn=2),
-    ],
-)
-def _(kit: ModuleType) -> None:
-    llm = kit.Model(script=[("standalone question", "the coast, alone")])
-    chat = VectorStoreIndex(kit.pages()).as_chat_engine(
-        chat_mode="condense_plus_context", llm=llm, similarity_top_k=2
-    )
-    chat.chat(Q)
-    chat.chat(SECOND)
 
 
 @pytest.mark.parametrize("memory", ["default", "Memory", "ChatMemoryBuffer"])
@@ -573,23 +506,6 @@ def test_react_remembers_what_it_saw_and_answered(
     )
     said = [[turn.content for turn in one.history] for one in captured.samples]
     assert said == [[], [Q, A], [Q, A, SECOND, "On it."]]
-
-
-@pytest.mark.parametrize("memory", [Memory, ChatMemoryBuffer])
-def test_an_empty_history_is_handed_in_too(memory: Any, parts: ModuleType) -> None:
-    chat = VectorStoreIndex(parts.pages()).as_chat_engine(
-        chat_mode="context",
-        llm=parts.Model(),
-        similarity_top_k=2,
-        memory=memory.from_defaults(token_limit=3000),
-    )
-    with capture() as captured:
-        for _ in range(2):
-            chat.chat(Q, chat_history=[])
-        chat.chat(SECOND)
-    ledgers = [one.ledger for one in captured.samples if one.ledger]
-    assert [one.turn for one in ledgers] == [1, 1, 2]
-    assert [len(one.history) for one in captured.samples] == [0, 0, 2]
 
 
 @pytest.mark.parametrize("name", LEDGERS)
