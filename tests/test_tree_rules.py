@@ -1139,10 +1139,7 @@ def test_a_query_that_a_model_wrote_is_the_stand_alone_question() -> None:
 
 @pytest.mark.parametrize("field", ["question", "contexts", "answer"])
 def test_a_place_that_leads_nowhere_is_said_and_the_rules_are_used(field: str) -> None:
-    clock = Clock()
-    made = tree(
-        clock, retriever(clock, *DOCS), model(clock, asked(PORTO)), answers=SAYS
-    )
+    made = says(found(*DOCS), reads(asked(PORTO)))
     (by_rules,) = samples_of(made)
     (sample,) = samples_of(made, Overrides(**{f"{field}_from": "nowhere"}))
     assert (sample.question, sample.contexts, sample.answer) == (
