@@ -738,6 +738,13 @@ def retry_of_chain() -> None:
 
 
 @shape(Turn())
+def fallback_of_model() -> None:
+    rag(model=Speaker(lines=ValueError("down")).with_fallbacks([Speaker()])).invoke(
+        QUESTION
+    )  # type: ignore[arg-type]
+
+
+@shape(Turn())
 def fallback_of_chain() -> None:
     rag(model=Speaker(lines=ValueError("down"))).with_fallbacks([rag()]).invoke(
         QUESTION
