@@ -6,6 +6,7 @@ messages. A name or a type that is not known here says nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,15 +31,12 @@ _FURTHER_PARAMETERS = "extra_body"
 # Gemini's tool that reads pages, in its two spellings
 _PAGE_READERS = ("url_context", "urlContext")
 # what a block shows that is no text, by its type or, without a type, by its one field
-_MEDIUM_BY_KIND = {
-    **dict.fromkeys(("image", "image_url", "input_image", "base64_image"), "image"),
-    **dict.fromkeys(("audio", "input_audio", "audio_url"), "sound"),
-    **dict.fromkeys(("video", "video_url"), "sound"),
-    **dict.fromkeys(("file", "input_file", "file_data", "fileData"), "file"),
-    **dict.fromkeys(("document", "document_url", "container_upload"), "file"),
-    **dict.fromkeys(("inline_data", "inlineData", "base64_data"), "file"),
-    **dict.fromkeys(("media", "blob", "uri", "binary"), "file"),
-}
+_MEDIUM = lazy_pattern(
+    r"(?P<media>(?:input_|base64_)?(?:image|audio|video)(?:_url)?)"
+    r"|(?P<file>(?:input_)?file(?:_?data)?|document(?:_url)?|container_upload"
+    r"|inline_?data|base64_data|media|blob|uri|binary)",
+    re.IGNORECASE,
+)
 _KINDS_OF_DOCUMENTS = ("text_plain", "search_result")
 # a field that tells the medium of a file, such as "image/png"
 _FIELDS_OF_MEDIUM = ("modality", "mime_type", "mimeType", "media_type")
@@ -60,13 +58,9 @@ _PAGES_READ = (
     "the request lets Gemini read pages by its tool url_context, and nobody recorded"
     " their texts; let a tool of the application read them, which returns its texts"
 )
-_IMAGES_SHOWN = (
-    "the model was shown an image, and nobody recorded what stands in it; send the text"
-    " of a page in a message"
-)
-_SOUNDS_SHOWN = (
-    "the model was shown sound or video, and nobody recorded what is said in it; send the"
-    " words in a message"
+_MEDIA_SHOWN = (
+    "the model was shown an image, sound or video, and nobody recorded what stands or is"
+    " said in it; send the words in a message"
 )
 
 
@@ -118,8 +112,7 @@ def unread_request(parameters: object, contents: object) -> UnreadRequest:
     evidence = [_KEPT_BY_PROVIDER.format(name) for name in names_of_kept_texts]
     evidence += [_FILES_SHOWN] if "file" in media else []
     evidence += [_PAGES_READ] if lets_read_pages else []
-    remarks = [_IMAGES_SHOWN] if "image" in media else []
-    remarks += [_SOUNDS_SHOWN] if "sound" in media else []
+    remarks = [_MEDIA_SHOWN] if "media" in media else []
     lets_search = lets_read_pages or _SEARCHED_BY_PROVIDER in names_of_kept_texts
     return UnreadRequest(
         tuple(evidence), tuple(remarks), tuple(dict.fromkeys(documents)), lets_search
@@ -174,13 +167,13 @@ def _lets_read_pages(parameters: object) -> bool:
 
 
 def _media_in(content: object, depth: int = _DEEPEST) -> Iterator[tuple[str, str]]:
-    """Yield what the blocks of a message show: "document", "file", "image" or "sound".
+    """Yield what the blocks of a message show: "document", "file", or "media": an image or sound.
 
     Beside it stands the text of a document, else "".
 
     Example: ``[{"type": "text", "text": "Hi"}, {"type": "input_file", …}]`` yields
     "file", and so does such a block inside a tool's result. Langfuse writes a mark in
-    the place of a file: "@@@langfuseMedia:type=image/png|…" yields "image".
+    the place of a file: "@@@langfuseMedia:type=image/png|…" yields "media".
 
     Args:
         content: A text, a block, or a list of blocks.
@@ -203,33 +196,32 @@ def _media_in(content: object, depth: int = _DEEPEST) -> Iterator[tuple[str, str
 
 
 def _medium_of_block(block: Fields) -> str | None:
-    """Return the medium that a block shows; None for a text, or what holds other blocks."""
+    """Return what a block shows; None for a text, or what holds other blocks."""
     kind = block.get("type", block.get("block_type"))
     fields = block
     if not isinstance(kind, str):  # {"inline_data": {"mime_type": "image/png"}}
-        kind = next((name for name in block if name in _MEDIUM_BY_KIND), "")
+        kind = next((str(name) for name in block if _MEDIUM.fullmatch(str(name))), "")
         value = block.get(kind)
-        is_block = isinstance(value, Mapping) or kind.startswith("base64")
-        if not is_block:
+        if isinstance(value, Mapping):
+            fields = value
+        elif not kind.startswith("base64"):
             return None
-        fields = value if isinstance(value, Mapping) else block
     kind = kind.replace("-", "_")
-    if kind in _KINDS_OF_DOCUMENTS or (kind in _MEDIUM_BY_KIND and _holds_text(fields)):
+    medium = _MEDIUM.fullmatch(kind)
+    if kind in _KINDS_OF_DOCUMENTS or (medium is not None and _holds_text(fields)):
         return "document"
-    if kind not in _MEDIUM_BY_KIND:
+    if medium is None:
         return None
     for name in _FIELDS_OF_MEDIUM:
         if isinstance(fields.get(name), str):
             return _medium_of(fields[name])
-    return _MEDIUM_BY_KIND[kind]
+    return medium.lastgroup
 
 
 def _medium_of(name: str) -> str:
-    """Return the medium of a MIME type or its first part: "image/png" is an image."""
+    """Return the medium of a MIME type or its first part: of "image/png" it is "media"."""
     first, _, _ = name.lower().partition("/")
-    if first == "image":
-        return "image"
-    return "sound" if first in ("audio", "video") else "file"
+    return "media" if first in ("image", "audio", "video") else "file"
 
 
 def _holds_text(document: Fields) -> bool:
