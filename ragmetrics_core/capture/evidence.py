@@ -13,7 +13,7 @@ from ragmetrics_core.capture.calls import STRUCTURED, DocumentList, end_of
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.found import Found
-from ragmetrics_core.capture.handed_on import Evidence, Fate, FoundAnswer, Turn
+from ragmetrics_core.capture.handed_on import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.plain_values import contexts_in
 from ragmetrics_core.capture.shown import (
     SHORTEST,
@@ -29,6 +29,7 @@ _BY_DATA_FLOW = Doubt("by_data_flow")
 # with these it is not known which prompts show what the answer rests on
 _LEAVES_CHAIN_OPEN = frozenset({"further_call", "short_reply"})
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
+_UNKNOWN = Showing("unknown")
 
 
 def evidence(turn: Turn, found_answer: FoundAnswer, found: Found) -> Evidence:
@@ -69,7 +70,7 @@ class _Reading:
             self._doubt_provider()
         else:
             self._follow_flow(result)
-        result.fates = self._fates()
+        self._note_fates(result)
         result.doubts = self.doubts
         return result
 
@@ -293,27 +294,17 @@ class _Reading:
 
     # The fates
 
-    def _fates(self) -> dict[DocumentKey, Fate]:
-        """Tell what became of each passage that was there before the answer."""
+    def _note_fates(self, result: Evidence) -> None:
+        """Note what the prompts show of each passage, and which call dropped it."""
         handed_on = _HandedOn(self.found, self.lists, self._seen_in_prompts())
+        result.dropped_by, result.ranks = handed_on.dropped_by, handed_on.ranks
         is_chain_known = _LEAVES_CHAIN_OPEN.isdisjoint(
             each.code for each in self.doubts
         )
-        fates: dict[DocumentKey, Fate] = {}
-        for identity, passage in self.found.passages.items():
-            _, showing = self.showings.get(
-                identity, (passage.document, Showing("unknown"))
-            )
+        for identity, (_, showing) in self.showings.items():
             is_open = identity in handed_on.replaced or not is_chain_known
-            if showing.extent == "not" and is_open:
-                showing = Showing("unknown")
-            dropped_by = handed_on.dropped_by.get(identity)
-            rank = None if dropped_by else handed_on.ranks.get(identity)
-            is_kept = None if rank is None else True
-            if dropped_by is not None:
-                is_kept = False
-            fates[identity] = Fate(passage, showing, dropped_by, is_kept, rank)
-        return fates
+            is_unknown = showing.extent == "not" and is_open
+            result.showings[identity] = _UNKNOWN if is_unknown else showing
 
     def _seen_in_prompts(self) -> set[DocumentKey]:
         return {
@@ -444,17 +435,12 @@ def notes_on_passages(
     """
     if retrieved is None:
         return None
-    identities = [found.identity(document) for document in retrieved]
     places = _places_of_contexts(found_evidence)
-    notes = [
-        _note(
-            document,
-            found_evidence.fates.get(identity),
-            _place(identity, document, places),
-            found_evidence,
-        )
-        for identity, document in zip(identities, retrieved, strict=True)
-    ]
+    notes = []
+    for document in retrieved:
+        identity = found.identity(document)
+        place = places.get(identity, places.get(letters_of(document.text)))
+        notes.append(_note(document, identity, place, found, found_evidence))
     return tuple(notes)
 
 
@@ -470,56 +456,50 @@ def _places_of_contexts(found_evidence: Evidence) -> dict[DocumentKey | str, int
     return places
 
 
-def _place(
-    identity: DocumentKey,
-    document: Document,
-    places: dict[DocumentKey | str, int],
-) -> int | None:
-    """Return the place of the context that shows a document; None without one."""
-    place = places.get(identity)
-    if place is None:
-        place = places.get(letters_of(document.text))
-    return place
-
-
 def _note(
     document: Document,
-    fate: Fate | None,
+    identity: DocumentKey,
     place: int | None,
+    found: Found,
     found_evidence: Evidence,
 ) -> PassageNote:
-    """Return the note on one retrieved passage."""
-    if fate is None:
-        return PassageNote(context=place)
-    is_dropped = fate.dropped_by is not None and place is None
+    """Return the note on one retrieved passage; ``place`` is that of its context."""
+    passage = found.passages[identity]
+    dropped_by = found_evidence.dropped_by.get(identity)
+    rank = None if dropped_by else found_evidence.ranks.get(identity)
+    is_kept = None if rank is None else True
+    if dropped_by is not None:
+        is_kept = place is not None
+    is_dropped = dropped_by is not None and place is None
     return PassageNote(
-        retriever=_name_of(fate.passage.found_by),
-        rank=fate.passage.rank,
-        kept=True if place is not None and fate.is_kept is False else fate.is_kept,
-        rank_kept=fate.rank_kept,
-        dropped_by=_name_of(fate.dropped_by) if is_dropped else None,
+        retriever=passage.found_by.name,
+        rank=passage.rank,
+        kept=is_kept,
+        rank_kept=rank,
+        dropped_by=dropped_by.name if dropped_by and is_dropped else None,
         context=place,
-        share=_share(document, fate, place, found_evidence),
+        share=_share(
+            document,
+            found_evidence.showings.get(identity, _UNKNOWN),
+            place,
+            found_evidence,
+        ),
     )
 
 
-def _name_of(call: Node | None) -> str | None:
-    return None if call is None else call.name
-
-
 def _share(
-    document: Document, fate: Fate, place: int | None, found_evidence: Evidence
+    document: Document, showing: Showing, place: int | None, found_evidence: Evidence
 ) -> float | None:
     """Return the share of a passage's letters that was shown; None if it is unknown."""
     if found_evidence.evidence_from not in ("prompt", "named"):
-        is_seen = found_evidence.prompts is not None and fate.showing.extent == "not"
+        is_seen = found_evidence.prompts is not None and showing.extent == "not"
         return 0.0 if is_seen and place is None else None
     if place is None:
-        return 0.0 if fate.showing.extent == "not" else None
+        return 0.0 if showing.extent == "not" else None
     contexts = found_evidence.contexts or ()
     shown = letters_of(contexts[place].text)
     if any(letters_of(text) in shown for text in document.own_texts):
         return 1.0
     letters = letters_of(document.text_without_metadata)
-    is_part = fate.showing.extent == "part" and bool(letters)
+    is_part = showing.extent == "part" and bool(letters)
     return min(len(shown) / len(letters), 1.0) if is_part else None

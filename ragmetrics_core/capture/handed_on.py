@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ragmetrics_core.capture.calls import Calls, Passage
+from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.shown import Showing
 from ragmetrics_core.capture.tree import Answer, DocumentKey, Node, Tree
@@ -84,25 +84,6 @@ class FoundAnswer:
         return self.writer.model
 
 
-@dataclass(frozen=True, eq=False)
-class Fate:
-    """What became of one passage.
-
-    Attributes:
-        passage: The passage.
-        showing: What the prompts show of it.
-        dropped_by: The call that took it and did not return it; None if none did.
-        is_kept: Whether the last list of documents holds it; None if no call took it.
-        rank_kept: Its rank in that list, from 1.
-    """
-
-    passage: Passage
-    showing: Showing
-    dropped_by: Node | None = None
-    is_kept: bool | None = None
-    rank_kept: int | None = None
-
-
 @dataclass(eq=False)
 class Evidence:
     """What one answer could rest on: the result of stage 3.
@@ -111,7 +92,10 @@ class Evidence:
         contexts: What reached the generator; None if that is unknown.
         evidence_from: What tells the contexts; None if nothing does.
         identities: The passages behind the contexts; None for one that the user named.
-        fates: What became of each passage, by its identity.
+        showings: What the prompts show of each passage, by its identity.
+        dropped_by: The first call that dropped a passage.
+        ranks: The rank, from 1, of a passage in the last list that holds it; None where
+            one of several lists may lead nowhere.
         prompts: The messages that the chain was shown; None if no call is known.
         doubts: What is uncertain.
     """
@@ -119,6 +103,8 @@ class Evidence:
     contexts: tuple[Context, ...] | None = None
     evidence_from: EvidenceFrom | None = None
     identities: tuple[DocumentKey | None, ...] = ()
-    fates: dict[DocumentKey, Fate] = field(default_factory=dict)
+    showings: dict[DocumentKey, Showing] = field(default_factory=dict)
+    dropped_by: dict[DocumentKey, Node] = field(default_factory=dict)
+    ranks: dict[DocumentKey, int | None] = field(default_factory=dict)
     prompts: tuple[str, ...] | None = None
     doubts: list[Doubt] = field(default_factory=list)
