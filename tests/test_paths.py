@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shlex
@@ -16,8 +15,6 @@ from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import Report
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.cli.parsers import COMMANDS, parser_of
-from ragmetrics_core.cli.paths import READ, WRITTEN
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.files import AtomicFile, write_text
 
@@ -28,31 +25,6 @@ GOOD = {
     "answer": "Anna lit the lamp.",
 }
 Held = Callable[[], dict[str, bytes]]
-
-# Options with a value that is no path. An option in none of the three tables fails the
-# test below.
-_OTHERS = """
-    metrics judge api_base settings limit concurrency max_calls max_cost deadline requests_per_minute
-    min_scored min_answered fail_under cluster margin slice metric label threshold
-    draws n stratify_by seed model language chunk_size overlap questions top take retriever
-    documents golden noise smallest extraction reviewer action older_than alpha max_samples
-    question_column contexts_column answer_column reference_column retrieved_column facts_column id_column dialect
-    expected_ids_column expected_contexts_column
-    resolve push api_key_env name context_tools
-"""
-NO_PATHS = set(_OTHERS.split())
-
-
-def test_every_option_is_known_to_be_a_path_or_none() -> None:
-    each = [
-        action
-        for command in COMMANDS
-        for action in parser_of(command)._actions
-        if action.nargs != 0 and not isinstance(action, argparse._SubParsersAction)
-    ]
-    assert {action.dest for action in each} == {*READ, *WRITTEN, *NO_PATHS}
-    paths = {action.dest for action in each if action.type is Path}
-    assert paths <= {*READ, *WRITTEN}
 
 
 def run(words: str) -> int:

@@ -115,7 +115,8 @@ def _read_corpus(
     """
     shared.needs_out(options)
     documents = load_documents(options.corpus)
-    return documents, (*options.corpus, f"{len(documents)} documents")
+    source = (*map(str, options.corpus), f"{len(documents)} documents")
+    return documents, source
 
 
 def _writing_judge(options: argparse.Namespace) -> LLMJudge:

@@ -29,6 +29,17 @@ COMMANDS: Mapping[str, Mapping[str, Any]] = _TABLES["commands"]
 """What is known of each command, by its words: "card", "dataset review"."""
 
 
+def options_of_type(kind: str) -> list[str]:
+    """Return the names of the parsed options of a type, of all commands."""
+    names = {
+        name.lstrip("-").replace("-", "_"): None
+        for table in _TABLES["options"].values()
+        for name, entry in table.items()
+        if entry.get("type") == kind
+    }
+    return list(names)
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse what was typed; ``command`` of the result has the words of the command.
 
@@ -181,7 +192,9 @@ def _key_or_none(text: str) -> str | None:
 
 
 TYPES: Mapping[str, Callable[[str], Any]] = {
-    "path": Path,
+    "input": Path,
+    "output": Path,
+    "store": Path,
     "number": _reader(float, lambda _: True, "a number"),
     "integer": _reader(int, lambda _: True, "a whole number"),
     "whole": _reader(int, lambda number: number >= 1, "a whole number of at least 1"),

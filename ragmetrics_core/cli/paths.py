@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from ragmetrics_core.cli.parsers import options_of_type
 from ragmetrics_core.data import (
     PARTIAL,
     InputError,
@@ -17,17 +18,11 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.models.reply_store import default_path
 
-# The options and arguments, of all commands, that name files to read. A test holds the
-# list complete.
-_NAMES_OF_INPUTS = (
-    "files file corpus data pairs results against labels drawn runs set sets"
-)
-READ = tuple(_NAMES_OF_INPUTS.split())
 # The options that name outputs, with the endings of the files that each writes: "" is
-# the output itself, any other ending a file beside it.
-_MADE = dict.fromkeys(("out", "report", "summary"), ("", PARTIAL))
-# The store is opened in place, while other outputs are written anew.
-WRITTEN = _MADE | {"store": ("", "-wal", "-shm")}
+# the output itself, any other ending a file beside it. The store is opened in place,
+# while other outputs are written anew.
+_MADE = dict.fromkeys(options_of_type("output"), ("", PARTIAL))
+_WRITTEN = _MADE | dict.fromkeys(options_of_type("store"), ("", "-wal", "-shm"))
 REVIEWS = ".reviews.jsonl"
 # A word within the first bytes of a data set.
 SET_MARK = "ragmetrics_dataset"
@@ -53,12 +48,12 @@ def check_paths(options: argparse.Namespace) -> None:
     The folders of outputs are made, but for ``--dry-run``.
     """
     files = _UsedFiles()
-    for name in READ:
+    for name in options_of_type("input"):
         if name != "runs":  # a run may be compared with itself
             _refuse_named_twice(_paths_of(options, name))
         for file in _files_of_input(options, name):
             files.add(file, f"the input {file}")
-    for name in WRITTEN:
+    for name in _WRITTEN:
         for path in _outputs_of(options, name):
             _refuse_if_used(name, path, files)
             for file in _files_of_output(name, path).values():
@@ -166,7 +161,7 @@ def _files_of_output(name: str, path: Path) -> dict[str, Path]:
     # A store expands "~" when it opens its file; the other outputs do not.
     opened_path = path.expanduser() if name == "store" else path
     real_path = os.path.realpath(opened_path)
-    return {ending: Path(real_path + ending) for ending in WRITTEN[name]}
+    return {ending: Path(real_path + ending) for ending in _WRITTEN[name]}
 
 
 def _refuse_if_used(name: str, path: Path, files: _UsedFiles) -> None:
