@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,8 @@ from ragmetrics_core.labelling import (
 TEXTS = st.text(alphabet=st.sampled_from("ab .!?\n\t。é"), max_size=400)
 
 
-def chunks(text: str, size: int, overlap: int = 0) -> list[str]:
-    found = chunk_document(Document(id="d", text=text), size=size, overlap=overlap)
+def chunks(text: str, size: int) -> list[str]:
+    found = chunk_document(Document(id="d", text=text), size=size)
     assert [chunk.id for chunk in found] == [f"d#{n}" for n in range(len(found))]
     return [chunk.text for chunk in found]
 
@@ -33,49 +32,29 @@ def test_chunks_lose_only_white_space(text: str, size: int) -> None:
     assert "".join("".join(found).split()) == "".join(text.split())
 
 
-@given(st.integers(1, 60), st.integers(8, 60), st.data())
-def test_overlapping_chunks_hold_every_word_in_order(
-    count: int, size: int, data: st.DataObject
-) -> None:
-    overlap = data.draw(st.integers(0, (size - 1) // 2))
-    found = chunks(" ".join(f"w{number}" for number in range(count)), size, overlap)
-    assert all(0 < len(chunk) <= size for chunk in found)
-    numbers = [[int(word[1:]) for word in chunk.split()] for chunk in found]
-    assert all(own == list(range(own[0], own[-1] + 1)) for own in numbers)
-    assert numbers[0][0] == 0
-    assert numbers[-1][-1] == count - 1
-    for own, following in pairwise(numbers):
-        assert own[0] < following[0] <= own[-1] + 1
-        shared = [f"w{number}" for number in own if number >= following[0]]
-        assert len(" ".join(shared)) <= overlap
-
-
 @pytest.mark.parametrize(
-    ("text", "size", "overlap", "expected"),
+    ("text", "size", "expected"),
     [
         # at a paragraph, and not at the sentence
         (
             "First one.\n\nSecond one. Third one.",
             22,
-            0,
             ["First one.", "Second one. Third one."],
         ),
-        ("First one. Second one. Third", 24, 0, ["First one. Second one.", "Third"]),
-        ("no sentence ends here at all", 12, 0, ["no sentence", "ends here at", "all"]),
-        ("abcdefghij", 4, 0, ["abcd", "efgh", "ij"]),
-        ("一二三。四五六。七", 5, 0, ["一二三。", "四五六。七"]),
-        (" \n ", 5, 0, []),
-        ("aa bb cc dd ee ff gg", 8, 3, ["aa bb cc", "cc dd ee", "ee ff gg"]),
+        ("First one. Second one. Third", 24, ["First one. Second one.", "Third"]),
+        ("no sentence ends here at all", 12, ["no sentence", "ends here at", "all"]),
+        ("abcdefghij", 4, ["abcd", "efgh", "ij"]),
+        ("一二三。四五六。七", 5, ["一二三。", "四五六。七"]),
+        (" \n ", 5, []),
     ],
 )
-def test_borders(text: str, size: int, overlap: int, expected: list[str]) -> None:
-    assert chunks(text, size, overlap) == expected
+def test_borders(text: str, size: int, expected: list[str]) -> None:
+    assert chunks(text, size) == expected
 
 
-@pytest.mark.parametrize(("size", "overlap"), [(0, 0), (4, 2), (4, -1)])
-def test_chunks_that_cannot_be_cut(size: int, overlap: int) -> None:
+def test_a_chunk_of_nothing_cannot_be_cut() -> None:
     with pytest.raises(SettingError):
-        chunks("a", size, overlap)
+        chunks("a", 0)
 
 
 # files of a folder, and the documents in it

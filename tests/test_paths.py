@@ -338,7 +338,7 @@ def test_a_link_out_of_the_folder_changes_no_file_there(
         assert (path.read_text(), path.stat().st_mode & 0o777) == ("mine\n", 0o600)
 
 
-SMALL = f"{DISCRETE} --chunk-size 30 --overlap 0"
+SMALL = f"{DISCRETE} --chunk-size 30"
 # a command, what stands in the place of its output, and why it stays
 KEPT = {
     "edited facts": (

@@ -58,9 +58,6 @@ class ContinuousSettings(Settings):
     chunk_size: int = Field(
         default=CHUNK_SIZE, description="most characters of a chunk"
     )
-    overlap: int = Field(
-        default=0, description="characters that neighbouring chunks share, at most"
-    )
     documents: int = Field(
         default=20, description="over how many documents it is repeated"
     )
@@ -121,7 +118,7 @@ def build_continuous(
     chunks_by_document: _ChunksByDocument = {}
     for document in documents:
         chunks_by_document[document.id] = chunk_document(
-            document, size=settings.chunk_size, overlap=settings.overlap
+            document, size=settings.chunk_size
         )
     # Each is a document with its contexts. The model may give no usable question for it,
     # so there are more than are labelled.

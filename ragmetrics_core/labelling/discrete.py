@@ -58,9 +58,6 @@ class DiscreteSettings(Settings):
     chunk_size: int = Field(
         default=CHUNK_SIZE, description="most characters of a chunk"
     )
-    overlap: int = Field(
-        default=0, description="characters that neighbouring chunks share, at most"
-    )
     top: int = Field(default=5, description="documents retrieved per question")
     take: int = Field(
         default=2, description="of them a point holds the first, or the last"
@@ -125,9 +122,7 @@ def _chunks_in_turn(
     random_source = random.Random(f"{settings.seed}|questions")  # noqa: S311 - a reproducible choice, no cryptography
     samples_by_document: list[list[Sample]] = []
     for document in documents:
-        chunks = chunk_document(
-            document, size=settings.chunk_size, overlap=settings.overlap
-        )
+        chunks = chunk_document(document, size=settings.chunk_size)
         metadata = {"document": document.id}
         samples_of_document = []
         for chunk in random_source.sample(chunks, len(chunks)):
@@ -252,9 +247,7 @@ def _chunks_of(
     """Return the chunks of all documents, in their order."""
     chunks: list[Context] = []
     for document in documents:
-        chunks += chunk_document(
-            document, size=settings.chunk_size, overlap=settings.overlap
-        )
+        chunks += chunk_document(document, size=settings.chunk_size)
     return chunks
 
 

@@ -27,7 +27,6 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.labelling.row_files import read_objects
 
 CHUNK_SIZE = 2000
-_GAP = lazy_pattern(r"\s")
 
 # From the best border to the worst; each match ends where the next chunk may begin.
 _BORDERS = (
@@ -45,33 +44,27 @@ class Document(Frozen):
 
 
 def chunk_document(
-    document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0
+    document: Document, *, size: int = CHUNK_SIZE
 ) -> tuple[Context, ...]:
     """Cut a document into chunks.
 
     Args:
         document: The document.
         size: Most characters of a chunk.
-        overlap: Characters at the end of a chunk that the next one repeats, at most;
-            whole words only.
 
     Returns:
         Chunks in order with ids ``document#number``, none of them blank, without white
-        space at their ends. Without overlap only white space is lost between them.
+        space at their ends. Only white space is lost between them.
 
     Raises:
-        SettingError: If the size is not positive, or the overlap is not below half of
-            it.
+        SettingError: If the size is not positive.
 
     Examples:
         >>> [chunk.text for chunk in chunk_document(Document(id="d", text="One two. Three four. Five."), size=15)]
         ['One two.', 'Three four.', 'Five.']
     """
-    if size < 1 or not 0 <= overlap <= (size - 1) // 2:
-        raise SettingError(
-            "a chunk has at least 1 character and overlaps by less than half; got"
-            f" {size} and {overlap}"
-        )
+    if size < 1:
+        raise SettingError(f"a chunk has at least 1 character; got {size}")
     text = document.text
     chunks: list[Context] = []
     start = 0
@@ -81,20 +74,8 @@ def chunk_document(
         if chunk_text:
             chunk_id = f"{document.id}#{len(chunks)}"
             chunks.append(Context(id=chunk_id, text=chunk_text))
-        start = _next_start(text, start, end, overlap)
+        start = end
     return tuple(chunks)
-
-
-def _next_start(text: str, start: int, end: int, overlap: int) -> int:
-    """Where the next chunk begins: after the first white space of the overlap.
-
-    Without white space in it, or at the end of the text, it is where this chunk ends.
-    """
-    if end == len(text):
-        return end
-    overlap_start = max(end - overlap - 1, start + 1)
-    gap = _GAP.search(text, overlap_start, end - 1)
-    return gap.end() if gap else end
 
 
 def _end_of_chunk(text: str, start: int, size: int) -> int:

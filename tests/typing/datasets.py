@@ -53,9 +53,7 @@ def discrete() -> None:
 def continuous() -> None:
     """Built, read again, scored."""
     documents = [Document(id="a", text="A text.")]
-    chunks: list[str] = [
-        chunk.text for chunk in chunk_document(documents[0], size=500, overlap=50)
-    ]
+    chunks: list[str] = [chunk.text for chunk in chunk_document(documents[0], size=500)]
     made = build_continuous(
         documents, ContinuousSettings(documents=1), Maker("gpt-4o-mini")
     )
