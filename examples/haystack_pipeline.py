@@ -13,9 +13,9 @@ from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack_integrations.components.evaluators.ragmetrics import capture
+from own_docs import QUESTIONS, answer, corpus
 
 from ragmetrics_core import Sample, evaluate
-from ragmetrics_core.demo.own_docs import QUESTIONS, answer, corpus
 
 TEMPLATE = """Quote the best sentence.
 {% for document in documents %}

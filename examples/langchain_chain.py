@@ -11,8 +11,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough
 from langchain_ragmetrics import capture
 from langchain_stand_ins import PagesRetriever, QuotingModel
-
-from ragmetrics_core.demo.own_docs import QUESTIONS
+from own_docs import QUESTIONS
 
 prompt = ChatPromptTemplate.from_template(
     "Answer from these pages only.\n\n{context}\n\nQuestion: {question}"

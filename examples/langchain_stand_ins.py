@@ -6,6 +6,7 @@ Without key and network.
 import re
 from typing import Any
 
+import own_docs
 from langchain_core.callbacks import (
     CallbackManagerForLLMRun,
     CallbackManagerForRetrieverRun,
@@ -16,8 +17,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable
-
-from ragmetrics_core.demo import own_docs
 
 
 class PagesRetriever(BaseRetriever):

@@ -20,9 +20,9 @@ from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.evaluation.ragmetrics import capture
+from own_docs import QUESTIONS, answer, corpus, retrieve
 
 from ragmetrics_core import Sample, evaluate
-from ragmetrics_core.demo.own_docs import QUESTIONS, answer, corpus, retrieve
 
 RULE = "---------------------"  # around the contexts in the framework's prompts
 

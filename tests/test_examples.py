@@ -14,7 +14,7 @@ from notebooks import code_cells
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 # what others import, and what tests/engines runs where MLflow is installed
-NO_SCRIPTS = {"langchain_stand_ins.py", "mlflow_scorers.py"}
+NO_SCRIPTS = {"langchain_stand_ins.py", "mlflow_scorers.py", "own_docs.py"}
 SCRIPTS = sorted(path for path in EXAMPLES.glob("*.py") if path.name not in NO_SCRIPTS)
 
 

@@ -14,7 +14,7 @@ from ragmetrics_core.cli.run_folders import (
 )
 from ragmetrics_core.data import PROJECT_FILE, InputError, read_project_file, write_text
 from ragmetrics_core.data.trust import TRUST_VARIABLE, digest_of, trust
-from ragmetrics_core.demo.own_docs import demo
+from ragmetrics_core.demo.answers import demo
 from ragmetrics_core.reporting.screen import screen_lines
 
 
