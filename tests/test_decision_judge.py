@@ -41,7 +41,6 @@ from ragmetrics_core.data import (
     Part,
     Question,
     SettingError,
-    Usage,
     errors,
 )
 from ragmetrics_core.data.typed import Option, TypedForm, TypedQuestion
@@ -60,7 +59,6 @@ from ragmetrics_core.models.decision_model import (
     OpenAIDecisionModel,
     SystemOneModel,
 )
-from ragmetrics_core.models.typed_asking import share_usage
 from ragmetrics_core.testing.loopback import Fault
 
 Body = dict[str, Any]
@@ -681,22 +679,6 @@ def test_usages_sum_to_what_the_endpoint_counted(form: str) -> None:
         )
     assert report.usage.prompt_tokens == counted
     assert report.usage.calls == len(server.requests)
-
-
-@given(
-    lengths=st.lists(st.integers(1, 500), min_size=1, max_size=9),
-    tokens=st.integers(0, 10_000),
-)
-def test_law_shares_of_a_usage_sum_to_it(lengths: list[int], tokens: int) -> None:
-    usage = Usage(calls=3, faults=2, stored=5, prompt_tokens=tokens, cost=0.01)
-    total = Usage()
-    questions = [f"{place} {'x' * length}" for place, length in enumerate(lengths)]
-    for share in share_usage(usage, questions).values():
-        assert share.is_a_count
-        total += share
-    assert (total.calls, total.faults, total.prompt_tokens) == (3, 2, tokens)
-    assert total.cost == pytest.approx(0.01)
-    assert total.stored == 0
 
 
 def test_a_second_run_and_one_metric_more_ask_for_what_is_new(

@@ -67,26 +67,12 @@ class Oracle(Judge):
         return Answer(Asked((reply,)), self._usage)
 
 
-class Together(Oracle):
-    """Answers all questions of a sample in one request."""
-
-    asks_together = True
-
-    async def answer_all(self, questions: Any) -> list[Answer[Any]]:
-        self.asked += 1
-        reply = questions[0].read({"useful": 1, "reason": "r"})
-        answers = [Answer(Asked((reply,))) for _ in questions]
-        answers[0] = Answer(Asked((reply,)), self._usage)
-        return answers
-
-
 def judged(judge: Judge, metrics: Any = "utilization", **settings: Any) -> Any:
     return evaluate(ROWS, metrics, judge=judge, progress=False, **settings)
 
 
-@pytest.mark.parametrize("kind", [Oracle, Together])
-def test_no_more_questions_are_asked_than_calls_are_allowed(kind: type[Oracle]) -> None:
-    judge = kind()
+def test_no_more_questions_are_asked_than_calls_are_allowed() -> None:
+    judge = Oracle()
     report = judged(judge, limits=Limits(max_calls=10))
     assert judge.asked == 10
     assert report.run.stopped.startswith("max_calls=10 was reached, after 10 calls")

@@ -102,7 +102,6 @@ class CountingJudge(Judge):
 
     def __init__(self, judge: Judge, counted: Counted, *, is_sure: bool) -> None:
         self.name = judge.name
-        self.asks_together = judge.asks_together
         self._judge = judge
         self._counted = counted
         self._is_sure = is_sure
@@ -113,15 +112,10 @@ class CountingJudge(Judge):
 
         A question without an example is counted, and answered with an error.
         """
-        (answer,) = await self.answer_all([question])
-        return answer
-
-    async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
-        """Count several questions, and answer each with the example that it names."""
         models = self._judge.models
         if models and isinstance(models[0], DecisionModel):
-            return self._answer_typed(questions, models[0])
-        return [self._answer(question) for question in questions]
+            return self._answer_typed(question, models[0])
+        return self._answer(question)
 
     def _answer(self, question: Question[R]) -> Answer[R]:
         """Count a question to chat models, or to a judge of a user's own."""
@@ -136,27 +130,16 @@ class CountingJudge(Judge):
             self._counted.usage += Usage(calls=1, cost=None)
         return self._example_answer(question, replies)
 
-    def _answer_typed(
-        self, questions: Sequence[Question[Any]], model: DecisionModel
-    ) -> list[Answer[Any]]:
-        """Count questions to a decision model; those about equal texts share a request."""
-        answers: list[Answer[Any]] = []
-        typed_by_state: dict[str, list[str]] = {}
-        for question in questions:
-            check_template(question.instructions, tuple(question.parts))
-            converted = convert_question(question)
-            if converted.reply is not None:  # it is known without asking
-                answers.append(Answer(converted.reply))
-                continue
-            typed_by_state.setdefault(converted.state, []).extend(
-                converted.typed_by_json
-            )
-            # one answer, however often a chat model is polled
-            replies = self._example_replies(question)[:1]
-            answers.append(self._example_answer(question, replies))
-        for state, typed_questions in typed_by_state.items():
-            self._count_typed(model, state, typed_questions)
-        return answers
+    def _answer_typed(self, question: Question[R], model: DecisionModel) -> Answer[R]:
+        """Count a question to a decision model."""
+        check_template(question.instructions, tuple(question.parts))
+        converted = convert_question(question)
+        if converted.reply is not None:  # it is known without asking
+            return Answer(converted.reply)
+        self._count_typed(model, converted.state, list(converted.typed_by_json))
+        # one answer, however often a chat model is polled
+        replies = self._example_replies(question)[:1]
+        return self._example_answer(question, replies)
 
     def _count_typed(
         self, model: DecisionModel, state: str, typed_questions: Sequence[str]

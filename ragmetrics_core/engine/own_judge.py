@@ -11,10 +11,10 @@ import asyncio
 import logging
 import os
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from inspect import isawaitable
-from typing import Any
+from typing import Any, cast
 
 from ragmetrics_core.data import (
     Answer,
@@ -34,7 +34,6 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge, check_answer
-from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.limits import Budget, RateLimiter
 from ragmetrics_core.models.reply_store import StoreLike
 from ragmetrics_core.models.threads import is_being_cancelled
@@ -102,7 +101,6 @@ class OwnJudge(Judge):
         self.name = judge.name
         self.models = judge.models
         self.free = judge.free
-        self.asks_together = judge.asks_together
 
     @property
     def details(self) -> dict[str, str]:
@@ -110,58 +108,41 @@ class OwnJudge(Judge):
         return self._judge.details
 
     async def answer(self, question: Question[Any]) -> Answer[Any]:
-        """Answer as the judge does.
+        """Answer as the judge does, as soon as the limits of the run allow it.
+
+        What it cost is counted. If a limit is reached before, nothing is sent, and the
+        answer is that error.
 
         Raises:
             JudgeError: If the judge raised it, or crashed, or gave no answer.
         """
-        return (await self._within_limits([question]))[0]
-
-    async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
-        """Answer as the judge does: all in one request if it can, else one by one.
-
-        Raises:
-            JudgeError: If the judge raised it, or crashed, or gave no answers.
-        """
-        if self.asks_together:
-            return await self._within_limits(questions)
-        return await gather_all(self.answer(question) for question in questions)
-
-    async def _within_limits(
-        self, questions: Sequence[Question[Any]]
-    ) -> list[Answer[Any]]:
-        """Ask as soon as the limits of the run allow it, and count what that cost.
-
-        If a limit is reached before, nothing is sent, and each answer is that error.
-        """
         budget = self._budget
         if budget is None:
-            return await self._ask(questions)
+            return await self._ask(question)
         async with self._slots:
             try:
                 if self._rate is not None:
                     await self._rate.acquire()
                 await budget.wait_for_room()
             except LimitReached as error:
-                not_asked = NotAnswered(error.with_traceback(None))
-                return [Answer(not_asked) for _ in questions]
+                return Answer(NotAnswered(error.with_traceback(None)))
             budget.calls += 1
-            answers = await self._ask(questions)
-            usage = sum((answer.usage for answer in answers), Usage())
+            answer = await self._ask(question)
             # an answer that says nothing of its usage leaves its cost unknown
+            usage = answer.usage
             cost = None if usage == Usage() else usage.cost
             budget.count(max(usage.calls - 1, 0), cost)  # one call is counted
-        return answers
+        return answer
 
-    async def _ask(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
-        """Ask the judge, and check its answers.
+    async def _ask(self, question: Question[Any]) -> Answer[Any]:
+        """Ask the judge, and check its answer.
 
         Raises:
             JudgeError: What the judge raised, or an answer that is none;
                 ``JudgeCrashed`` for anything else that it raised.
         """
         try:
-            answers = await self._call(questions)
+            answer = await self._call(question)
         except JudgeError:
             raise
         except (
@@ -175,32 +156,18 @@ class OwnJudge(Judge):
             if is_ours(self._judge) and isinstance(error, RagMetricsError):
                 raise  # the error already names the cause
             raise self._crash(error) from error
-        if not isinstance(answers, (list, tuple)) or len(answers) != len(questions):
-            raise JudgeError(
-                f"the judge {self.name} gave no answers: answer_all must return a list"
-                f" with one Answer for each of {len(questions)} questions"
-            )
-        for question, answer in zip(questions, answers, strict=True):
-            check_answer(self._judge, answer, question)
-        return [
-            self._with_probability(question, answer)
-            for question, answer in zip(questions, answers, strict=True)
-        ]
+        check_answer(self._judge, answer, question)
+        return self._with_probability(question, answer)
 
-    async def _call(self, questions: Sequence[Question[Any]]) -> Any:
+    async def _call(self, question: Question[Any]) -> Answer[Any]:
         """Call the judge; ``JudgeError`` where its method is no ``async def``."""
-        answer: object
-        if self.asks_together:
-            answer = self._judge.answer_all(questions)
-        else:
-            (question,) = questions
-            answer = self._judge.answer(question)
+        answer: object = self._judge.answer(question)
         if not isawaitable(answer):
             raise JudgeError(
                 f"the judge {self.name} gave no answer: its answer must be an 'async"
                 " def'"
             )
-        return await answer if self.asks_together else [await answer]
+        return cast("Answer[Any]", await answer)
 
     def _with_probability(
         self, question: Question[Any], answer: Answer[Any]

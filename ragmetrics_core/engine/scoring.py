@@ -12,7 +12,6 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from itertools import chain
 from typing import Any, TypeGuard, TypeVar, cast
 
 from ragmetrics_core.data import (
@@ -491,9 +490,6 @@ async def _ask_questions(
 ) -> list[Answer[Any]]:
     """Ask the judge a metric's questions, and return the answers in their order.
 
-    Most judges get each question by itself. A judge that takes several questions in one
-    request gets all of them together.
-
     Args:
         judge: The judge's session in this run.
         questions: The questions.
@@ -503,22 +499,18 @@ async def _ask_questions(
     Raises:
         JudgeUnavailable: If no question will be answered.
     """
-    requests = [[question] for question in questions]
-    if questions and judge.session.asks_together:
-        requests = [list(questions)]
-    answers_of_requests = await gather_all(
-        _ask_in_slot(judge, request, usages) for request in requests
+    answers = await gather_all(
+        _ask_in_slot(judge, question, usages) for question in questions
     )
-    answers = list(chain.from_iterable(answers_of_requests))
     for answer in answers:
         _raise_if_unavailable(answer)
     return answers
 
 
 async def _ask_in_slot(
-    judge: RunJudge, questions: list[Question[Any]], usages: list[Usage]
-) -> list[Answer[Any]]:
-    """Ask the judge as soon as there is a slot, and note what the answers cost.
+    judge: RunJudge, question: Question[Any], usages: list[Usage]
+) -> Answer[Any]:
+    """Ask the judge as soon as there is a slot, and note what the answer cost.
 
     Example: the judge sends 2 calls and then crashes: ``usages`` gets those 2 calls.
 
@@ -526,21 +518,20 @@ async def _ask_in_slot(
         LimitReached: If the run ended meanwhile.
     """
     async with judge.slots:
-        # Read only if the judge raises; its answers say what they cost.
+        # Read only if the judge raises; its answer says what it cost.
         with note_spending() as calls_made:
             try:
                 # After the deadline a judge has a moment to say what it spent.
                 async with judge.budget.in_time(grace=_SECONDS_TO_REPORT):
-                    answers = await judge.session.answer_all(questions)
+                    answer = await judge.session.answer(question)
             except BaseException:
                 if calls_made.usage != Usage():
                     usages.append(calls_made.usage)
                     judge.paid = judge.paid or _took_tokens(calls_made.usage)
                 raise
-    for answer in answers:
-        usages.append(answer.usage)
-        judge.note_answer(answer)
-    return answers
+    usages.append(answer.usage)
+    judge.note_answer(answer)
+    return answer
 
 
 def _raise_if_unavailable(answer: Answer[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -138,59 +138,26 @@ class CascadeJudge(Judge):
         cascade.strong = made_of(self.strong)
         return cascade
 
-    @property
-    def asks_together(self) -> bool:  # type: ignore[override]  # of its two judges
-        """Whether one of its judges answers questions about equal texts together."""
-        return self.cheap.asks_together or self.strong.asks_together
-
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer by the cheap judge, and where that is unsure by the strong one.
 
         The reply's error is ``JudgeUnavailable`` if a judge that is asked will answer
         no question.
         """
-        (answer,) = await self.answer_all([question])
-        return answer
-
-    async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
-        """Answer several questions by the cheap judge, and where it is unsure by both.
-
-        Example: of 5 questions the cheap judge is unsure of 2: these go to the strong
-        judge together.
-        """
-        answers = await self.cheap.answer_all(questions)
-        unsure_indices: list[int] = []
-        for index, (question, answer) in enumerate(
-            zip(questions, answers, strict=True)
-        ):
-            if _failed_with(answer, JudgeUnavailable):
-                # The user has to mend the cheap judge, e.g. its key: its error stays
-                # the answer, and the strong judge, which costs more, is not asked.
-                continue
-            if self._is_sure(question, answer):
-                # the strong judge is spared one question
-                usage = answer.usage + Usage(spared=1)
-                answers[index] = replace(answer, usage=usage)
-            else:
-                unsure_indices.append(index)
-        strong_answers = await self._ask_strong_judge(
-            [questions[index] for index in unsure_indices]
-        )
-        for index, strong_answer in zip(unsure_indices, strong_answers, strict=True):
-            answers[index] = _combine_answers(answers[index], strong_answer)
-        return answers
-
-    async def _ask_strong_judge(
-        self, questions: Sequence[Question[Any]]
-    ) -> list[Answer[Any]]:
-        """Ask the strong judge; if it is not available, that is each question's answer.
-
-        It is no error here, as the answers also say what the cheap judge was paid.
-        """
+        answer = await self.cheap.answer(question)
+        if _failed_with(answer, JudgeUnavailable):
+            # The user has to mend the cheap judge, e.g. its key: its error stays the
+            # answer, and the strong judge, which costs more, is not asked.
+            return answer
+        if self._is_sure(question, answer):
+            # the strong judge is spared one question
+            return replace(answer, usage=answer.usage + Usage(spared=1))
         try:
-            return await self.strong.answer_all(questions)
+            strong_answer = await self.strong.answer(question)
         except JudgeUnavailable as error:
-            return [Answer(NotAnswered(error)) for _ in questions]
+            # no error here, as the answer also says what the cheap judge was paid
+            strong_answer = Answer(NotAnswered(error))
+        return _combine_answers(answer, strong_answer)
 
     def _is_sure(self, question: Question[Any], answer: Answer[Any]) -> bool:
         """Tell whether the cheap judge is sure of its answer.

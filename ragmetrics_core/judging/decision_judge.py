@@ -1,17 +1,15 @@
 """A judge that answers typed questions with probabilities, and writes nothing.
 
-Questions say themselves how they are asked so (``Question.typed_form``). Those
-about equal states share a request; no text is shown to a question that does not name
-it.
+Questions say themselves how they are asked so (``Question.typed_form``): as one or
+several typed questions about the same texts, in one request.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ragmetrics_core.data import (
     WORDING,
@@ -45,7 +43,7 @@ from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.session import Session
 from ragmetrics_core.models.threads import compute_beside_loop
-from ragmetrics_core.models.typed_asking import Decision, decide
+from ragmetrics_core.models.typed_asking import decide
 
 
 @dataclass(eq=False, repr=False)
@@ -73,8 +71,6 @@ class DecisionJudge(ModelJudge):
         'decisions/gpt-6-luna'
     """
 
-    asks_together = True
-
     model: DecisionModel
 
     def __post_init__(self) -> None:
@@ -91,16 +87,7 @@ class DecisionJudge(ModelJudge):
         return {"typed": WORDING}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question.
-
-        Raises:
-            JudgeUnavailable: If the model cannot be prepared; nothing was sent.
-        """
-        (answer,) = await self.answer_all([question])
-        return answer
-
-    async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
-        """Answer several questions; those about equal texts share a request.
+        """Answer one question, by typed questions that share a request.
 
         A text that is too long for the model is divided, and its parts are asked about,
         where the question says how.
@@ -109,95 +96,47 @@ class DecisionJudge(ModelJudge):
             JudgeUnavailable: If the model cannot be prepared; nothing was sent.
         """
         if self._run_session is None:
-            return await self._for_one_call().answer_all(questions)
-        converted_questions = [await _render(question) for question in questions]
-        decisions = await self._ask_typed_questions(
-            self._run_session, converted_questions
-        )
-        answers = _answers_with_usage(converted_questions, decisions)
-        return await gather_all(
-            self._ask_in_windows(question, answer)
-            for question, answer in zip(questions, answers, strict=True)
-        )
-
-    async def _ask_in_windows(
-        self, question: Question[Any], answer: Answer[Any]
-    ) -> Answer[Any]:
-        """Return the answer; if a text was too long, ask about its windows instead."""
+            return await self._for_one_call().answer(question)
+        converted = await _render(question)
+        answer = await self._ask_typed_questions(self._run_session, converted)
         partial_questions = windows.halve_questions(question, answer)
         if not partial_questions:
             return answer
-        partial_answers = await self.answer_all(partial_questions)
+        partial_answers = await gather_all(map(self.answer, partial_questions))
         return windows.join_verdicts(question, answer, partial_answers)
 
     async def _ask_typed_questions(
-        self, session: Session, converted_questions: Sequence[ConvertedQuestion]
-    ) -> _DecisionByTypedQuestion:
-        """Send typed questions to the model, and return its answer to each.
+        self, session: Session, converted: ConvertedQuestion
+    ) -> Answer[Any]:
+        """Send the typed questions of a metric's question, and join their answers.
 
         Example: a metric asks which of two facts a context covers. That was converted
         into two typed questions, "it covers fact 1" and "it covers fact 2". The model
-        answers each with a probability. Typed questions about the same texts (their
-        *state*) share a request: seven of them, for a model that takes 3 at a time, are
-        3 requests.
+        answers each with a probability. Seven typed questions, for a model that takes 3
+        at a time, are 3 requests.
 
         Args:
             session: Sends a request, and reads the answers in its reply.
-            converted_questions: The metrics' questions, converted.
-
-        Returns:
-            The model's answer to each typed question. The key is the pair of two JSON
-            texts: the state, and the typed question.
+            converted: The metric's question, converted.
         """
-        typed_by_json: dict[str, TypedQuestion] = {}
-        for converted in converted_questions:
-            typed_by_json.update(converted.typed_by_json)
-        requests = _make_requests(converted_questions, self.model.most_questions)
+        if converted.reply is not None:  # known without asking
+            return Answer(converted.reply)
         # reads the model's answer to one typed question, and checks its probabilities
-        read_answer = partial(_read_decision, typed_by_json, self.name)
-        answers_of_requests = await gather_all(
-            decide(session, request.state, request.typed_jsons, read_answer)
-            for request in requests
+        read_answer = partial(_read_decision, converted.typed_by_json, self.name)
+        typed_jsons = list(converted.typed_by_json)
+        most = self.model.most_questions
+        decided = await gather_all(
+            decide(
+                session, converted.state, typed_jsons[start : start + most], read_answer
+            )
+            for start in range(0, len(typed_jsons), most)
         )
-        answer_by_state_and_json: dict[tuple[str, str], Decision[Chances]] = {}
-        for request, answer_by_json in zip(requests, answers_of_requests, strict=True):
-            for typed_json, answer in answer_by_json.items():
-                answer_by_state_and_json[request.state, typed_json] = answer
-        return answer_by_state_and_json
-
-
-class _TypedRequest(NamedTuple):
-    """One request: texts (the state) and typed questions about them, all as JSON."""
-
-    state: str
-    typed_jsons: list[str]
-
-
-# The model's answer to each typed question. The key is the pair of two JSON texts: the
-# texts that the typed question is about (its state), and the typed question.
-_DecisionByTypedQuestion = Mapping[tuple[str, str], Decision[Chances]]
-
-
-def _make_requests(
-    converted_questions: Sequence[ConvertedQuestion], most_questions: int
-) -> list[_TypedRequest]:
-    """Gather the typed questions about equal texts into requests.
-
-    Seven typed questions about one context, with ``most_questions=3``, are requests of
-    3, 3 and 1. Questions about another context get requests of their own. An equal
-    typed question is sent once.
-    """
-    # by the texts that they are about (their state), written as JSON
-    typed_jsons_by_state: defaultdict[str, list[str]] = defaultdict(list)
-    for converted in converted_questions:
-        typed_jsons_by_state[converted.state] += converted.typed_by_json
-    requests: list[_TypedRequest] = []
-    for state, typed_jsons in typed_jsons_by_state.items():
-        distinct_jsons = list(dict.fromkeys(typed_jsons))
-        for start in range(0, len(distinct_jsons), most_questions):
-            end = start + most_questions
-            requests.append(_TypedRequest(state, distinct_jsons[start:end]))
-    return requests
+        chances_by_json: dict[str, Chances | JudgeError] = {}
+        usage = Usage()
+        for chances_of_request, usage_of_request in decided:
+            chances_by_json |= chances_of_request
+            usage += usage_of_request
+        return Answer(_make_reply(converted, chances_by_json), usage)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -299,40 +238,8 @@ def _read_decision(
     return chances_of(typed_by_json[typed_json], choice, model)
 
 
-def _answers_with_usage(
-    converted_questions: Sequence[ConvertedQuestion],
-    decisions: _DecisionByTypedQuestion,
-) -> list[Answer[Any]]:
-    """Join the model's answers to typed questions into answers to metrics' questions.
-
-    A metric's question is split into typed questions; each asks for probabilities,
-    such as "the context covers fact 2". Each typed question is charged once. If two
-    metrics' questions share a typed question that cost $0.01, then the first answer
-    costs $0.01 and the second nothing.
-
-    Args:
-        converted_questions: Each metric's question, converted into typed questions
-            about its state (the texts that they are about).
-        decisions: The model's answer to each typed question, and what it cost.
-    """
-    counted_keys: set[tuple[str, str]] = set()
-    answers: list[Answer[Any]] = []
-    for converted in converted_questions:
-        usage = Usage()
-        for typed_json in converted.typed_by_json:
-            key = (
-                converted.state,
-                typed_json,
-            )  # equal texts and equal question: asked once
-            if key not in counted_keys:
-                usage += decisions[key].usage
-            counted_keys.add(key)
-        answers.append(Answer(_make_reply(converted, decisions), usage))
-    return answers
-
-
 def _make_reply(
-    converted: ConvertedQuestion, decisions: _DecisionByTypedQuestion
+    converted: ConvertedQuestion, chances_by_json: Mapping[str, Chances | JudgeError]
 ) -> Asked[Any] | NotAnswered:
     """Combine the answers to a question's typed questions into one reply.
 
@@ -341,14 +248,12 @@ def _make_reply(
 
     Args:
         converted: The question with its typed questions.
-        decisions: The model's answer to each typed question, or its error.
+        chances_by_json: The model's answer to each typed question, or its error.
     """
-    if converted.reply is not None:  # known without asking: a blank context has no fact
-        return converted.reply
     chances: list[Chances] = []
     errors: list[JudgeError] = []
     for typed_json in converted.typed_jsons:
-        outcome = decisions[converted.state, typed_json].outcome
+        outcome = chances_by_json[typed_json]
         if isinstance(outcome, JudgeError):
             errors.append(outcome.with_traceback(None))
         else:

@@ -6,7 +6,7 @@ And one for tests, whose replies are written down beforehand.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -26,7 +26,6 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import Question, check_template, weights_by_share
 from ragmetrics_core.data.errors import as_setting_error
-from ragmetrics_core.models.features import gather_all
 
 if TYPE_CHECKING:
     from ragmetrics_core.models.chat import ChatModel
@@ -44,14 +43,11 @@ class Judge(ABC):
         free: Whether asking costs nothing: no call, no money. No limit of a run counts
             its questions. A dry run asks such a judge where it is the cheap one of a
             cascade.
-        asks_together: Whether questions about equal texts share a request. Such a judge
-            is handed all questions of a metric at once, by ``answer_all``.
     """
 
     name: str
     models: tuple[ChatModel, ...] = ()
     free: bool = False
-    asks_together: bool = False
 
     @property
     def details(self) -> dict[str, str]:
@@ -77,14 +73,6 @@ class Judge(ABC):
         Raises:
             JudgeUnavailable: In the same case, if nothing was paid.
         """
-
-    async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
-        """Answer several questions, in order; by default each by itself.
-
-        Raises:
-            JudgeUnavailable: If no question will be answered, and nothing was paid.
-        """
-        return await gather_all(self.answer(question) for question in questions)
 
     def session(
         self,
