@@ -458,9 +458,6 @@ FORMS: dict[str, Callable[[Said], Any]] = {
         for role, text in said
     ],
     "texts that take turns": lambda said: [text for _, text in said],
-    "pairs": lambda said: [
-        [said[place][1], said[place + 1][1]] for place in range(0, len(said), 2)
-    ],
     "after a greeting": lambda said: ["Hello!", *[text for _, text in said]],
     "lines with the speaker": lambda said: [
         {"role": role, "content": f"{'Human' if role == 'user' else 'AI'}: {text}"}
