@@ -381,6 +381,19 @@ def compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
+def query_of_tool(arguments: Mapping[Any, Any]) -> str:
+    """Return what a tool was asked: its one text argument, else all of them as JSON.
+
+    Example: ``search("Rome", limit=3)`` was asked "Rome".
+    """
+    texts = [
+        value
+        for value in arguments.values()
+        if isinstance(value, str) and value.strip()
+    ]
+    return texts[0] if len(texts) == 1 else compact(arguments)
+
+
 def _plain(value: object) -> Any:
     """Return a value of another type as a value that JSON can hold."""
     if isinstance(value, Message):

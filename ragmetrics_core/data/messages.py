@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 ROLES = {
     **dict.fromkeys(("human", "user", "HumanMessage", "HumanMessageChunk"), "user"),
     **dict.fromkeys(
-        ("ai", "assistant", "model", "AIMessage", "AIMessageChunk"), "assistant"
+        ("ai", "assistant", "model", "chatbot", "AIMessage", "AIMessageChunk"),
+        "assistant",
     ),
     **dict.fromkeys(("system", "developer", "SystemMessage"), "system"),
     **dict.fromkeys(("tool", "function", "ToolMessage", "FunctionMessage"), "tool"),

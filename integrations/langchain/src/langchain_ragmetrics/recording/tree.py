@@ -28,10 +28,10 @@ from ragmetrics_core.capture.plain_values import (
     answer_in,
     documents_in,
     has_written,
+    query_of_tool,
     question_in,
     question_in_state,
 )
-from ragmetrics_core.capture.plain_values import compact as as_json
 from ragmetrics_core.capture.providers import add_provider_evidence
 from ragmetrics_core.capture.step_documents import note_documents_of_step
 from ragmetrics_core.capture.unread_requests import unread_request
@@ -452,16 +452,6 @@ def _fill_retriever(node: Node, run: AnyRun) -> None:
     node.documents = tuple(documents_in(plain(run.outputs.get("documents"))))
 
 
-def _query(arguments: Mapping[str, Any]) -> str:
-    """What a tool was asked: its one text argument, else all of them as JSON."""
-    texts = [
-        value
-        for value in arguments.values()
-        if isinstance(value, str) and value.strip()
-    ]
-    return texts[0] if len(texts) == 1 else as_json(plain(arguments))
-
-
 def _fill_tool(node: Node, run: AnyRun) -> None:
     """Write into a call what its tool was asked, and what it returned.
 
@@ -476,7 +466,7 @@ def _fill_tool(node: Node, run: AnyRun) -> None:
     output = (run.outputs or {}).get("output")
     extra = run.extra or {}
     node.kind = "tool"
-    node.query = _query(run.inputs)
+    node.query = query_of_tool(plain(run.inputs))
     node.tool_call_id = extra.get(CALL)
     if not node.tool_call_id and isinstance(output, ToolMessage):
         node.tool_call_id = output.tool_call_id

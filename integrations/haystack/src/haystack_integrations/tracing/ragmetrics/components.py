@@ -23,6 +23,7 @@ from ragmetrics_core.capture.plain_values import (
     as_one_line,
     compact,
     documents_in,
+    query_of_tool,
     texts_in,
 )
 from ragmetrics_core.capture.providers import add_provider_evidence
@@ -171,7 +172,7 @@ class Calls:
             node: The span of the tool.
         """
         call.name = node.name
-        call.query = _one_text(node.input)
+        call.query = query_of_tool(node.input)
         request = self._request_of(node)
         call.tool_call_id = None if request is None else request.id
         next_model = self._next_model(node)  # None for the agent's last step
@@ -492,14 +493,6 @@ def _with_ids(reply: CopiedMessage, node: Node) -> CopiedMessage:
         for place, call in enumerate(reply.tool_calls)
     )
     return replace(reply, tool_calls=tuple(calls))
-
-
-def _one_text(arguments: Mapping[str, Any]) -> str:
-    """The one text argument of a tool, else all of them as JSON."""
-    values = list(arguments.values())
-    if len(values) == 1 and isinstance(values[0], str):
-        return values[0]
-    return compact(arguments)
 
 
 def _results_after_the_last_reply(messages: Sequence[Message]) -> list[Message]:

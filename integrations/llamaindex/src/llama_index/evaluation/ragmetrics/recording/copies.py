@@ -3,7 +3,6 @@
 They are live, and applications change them.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -58,6 +57,7 @@ from ragmetrics_core.capture.plain_values import (
     answer_text,
     documents_in,
     find_instances,
+    query_of_tool,
 )
 from ragmetrics_core.capture.providers import (
     add_provider_evidence,
@@ -65,6 +65,7 @@ from ragmetrics_core.capture.providers import (
 )
 from ragmetrics_core.capture.step_documents import note_documents_of_step
 from ragmetrics_core.capture.unread_requests import unread_request
+from ragmetrics_core.data.messages import ROLES
 
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
 _Response = Response | PydanticResponse | AgentChatResponse | Streamed
@@ -77,14 +78,6 @@ _CALL_OF_PROVIDER = ToolCall("")
 _OBSERVATION = re.compile(
     r"^Observation: (.*?)\n(?=Thought: )", re.MULTILINE | re.DOTALL
 )
-_ROLES = {
-    "chatbot": "assistant",
-    "model": "assistant",
-    "function": "tool",
-    "developer": "system",
-}
-
-
 _conversations: dict[int, str] = {}  # names, by the identity of the memory
 
 
@@ -112,7 +105,7 @@ def copy_arguments(
     """
     if kind == "tool" and isinstance(instance, BaseTool):
         node.name = instance.metadata.name or ""
-        node.query = argument_of(arguments)
+        node.query = query_of_tool(arguments_of_tool(arguments))
         # such a tool only steers the run, and brings no evidence
         node.is_control = _hands_over_to_agent(instance)
     elif kind == "model" and isinstance(instance, BaseLLM):
@@ -215,7 +208,10 @@ def copy_talk_of_template(run: Run, arguments: Mapping[str, Any]) -> None:
     variables = dict(getattr(arguments.get("prompt"), "kwargs", None) or {})
     variables.update(arguments["prompt_args"])
     talk = {
-        name: plain(value) for name, value in variables.items() if names_a_history(name)
+        name: plain(value)
+        for name, value in variables.items()
+        # the framework's own ``context_messages`` show documents
+        if names_a_history(name) and not name.startswith("context")
     }
     if talk:
         run.lookup_inputs += (talk,)
@@ -422,8 +418,8 @@ def message_of(
         has_calls_of_provider = bool(message.additional_kwargs.get("tool_calls"))
         if has_calls_of_provider and not calls:
             calls = (_CALL_OF_PROVIDER,)
-    role = str(message.role.value)
-    return Message(_ROLES.get(role, role), _text_of_blocks(message), calls)
+    role = ROLES[message.role.value]
+    return Message(role, _text_of_blocks(message), calls)
 
 
 def _tool_calls_in_blocks(message: ChatMessage) -> tuple[ToolCall, ...]:
@@ -611,26 +607,21 @@ def documents_of(value: object) -> tuple[Document, ...]:
     return tuple(documents)
 
 
-def argument_of(arguments: Mapping[str, Any]) -> str:
-    """The one text argument of a tool, else all its arguments as JSON.
+def arguments_of_tool(arguments: Mapping[str, Any]) -> dict[Any, Any]:
+    """All arguments of a tool in one mapping, positional ones by their number.
 
-    Example: ``search("Rome")`` gives "Rome", and ``search("Rome", limit=3)`` gives
-    '{"0": "Rome", "limit": 3}': positional arguments are named by their number. A
-    workflow's context, which the framework hands in, does not count.
+    A workflow's context, which the framework hands in, does not count.
     """
     values: dict[Any, Any] = dict(enumerate(arguments.get("args", ())))
     values.update(arguments.get("kwargs", {}))
     for name, value in arguments.items():
         if name not in ("args", "kwargs"):
             values[name] = value
-    for name, value in list(values.items()):
-        if isinstance(value, Context):
-            del values[name]
-    if len(values) == 1:
-        (only_value,) = values.values()
-        if isinstance(only_value, str):
-            return only_value
-    return json.dumps(plain(values), ensure_ascii=False)
+    return {
+        name: plain(value)
+        for name, value in values.items()
+        if not isinstance(value, Context)
+    }
 
 
 def question_of(value: object) -> str | None:
