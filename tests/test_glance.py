@@ -32,10 +32,8 @@ def n_words(lines: list[str]) -> int:
     return len(re.findall(r"[^\W\d_]+", " ".join(lines)))
 
 
-def assert_short(lines: list[str], *, has_gates: bool = False) -> None:
+def assert_short(lines: list[str]) -> None:
     assert sum(bool(line.strip()) for line in lines) <= 15, lines
-    if has_gates:  # their verdict is as long as there are gates
-        lines = lines[lines.index("") :] if "" in lines else []
     assert n_words(lines) <= 120, (n_words(lines), lines)
 
 
@@ -74,6 +72,51 @@ def test_made_up_answers_are_no_fault_of_the_search() -> None:
 )
 def test_headlines(fault: str, headline: str) -> None:
     assert headline in str(judged({"no fault", fault}, reference=True))
+
+
+@pytest.mark.parametrize(
+    ("n_by_fault", "headline", "first", "sure"),
+    [
+        # one stage has clearly more faults than the next
+        (
+            {"no fault": 9, "made up": 10, "not in the text": 1},
+            "The generator is weakest: 10 of 20 answers are wrong although",
+            "Tell the prompt",
+            "Faults in 34–74 % of such rows, if the judge is right; 20 rows: too few",
+        ),
+        # it has more, and not clearly
+        (
+            {"no fault": 10, "made up": 3, "not in the text": 1},
+            "The generator looks weakest: 3 of 14 answers are wrong although",
+            "Tell the prompt",
+            "Faults in 12–55 % of such rows",
+        ),
+        # two have as many
+        (
+            {"no fault": 4, "made up": 1, "not in the text": 1},
+            "2 of 6 rows show a fault: 1 in the search, 1 in the answer.",
+            "Search the store",
+            "6 rows: too few to decide.",
+        ),
+        (
+            {"no fault": 39, "made up": 1},
+            "Few faults. The generator looks weakest: 1 of 40 answers is wrong",
+            "Tell the prompt",
+            "Faults in 0–13 % of such rows, if the judge is right.",
+        ),
+    ],
+)
+def test_what_is_wrong_what_to_do_first_and_how_sure(
+    n_by_fault: dict[str, int], headline: str, first: str, sure: str
+) -> None:
+    rows: list[dict[str, Any]] = []
+    for fault, count in n_by_fault.items():
+        drawn = [row for row in planted_rows() if row["fault"] == fault]
+        rows += [row for row in drawn * 4 if row["reference"] is not None][:count]
+    report = evaluate(map(sample_of, rows), judge=RightJudge().judge(), progress=False)
+    screen = str(report)
+    for words in (headline, f"first  {first}", sure):
+        assert words in screen, screen
 
 
 def test_a_stage_that_nobody_can_tell_is_not_named() -> None:
@@ -154,7 +197,7 @@ def test_at_most_fifteen_lines_and_120_words(draw: random.Random) -> None:
         lines = screen_lines(
             report.glance(held), page=page, next_command="ragmetrics x", exit_code=1
         )
-        assert_short(lines, has_gates=bool(held))
+        assert_short(lines)
         assert not any("\x1b" in line or "\n" in line for line in lines)
         if held:
             assert re.match(r"The gate|\d+ of \d+ gates", lines[0])
@@ -288,7 +331,7 @@ def test_each_gate_has_a_line_and_each_line_is_whole(
             verdict = lines[1 : lines.index("")]
             assert len(verdict) == number
             assert all(line.endswith(".") for line in verdict)
-            assert_short(lines, has_gates=True)
+            assert_short(lines)
             assert any(line.startswith("  page ") for line in lines)
 
 

@@ -83,8 +83,6 @@ def explain_lines(
     groups = ", ".join(f"{count:,} {name}" for name, count in glance.groups.items())
     lines = ["", *map(str, glance.decisions), *text_grid(summary).splitlines(), ""]
     lines.append(f"Rows: {groups or 'none'}.")
-    if glance.advice:
-        lines.append(f"To mend: {glance.advice}")
     if glance.failures:
         lines.append(f"! {glance.failures}")
     lines += [f"! {sign}" for sign in summary.all_signs]

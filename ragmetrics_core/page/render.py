@@ -30,8 +30,8 @@ from ragmetrics_core.page.sample_rows import (
 )
 from ragmetrics_core.page.wordings import EXPLANATIONS
 from ragmetrics_core.reporting.answering import answerings_of
-from ragmetrics_core.reporting.diagnosis import RULES, diagnose
-from ragmetrics_core.reporting.glance import Glance, date_of, glance_of
+from ragmetrics_core.reporting.diagnosis import RULES, Diagnosis, diagnose
+from ragmetrics_core.reporting.glance import Glance, GlanceTally, date_of
 from ragmetrics_core.reporting.journey import journey_of
 from ragmetrics_core.reporting.judge_card import figures_of_cards
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
@@ -75,8 +75,10 @@ def write_page(
         by_people: By metric the mean that people's labels give, beside the judge's.
         to_label: Ids of the samples that were drawn for people to label.
     """
-    glance = glance_of(rows, summary, run, decisions)
-    data = page_data(rows, summary, run, glance, to_label)
+    tally = GlanceTally()
+    diagnoses = [tally.add(row) for row in rows]
+    glance = tally.glance(summary, run, decisions)
+    data = page_data(rows, diagnoses, summary, run, glance, to_label)
     data["by_people"] = by_people or {}
     write_html(path, "report.html.j2", _SCRIPTS, data)
 
@@ -89,7 +91,7 @@ def write_page_from(
     run: RunFacts,
 ) -> None:
     """Write the page of a report whose first screen is known; see ``write_page``."""
-    data = page_data(rows, summary, run, glance)
+    data = page_data(rows, list(map(diagnose, rows)), summary, run, glance)
     write_html(path, "report.html.j2", _SCRIPTS, data)
 
 
@@ -122,6 +124,7 @@ def write_html(
 
 def page_data(
     rows: Sequence[SampleResult],
+    diagnoses: Sequence[Diagnosis],
     summary: Summary,
     run: RunFacts,
     glance: Glance,
@@ -133,22 +136,21 @@ def page_data(
 
     Args:
         rows: The results.
+        diagnoses: What became of each.
         summary: Their numbers.
         run: The facts of the run.
         glance: What a person should see first.
         to_label: Ids of the samples that were drawn for people to label.
     """
     metrics = [numbers.metric for numbers in summary.metrics]
-    diagnoses = [diagnose(row) for row in rows]
     table_entries = [
         entry_of(row, metrics, diagnosis)
         for row, diagnosis in zip(rows, diagnoses, strict=True)
     ]
-    journeys = [journey_of(row) for row in rows]
     order = _worst_first(table_entries)
     packed_details = pack_lines(
         detail_lines(
-            (rows[place], journeys[place], diagnoses[place]) for place in order
+            (rows[place], journey_of(rows[place]), diagnoses[place]) for place in order
         )
     )
     script_data = {
@@ -157,7 +159,8 @@ def page_data(
         # name, so that they never appear on the page of another report.
         "digest": _name_for_kept_labels(packed_details, table_entries),
         "groups": list(glance.groups),
-        "faults": sorted({rule.name for rule in RULES if rule.kind == "fault"}),
+        # in the order in which people look at their rows: the weakest stage first
+        "faults": _faults_in_order(glance),
         "facets": _facets(rows, to_label),
         "yes_above": ONE_HALF,
         "histograms": {metric.metric: metric.histogram for metric in glance.metrics},
@@ -181,6 +184,12 @@ def page_data(
         "index": table_entries,
         "details": packed_details,
     }
+
+
+def _faults_in_order(glance: Glance) -> list[list[str]]:
+    """The names of the faults at the weakest stage, then those of all others."""
+    names = {rule.name for rule in RULES if rule.kind == "fault"}
+    return [list(glance.faults_first), sorted(names - set(glance.faults_first))]
 
 
 def _facets(rows: Sequence[SampleResult], to_label: Collection[str]) -> dict[str, Any]:

@@ -61,12 +61,15 @@ const recorded = (place) => {
 
 // Sorting ------------------------------------------------------------------------------------------------
 
-// Faults first, those without a score before the others; then the lowest score of a row, then the mean of its scores.
+const isFault = (entry) => columns.faults.some((names) => names.includes(entry[4]));
+
+// Faults first, those of the weakest stage before others; then the lowest score of a row, then the mean of its scores.
 function worst(entry) {
   const units = entry[3].filter((value) => typeof value === "number").map((value) => Math.round(value * 10000));
-  const isFault = columns.faults.includes(entry[4]);
-  if (!units.length) return isFault ? [0, -1, -1] : null;
-  return [isFault ? 0 : 1, Math.min(...units), units.reduce((sum, unit) => sum + unit, 0) / units.length];
+  const found = columns.faults.findIndex((names) => names.includes(entry[4]));
+  const place = found < 0 ? columns.faults.length : found;
+  if (!units.length) return isFault(entry) ? [place, -1, -1] : null;
+  return [place, Math.min(...units), units.reduce((sum, unit) => sum + unit, 0) / units.length];
 }
 
 function compared(left, right) {
@@ -149,7 +152,7 @@ function rowOf(place) {
   const title = element("td", { class: "title wide" }, entry[2] || "(no question)");
   if (entry[1]) title.append(element("div", { class: "muted title" }, entry[1]));
   if (turnsOf.get(entry[7]) > 1) title.append(element("div", { class: "muted title" }, entry[7] + ", turn " + entry[8]));
-  const group = element("td", { class: columns.faults.includes(entry[4]) ? "guess no" : "guess" }, entry[4]);
+  const group = element("td", { class: isFault(entry) ? "guess no" : "guess" }, entry[4]);
   const words = element("td", { class: "words wide" }, element("div", { dir: "auto" }, entry[5]));
   row.append(element("td", { class: "number" }, toggle), group, title, words, ...entry[3].map(score));
   return row;

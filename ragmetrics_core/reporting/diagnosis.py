@@ -119,12 +119,10 @@ class Rule(NamedTuple):
     advice: str
 
 
-_SEARCH = (
-    "Search the store by hand for the answer: add the document, or mend the search."
-)
+_SEARCH = "Search the store by hand: add the document, or mend the search."
 _PROMPT = "Look at what stands between search and prompt: rerankers, filters, limits."
 _DECLINING = "Look at what the prompt says about declining; try another model."
-_ANSWER = "Tell the prompt to keep to the text; try a stronger model, or fewer texts."
+_ANSWER = "Tell the prompt to keep to the text, or try a stronger model."
 _WHICH_STAGE = (
     "A reference, or ContextSufficiency, would tell whether the text holds it."
 )

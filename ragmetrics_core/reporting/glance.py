@@ -14,6 +14,7 @@ from pydantic import Field
 
 from ragmetrics_core.data import EMBEDDED, Frozen, Sample, SampleResult, Scored, Usage
 from ragmetrics_core.data.display import count_in_words, one_line
+from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.reporting.diagnosis import (
     STAGES,
@@ -30,6 +31,9 @@ FEW_ROWS = 30
 
 _WORST_PER_FAULT = 3
 _BINS = 10
+_FEW_FAULTS = 0.1  # the share of rows up to which faults are called few
+_SIGN_TEST = 3.84  # the 95 % point of chi-squared with one degree of freedom
+_OF_SEVERAL = ("are", "look", "decline")
 _LONGEST_TITLE = 60
 _LONGEST_TEXT = 300
 _MOST_FILES = 3
@@ -133,7 +137,7 @@ class Glance(Frozen):
         default=(), description="of the gates, the worst first"
     )
     headline: str = Field(description="what to mend first, in a sentence")
-    advice: str = Field(default="", description="how")
+    advice: str = Field(default="", description="what to do first")
     stages: tuple[StageGlance, ...] = Field(description="search, prompt, answer")
     groups: dict[str, int] = Field(
         description="rows by what became of them, the most frequent first"
@@ -153,9 +157,14 @@ class Glance(Frozen):
     notes: tuple[str, ...] = Field(
         default=(), description="what else makes the numbers speak for less"
     )
-    caveat: str = Field(
-        default="", description="what makes the numbers speak for less, said once"
+    sure: str = Field(
+        default="", description="how sure that is, and what the judge cannot see"
     )
+
+    @property
+    def faults_first(self) -> tuple[str, ...]:
+        """The names of the faults at the weakest stage; its rows are looked at first."""
+        return tuple(_weakest(self.stages).faults)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -228,7 +237,7 @@ class GlanceTally:
         ordered = tuple(
             sorted(decisions, key=lambda one: _WORST_FIRST.index(one.outcome))
         )
-        weakest = max(stages, key=lambda stage: stage.n_faults)
+        weakest = _weakest(stages)
         return Glance(
             title=title_of(run),
             judges=_judges_in_words(judges, run),
@@ -251,7 +260,7 @@ class GlanceTally:
             n_faults=self._n_faults,
             failures=_failures(summary),
             notes=tuple(notes),
-            caveat=_caveat(summary, by_words=by_words),
+            sure=self._how_sure(summary, by_words=by_words),
         )
 
     @property
@@ -283,6 +292,30 @@ class GlanceTally:
             return ""
         return self._advice[next(iter(weakest.faults)), weakest.stage]
 
+    def _how_sure(self, summary: Summary, *, by_words: bool) -> str:
+        """What other rows would show; or what keeps these from saying it."""
+        if summary.stopped:
+            return f"The run ended early: {one_line(summary.stopped)}."
+        if summary.bad_rows:
+            return f"{count_in_words(summary.bad_rows, 'row')} could not be read."
+        n_judged = self._n_by_group.total() - self._n_unjudged
+        if not n_judged:
+            return ""
+        low, high = wilson(self._n_faults, n_judged)
+        judge = "this judge of words" if by_words else "the judge"
+        percent = f"{100 * low:.0f}–{100 * high:.0f} %"
+        sentence = f"Faults in {percent} of such rows, if {judge} is right"
+        if n_judged < FEW_ROWS:
+            sentence += f"; {count_in_words(n_judged, 'row')}: too few to decide"
+        return f"{sentence}."
+
+    @property
+    def _n_unjudged(self) -> int:
+        """Rows of which nobody can say whether something went wrong."""
+        groups = self._groups()
+        n_fine = groups.get("no fault found", 0) + groups.get("declined rightly", 0)
+        return self._n_by_group.total() - self._n_faults - n_fine
+
     def _headline(
         self, weakest: StageGlance, summary: Summary, *, by_words: bool
     ) -> str:
@@ -293,8 +326,7 @@ class GlanceTally:
         n_rows = self._n_by_group.total()
         groups = self._groups()
         n_faults = self._n_faults
-        n_unjudged = n_rows - n_faults - groups.get("no fault found", 0)
-        n_unjudged -= groups.get("declined rightly", 0)
+        n_unjudged = self._n_unjudged
         if not n_rows:
             return "There is no row."
         if n_unjudged > max(n_faults, n_rows // 2):
@@ -321,7 +353,26 @@ class GlanceTally:
                 f"{n_unknown:,} of {n_rows:,} answers {verb} wrong; {would_tell} would"
                 " tell whether the search or the generator."
             )
-        return _sentence_on(weakest, n_rows, by_words=by_words)
+        n_by_stage = sorted(stage.n_faults for stage in map(self._stage, STAGES))
+        if n_by_stage[-1] == n_by_stage[-2]:
+            parts = [
+                f"{stage.n_faults:,} in the {stage.stage}"
+                for stage in map(self._stage, STAGES)
+                if stage.n_faults
+            ]
+            if n_unknown:
+                parts.append(f"{n_unknown:,} at an unknown stage")
+            rows = count_in_words(n_rows, "row")
+            show = "seem to show" if by_words else "show"
+            return f"{n_faults:,} of {rows} {show} a fault: {', '.join(parts)}."
+        sentence = _sentence_on(
+            weakest,
+            n_rows,
+            by_words=by_words,
+            is_clear=_is_clearly_more(n_by_stage[-1], n_by_stage[-2]),
+        )
+        few = "Few faults. " if n_faults <= _FEW_FAULTS * n_rows else ""
+        return few + sentence
 
     def _no_fault(self, n_rows: int, n_unjudged: int) -> str:
         """Say that no fault was found, in how many rows, and what nobody could see."""
@@ -497,15 +548,32 @@ def _histogram(scores: Sequence[float]) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def _sentence_on(weakest: StageGlance, n_rows: int, *, by_words: bool) -> str:
+def _weakest(stages: Iterable[StageGlance]) -> StageGlance:
+    """The stage with the most faults."""
+    return max(stages, key=lambda stage: stage.n_faults)
+
+
+def _is_clearly_more(n_most: int, n_next: int) -> bool:
+    """Whether chance alone would rarely put so many more faults at one of two stages.
+
+    This is the sign test at about 5 %. Example: 9 against 2 are clearly more, 3 against 1
+    are not.
+    """
+    return (n_most - n_next) ** 2 > _SIGN_TEST * (n_most + n_next)
+
+
+def _sentence_on(
+    weakest: StageGlance, n_rows: int, *, by_words: bool, is_clear: bool
+) -> str:
     """Say of the weakest stage how many rows show it."""
-    looks, look = ("looks", "look") if by_words else ("is", "are")
+    looks = "is" if is_clear and not by_words else "looks"
     n_faults = weakest.n_faults
+    be, look, decline = ("is", "looks", "declines") if n_faults == 1 else _OF_SEVERAL
     of_rows = f"{n_faults:,} of {n_rows:,}"
     if weakest.stage == "answer":
-        what = f"answers {look} wrong"
+        what = f"answers {look if by_words else be} wrong"
         if set(weakest.faults) == {"declined wrongly"}:
-            what = "answers decline"
+            what = f"answers {decline}"
         return (
             f"The generator {looks} weakest: {of_rows} {what} although the right text"
             " was there."
@@ -529,23 +597,6 @@ def _failures(summary: Summary) -> str:
     n_failed = sum(sum(numbers.failed.values()) for numbers in failed)
     why = one_line(failed[0].failure, _LONGEST_TEXT)
     return f"{count_in_words(n_failed, 'result')} failed: {why}"
-
-
-def _caveat(summary: Summary, *, by_words: bool) -> str:
-    """What makes the numbers speak for less, the gravest thing alone."""
-    if summary.stopped:
-        return f"The run ended early: {one_line(summary.stopped)}."
-    if summary.bad_rows:
-        return f"{count_in_words(summary.bad_rows, 'row')} could not be read."
-    if 0 < summary.rows < FEW_ROWS:
-        are = "is" if summary.rows == 1 else "are"
-        return (
-            f"{count_in_words(summary.rows, 'row')} {are} enough to see faults, too few"
-            f" to decide ({FEW_ROWS} or more)."
-        )
-    if by_words:
-        return "The judge only compares words; let a model decide."
-    return ""
 
 
 def _judges_in_words(judges: Sequence[str], run: RunFacts) -> tuple[str, ...]:

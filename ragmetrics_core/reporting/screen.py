@@ -1,6 +1,6 @@
 """The first screen as text, for any number of rows.
 
-It has at most fifteen lines, and 120 words beside the gates, each of which has a line.
+It has at most fifteen lines and 120 words, gates included.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def screen_lines(
         [_Line(1, _title(glance)), *_headline(glance)],
         [*_metrics(glance)],
         [*_rows(glance)],
-        [*_last_lines(glance, page, next_command)],
+        [*_last_lines(page, next_command)],
     ]
     kept = _short_enough(parts)
     lines: list[str] = []
@@ -68,10 +68,7 @@ def _short_enough(parts: list[list[_Line]]) -> list[list[_Line]]:
     parts = [list(part) for part in parts]
     while True:
         lines = [line for part in parts for line in part]
-        # the verdict is as long as there are gates
-        n_words = sum(
-            len(_WORD.findall(line.text)) for part in parts[1:] for line in part
-        )
+        n_words = sum(len(_WORD.findall(line.text)) for line in lines)
         if (len(lines) <= MOST_LINES and n_words <= MOST_WORDS) or len(lines) == 1:
             return parts
         least = max(line.rank for line in lines)
@@ -115,8 +112,12 @@ def _cost(usage: Usage) -> str:
 
 
 def _headline(glance: Glance) -> Iterator[_Line]:
-    """What to mend first, how many results failed, and notes."""
+    """What is wrong, what to do first, how sure that is, what failed, and notes."""
     yield _Line(2, f"  {glance.headline}")
+    if glance.advice:
+        yield _Line(4, f"  first  {glance.advice}")
+    if glance.sure:
+        yield _Line(5, f"  sure?  {one_line(glance.sure, _LONGEST_SENTENCE)}")
     if glance.failures:
         yield _Line(2, f"  ! {one_line(glance.failures, _LONGEST_REASON)}")
     for note in glance.notes:
@@ -162,7 +163,7 @@ def _rows(glance: Glance) -> Iterator[_Line]:
     """The worst rows with what is wrong in them, then how many more there are."""
     shown = glance.worst[:_MOST_ROWS]
     for place, row in enumerate(shown):
-        yield _Line((4, 5, 9)[place], _row_line(row))
+        yield _Line((3, 6, 9)[place], _row_line(row))
     n_more = glance.n_faults - sum(row.is_fault for row in shown)
     if shown and n_more > 0:
         yield _Line(8, f"        {n_more:,} more in the page")
@@ -178,10 +179,8 @@ def _row_line(row: RowGlance) -> str:
     return line
 
 
-def _last_lines(glance: Glance, page: str, next_command: str) -> Iterator[_Line]:
-    """The caveat, the page's path, and what to type next."""
-    if glance.caveat:
-        yield _Line(6, f"  {one_line(glance.caveat, _LONGEST_SENTENCE)}")
+def _last_lines(page: str, next_command: str) -> Iterator[_Line]:
+    """The page's path, and what to type next."""
     if page:
         yield _Line(1, f"  page   {one_line(page)}")
     if next_command:
