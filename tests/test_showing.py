@@ -23,6 +23,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data import adherence_worth, judge_in_words
 from ragmetrics_core.data.errors import UnusableReply
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.engine import progress
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.metrics.context_recall import RateRecall
@@ -220,7 +221,7 @@ def test_a_notebook_shows_a_line_that_renews_itself(
 
 
 def test_without_a_metric_there_is_no_empty_table() -> None:
-    report = evaluate([{"question": "Who?"}], judge="lexical")
+    report = Report([SampleResult(index=0, sample=Sample(question="Who?"), results={})])
     assert report.table().startswith("1 row, 1 without a result.")
     assert "<table>" not in report._repr_html_()
 
