@@ -434,8 +434,8 @@ class _Written:
 class Writers:
     """Tells documents that a call of the run wrote from those that were found.
 
-    A document is written if half of its text is what models replied, and the queries
-    that they answer, or if it has few words beside the answer of an engine inside the
+    A document is written if three quarters of its text are what models replied, and the
+    queries that they answer, or if it has few words beside the answer of an engine inside the
     run: "Sub question: When did it open? Response: In 1874.". Such a document is no
     evidence. A found page that quotes "In 1874." among its own words was written by no
     call.
@@ -479,7 +479,7 @@ class Writers:
             rest = rest.replace(part, "")
         is_engine = written[0].call.kind != "model"
         is_short = is_engine and len(rest) <= _LONGEST_FRAME
-        return written[0].call if is_short or 2 * len(rest) <= len(letters) else None
+        return written[0].call if is_short or 4 * len(rest) <= len(letters) else None
 
 
 def _texts_found(calls: Calls) -> frozenset[str]:
