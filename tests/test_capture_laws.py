@@ -306,6 +306,10 @@ def test_a_retriever_beside_whose_documents_nobody_is_shown_changes_no_context(
     )
     other.root.began = 0.1
     before, after = only_sample(run.tree), only_sample(other)
+    assert before.capture is not None
+    if before.capture.evidence_from == "flow":  # the last lists stand for the contexts
+        assert before.capture.grade == "inferred"
+        return
     assert after.contexts == before.contexts
     assert (after.question, after.answer) == (before.question, before.answer)
     assert after.standalone_question is None
