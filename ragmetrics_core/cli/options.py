@@ -33,19 +33,6 @@ BAD_INPUT = 2
 
 S = TypeVar("S", bound=Settings)
 
-COLUMNS = (
-    "question",
-    "contexts",
-    "answer",
-    "reference",
-    "retrieved",
-    "facts",
-    "expected_ids",
-    "expected_contexts",
-    "id",
-)
-"""The fields of a sample whose columns an option may name."""
-
 
 def settings_from(options: argparse.Namespace, settings: type[S]) -> S:
     """Return the settings, from the options that ``add_settings`` added.

@@ -27,6 +27,11 @@ _TABLES = tomllib.loads(
 )
 COMMANDS: Mapping[str, Mapping[str, Any]] = _TABLES["commands"]
 """What is known of each command, by its words: "card", "dataset review"."""
+COLUMNS = tuple(
+    option.removeprefix("--").removesuffix("-column").replace("-", "_")
+    for option in _TABLES["options"]["columns"]
+)
+"""The fields of a sample whose columns an option may name."""
 
 
 def options_of_type(kind: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Self
 
 # a name of it is loaded at its first use
 from ragmetrics_core import traces as recorded
-from ragmetrics_core.cli.options import COLUMNS
+from ragmetrics_core.cli.parsers import COLUMNS
 from ragmetrics_core.cli.paths import SET_MARK
 from ragmetrics_core.data import (
     AmbiguousColumns,
