@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from ragmetrics_core.labelling import (
     write_set,
 )
 from ragmetrics_core.labelling.reviews import (
+    Item,
     Review,
     items_to_review,
     labels_of,
@@ -208,6 +209,24 @@ def typed(*keys: str) -> Any:
     return ask
 
 
+def asked(
+    items: Sequence[Item],
+    reviews: Reviews,
+    *keys: str,
+    reviewer: str = "Ada",
+    second: bool = False,
+) -> bool:
+    """Ask somebody about items, who types these keys; whether all is decided then."""
+    return review(
+        items,
+        reviews,
+        reviewer=reviewer,
+        second=second,
+        ask=typed(*keys),
+        show=lambda text: None,
+    )
+
+
 def test_thirty_points_become_twenty_eight(tmp_path: Path) -> None:
     """As published: two ambiguous, 16 negative and 12 positive, which the ranks alone cannot give."""
     made = discrete()
@@ -217,14 +236,7 @@ def test_thirty_points_become_twenty_eight(tmp_path: Path) -> None:
     positives = [item.id for item in items if item.was == "positive"]
     wanted = dict.fromkeys(positives[:12], "p") | dict.fromkeys(positives[12:14], "a")
     keys = [key for item in items for key in (wanted.get(item.id, "n"), "")]
-    assert review(
-        items,
-        reviews,
-        reviewer="Ada",
-        second=False,
-        ask=typed(*keys),
-        show=lambda text: None,
-    )
+    assert asked(items, reviews, *keys)
     assert Counter(labels_of(made, reviews)) == {0: 16, 1: 12, None: 2}
     assert review_summary(made, reviews) == [
         "30 of 30 points reviewed: 12 positive, 16 negative, 2 ambiguous (left out); 3"
@@ -237,14 +249,7 @@ def test_what_is_taken_out_of_the_file_is_asked_again(tmp_path: Path) -> None:
     reviews = Reviews(tmp_path / "set.jsonl", made)
     items = items_to_review(made, reviews, second=False)
     keys = ["p", "", "n", "sure", "q"]
-    assert not review(
-        items,
-        reviews,
-        reviewer="Ada",
-        second=False,
-        ask=typed(*keys),
-        show=lambda text: None,
-    )
+    assert not asked(items, reviews, *keys)
     lines = reviews.path.read_text().splitlines(keepends=True)
     reviews.path.write_text("".join(lines[:1] + lines[2:]))
     again = Reviews(tmp_path / "set.jsonl", made)
@@ -259,14 +264,7 @@ def test_a_second_reviewer_gives_kappa(tmp_path: Path) -> None:
         items_to_review(made, reviews, second=True)
     items = items_to_review(made, reviews, second=False)
     for item, key in zip(items, "ppppnnnn", strict=True):
-        review(
-            [item],
-            reviews,
-            reviewer="Ada",
-            second=False,
-            ask=typed(key, ""),
-            show=lambda text: None,
-        )
+        asked([item], reviews, key, "")
     everything = items_to_review(made, reviews, second=True)
     assert [item.id for item in everything] != [item.id for item in items]
     for number, item in enumerate(everything):
@@ -275,14 +273,7 @@ def test_a_second_reviewer_gives_kappa(tmp_path: Path) -> None:
             if (reviews.first[item.id].label == "positive") != (number == 0)
             else "n"
         )
-        review(
-            [item],
-            reviews,
-            reviewer="Bea",
-            second=True,
-            ask=typed(own, ""),
-            show=lambda text: None,
-        )
+        asked([item], reviews, own, "", reviewer="Bea", second=True)
     again = Reviews(path, made)
     # 7 agree, one half by chance: kappa .75
     assert (
@@ -301,14 +292,7 @@ def test_the_second_reviewer_is_someone_else(
     write_set(path, made)
     reviews = Reviews(path, made)
     items = items_to_review(made, reviews, second=False)
-    review(
-        items,
-        reviews,
-        reviewer="Ada",
-        second=False,
-        ask=typed("p", ""),
-        show=lambda text: None,
-    )
+    asked(items, reviews, "p", "")
     assert (
         main(["dataset", "review", str(path), "--reviewer", "Ada", "--second-reviewer"])
         == 2
