@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -112,6 +112,15 @@ def _the_fast_lane_loads_nothing_slow(request: pytest.FixtureRequest) -> Iterato
             f"a fast test loaded {names}: name its module in SLOW_MODULES of"
             " tests/lanes.py"
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_left_in_the_checkout(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    """Tests work elsewhere: the runs that they keep would push out a developer's own."""
+    with chdir(tmp_path_factory.mktemp("work")):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -104,22 +104,6 @@ FOREIGN = (
 )[:300]
 
 
-# gpt-4o-mini by OpenAI's table; a model of your own as it is assumed in docs/scale.md
-DOLLARS_PER_PROMPT_TOKEN = 0.15e-6
-DOLLARS_PER_COMPLETION_TOKEN = 0.60e-6
-TOKENS_PER_GPU_SECOND = 20_000
-DOLLARS_PER_GPU_HOUR = 2.50
-METRICS_OF_A_DAY = {
-    "utilization, adherence": ("utilization pointwise", "adherence, 5 polls"),
-    "all four": (
-        "utilization pointwise",
-        "adherence, 5 polls",
-        "recall",
-        "accuracy per fact, log-probabilities",
-    ),
-}
-
-
 @dataclass(frozen=True)
 class Mode:
     """A metric with settings, and what it may cost.
@@ -408,39 +392,16 @@ def plain(shown: Rows) -> None:
     )
 
 
-def days(usage_by_mode: Mapping[str, Usage], shown: Rows) -> None:
-    """What a day of many samples costs, calculated from the cost of one."""
-    for metrics, modes in METRICS_OF_A_DAY.items():
-        usage = sum((usage_by_mode[mode] for mode in modes), Usage())
-        for millions in (1, 100):
-            samples = millions * 1e6
-            api = samples * (
-                usage.prompt_tokens * DOLLARS_PER_PROMPT_TOKEN
-                + usage.completion_tokens * DOLLARS_PER_COMPLETION_TOKEN
-            )
-            tokens = samples * (usage.prompt_tokens + usage.completion_tokens)
-            gpu_hours = tokens / TOKENS_PER_GPU_SECOND / 3600
-            shown.add(
-                f"day: {millions} million samples, {metrics}:"
-                f" {samples * usage.calls / 86_400:,.0f} calls per second,"
-                f" ${api:,.0f} an API, ${api / 2:,.0f} its batches,"
-                f" ${gpu_hours * DOLLARS_PER_GPU_HOUR:,.0f} a model of your own"
-            )
-
-
 def main() -> int:
     """Print one row per metric and mode, and what is saved; 1 if a goal is missed."""
     shown = Rows()
-    usage_by_mode = {}
     for mode in MODES:
         usage, prompts = recorded(mode.metric, mode.sample, **mode.model)
-        usage_by_mode[mode.name] = usage
         shown.add(
             f"cost: {mode.name}: {usage.calls} calls, {usage.prompt_tokens} prompt"
             f" tokens, {usage.completion_tokens} completion tokens{_prefixes(prompts)}",
             *mode.goals(prompts),
         )
-    days(usage_by_mode, shown)
     plain(shown)
     saved(shown)
     decided(shown)

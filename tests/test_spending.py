@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -281,22 +280,6 @@ def test_the_benchmark_of_costs_meets_its_goals(
     assert cost.main() == 0
     printed = capsys.readouterr().out
     assert printed.count(": met") >= 4
-    costs = {
-        name: (int(requests), int(tokens))
-        for name, requests, tokens in re.findall(
-            r"^cost: (.+): (\d+) (?:calls|requests), (\d+) prompt tokens",
-            printed,
-            re.MULTILINE,
-        )
-    }
-    page = Path(__file__).parents[1] / "docs" / "measured.md"
-    table = page.read_text("utf-8").partition("| cost | requests, prompt tokens |")[2]
-    rows = table.partition("\n\n")[0].splitlines()[2:]
-    assert len(rows) == 11
-    for row in rows:
-        _, name, now, *_ = map(str.strip, row.split("|"))
-        requests, tokens = now.split(", ", 1)
-        assert costs[name] == (int(requests), int(tokens.replace(",", "")))
 
 
 def test_environment_is_safe() -> None:
