@@ -1,28 +1,21 @@
-"""Engines against the plain function, a report over many rows, and the limits of a job with 1,000 workers.
+"""Engines against the plain function: the same results, and what an engine adds.
 
     uv run --group ray --group spark --group daft benchmarks/distributed.py
-    uv run benchmarks/distributed.py --only report --rows 1000000
 
 ``equal``: sorted rows of Ray, Spark and Daft against those of the plain function,
 20,000 with the embedded judge and 2,000 with a model on this machine; the exit status
 is 1 if any differs. ``engines``: samples with the embedded judge, by the plain function
 in one process and by Ray Data and Spark with 1 and 2 local workers: rows per second,
-what an engine adds to each row in microseconds of a worker, and the ratio. ``report``:
-what ``Report.from_parquet`` needs for a folder of so many rows. ``limits``: measured,
-how many calls per second the actor that keeps the limits of a job lets through;
-simulated, what 1,000 workers get of that. An engine that is not installed is left out.
+what an engine adds to each row in microseconds of a worker, and the ratio.
+An engine that is not installed is left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import heapq
 import importlib.util
 import json
 import os
-import random
-import re
 import shutil
 import subprocess
 import sys
@@ -35,10 +28,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import dataset, parquet
 
-from ragmetrics_core import Limits, LLMJudge, OpenAICompatibleModel, Report
-from ragmetrics_core.data import Usage
+from ragmetrics_core import LLMJudge, OpenAICompatibleModel, Report
 from ragmetrics_core.scale import Scorer
-from ragmetrics_core.scale.on_ray import JobLimits
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from loopback import LoopbackServer
@@ -279,8 +270,10 @@ def rows(out: Path, *, costs: bool) -> list[dict[str, Any]]:
     )
     for row in found:
         for cell in row.values():
-            if isinstance(cell, dict) and not costs:
-                cell.pop("usage", None)
+            if isinstance(cell, dict) and "result" in cell:
+                cell["result"] = json.loads(cell["result"])
+                if not costs:
+                    del cell["result"]["usage"]
     return found
 
 
@@ -316,207 +309,12 @@ def equal(most: int, folder: Path) -> int:
     return wrong
 
 
-def read(path: str) -> None:
-    """What a summary, the worst rows and a page of a folder need, in this process."""
-    said: dict[str, Any] = {}
-    report = Report.from_parquet(path)
-    for name, work in {
-        "summary": report.summary,
-        "worst": lambda: report.worst("context_utilization", 100),
-        "page": lambda: report.to_html(f"{path}.html"),
-    }.items():
-        started, cpu = time.perf_counter(), time.process_time()
-        work()
-        said[name], said[f"cpu of {name}"] = (
-            time.perf_counter() - started,
-            time.process_time() - cpu,
-        )
-        # ru_maxrss holds its parent's
-        (peak,) = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-        said[f"memory at {name}"] = int(peak) / 1024
-    said["size"] = Path(f"{path}.html").stat().st_size / 1e6
-    print(json.dumps(said))
-
-
-def report(count: int, folder: Path) -> None:
-    """The table of a report."""
-    out = folder / "scored"
-    out.mkdir()
-    part = pa.concat_tables(
-        [Scorer("utilization", "lexical")(table(0, 10_000))] * 10
-    ).combine_chunks()
-    draw = random.Random(0)
-
-    def changed(name: str, field: str, values: list[Any]) -> pa.Array:
-        own = part[name].combine_chunks()
-        kept = [
-            pa.array(values) if it.name == field else own.field(it.name)
-            for it in own.type
-        ]
-        return pa.StructArray.from_arrays(kept, fields=list(own.type))
-
-    # conversations of four rows, and drawn scores
-    for first in range(0, count, 100_000):
-        groups = [f"conversation_id=c{(first + row) // 4}" for row in range(100_000)]
-        scores = [draw.random() for _ in groups]
-        own = {"sample": changed("sample", "group", groups)}
-        own["context_utilization"] = changed("context_utilization", "value", scores)
-        rows = pa.table(
-            [own.get(name, part[name]) for name in part.column_names],
-            schema=part.schema,
-        )
-        rows = rows.slice(0, min(100_000, count - first))
-        parquet.write_table(rows, out / f"{first:09d}.parquet", row_group_size=10_000)
-    size = sum(path.stat().st_size for path in out.iterdir()) / 1e9
-    said = called("--read", str(out))
-    print(
-        f"\n{count:,} result rows in {count // 4:,} conversations, {size:.1f} GB of"
-        " Parquet; MEASURED\n"
-    )
-    print(
-        "| of all rows | seconds | of a processor | peak memory of the process so far |"
-    )
-    print("|---|---|---|---|")
-    for name in ("summary", "worst", "page"):
-        print(
-            f"| {name} | {said[name]:,.0f} | {said[f'cpu of {name}']:,.1f} |"
-            f" {said[f'memory at {name}']:,.0f} MB |"
-        )
-    print(f"\nthe page has {said['size']:.1f} MB")
-
-
-async def decided(count: int) -> float:
-    """Calls per second that the limits let through, without any way to them."""
-    keeper = JobLimits(Limits(max_calls=10**9, max_cost=1e9, requests_per_minute=6e9))
-    number = await keeper.acquire()
-    await keeper.observe(int(number), Usage(cost=1e-6))
-
-    async def worker(calls: int) -> None:
-        for _ in range(calls):
-            await keeper.observe(int(await keeper.acquire()), Usage(cost=1e-6))
-
-    started = time.perf_counter()
-    await asyncio.gather(*(worker(count // 100) for _ in range(100)))
-    return count / (time.perf_counter() - started)
-
-
-def through_ray(count: int, workers: int = 2) -> None:
-    """A real actor, asked by so many processes with 32 calls in flight each: calls, and its processor time per call."""
-    os.environ |= QUIET
-    import ray
-
-    class Timed(JobLimits):
-        async def spent(self) -> float:
-            return time.process_time()
-
-    ray.init(
-        num_cpus=workers,
-        include_dashboard=False,
-        logging_level="ERROR",
-        log_to_driver=False,
-    )
-    kind: Any = ray.remote(Timed)
-    keeper = kind.options(num_cpus=0, max_concurrency=1_000_000).remote(
-        Limits(max_calls=10**9)
-    )
-
-    @ray.remote
-    def ask(calls: int) -> None:
-        async def one() -> None:
-            for _ in range(calls // 32):
-                number = await keeper.acquire.remote()
-                keeper.observe.remote(number, None)
-
-        async def every() -> None:
-            await asyncio.gather(*(one() for _ in range(32)))
-
-        asyncio.run(every())
-
-    work: Any = ask
-    ray.get([work.remote(64) for _ in range(workers)])
-    started, cpu = time.perf_counter(), ray.get(keeper.spent.remote())
-    ray.get([work.remote(count // workers) for _ in range(workers)])
-    seconds, cpu = time.perf_counter() - started, ray.get(keeper.spent.remote()) - cpu
-    print(json.dumps({"calls": count / seconds, "cpu": cpu / count}))
-
-
-def simulated(
-    workers: int,
-    in_flight: int,
-    latency: float,
-    capacity: float,
-    seconds: float = 120.0,
-) -> tuple[float, float]:
-    """Workers that ask one keeper before every call, which serves one after the other: calls per second, and waiting.
-
-    A call lasts ``latency`` seconds on average, exponentially; ``capacity`` is what the
-    keeper decides per second.
-    """
-    draw, seconds = random.Random(0), 120.0
-    ready = [draw.uniform(0, latency) for _ in range(workers * in_flight)]
-    heapq.heapify(ready)
-    free, done, waited = 0.0, 0, 0.0
-    while free < seconds:
-        asked = ready[0]
-        free = max(free, asked) + 1 / capacity
-        if free > seconds / 2:  # once it is as it stays
-            waited, done = waited + free - asked, done + 1
-        heapq.heapreplace(ready, free + draw.expovariate(1 / latency))
-    return done / (seconds / 2), waited / max(done, 1)
-
-
-def limits() -> None:
-    """The table of limits."""
-    print(
-        f"\nlimits of a job: {asyncio.run(decided(100_000)):,.0f} calls/s decided in"
-        " one process, MEASURED"
-    )
-    capacity = 1_000.0
-    if not installed("ray"):
-        print(
-            f"ray is not installed: {capacity:,.0f} calls/s are taken for the actor"
-            " below"
-        )
-    else:
-        found = called("--ask", "20000")
-        capacity = 1 / found["cpu"]
-        print(
-            f"limits of a job: {found['calls']:,.0f} calls/s through a Ray actor, asked"
-            f" by 2 processes here, MEASURED; {found['cpu'] * 1e6:,.0f} µs of its"
-            f" processor each, so {capacity:,.0f}/s on a core of its own, CALCULATED"
-        )
-    print(
-        "\nSIMULATED: workers with 32 calls in flight each, one keeper that decides"
-        f" {capacity:,.0f} calls/s\n"
-    )
-    print(
-        "| workers | seconds per call | calls/s without limits | with | waiting per"
-        " call |"
-    )
-    print("|---|---|---|---|---|")
-    for workers, latency in (
-        (10, 2.0),
-        (100, 2.0),
-        (1000, 2.0),
-        (1000, 10.0),
-        (1000, 30.0),
-    ):
-        each, wait = simulated(workers, 32, latency, capacity)
-        print(
-            f"| {workers:,} | {latency:g} | {workers * 32 / latency:,.0f} | {each:,.0f}"
-            f" | {wait:.3f} s |"
-        )
-
-
 def parsed() -> Iterator[argparse.Namespace]:
     """The options, with a folder that is removed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", choices=("equal", "engines", "report", "limits"))
+    parser.add_argument("--only", choices=("equal", "engines"))
     parser.add_argument("--samples", type=int, default=100_000)
-    parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--engine", nargs=5, help=argparse.SUPPRESS)
-    parser.add_argument("--read", help=argparse.SUPPRESS)
-    parser.add_argument("--ask", type=int, help=argparse.SUPPRESS)
     folder = Path(tempfile.mkdtemp())
     try:
         yield argparse.Namespace(**vars(parser.parse_args()), folder=folder)
@@ -531,20 +329,12 @@ def main() -> int:
         if options.engine:
             name, samples, out, workers, judged = options.engine
             engine(name, Path(samples), Path(out), int(workers), judged)
-        elif options.read:
-            read(options.read)
-        elif options.ask:
-            through_ray(options.ask)
         else:
             if options.only in (None, "equal"):
                 wrong = equal(options.samples // 5, options.folder)
             if options.only in (None, "engines"):
                 engines(options.samples, options.folder)
                 alone(options.samples // 50, options.folder)
-            if options.only in (None, "limits"):
-                limits()
-            if options.only in (None, "report"):
-                report(options.rows, options.folder)
     return int(wrong > 0)
 
 

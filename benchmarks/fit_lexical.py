@@ -44,8 +44,7 @@ relate.
 PRIORS = {"ADHERENT": 0.6, "USEFUL": 0.5, "FACT": 0.4}
 """Share of positive rows that the fit pretends to have seen: most answers are adherent, and fewer facts are present.
 
-On adherence nothing else decides how many good answers are rejected;
-``lexical_steps.py`` prints what it is worth.
+On adherence nothing else decides how many good answers are rejected.
 """
 
 

@@ -361,14 +361,6 @@ def main() -> None:
         " seed 0; * easy by construction"
     )
     measure(bench)
-    if bench.judge.name == "lexical":
-        import lexical_steps
-
-        print(
-            "\nSteps of the embedded judge, each alone beside the first line; sources"
-            " left out of the fit"
-        )
-        print(*lexical_steps.lines(options.data), sep="\n")
     print(
         f"\n{bench.samples} samples in {bench.seconds:.1f} s:"
         f" {bench.samples / bench.seconds:.0f} per second",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import re
@@ -146,17 +147,13 @@ def descendants(command: str) -> list[int]:
 
 def without_costs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows without what was paid for them: of equal questions in flight only the first costs."""
-    return [
-        {
-            name: (
-                {**cell, "usage": None}
-                if isinstance(cell, dict) and "usage" in cell
-                else cell
-            )
-            for name, cell in row.items()
-        }
-        for row in rows
-    ]
+    return [{name: _without_usage(cell) for name, cell in row.items()} for row in rows]
+
+
+def _without_usage(cell: Any) -> Any:
+    if not isinstance(cell, dict) or "result" not in cell:
+        return cell
+    return {**cell, "result": {**json.loads(cell["result"]), "usage": None}}
 
 
 def killed_soon(
