@@ -282,19 +282,6 @@ def test_holm_is_the_closed_test_of_bonferroni(p_values: list[float]) -> None:
     assert paired.holm(p_values) == pytest.approx(expected)
 
 
-@FEW_EXAMPLES
-@given(st.floats(0.001, 0.2), st.integers(2, 5000), st.floats(0.005, 0.5))
-def test_with_the_pairs_needed_the_difference_is_detectable(
-    error: float, pairs: int, difference: float
-) -> None:
-    needed = paired.pairs_needed(error, pairs, difference)
-    assert paired.detectable(error * (pairs / needed) ** 0.5) <= difference * (1 + 1e-6)
-    if needed > 2:
-        assert paired.detectable(
-            error * (pairs / (needed - 1)) ** 0.5
-        ) >= difference * (1 - 1e-6)
-
-
 # Agreement with people.
 
 

@@ -10,12 +10,6 @@ _KNOWN_BY_IDS = (
 _SOME_TEXTS = "the texts of some retrieved documents were not recorded"
 
 
-def with_unread_texts(notes: CaptureNotes, why: str) -> CaptureNotes:
-    """Return notes that also say why texts may have been found that the sample lacks."""
-    reasons = (*(notes.unread_texts or ()), why)
-    return notes.model_copy(update={"unread_texts": tuple(dict.fromkeys(reasons))})
-
-
 def why_texts_are_unread(sample: Sample) -> str:
     """Say which texts the run may have found that the sample lacks; "" if none are known.
 

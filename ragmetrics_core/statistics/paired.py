@@ -6,7 +6,7 @@ Holm's adjustment.
 
 import random
 from collections.abc import Iterator, Sequence
-from math import ceil, comb, fsum
+from math import comb, fsum
 from operator import getitem
 from statistics import NormalDist
 from typing import NamedTuple
@@ -198,16 +198,3 @@ def detectable(error: float) -> float:
     The test is two-sided, at 5 %. ``error`` is the standard error of the difference.
     """
     return _POWER * error
-
-
-def pairs_needed(error: float, pairs: int, difference: float) -> int:
-    """Return how many pairs such a test needs for a difference.
-
-    Args:
-        error: Standard error of the mean difference over the pairs at hand.
-        pairs: Their number.
-        difference: Above 0; one that the user names, never the observed one.
-    """
-    times_too_rough = detectable(error) / difference
-    needed = pairs * times_too_rough**2
-    return max(2, ceil(needed - _ROUNDING))
