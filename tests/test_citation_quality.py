@@ -35,7 +35,6 @@ from ragmetrics_core.data import (
     Part,
     Scored,
     SettingError,
-    Weight,
 )
 from ragmetrics_core.data.asking import ask_side_by_side
 from ragmetrics_core.data.citations import Citation, citations_of_marks
@@ -48,7 +47,6 @@ from ragmetrics_core.metrics.citation_quality import (
     JudgedStatement,
 )
 from ragmetrics_core.metrics.citation_support import (
-    MakesClaim,
     SupportReply,
     Supports,
     SupportsAlone,
@@ -388,32 +386,6 @@ def test_an_empty_context_that_is_cited_supports_nothing() -> None:
 # Outcomes without a score
 
 
-def test_an_answer_without_a_claim_is_undefined() -> None:
-    result = CitationQuality().score(
-        Sample(answer="Hope this helps you.", contexts=["AA"], citations=()),
-        judge=oracle(),
-    )
-    assert (result.status, result.code) == ("undefined", "no_claim")
-
-
-@pytest.mark.parametrize("options", [{}, {"required": True}])
-def test_an_answer_that_cites_nothing_is_undefined_unless_it_has_to_cite(
-    options: dict[str, Any],
-) -> None:
-    judge = oracle()
-    sample = Sample(answer="AA.", contexts=["AA"])
-    result = CitationQuality(**options).score(sample, judge=judge)
-    if not options:
-        assert (result.status, result.code) == ("undefined", "no_citations")
-        assert judge.asked == []
-        assert "required=True" in result.reason
-        return
-    assert result.value == 0.0
-    evidence = evidence_of(result)
-    assert (evidence.recall, evidence.precision, evidence.uncited) == (0.0, None, 1)
-    assert "precision undefined: nothing is cited" in evidence.verdicts()
-
-
 def test_an_answer_that_cites_nothing_of_numbered_sources_scores_nothing() -> None:
     row = {"question": "q", "contexts": ["[1] AA", "[2] BB"], "answer": "AA."}
     sample = Sample.from_row(row)
@@ -532,14 +504,6 @@ def test_contexts_that_are_known_to_be_none_leave_every_mark_dangling() -> None:
 def refused(question: Any) -> Any:
     del question
     raise ContentRefused("no")
-
-
-@pytest.mark.parametrize("question", [Supports, MakesClaim])
-def test_a_question_that_is_not_answered_fails_the_metric(question: type) -> None:
-    judge = ScriptedJudge({**ORACLE, question: refused})
-    result = score("AA and BB[1][2]. CC.", judge=judge)
-    assert result.status == "failed"
-    assert result.error.type == "ContentRefused"
 
 
 def test_a_search_that_is_not_answered_leaves_the_score() -> None:
@@ -755,21 +719,6 @@ def test_a_token_gives_the_probability_and_without_it_polls(
     assert (citation.supports, citation.reason) == (True, "It says so.")
 
 
-def test_polls_count_where_they_are_wanted_and_one_half_is_no() -> None:
-    replies = [{"supported": 1}, {"supported": 0, "reason": "No year."}]
-    judge = ScriptedJudge({Supports: replies, SupportsAlone: support_of_none})
-    result = score("AA[1].", ["AA"], judge, polls=2)
-    citation = evidence_of(result).statements[0].citations[0]
-    assert (citation.probability, citation.supports) == (0.5, False)
-    assert citation.reason == "No year."
-
-
-def test_a_probability_counts_in_place_of_the_verdict() -> None:
-    torn = Asked((SupportReply(supported=True),), weights=(Weight(0.3),))
-    judge = ScriptedJudge({Supports: torn, SupportsAlone: support_of_none})
-    assert score("AA[1].", judge=judge).value == 0.0
-
-
 def test_typed_questions_ask_of_what_they_show() -> None:
     def chance(state: Any, question: Any) -> float:
         del question
@@ -920,14 +869,6 @@ def test_it_is_off_unless_it_is_named() -> None:
 def test_names_elsewhere_are_refused_with_this_one(name: str) -> None:
     with pytest.raises(SettingError, match="citation_quality"):
         full_name(name)
-
-
-def test_signatures_name_the_settings_that_change_scores() -> None:
-    assert CitationQuality().signature.settings == {"fallback": "3"}
-    required = CitationQuality(required=True, polls=5).signature.settings
-    assert required == {"fallback": "5", "required": "yes"}
-    numbered = CitationQuality(numbered_from=0).signature.settings
-    assert numbered == {"fallback": "3", "numbered_from": "0"}
 
 
 def test_statements_and_their_texts_stay_out_of_what_is_printed() -> None:

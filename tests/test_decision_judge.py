@@ -242,31 +242,6 @@ def test_the_weakest_sentence_decides_adherence(form: str) -> None:
     ) in result.reason
 
 
-@pytest.mark.parametrize("chance", [0.5, 0.2])
-def test_an_answer_that_claims_nothing_abstains_at_one_half_too(chance: float) -> None:
-    def answer(state: Any, question: Body) -> Chance:
-        if asks_if_declined(question):
-            return 0.1
-        return chance if "makes a claim" in question["instructions"] else 0.9
-
-    with DecisionServer(answer) as server:
-        report = judged(judge_at(server), [ContextAdherence()])
-    result = report.results[0].results["context_adherence"]
-    assert (result.status, result.code) == ("undefined", "no_claim")
-
-
-def test_a_tie_is_no_for_chunks_facts_and_sentences() -> None:
-    def answer(state: Any, question: Body) -> Chance:
-        return 0.9 if "makes a claim" in question["instructions"] else 0.5
-
-    metrics = [ContextUtilization(), ContextAdherence(), RetrievalAccuracy()]
-    with DecisionServer(answer) as server:
-        results = judged(judge_at(server), metrics).results[0].results
-    assert results["context_utilization"].value == 0.0
-    assert results["context_adherence"].evidence.no == 1
-    assert results["retrieval_accuracy"].value == 0.0
-
-
 def test_grades_are_the_likeliest_level(form: str) -> None:
     def answer(state: Any, question: Body) -> Chance:
         return [0.1, 0.2, 0.6, 0.1] if "A" in question["instructions"] else [1, 0, 0, 0]
@@ -327,20 +302,6 @@ def test_labels_of_the_ledger_are_choices(
     result = report.results[0].results["context_adherence"]
     assert result.value == pytest.approx(value)
     assert "earlier" in state_of(server.requests[0].body)
-
-
-@settings(max_examples=12, deadline=None)
-@given(chance=st.sampled_from([0.165, 0.166, 1 / 6, 0.167, 0.17]))
-def test_law_labels_that_are_all_alike_hold_nothing(chance: float) -> None:
-    """Services round, so that six labels of a sixth may have more than one together."""
-    with DecisionServer(lambda *_: [chance] * 6) as server:
-        report = judged(
-            judge_at(server),
-            [ContextAdherence(cause=False)],
-            [Sample.from_row(LEDGER_ROW)],
-        )
-    result = report.results[0].results["context_adherence"]
-    assert (result.value, result.evidence.no) == (0.5, 1)
 
 
 def test_a_cause_is_asked_below_one_half_only() -> None:
@@ -445,51 +406,100 @@ def fixed(chance: Any) -> Callable[[Any, Body], Any]:
     return lambda state, question: chance
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        (None, "ContentRefused"),
-        (float("nan"), "UnusableReply"),
-        (1.2, "UnusableReply"),
-        (-0.1, "UnusableReply"),
-        ("yes", "UnusableReply"),
-        (True, "UnusableReply"),
-    ],
-)
-def test_an_answer_that_is_no_probability_fails_typed(answer: Any, kind: str) -> None:
-    with DecisionServer(fixed(answer)) as server:
-        result = (
-            judged(judge_at(server), [RetrievalAccuracy()])
-            .results[0]
-            .results["retrieval_accuracy"]
+def answering(change: Callable[[Body], Any]) -> Callable[[], DecisionServer]:
+    """A server that changes each answer of OpenAI's form."""
+
+    class Changing(DecisionServer):
+        def completion(self, body: Body) -> Body:
+            reply = super().completion(body)
+            return {**reply, "answers": [*map(change, reply["answers"])]}
+
+    return Changing
+
+
+def writing(once: str, twice: str) -> Callable[[], DecisionServer]:
+    """A server that writes a part of its reply twice."""
+
+    class Doubling(DecisionServer):
+        def _outcome(self, number: int, body: Body) -> Fault:
+            del number
+            written = json.dumps(self.completion(body))
+            assert once in written
+            return Fault(200, body=written.replace(once, twice, 1))
+
+    return lambda: Doubling(fixed(0.9))
+
+
+def saying(answer: Any, **more: Any) -> Callable[[], DecisionServer]:
+    return lambda: DecisionServer(fixed(answer), **more)
+
+
+BOTH = tuple(FORMS)
+FACTS, RECALL = RetrievalAccuracy(), ContextRecall()
+TOO_LONG = "ContextWindowExceeded"
+UNUSABLE: dict[str, tuple[Sequence[str], Metric, Callable[[], DecisionServer], str]] = {
+    "refused": (BOTH[:1], FACTS, saying(None), "ContentRefused"),
+    "left out": (BOTH[1:], RECALL, saying(None), "UnusableReply"),
+    "no number": (BOTH, FACTS, saying(float("nan")), "UnusableReply"),
+    "above one": (BOTH, FACTS, saying(1.2), "UnusableReply"),
+    "below zero": (BOTH, FACTS, saying(-0.1), "UnusableReply"),
+    "a text": (BOTH, FACTS, saying("yes"), "UnusableReply"),
+    "a truth": (BOTH, FACTS, saying(True), "UnusableReply"),
+    "a sum of 1.2": (BOTH, RECALL, saying([0.2, 0.2, 0.2, 0.2, 0.4]), "UnusableReply"),
+    "a sum of .9": (BOTH, RECALL, saying([0.2, 0.2, 0.2, 0.2, 0.1]), "UnusableReply"),
+    **{
+        f"an answer to another question, {number}": (
+            BOTH[:1],
+            FACTS,
+            answering(change),
+            "UnusableReply",
         )
-    assert (result.status, result.error.type) == ("failed", kind)
-    assert result.usage.prompt_tokens > 0
-
-
-def test_an_answer_that_system_one_leaves_out_fails_typed() -> None:
-    with DecisionServer(fixed(None)) as server:
-        result = (
-            judged(judge_at(server, "systemone"), [ContextRecall()])
-            .results[0]
-            .results["context_recall"]
+        for number, change in enumerate(
+            (
+                lambda answer: {**answer, "name": "other"},
+                lambda answer: {**answer, "name": [answer["name"]]},
+                lambda answer: {**answer, "name": None},
+                lambda answer: {**answer, "type": "choice"},
+                lambda answer: {"type": answer["type"], "name": answer["name"]},
+                lambda answer: "yes",
+            )
         )
-    assert result.error.type == "UnusableReply"
-
-
-@pytest.mark.parametrize(
-    "chances", [[0.2, 0.2, 0.2, 0.2, 0.4], [0.2, 0.2, 0.2, 0.2, 0.1]]
-)
-def test_probabilities_that_do_not_sum_to_one_fail_typed(
-    form: str, chances: list[float]
-) -> None:
-    with DecisionServer(fixed(chances)) as server:
-        result = (
-            judged(judge_at(server, form), [ContextRecall()])
-            .results[0]
-            .results["context_recall"]
+    },
+    **{
+        f"twice: {once}": (
+            BOTH[place:][:1],
+            FACTS,
+            writing(once, twice),
+            "UnusableReply",
         )
-    assert result.error.type == "UnusableReply"
+        for place, once, twice in (
+            (0, '"probability": 0', '"probability": 0.01, "probability": 0'),
+            (0, '"answers": [', '"answers": [], "answers": ['),
+            (1, '"q1": {', '"q1": {"type": "noul", "noul": 0.01}, "q1": {'),
+            (1, '"noul": 0', '"noul": 0.01, "noul": 0'),
+        )
+    },
+    **{
+        f"cut: {extra}": (BOTH, RECALL, saying([0.2] * 5, extra=extra), TOO_LONG)
+        for extra in (
+            {"truncated": True},
+            {"state_tokens_dropped": 7},
+            {"truncated_questions": ["q1"]},
+            {"state_truncated": True},
+            {"metadata": {"input_truncated": 3}},
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_an_answer_that_cannot_be_used_fails_typed(name: str) -> None:
+    forms, metric, make_server, kind = UNUSABLE[name]
+    for form in forms:
+        with make_server() as server:
+            (row,) = judged(judge_at(server, form), [metric]).results
+        result = row.results[metric.name]
+        assert (result.status, result.error.type) == ("failed", kind)
 
 
 @given(
@@ -508,73 +518,6 @@ def test_law_rounded_probabilities_are_accepted(
     assert read == tuple(rounded)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda answer: {**answer, "name": "other"},
-        lambda answer: {**answer, "name": [answer["name"]]},
-        lambda answer: {**answer, "name": None},
-        lambda answer: {**answer, "name": {}},
-        lambda answer: {**answer, "type": "choice"},
-        lambda answer: {"type": answer["type"], "name": answer["name"]},
-        lambda answer: "yes",
-    ],
-)
-def test_an_answer_to_another_question_is_none(change: Callable[[Body], Any]) -> None:
-    class Changing(DecisionServer):
-        def completion(self, body: Body) -> Body:
-            reply = super().completion(body)
-            return {**reply, "answers": [*map(change, reply["answers"])]}
-
-    with Changing() as server:
-        result = (
-            judged(judge_at(server), [RetrievalAccuracy()])
-            .results[0]
-            .results["retrieval_accuracy"]
-        )
-    assert result.error.type == "UnusableReply"
-
-
-def test_two_answers_to_one_question_are_none() -> None:
-    class Doubling(DecisionServer):
-        def completion(self, body: Body) -> Body:
-            reply = super().completion(body)
-            return {**reply, "answers": [*reply["answers"], *reply["answers"]]}
-
-    with Doubling() as server:
-        report = judged(judge_at(server), [RetrievalAccuracy()])
-    result = report.results[0].results["retrieval_accuracy"]
-    assert result.error.type == "UnusableReply"
-
-
-@pytest.mark.parametrize(
-    ("form", "once", "twice"),
-    [
-        ("systemone", '"q1": {', '"q1": {"type": "noul", "noul": 0.01}, "q1": {'),
-        ("systemone", '"noul": 0', '"noul": 0.01, "noul": 0'),
-        ("decisions", '"probability": 0', '"probability": 0.01, "probability": 0'),
-        ("decisions", '"answers": [', '"answers": [], "answers": ['),
-    ],
-)
-def test_a_name_that_stands_twice_in_an_object_has_no_value(
-    form: str, once: str, twice: str
-) -> None:
-    class Doubling(DecisionServer):
-        def _outcome(self, number: int, body: Body) -> Fault:
-            del number
-            written = json.dumps(self.completion(body))
-            assert once in written
-            return Fault(200, body=written.replace(once, twice, 1))
-
-    with Doubling(lambda *_: 0.9) as server:
-        result = (
-            judged(judge_at(server, form), [RetrievalAccuracy()])
-            .results[0]
-            .results["retrieval_accuracy"]
-        )
-    assert result.error.type == "UnusableReply"
-
-
 def test_methods_speak_of_typed_questions_and_of_no_vote() -> None:
     with DecisionServer() as server:
         judge = judge_at(server)
@@ -588,26 +531,6 @@ def test_methods_speak_of_typed_questions_and_of_no_vote() -> None:
             assert "ChainPoll" not in methods
         alone = judged(judge, [ContextAdherence()])
         assert "poll noise" not in alone.methods() + alone.table()
-
-
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {"truncated": True},
-        {"state_tokens_dropped": 7},
-        {"truncated_questions": ["q1"]},
-        {"state_truncated": True},
-        {"metadata": {"input_truncated": 3}},
-    ],
-)
-def test_texts_that_were_truncated_are_too_long(form: str, extra: Body) -> None:
-    with DecisionServer(extra=extra) as server:
-        result = (
-            judged(judge_at(server, form), [ContextRecall()])
-            .results[0]
-            .results["context_recall"]
-        )
-    assert result.error.type == "ContextWindowExceeded"
 
 
 def test_a_body_in_another_form_fails_at_once(server: DecisionServer) -> None:
@@ -974,16 +897,6 @@ def test_a_dry_run_of_a_cascade_counts_both_judges_at_the_most(
     cascade = CascadeJudge(judge_at(server), strong, band=(0.2, 0.8))
     counted = estimate([SAMPLE], [ContextRecall()], cascade)
     assert (counted.low.calls, counted.high.calls) == (1, 2)
-
-
-def test_401_typed_questions_are_counted_as_two_requests(
-    server: DecisionServer,
-) -> None:
-    facts = [f"Fact number {number}." for number in range(401)]
-    sample = Sample.from_row({**ROW, "contexts": ["One."], "facts": facts})
-    metric = RetrievalAccuracy(calls="per_context")
-    counted = estimate([sample], [metric], judge_at(server))
-    assert (counted.low.calls, counted.high.calls) == (2, 2)
 
 
 def test_the_command_line_judges_by_typed_questions(

@@ -109,35 +109,6 @@ def test_worked_number_1_one_call() -> None:
     assert adhered(sample, ["yes", "yes", "no", "yes", "yes"])[0].value == 0.8
 
 
-def test_worked_number_2_three_hops() -> None:
-    calls = (
-        call("a✓", "b", "e", step=1),
-        call("b", "c✓", step=2),
-        call("a✓", "d", step=3),
-    )
-    value, table = utilized(turn(*calls))
-    assert value == (1 + 2 / 4) / 2 == 0.75
-    assert [line.verdict for line in table.calls] == ["useful", "useful", "repeated"]
-    assert [line.ranks for line in table.calls] == [(1, 2, 3), (2, 4), (1, 5)]
-    assert (table.wasted, table.repeats) == (pytest.approx(1 / 3), pytest.approx(2 / 7))
-    assert (table.first_useful, table.last_useful, len(table.calls)) == (1, 2, 3)
-    assert table.call_ap == pytest.approx((1 + 0.5 + 1) / 3)
-
-
-def test_worked_number_3_parallel_calls() -> None:
-    value, table = utilized(turn(call("x", "y", step=1), call("u✓", "v✓", step=1)))
-    assert value == pytest.approx((1 / 3 + 2 / 4) / 2)
-    assert (table.wasted, table.call_ap) == (0.5, 1.0)
-
-
-def test_worked_number_4_rows_alone() -> None:
-    sample = turn(call("412 orders, north", kind="tool", name="sql", step=1))
-    result, judge = adhered(sample, ["yes", "no", "no", "no", "no"])
-    assert result.value == 0.2
-    assert judge.asked[0]["contexts"] == ("412 orders, north",)
-    assert ContextUtilization().score(sample, judge=judge).reason == "no contexts"
-
-
 FIRST = turn(call("one", "two"))
 SAID = [{"role": "user", "content": "q1?"}, {"role": "assistant", "content": "a1"}]
 SECOND = turn(call("one", "two", shown=[]), number=2, history=SAID)
@@ -171,24 +142,6 @@ def test_worked_number_5_three_turns() -> None:
         {"evidence": 0.5, "earlier": 0.1, "user": 0, "own": 0.4, "none": 0}
     )
     assert values[2].evidence.unsupported == ("claim 1",)
-
-
-def test_worked_number_6_the_curve() -> None:
-    facts = {"1": "A", "2": "AB", "3": "B", "4": ""}
-    sample = turn(call("A", step=1), call("B", step=2), call(step=3), facts=list(facts))
-    judge = ScriptedJudge(
-        {
-            FactInContext: lambda asked: covered(
-                float(asked["context"] in facts[asked["fact"]])
-            )
-        }
-    )
-    result = RetrievalAccuracy().score(sample, judge=judge)
-    gains = result.evidence.ledger
-    assert [gain.alone for gain in gains] == [0.5, 0.5, 0]
-    assert [gain.gain for gain in gains] == [0.5, 0.25, 0]
-    assert [gain.total for gain in gains] == [0.5, 0.75, 0.75]
-    assert result.value == gains[-1].total
 
 
 def test_the_conversation_of_worked_number_5_in_a_report() -> None:

@@ -467,6 +467,11 @@ def test_history_and_rewrite_are_shown_to_the_judge(name):
             RetrievalAccuracy(extraction="cot", calls="per_context", polls=2),
             {"extraction": "cot", "calls": "per_context", "fallback": "2"},
         ),
+        (CitationQuality(), {"fallback": "3"}),
+        (
+            CitationQuality(required=True, polls=5, numbered_from=0),
+            {"fallback": "5", "required": "yes", "numbered_from": "0"},
+        ),
     ],
 )
 def test_the_signature_names_the_settings_that_change_scores(

@@ -1,7 +1,6 @@
 """How metrics ask typed questions: the texts that are shown, and a predicate about each.
 
-Metrics that show the same texts make equal states, so that their questions can share a
-request. Texts of a group are in an order that does not depend on their rank.
+Texts of a group are in an order that does not depend on their rank.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
