@@ -1265,7 +1265,7 @@ def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
     browser.js(
         "document.querySelectorAll('tr.row button').forEach(button => button.click())"
     )
-    for place, word in enumerate(("agree", "disagree", "unsure")):
+    for place, word in enumerate(("no", "no", "unsure")):
         browser.find(f"fieldset.people input[value={word}]")[place].click()
     assert "The judge says no (0.20)" in browser.find("fieldset.people legend")[0].text
     browser.open(tmp_path / "report.html")
@@ -1275,13 +1275,13 @@ def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
     browser.driver.switch_to.new_window("tab")  # which knows these labels, and adds one
     browser.driver.get((tmp_path / "report.html").as_uri())
     browser.wait("typeof lines !== 'undefined' && lines !== null")
-    browser.js("keep('context_utilization', 's1', { word: 'agree', yes: true })")
+    browser.js("keep('context_utilization', 's1', { word: 'yes' })")
     browser.driver.close()
     browser.driver.switch_to.window(first)
     browser.wait(
         "document.querySelector('#labels button').textContent.includes('3 labels')"
     )
-    browser.js("keep('context_utilization', 's1', { word: 'unsure', yes: true })")
+    browser.js("keep('context_utilization', 's1', { word: 'unsure' })")
     (button,) = browser.find("#labels button")
     file = browser.download(
         "#labels button", tmp_path / "labels.context_utilization.jsonl"
@@ -1315,10 +1315,19 @@ def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
     assert browser.find("#count")[0].text == "50 of 200 rows"
     for place, sample_id in enumerate(drawn):
         browser.js("return openRow(arguments[0])", int(sample_id[1:]))
-        word = "disagree" if place % 5 == 0 else "agree"
+        word = "no" if place % 5 == 0 else "yes"
         chosen = f"fieldset.people input[value={word}][data-id={sample_id}]"
         browser.wait(f"document.querySelector('{chosen}') !== null")
+        if place == 0:  # what the judge says is shown behind the label
+            table = browser.find("#table")[0]
+            assert "do useful texts come first?" in table.text
+            assert "0.90" not in table.text
+            assert "useful" not in table.text.replace("do useful texts", "")
         browser.js(f"document.querySelector('{chosen}').click()")
+        if place == 0:
+            browser.js("document.querySelector('tr.detail > td > button').click()")
+            browser.wait("document.querySelector('tr.detail .card') !== null")
+            assert "0.90" in browser.find("tr.detail .card h4")[0].text
     saved = browser.download("#labels button", tmp_path / f"labels.{metric}.jsonl")
     page = tmp_path / "people.html"
     agreement = ["agreement", files[0], str(saved), "--drawn", files[1]]
@@ -1348,7 +1357,7 @@ def test_labels_belong_to_one_row_of_one_report(
         "document.querySelectorAll('tr.row button').forEach(button => button.click())"
     )
     assert len(browser.find("fieldset.people")) == 1
-    browser.find("fieldset.people input[value=agree]")[0].click()
+    browser.find("fieldset.people input[value=yes]")[0].click()
     assert (
         browser.find("#labels")[0].text
         == "Download 1 label of context_utilization 2 rows have no id, or share one,"

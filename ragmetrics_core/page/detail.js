@@ -381,11 +381,22 @@ function remedyOf(advice) {
   return advice ? element("p", { class: "banner" }, "What to try: " + advice) : null;
 }
 
+// What a person needs to say yes or no, without what the judge says.
+function unjudged(row, title) {
+  const { sample } = row;
+  const asked = Object.entries(row.results).flatMap(([name, result]) => peopleOf(name, result, sample));
+  const show = element("button", { type: "button" }, "Labelled: show what the judge says");
+  show.addEventListener("click", () => refresh().then(() => openRow(row.index)));
+  const texts = textsOf({ sample, results: {} });
+  return [...questionOf(sample, title), ...answerOf(row, null, new Beside()), ...referenceOf(sample), ...texts, ...block("What do you say?", ...asked), show].filter(Boolean);
+}
+
 function opened(row, columns) {
   const sample = row.sample;
   if (!sample) return block(lines.has(row.index) ? "Bad row" : "Left out", text(row.problem || ""));
   const place = index.findIndex((entry) => entry[0] === row.index);
   const title = index[place][2];
+  if (isBlind(place)) return unjudged(row, title);
   const { advice, journey, answer } = recorded(place);
   const beside = new Beside();
   const results = Object.entries(row.results || {});

@@ -1,4 +1,4 @@
-// People correct the judge: what they say of its verdicts stays in this browser, until it is downloaded as labels.
+// People label rows beside the judge: what they say stays in this browser, until it is downloaded as labels.
 
 const KEPT = "ragmetrics " + columns.digest; // of all that the rows hold: labels never move to another report
 let said = {};
@@ -41,8 +41,12 @@ const alone = (id) => Boolean(id) && ids.get(id) === 1;
 
 function labelsOf(name) {
   const found = Object.entries(said[name] || {}).filter(([id, own]) => own.word !== "unsure" && alone(id));
-  return found.map(([id, own]) => ({ id, label: Number(own.yes === (own.word === "agree")) }));
+  return found.map(([id, own]) => ({ id, label: Number(own.word === "yes") }));
 }
+
+// A row that was drawn for people does not show what the judge says before it has a label.
+const toLabel = columns.facets["to label"];
+const isBlind = (place) => Boolean(toLabel) && toLabel.of[place] === 0 && alone(index[place][1]) && !metrics.some((name) => wordOf(name, index[place][1]));
 
 function offer() {
   const place = document.getElementById("labels");
@@ -66,12 +70,14 @@ function whyNotLabelled(entries) {
 function peopleOf(name, result, sample) {
   if (result.value === undefined) return [];
   if (!alone(sample.id)) return [element("p", { class: "muted people-not" }, "This row " + (sample.id ? "shares its id" : "has no id") + ", so it cannot be labelled.")];
-  const yes = result.value > columns.yes_above;
-  const choices = ["agree", "disagree", "unsure"].map((word) => {
+  const judge = "The judge says " + (result.value > columns.yes_above ? "yes" : "no") + " (" + percent(result.value) + "). ";
+  const asks = name + (columns.asks[name] ? ": " + columns.asks[name] : ", yes or no?");
+  const isHidden = isBlind(index.findIndex((entry) => entry[1] === sample.id));
+  const choices = ["yes", "no", "unsure"].map((word) => {
     const input = element("input", { type: "radio", name: name + " of " + sample.id, value: word, "data-metric": name, "data-id": sample.id });
     input.checked = wordOf(name, sample.id) === word;
-    input.addEventListener("change", () => keep(name, sample.id, { word, yes }));
+    input.addEventListener("change", () => keep(name, sample.id, { word }));
     return element("label", {}, input, " " + word);
   });
-  return [element("fieldset", { class: "people" }, element("legend", {}, "The judge says " + (yes ? "yes" : "no") + " (" + percent(result.value) + "). And you?"), ...choices)];
+  return [element("fieldset", { class: "people" }, element("legend", {}, (isHidden ? "" : judge) + asks), ...choices)];
 }

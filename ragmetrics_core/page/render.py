@@ -31,7 +31,7 @@ from ragmetrics_core.page.sample_rows import (
 from ragmetrics_core.page.wordings import EXPLANATIONS
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.diagnosis import RULES, Diagnosis, diagnose
-from ragmetrics_core.reporting.glance import Glance, GlanceTally, date_of
+from ragmetrics_core.reporting.glance import Glance, GlanceTally, date_of, question_of
 from ragmetrics_core.reporting.journey import journey_of
 from ragmetrics_core.reporting.judge_card import figures_of_cards
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
@@ -163,6 +163,7 @@ def page_data(
         "faults": _faults_in_order(glance),
         "facets": _facets(rows, to_label),
         "yes_above": ONE_HALF,
+        "asks": {metric: question_of(metric, by_words=False) for metric in metrics},
         "histograms": {metric.metric: metric.histogram for metric in glance.metrics},
         "means": {metric.metric: metric.mean for metric in glance.metrics},
     }

@@ -152,9 +152,10 @@ function rowOf(place) {
   const title = element("td", { class: "title wide" }, entry[2] || "(no question)");
   if (entry[1]) title.append(element("div", { class: "muted title" }, entry[1]));
   if (turnsOf.get(entry[7]) > 1) title.append(element("div", { class: "muted title" }, entry[7] + ", turn " + entry[8]));
-  const group = element("td", { class: isFault(entry) ? "guess no" : "guess" }, entry[4]);
-  const words = element("td", { class: "words wide" }, element("div", { dir: "auto" }, entry[5]));
-  row.append(element("td", { class: "number" }, toggle), group, title, words, ...entry[3].map(score));
+  const hidden = isBlind(place);
+  const group = element("td", { class: isFault(entry) && !hidden ? "guess no" : "guess" }, hidden ? "to label" : entry[4]);
+  const words = element("td", { class: "words wide" }, element("div", { dir: "auto" }, hidden ? "" : entry[5]));
+  row.append(element("td", { class: "number" }, toggle), group, title, words, ...entry[3].map((value, metric) => score(hidden ? null : value, metric)));
   return row;
 }
 
