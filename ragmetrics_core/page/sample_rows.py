@@ -7,7 +7,7 @@ import json
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields as fields_of
 from itertools import chain, pairwise
 from typing import Any
 from zlib import compressobj
@@ -31,6 +31,8 @@ LONGEST = 20_000
 _MOST_BYTES_OF_CHARACTER = 4  # in UTF-8
 _EXCERPT = 160
 _NUMBERS = (int, float)  # truth values are numbers, too
+# its id stands beside its text
+_FIELDS_OF_PASSAGE = [one.name for one in fields_of(Passage) if one.name != "id"]
 _FIELDS, _VALUES, _VALUE = 20, 40, 60
 LARGEST_ROWS = 11_000_000
 """Most bytes of packed rows that the page holds."""
@@ -139,10 +141,14 @@ def journey_data(followed: SampleJourney | None) -> dict[str, Any] | None:
 
 def _passage_data(passage: Passage) -> dict[str, Any]:
     """The known fields of a passage; its share only where it was cut."""
-    fields = {**asdict(passage), "id": None}  # which stands beside its text
+    known: dict[str, Any] = {}
+    for name in _FIELDS_OF_PASSAGE:
+        value = getattr(passage, name)
+        if value is not None:
+            known[name] = value
     if passage.shown != "cut":
-        fields["share"] = None
-    return {name: value for name, value in fields.items() if value not in (None, ())}
+        known.pop("share", None)
+    return known
 
 
 def _fact_data(fact: FactOnItsWay) -> dict[str, Any]:
@@ -226,8 +232,7 @@ def detail_lines(
     """
     for row, followed, diagnosis in rows:
         n_cut = Counter[str]()
-        fields = _data_of(_drop_earlier_items(row))
-        _shorten(fields, "", n_cut)
+        fields = _data_of(_drop_earlier_items(row), n_cut)
         if n_cut.total():
             fields["cut"] = +n_cut
         journey = journey_data(followed)
@@ -355,16 +360,46 @@ def _span_in_browser(words: str, text: str) -> list[int] | None:
     return [len(text[:end].encode("utf-16-le")) // 2 for end in span]
 
 
-def _data_of(row: SampleResult) -> Any:
-    """Return a row as data of JSON, most of it without fields that are None.
+def _data_of(row: SampleResult, n_cut: Counter[str]) -> Any:
+    """Return a row as data of JSON without empty fields, its long texts cut.
 
     Metadata may hold anything, such as numbers of numpy or half a character. pydantic
     refuses these, and they are written as in a results file.
+
+    Args:
+        row: The row.
+        n_cut: Gets the number of characters that were cut, by where they stood.
     """
+    text = ""
+    fields: Any
     try:
-        return json.loads(row.model_dump_json(exclude_none=True, warnings="error"))
+        text = row.model_dump_json(exclude_none=True, warnings="error")
+        fields = json.loads(text)
     except (ValueError, TypeError):
-        return plain(row)
+        fields = plain(row)
+    _drop_empty(fields)
+    has_no_long_text = bool(text) and len(text.encode()) <= LONGEST
+    if not has_no_long_text:
+        _shorten(fields, "", n_cut)
+    return fields
+
+
+def _drop_empty(value: Any) -> None:
+    """Leave out the fields of objects that are empty and say nothing by that, in place.
+
+    That nothing was shown is known; that nothing is known of it is not. In metadata,
+    which are the caller's own, empty fields stay.
+    """
+    if isinstance(value, list):
+        for item in value:
+            _drop_empty(item)
+    elif isinstance(value, dict):
+        for name, inner in list(value.items()):
+            is_left_out = not inner and not isinstance(inner, _NUMBERS)
+            if is_left_out and (name, inner) != ("shown", []):
+                del value[name]
+            elif name != "metadata" and isinstance(inner, list | dict):
+                _drop_empty(inner)
 
 
 def pack_lines(lines: Iterable[str]) -> str:
@@ -399,11 +434,7 @@ def _drop_earlier_items(row: SampleResult) -> SampleResult:
 
 
 def _shorten(fields: dict[str, Any], path: str, n_cut: Counter[str]) -> None:
-    """Leave out empty fields of the data of a row, and cut its long texts, in place.
-
-    In metadata of the sample or of a context, which are the caller's own, empty fields
-    stay. Example: {"reference": None, "metadata": {"note": ""}} becomes {"metadata":
-    {"note": ""}}.
+    """Cut the long texts of the data of a row, in place.
 
     Args:
         fields: The data, or a part of it.
@@ -413,12 +444,7 @@ def _shorten(fields: dict[str, Any], path: str, n_cut: Counter[str]) -> None:
     is_metadata = path.startswith("sample.") and ".metadata" in path
     prefix = f"{path}." if path else ""
     for name, value in list(fields.items()):
-        if isinstance(value, _NUMBERS):
-            continue
-        if not is_metadata and _is_left_out(name, value):
-            del fields[name]
-        elif not isinstance(value, str) or not _is_short(value):
-            fields[name] = _shortened(value, f"{prefix}{name[:60]}", n_cut)
+        fields[name] = _shortened(value, f"{prefix}{name[:60]}", n_cut)
         if is_metadata and not _is_short(name):
             # names in metadata are the caller's, and may be as long as texts
             fields[cut(name)] = fields.pop(name)
@@ -440,14 +466,6 @@ def _shortened(value: Any, path: str, n_cut: Counter[str]) -> Any:
     if isinstance(value, dict):
         _shorten(value, path, n_cut)
     return value
-
-
-def _is_left_out(key: str, value: object) -> bool:
-    """Whether a field is empty and says nothing by that.
-
-    That nothing was shown is known; that nothing is known of it is not.
-    """
-    return not value and (key, value) != ("shown", [])
 
 
 def json_text(value: object) -> str:
