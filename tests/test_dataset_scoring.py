@@ -135,7 +135,7 @@ def test_one_document_has_no_interval_and_many_are_not_few() -> None:
         (set_of_questions(1), "2 points: 1 positive, 1 negative"),
         (
             set_of_documents(1),
-            "120 points of 1 documents, skewed: 4 hold no golden chunk, 8 all of them",
+            "120 points of 1 document, skewed: 4 hold no golden chunk, 8 all of them",
         ),
     ]
     for labelled_set, composition in one:

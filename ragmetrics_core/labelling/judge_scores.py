@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 from ragmetrics_core.data import MetricResult, Sample, Usage
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.engine.evaluation import iter_results
 from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
 from ragmetrics_core.labelling.reviews import Reviews, labels_of, review_items
@@ -474,7 +475,8 @@ def composition(labelled_set: AnySet, reviews: Reviews | None) -> str:
             f" {n_ambiguous} left out as ambiguous."
         )
     return (
-        f"{len(labels)} points of {len(labelled_set.documents)} documents, skewed:"
+        f"{len(labels)} points of"
+        f" {count_in_words(len(labelled_set.documents), 'document')}, skewed:"
         f" {_golden_chunks_in_words(labelled_set)}; {n_ones} are"
         f" labelled 1, {n_zeros} are labelled 0, {n_ambiguous} left out."
     )
