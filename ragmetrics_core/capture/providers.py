@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 from pydantic import BaseModel
@@ -313,7 +314,7 @@ class _ReplyBeingRead:
             self._read_text(block)
         if kind in _FORMS:
             self._read_search(kind, block)
-        elif _TELLS_OF_SEARCH.search(kind):
+        elif _mentions_search(kind):
             self.is_unread = self.is_unread or not _NO_SEARCH.search(kind)
         else:
             for key, inner in block.items():
@@ -332,7 +333,7 @@ class _ReplyBeingRead:
         elif key == "usage":  # Anthropic's count of searches: all that a stream tells
             counts = next(_objects_at(value, "server_tool_use"), {})
             self.is_counted = self.is_counted or any(counts.values())
-        elif _TELLS_OF_SEARCH.search(key) and not _NO_SEARCH.search(key):
+        elif _mentions_search(key) and not _NO_SEARCH.search(key):
             self.is_unread = self.is_unread or any(_values_at(value, ""))
         else:
             self.read(value, depth - 1)
@@ -544,6 +545,13 @@ def _objects_at(value: Any, path: str) -> Iterator[Fields]:
     return (each for each in _values_at(value, path) if isinstance(each, Mapping))
 
 
+@lru_cache(maxsize=1024)  # replies repeat their few names, and agents their replies
+def _mentions_search(name: str) -> bool:
+    """Whether the name of a field, or the type of a block, is one of a search."""
+    return _TELLS_OF_SEARCH.search(name) is not None
+
+
+@lru_cache(maxsize=1024)
 def _in_snake_case(key: str) -> str:
     """Return a name of Google's JSON as its client in Python has it."""
     return _CAPITAL.sub(lambda capital: f"_{capital[0].lower()}", key)
