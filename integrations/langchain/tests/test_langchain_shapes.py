@@ -745,6 +745,13 @@ def fallback_of_model() -> None:
 
 
 @shape(Turn())
+def fallback_of_a_model_alone() -> None:
+    found = Shelf().invoke(QUESTION)
+    broken = Speaker(lines=ValueError("down"))
+    broken.with_fallbacks([Speaker()]).invoke(f"Use {joined(found)} for {QUESTION}")
+
+
+@shape(Turn())
 def fallback_of_chain() -> None:
     rag(model=Speaker(lines=ValueError("down"))).with_fallbacks([rag()]).invoke(
         QUESTION

@@ -66,10 +66,12 @@ def test_the_page_on_agents_runs(
     assert len(names["captured"].samples) == 2
 
 
-def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    report = runpy.run_path(str(ROOT.parents[1] / "examples" / "llamaindex_engine.py"))[
-        "report"
-    ]
+def test_the_example_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examples = ROOT.parents[1] / "examples"
+    monkeypatch.syspath_prepend(examples)
+    report = runpy.run_path(str(examples / "llamaindex_engine.py"))["report"]
     assert "context_adherence" in capsys.readouterr().out
     assert len(report.results) == 8
     for result in report.results:

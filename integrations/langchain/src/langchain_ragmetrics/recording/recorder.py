@@ -15,12 +15,10 @@ from langchain_core.outputs import (
     GenerationChunk,
     LLMResult,
 )
-from langchain_core.runnables.config import ensure_config
 
 from langchain_ragmetrics.recording.run import STORE_SEARCH, Run
 from langchain_ragmetrics.recording.tree import (
     CALL,
-    FALLBACKS,
     HANDOFF,
     PARAMETERS,
     TASK_OR_THREAD,
@@ -265,8 +263,6 @@ class Recorder(BaseCallbackHandler):
         if run_id in self.open:
             return None
         parent = self.open.get(details.get("parent_run_id"))
-        # the second model of ``model.with_fallbacks(…)`` names no parent
-        parent = parent or self._wrapper_of_fallbacks()
         tags = details.get("tags") or []
         # Who gets the run once it has ended, such as a ``capture()`` block: nobody, if it
         # is the work of a judge, which is no part of what is evaluated.
@@ -304,16 +300,6 @@ class Recorder(BaseCallbackHandler):
             self.problems.note(
                 f"more than {_MOST_OPEN} runs are open; the oldest are forgotten"
             )
-
-    def _wrapper_of_fallbacks(self) -> Run | None:
-        """The run of LangChain's fallbacks around the run that begins here.
-
-        The alternative does not name that run as its parent: only the context tells.
-        None if no fallbacks are open in this context.
-        """
-        callbacks = ensure_config().get("callbacks")
-        run = self.open.get(getattr(callbacks, "parent_run_id", None))
-        return run if run is not None and run.name == FALLBACKS else None
 
     def _run_going(self, run_id: UUID, inputs: Any = None) -> Run | None:
         """The run of this id, if it goes on; else None.
