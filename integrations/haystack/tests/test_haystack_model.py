@@ -131,14 +131,6 @@ def test_errors_are_mapped(
         assert caught.value.retry_after == 3  # type: ignore[attr-defined]
 
 
-class Raising:
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
-        raise self.error
-
-
 def test_a_missing_key_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(errors.AuthenticationFailed):
@@ -205,16 +197,3 @@ def test_names() -> None:
     assert "secret" not in repr(
         HaystackModel(OpenAIChatGenerator(api_key=Secret.from_token("secret")))
     )
-
-
-def test_a_cancelled_call_is_cancelled() -> None:
-    async def work() -> None:
-        call = asyncio.ensure_future(
-            HaystackModel(Raising(ValueError())).complete(REQUEST)
-        )
-        await asyncio.sleep(0)
-        call.cancel()
-        await call
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(work())

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +33,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from ragmetrics_core.capture import Captured, JsonlSink
+from ragmetrics_core.capture import Captured
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
 
@@ -122,21 +119,6 @@ def test_200_concurrent_runs_of_one_capture() -> None:
     captured = asyncio.run(all_at_once())
     assert not captured.problems
     assert sorted(map(check, captured.samples)) == sorted(f"q{n}" for n in range(200))
-
-
-def test_50_threads_each_with_a_capture() -> None:
-    app, barrier = rag(), threading.Barrier(50)
-
-    def one(n: int) -> Sample:
-        barrier.wait()
-        with capture() as captured:
-            app.run(inputs(f"q{n}"))
-        (sample,) = captured.samples
-        return sample
-
-    with ThreadPoolExecutor(50) as pool:
-        samples = list(pool.map(one, range(50)))
-    assert [check(sample) for sample in samples] == [f"q{n}" for n in range(50)]
 
 
 def test_to_thread_is_in_the_capture() -> None:
@@ -388,20 +370,6 @@ def test_judge_calls_are_not_captured(judge_async: bool) -> None:
     assert [sample.question for sample in captured.samples] == ["q"]
     assert watcher.stop(10)
     assert [sample.question for sample in watcher.samples] == ["q"]
-
-
-def test_watch_judges_the_whole_process(tmp_path: Path) -> None:
-    app, sink = rag(), JsonlSink(tmp_path / "scores.jsonl")
-    with watch(["context_adherence"], judge="lexical", sinks=[sink]) as watcher:
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda n: app.run(inputs(f"q{n}")), range(20)))
-        assert watcher.flush(30)
-        assert watcher.aggregates["context_adherence"].scored == 20
-    assert not watcher.problems
-    assert sorted(map(check, watcher.samples)) == sorted(f"q{n}" for n in range(20))
-    app.run(inputs("after"))
-    assert len(watcher.samples) == 20
-    assert len((tmp_path / "scores.jsonl").read_text().splitlines()) == 20
 
 
 def test_watch_says_when_it_was_displaced() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import ANSWER, QUESTION, Letters, Shelf, Speaker, document, rag
 from langchain_ragmetrics import (
@@ -32,50 +32,6 @@ from ragmetrics_core.data.sample import Sample
 async def reply(question: str, found: Any) -> str:
     await asyncio.sleep(0)
     return f"Answer to {question}."
-
-
-def concurrent_chain() -> Runnable[Any, Any]:
-    async def answer(question: str) -> str:
-        found = await Shelf(
-            books=lambda query: [document(f"About {query}.", query)]
-        ).ainvoke(question)
-        said = await Speaker(
-            lines=lambda said: f"Answer to {said[-1].text.split()[-1]}"
-        ).ainvoke(f"{found[0].page_content} {question}")
-        return str(said.text)
-
-    return RunnableLambda(lambda question: asyncio.run(answer(question)), afunc=answer)
-
-
-def unmixed(samples: tuple[Sample, ...], count: int) -> None:
-    assert sorted(str(sample.question) for sample in samples) == sorted(
-        f"q{number}" for number in range(count)
-    )
-    for sample in samples:
-        assert [(context.text, context.id) for context in sample.known_contexts] == [
-            (f"About {sample.question}.", sample.question)
-        ]
-        assert sample.answer == f"Answer to {sample.question}"
-
-
-def test_200_concurrent_async_runs() -> None:
-    handler = RagMetricsCallback(metrics=[])
-    chain = concurrent_chain()
-
-    async def everything() -> list[Any]:
-        return await asyncio.gather(
-            *(
-                chain.ainvoke(f"q{number}", config={"callbacks": [handler]})
-                for number in range(200)
-            )
-        )
-
-    assert asyncio.run(everything()) == [
-        f"Answer to q{number}" for number in range(200)
-    ]
-    unmixed(handler.samples, 200)
-    assert not handler.problems
-    assert not handler.open
 
 
 def test_bare_threads_belong_to_a_watch() -> None:
@@ -125,21 +81,6 @@ def test_memory_is_flat_over_many_runs() -> None:
         watching.stop()
     # a round has 250 runs; what other tests leave comes and goes by a few
     assert max(sizes) - sizes[0] <= 20, sizes
-
-
-def test_a_model_that_hangs_in_its_thread_delays_nothing() -> None:
-    stuck = threading.Event()
-
-    def hang(messages: list[BaseMessage]) -> str:
-        stuck.wait(60)
-        return "{}"
-
-    handler = RagMetricsCallback(
-        metrics=["context_adherence"], judge=RunnableLambda(hang)
-    )
-    assert rag().invoke(QUESTION, config={"callbacks": [handler]}) == ANSWER
-    assert not handler.flush(0.1)
-    stuck.set()
 
 
 def test_the_judge_is_never_captured() -> None:

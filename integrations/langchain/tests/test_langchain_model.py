@@ -309,20 +309,6 @@ def test_errors_become_ours(
     assert "secret" not in str(caught.value)
 
 
-def test_a_cancelled_call_does_not_wait_for_its_thread() -> None:
-    release = threading.Event()
-
-    async def give_up() -> None:
-        model = LangChainModel(RunnableLambda(lambda said: str(release.wait(60))))
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await model.complete(ChatRequest(ASK))
-
-    asyncio.run(give_up())
-    assert not release.is_set()
-    release.set()
-
-
 def test_a_decision_model_is_refused_with_the_name_that_asks_it() -> None:
     decisions = pytest.importorskip(
         "langchain_core.decisions",

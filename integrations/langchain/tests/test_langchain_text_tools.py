@@ -12,7 +12,6 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_ragmetrics import capture
-from langgraph.graph import START, StateGraph
 from lighthouse import ANSWER, FACT, QUESTION, ROOMS
 
 
@@ -21,12 +20,6 @@ class Scripted(GenericFakeChatModel):
 
     def bind_tools(self, tools: Any, **settings: Any) -> Any:
         return self
-
-
-@tool
-def search_knowledge(query: str) -> str:
-    """Returns a text."""
-    return FACT
 
 
 # What a tool that is named returns, and the passages in it; None where it is not divided
@@ -123,50 +116,3 @@ class State(TypedDict, total=False):
     question: str
     notes: str
     report: str
-
-
-def report_from_notes(reply: str, *, searches_first: bool = True) -> None:
-    """Runs a graph with a node that calls a tool by itself, and one that asks a model."""
-    writer = GenericFakeChatModel(messages=iter([AIMessage(reply)]))
-
-    def search(state: State) -> State:
-        return {"notes": search_knowledge.invoke({"query": "lamp"})}
-
-    def write(state: State) -> State:
-        prompt = f"Report on {state['question']} from {state.get('notes')}"
-        return {"report": str(writer.invoke(prompt).content)}
-
-    graph = StateGraph(State)
-    graph.add_node("search", search)
-    graph.add_node("write", write)
-    first, second = ("search", "write") if searches_first else ("write", "search")
-    graph.add_edge(START, first)
-    graph.add_edge(first, second)
-    graph.compile().invoke({"question": QUESTION})
-
-
-@pytest.mark.parametrize(
-    ("context_tools", "kind", "contexts", "grade"),
-    [
-        (None, "tool", [], "inferred"),
-        (set(), "tool", [], "exact"),
-        ({"search_knowledge"}, "retrieval", [FACT], "inferred"),
-    ],
-    ids=["nothing said", "no tool searches", "the one that searches"],
-)
-def test_a_node_that_calls_a_tool_by_itself_makes_a_sample(
-    context_tools: set[str] | None,
-    kind: str,
-    contexts: list[str],
-    grade: str,
-) -> None:
-    with capture(context_tools=context_tools) as captured:
-        report_from_notes(ANSWER)
-    (sample,) = captured.samples
-    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.known_contexts] == contexts
-    assert sample.ledger is not None
-    (call,) = sample.ledger.calls
-    assert (call.kind, call.name, call.shown) == (kind, "search_knowledge", (0,))
-    assert sample.capture is not None
-    assert sample.capture.grade == grade

@@ -4,11 +4,9 @@ What it costs the application.
 """
 
 import asyncio
-import contextvars
 import gc
 import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
@@ -97,33 +95,6 @@ def test_200_concurrent_queries(echo: RetrieverQueryEngine) -> None:
     assert all(map(whole, samples))
     assert Counter(sample.question for sample in samples) == Counter(QUESTIONS)
     assert not captured.problems
-
-
-@pytest.mark.parametrize(
-    "copied", [True, False], ids=["with context", "without context"]
-)
-def test_50_threads(echo: RetrieverQueryEngine, copied: bool) -> None:
-    start = threading.Barrier(50)
-
-    def work(number: int) -> None:
-        start.wait()
-        for part in range(4):
-            echo.query(f"question {number}.{part}")
-
-    with (
-        capture() if copied else watch([]) as captured,
-        ThreadPoolExecutor(50) as pool,
-    ):
-        if copied:
-            contexts = [contextvars.copy_context() for _ in range(50)]
-            list(pool.map(lambda number: contexts[number].run(work, number), range(50)))
-        else:
-            list(pool.map(work, range(50)))
-    samples = captured.samples
-    assert all(map(whole, samples))
-    assert Counter(sample.question for sample in samples) == Counter(
-        f"question {number}.{part}" for number in range(50) for part in range(4)
-    )
 
 
 def test_threads_of_others(echo: RetrieverQueryEngine) -> None:

@@ -151,20 +151,3 @@ def test_capture_changes_neither_calls_nor_values(
             returned = WAYS[way](application, questions_of(words))
         runs.append((returned, application.log))
     assert runs[0] == runs[1]
-
-
-def test_nodes_that_the_application_changes_later_leave_the_sample_as_it_was(
-    kit: ModuleType,
-) -> None:
-    def run(change: bool) -> dict[str, Any]:
-        (question,) = questions_of(["bridge"])
-        with capture() as captured:
-            response = Application(kit).engine().query(question)
-            if change:
-                response.source_nodes[0].node.text = "changed"  # type: ignore[attr-defined]  # a text node
-                response.source_nodes[0].score = 0.0
-                response.source_nodes.clear()
-        (sample,) = captured.samples
-        return facts(sample)
-
-    assert run(change=False) == run(change=True)

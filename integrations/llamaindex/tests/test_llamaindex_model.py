@@ -325,10 +325,6 @@ class TestLLM(FrameworkModelContract):
         )
 
 
-class TestLLMAsync(TestLLM):
-    judge_async = True
-
-
 def test_a_wrong_key_and_a_bug_are_invalid_results() -> None:
     fields: dict[str, Any] = {"query": "q", "response": "a", "contexts": ["c"]}
     refused = ContextAdherenceEvaluator(llm=Full(error=Status(401))).evaluate(**fields)
