@@ -251,7 +251,7 @@ def test_a_cost_is_known_where_all_that_is_paid_was_told(
     [
         ("SHOP_API_KEY", "sk-1234567", False),
         ("SHOP_API_KEY", "sk-1", True),  # too short for a secret
-        ("SHOP_MODEL", "sk-1234567", True),
+        ("SHOP_MODEL", "sk-7654321", True),
     ],
 )
 def test_a_model_whose_name_holds_a_secret_is_not_named(

@@ -41,7 +41,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.metric_evidence import Evidence
-from ragmetrics_core.data.replies import Answer, Asked, Bit, Usage
+from ragmetrics_core.data.replies import Bit, Usage
 from ragmetrics_core.data.results import Signature
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import metric_named
@@ -467,68 +467,6 @@ def as_class(judge: Judge) -> Metric:
     made = Within()
     made._judge = judge
     return made
-
-
-class Delegating(Judge):
-    """Answers by what a metric says, and tells what that cost."""
-
-    name = "delegating"
-
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
-
-    async def answer(self, question: Question[Any]) -> Any:
-        sample = Sample(contexts=("c",), answer=question["answer"])
-        inner = await asyncio.to_thread(
-            ContextAdherence(polls=1).score, sample, judge=self._judge
-        )
-        return Answer(Asked((OwnReply(good=inner.value == 1.0),)), inner.usage)
-
-
-def test_what_a_judge_scores_inside_is_counted_once_and_limited_beside_its_requests() -> (
-    None
-):
-    own = asking(Instructions("Is it good?\n{answer}"))
-    model = Affirming()
-    report = evaluate(ROWS, own, judge=Delegating(LLMJudge(model)), progress=False)
-    assert {row.results["asked"].value for row in report.results} == {1.0}
-    assert report.usage.calls == model.calls == 3
-    model = Affirming()
-    report = evaluate(
-        ROWS,
-        own,
-        judge=Delegating(LLMJudge(model)),
-        limits=Limits(max_calls=4),
-        concurrency=1,
-        progress=False,
-    )
-    # each row takes a request to the judge, and the call of the model inside it
-    assert (model.calls, report.usage.calls, report.summary().judged) == (2, 2, 2)
-
-
-@pytest.mark.parametrize("make", [as_function, as_class])
-def test_what_a_metric_scores_inside_is_counted_and_limited_with_the_run(
-    make: Any,
-) -> None:
-    model = Affirming()
-    own = make(LLMJudge(model))
-    report = evaluate(ROWS, own, judge="lexical", progress=False)
-    assert {row.results["within"].value for row in report.results} == {1.0}
-    assert (
-        (report.usage.calls, report.usage.cost)
-        == (model.calls, 0.25 * model.calls)
-        == (3, 0.75)
-    )
-    assert own.score(**ROWS[0], judge="lexical").usage.stored == 1
-
-    model = Affirming()
-    own = make(LLMJudge(model))
-    report = evaluate(
-        ROWS, own, judge="lexical", limits=Limits(max_calls=2), progress=False
-    )
-    assert (model.calls, report.usage.calls) == (2, 2)
-    assert report.run.stopped.startswith("max_calls=2 was reached")
-    assert report.summary().judged == 2
 
 
 @pytest.mark.parametrize("make", [as_function, as_class])

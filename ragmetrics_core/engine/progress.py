@@ -8,8 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any, Self
+from typing import Self
 
 from ragmetrics_core.data import SampleResult
 
@@ -96,20 +95,12 @@ class Display:
         in_notebook = type(sys.stderr).__module__.startswith("ipykernel")
         has_reader = in_notebook or sys.stderr.isatty()
         self._shows_line = show is True or (show is None and has_reader)
-        # The line in a notebook's cell, which is replaced, so that the cell does not
-        # grow; None before the first line.
-        self._cell: Any = None
-        self._display_in_notebook: Callable[..., Any] | None = None
-        if self._shows_line and in_notebook:
-            self._display_in_notebook = import_module("IPython.display").display
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._cell:
-            self._show_progress()
-        elif self._shows_line:
+        if self._shows_line:
             blank_line = " " * 79
             sys.stderr.write(f"\r{blank_line}\r")
 
@@ -135,15 +126,9 @@ class Display:
         return result
 
     def _show_progress(self) -> None:
-        """Show how far the run is: in a cell, on a terminal, or in the log."""
+        """Show how far the run is: in a line that is replaced, or in the log."""
         line = self.progress.line()
-        if self._cell:
-            self._cell.update({"text/plain": line}, raw=True)
-        elif self._display_in_notebook is not None:
-            self._cell = self._display_in_notebook(
-                {"text/plain": line}, raw=True, display_id=True
-            )
-        elif self._shows_line:
+        if self._shows_line:
             sys.stderr.write(f"\r{line:<79}")
             sys.stderr.flush()
         else:

@@ -17,9 +17,6 @@ from ragmetrics_core.models.chat import ChatReply
 _OUTAGE_SECONDS = 30.0
 # How long other requests wait for the one that tries something new.
 _PATIENCE_SECONDS = 2.0
-# They wait in slices: where a client's import blocks the loop for seconds, that counts
-# as one slice.
-_SLICE_SECONDS = 0.1
 # After so many refusals in a row, an endpoint that has answered before is taken to
 # refuse everything.
 _MOST_REFUSALS = 32
@@ -73,22 +70,18 @@ class EndpointState:
         Returns:
             Whether this request now tries what is unknown, and holds the lock.
         """
-        seconds_waited = 0.0
         while not self._is_reached or not self.taken.issuperset(untried):
             if not self._trying.locked():
                 await self._trying.acquire()
                 return True
-            if seconds_waited >= _PATIENCE_SECONDS:
-                return False
             if self.missing.intersection(untried):
                 return False  # another request has found out: leave it out
             try:
-                async with asyncio.timeout(_SLICE_SECONDS):
+                async with asyncio.timeout(_PATIENCE_SECONDS):
                     await self._trying.acquire()
             except TimeoutError:
-                seconds_waited += _SLICE_SECONDS
-            else:
-                self._trying.release()
+                return False
+            self._trying.release()
         return False
 
     def refuse_during_outage(self) -> None:
