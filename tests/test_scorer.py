@@ -11,7 +11,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import isclose
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ from loopback import LoopbackServer
 from pyarrow import parquet
 
 from ragmetrics_core import (
-    LexicalJudge,
     Limits,
     LLMJudge,
     OpenAICompatibleModel,
@@ -36,25 +34,12 @@ from ragmetrics_core.data import (
     InputError,
     JudgedChunk,
     JudgedChunks,
-    Polled,
     Scored,
     SettingError,
     Usage,
 )
-from ragmetrics_core.data.results import (
-    ErrorInfo,
-    Failed,
-    SampleResult,
-    Signature,
-    Undefined,
-)
-from ragmetrics_core.data.sample import CaptureNotes
-from ragmetrics_core.metrics.polls import Adherent
-from ragmetrics_core.reporting.report import RunFacts
 from ragmetrics_core.scale import on_ray, on_spark
-from ragmetrics_core.scale.parquet_report import columns_of_results
 from ragmetrics_core.scale.scorer import Scorer
-from ragmetrics_core.statistics import means
 
 ALL = ["utilization", "adherence", "recall", "accuracy"]
 ROWS: list[dict[str, Any]] = [
@@ -189,104 +174,6 @@ def test_it_gives_what_evaluate_gives(stored: Callable[..., Report]) -> None:
     assert type(report.results[0].results["noted"].evidence) is Own
 
 
-def test_figures_are_those_of_the_same_rows_as_json_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    draw = Random(1)
-
-    def result(name: str) -> Any:
-        given = {
-            "metric": name,
-            "judge": "gpt-5",
-            "signature": name,
-            "usage": Usage(calls=1, cost=draw.choice([0.25, 0.5])),
-        }
-        verdicts = JudgedChunks(chunks=(), useful=draw.choice([0, 2, None]))
-        return draw.choice(
-            [
-                Scored(
-                    **given,
-                    value=draw.random(),
-                    reason=draw.choice(["", "uncertain: half"]),
-                    evidence=verdicts,
-                ),
-                Scored(**given, value=float(draw.random() < 0.5), reason=""),
-                Undefined(
-                    **given, reason="", code=draw.choice(["missing", "declined"])
-                ),
-                Failed(
-                    **given,
-                    reason=draw.choice(["cut", "ended"]),
-                    error=ErrorInfo(type="JudgeError", message=""),
-                ),
-                None,
-            ]
-        )
-
-    def row(index: int) -> SampleResult:
-        if index % 11 == 3:
-            return SampleResult(index=index, sample=None, problem="no sample")
-        about = (
-            {"conversation": f"c{draw.randrange(300)}"} if draw.random() < 0.8 else {}
-        )
-        hidden = f"{draw.randrange(9)} of 9 documents were not shown"
-        capture = CaptureNotes(
-            grade=draw.choice(["exact", "located", None]),
-            doubts=draw.choice([{}, {"no_prompt": "no prompt"}, {"hidden": hidden}]),
-        )
-        contexts, error = draw.choice([(), ("x",)]), draw.choice([None, "timeout"])
-        about |= {"reranker": "gpt-4o"} if draw.random() < 0.5 else {}
-        sample = Sample(
-            question="q",
-            contexts=contexts,
-            answer="a",
-            error=error,
-            metadata=about,
-            capture=capture,
-        )
-        found = {
-            name: own for name in ("one", "two") if (own := result(name)) is not None
-        }
-        return SampleResult(
-            index=index, sample=sample, results=found, unfinished=Usage(calls=2)
-        )
-
-    monkeypatch.setattr(means, "_BLOCK", 100)  # so that scores are grouped in parts
-    rows = [row(index) for index in range(1500)]
-    lines = Report(
-        rows,
-        RunFacts(metrics={name: Signature(metric=name) for name in ("one", "two")}),
-    )
-    lines.to_jsonl(tmp_path / "a.jsonl")
-    samples = [own.sample or Sample() for own in rows]
-    inputs: dict[str, Any] = {"question": ["q"] * 1500, "answer": ["a"] * 1500}
-    inputs["contexts"] = [[text.text for text in own.contexts or ()] for own in samples]
-    inputs |= {
-        "error": [own.error for own in samples],
-        "metadata": [own.metadata or None for own in samples],
-        "capture": [
-            own.capture.model_dump_json() if own.capture else None for own in samples
-        ],
-    }
-    parquet.write_table(
-        pa.table(inputs | columns_of_results(rows, ["one", "two"])),
-        tmp_path / "a.parquet",
-        row_group_size=400,
-    )
-    one, other = (
-        Report.from_jsonl(tmp_path / "a.jsonl"),
-        Report.from_parquet(tmp_path / "a.parquet"),
-    )
-    assert other.summary() == one.summary()
-    assert [doubt.samples for doubt in other.summary().doubts] != []
-    assert other.summary(cluster=None) == one.summary(cluster=None)
-    assert other.table() == one.table()
-    assert other.scores("two") == one.scores("two")
-    assert [own.index for own in other.worst("one", 20)] == [
-        own.index for own in one.worst("one", 20)
-    ]
-
-
 def test_a_summary_of_captured_samples_reads_their_ledgers(
     stored: Callable[..., Report],
 ) -> None:
@@ -333,30 +220,6 @@ def test_replies_of_a_model_come_through(
     assert spent.calls == total.calls > 0
     assert isclose(spent.cost or 0.0, total.cost or 0.0)
     assert report.run.judges == alone.run.judges
-
-
-def test_only_the_embedded_judge_is_uncertain(stored: Callable[..., Report]) -> None:
-    said = "uncertain: no doubt at all"
-    judge = ScriptedJudge({Adherent: {"claims": 1, "unsupported": [], "reason": said}})
-    assert (
-        stored(Scorer("adherence", judge), table()).summary().metrics[0].uncertain == 0
-    )
-    near = [
-        {"contexts": ["Anna lit it."], "answer": f"Anna lit it and {text}"}
-        for text in ("went.", "it rained on us.")
-    ]
-    report, alone = (
-        stored(Scorer("adherence"), pa.Table.from_pylist(near)),
-        evaluate(near, "adherence", progress=False),
-    )
-    found = [row.results["context_adherence"].uncertain for row in alone.results]
-    assert (
-        report.summary().metrics[0].uncertain
-        == alone.summary().metrics[0].uncertain
-        == sum(found)
-    )
-    assert any(found)
-    assert report.run.details == {"lexical": LexicalJudge().details}
 
 
 def test_a_scorer_pickles_in_use_and_columns_are_named(
@@ -449,14 +312,6 @@ def test_a_row_with_several_answers_is_told_apart() -> None:
         pa.table({"question": ["q?"], "contexts": [["x"]], "answers": [["a", "b"]]})
     )
     assert "2 answers" in scored["sample"][0]["problem"].as_py()
-
-
-def test_maps_are_metadata() -> None:
-    kind = pa.map_(pa.string(), pa.string())
-    given = pa.table(
-        {"answer": ["x"], "metadata": pa.array([[("conversation", "c")]], kind)}
-    )
-    assert Scorer("utilization")(given)["sample"][0]["problem"].as_py() is None
 
 
 def test_what_would_depend_on_how_rows_are_divided_is_refused() -> None:
@@ -560,33 +415,6 @@ def test_a_folder_with_another_file_is_refused_by_its_name(
         parquet.write_table(other, tmp_path / "b.parquet")
     with pytest.raises(InputError, match=said):
         Report.from_parquet(tmp_path)
-
-
-def test_polls_are_known_also_where_their_metric_is_not_imported(
-    stored: Callable[..., Report], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = stored(Scorer("adherence"), table())
-    monkeypatch.delitem(Evidence.known, "context_adherence")
-    evidence = [
-        row.results["context_adherence"].evidence
-        for row in report.results
-        if row.results
-    ]
-    assert [type(own) for own in evidence if own is not None] == [Polled] * sum(
-        own is not None for own in evidence
-    )
-    assert any(own is not None for own in evidence)
-
-
-def test_the_card_of_the_judge_is_quoted_as_in_every_report(
-    stored: Callable[..., Report],
-) -> None:
-    report, alone = (
-        stored(Scorer("adherence"), table()),
-        evaluate(table(), "adherence", progress=False),
-    )
-    assert report.run.metrics == alone.run.metrics
-    assert report.methods().count("AUROC") == alone.methods().count("AUROC") == 2
 
 
 def test_two_columns_of_one_name_are_refused() -> None:

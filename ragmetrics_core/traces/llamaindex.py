@@ -40,7 +40,6 @@ _KINDS: dict[str, Kind] = {
 # of the output. The first row counts whose keys are all there.
 _METHODS_BY_KEYS = {
     ">tool_name >raw_output": "call",
-    ">response >tool_calls": "run_agent_step",
     ">selections": "select",
     "query_bundle nodes": "postprocess_nodes",
     "query nodes": "synthesize",
@@ -163,21 +162,14 @@ class _Trace:
             return None  # an inner method of a synthesizer, which returns its answer
         if reading.kind == "ignored" or _answers_no_user(method, call, inputs, around):
             return "ignored"
-        if method == "predict_and_call" and around:
-            return None  # the model picks a tool; the call around returns its result
         is_chat = method in ("chat", "stream_chat")
         if is_chat and "message" not in mapping(inputs):
             return "model"  # a chat engine would be given a message
-        if not method and reading.kind == "model":
-            return "model"
-        if _KINDS.get(method) != "tool":
-            return _KINDS.get(method)
-        if reading.kind == "tool" or "raw_output" in mapping(self.outputs[call]):
-            is_inside_tool = _KINDS.get(self.methods[around[-1]] if around else "")
-            return None if is_inside_tool == "tool" else "tool"
-        if "nodes" in mapping(inputs):  # a postprocessor's
-            return "ignored"
-        return "step" if "llm_kwargs" in mapping(inputs) else None
+        kind = _KINDS.get(method)
+        if kind != "tool":
+            return kind
+        is_tool = reading.kind == "tool" or "raw_output" in mapping(self.outputs[call])
+        return "tool" if is_tool else None
 
     def _read_model(self, call: Call, reading: Reading) -> None:
         """Add the prompt and the replies to what was read of a model's call.
@@ -193,11 +185,6 @@ class _Trace:
         for inner in call.walk():
             if inner is call or inner.reading is None:
                 continue
-            if not reading.replies:
-                # the output of a chat begins with a role: "assistant: Anna."
-                reading.replies = inner.reading.replies or replies_in(
-                    self.outputs[inner]
-                )
             inner.reading = None
 
     def _read_tool(self, call: Call, reading: Reading) -> None:
