@@ -131,13 +131,15 @@ def _metrics(glance: Glance) -> Iterator[_Line]:
         rank = 2 if place < _MOST_METRICS else 20 + place
         if metric.mean is None:
             rank = 10
-        yield _Line(rank, _metric_line(metric, min(width, 28)))
+        # the sentences on gates take the place of the metrics' questions
+        asks = "" if glance.decisions else metric.asks
+        yield _Line(rank, _metric_line(metric, min(width, 28), asks))
     if glance.answers is not None:
         yield _Line(3, f"  {glance.answered:,} of {glance.answers:,} answered")
 
 
-def _metric_line(metric: MetricGlance, width: int) -> str:
-    """A metric with its bar, mean, interval, and how many rows are a yes."""
+def _metric_line(metric: MetricGlance, width: int, asks: str) -> str:
+    """A metric with its bar, mean, interval, how many rows are a yes, and its question."""
     name = one_line(metric.metric, width or 1)
     if metric.mean is None:
         return f"  {name:<{width}}  not scored"
@@ -149,7 +151,7 @@ def _metric_line(metric: MetricGlance, width: int) -> str:
     counts = f"{metric.n_yes:,} of {metric.n_scored:,}"
     return (
         f"  {name:<{width}}  {bar}  {_short(metric.mean):>4}  {interval:<8} "
-        f" {counts:<9}  {metric.asks}"
+        f" {counts:<9}  {asks}"
     ).rstrip()
 
 
