@@ -7,12 +7,12 @@ import asyncio
 import logging
 import os
 import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
-from contextvars import copy_context
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import Any, NamedTuple, TypeGuard, TypeVar, cast
 
 from ragmetrics_core.data import (
     Answer,
@@ -53,6 +53,29 @@ _store_of_path = lru_cache(maxsize=8)(resolve_store)
 logger = logging.getLogger("ragmetrics_core")
 
 
+class _RunAround(NamedTuple):
+    """The run in which code of a metric or judge is at work, which may call ``score``."""
+
+    budget: Budget
+    usages: list[Usage]  # of each such call
+
+
+_run_around: ContextVar[_RunAround | None] = ContextVar(
+    "ragmetrics_run_around", default=None
+)
+
+
+@contextmanager
+def _within_run(budget: Budget) -> Iterator[list[Usage]]:
+    """Let calls of ``score`` inside the block spend under a budget; yield their usages."""
+    run = _RunAround(budget, [])
+    token = _run_around.set(run)
+    try:
+        yield run.usages
+    finally:
+        _run_around.reset(token)
+
+
 async def score_one(
     metric: Metric,
     sample: Sample | None,
@@ -60,6 +83,9 @@ async def score_one(
     judge: Judge | str | None,
 ) -> Outcome:
     """Score one sample with one metric; see ``Metric.score``.
+
+    Called by the code of a metric or judge, it spends under the limits of the run
+    around it, which counts what it costs.
 
     Args:
         metric: The metric.
@@ -71,6 +97,7 @@ async def score_one(
         SettingError: If the sample, its fields or the judge are invalid, or the metric
             needs several samples.
         JudgeUnavailable: If the judge will answer nothing.
+        LimitReached: If a limit of the run around it is reached.
     """
     sample = await compute_beside_loop(partial(_sample_of_arguments, sample, fields))
     _refuse_need_of_others(metric)
@@ -79,16 +106,20 @@ async def score_one(
         judge = await asyncio.to_thread(judge_of_metric, metric, judge)
     store_path = os.environ.get("RAGMETRICS_STORE")
     store = _store_of_path(store_path) if store_path else None
-    session = judge.session(concurrency=32, store=store, budget=Budget())
+    around = _run_around.get() or _RunAround(Budget(), [])
+    session = judge.session(concurrency=32, store=store, budget=around.budget)
     check_judge(session)
-    run_judge = RunJudge(session)
+    run_judge = RunJudge(session, budget=around.budget)
     try:
         outcome = await carry_out(metric, sample, run_judge)
+        around.usages.append(outcome.usage)
     finally:
         if store is not None:
             await asyncio.to_thread(store.flush)
     if run_judge.unavailable is not None:
         raise run_judge.unavailable
+    if was_cut_off(outcome):
+        raise errors.LimitReached(outcome.reason)
     return outcome
 
 
@@ -279,12 +310,14 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     """
     # Each answer of the judge to the metric adds here what it cost.
     usages: list[Usage] = []
+    usages_inside: list[Usage] = []  # of what the metric's code scored itself
     signature = Signature(metric=metric.name, version=metric.version)
     # Caught in this very function: it is a task's own. Had it called another coroutine
     # to catch them, Python would close that one on a ``GeneratorExit``.
     try:
         signature = judge.signature_of(metric)
-        outcome = await _carry_out_plan(metric, sample, judge, usages)
+        with _within_run(judge.budget) as usages_inside:
+            outcome = await _carry_out_plan(metric, sample, judge, usages)
     except errors.JudgeError as error:
         judge.note(error)
         outcome = metric.failed(error)
@@ -306,7 +339,7 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     return outcome.model_copy(
         update={
             "judge": judge.session.name if names_judge else "",
-            "usage": sum(usages, Usage()),
+            "usage": sum((*usages, *usages_inside), Usage()),
             "signature": signature,
             "sample_id": sample.id,
         }
@@ -519,7 +552,8 @@ async def _ask_in_slot(
     """
     async with judge.slots:
         # Read only if the judge raises; its answer says what it cost.
-        with note_spending() as calls_made:
+        # A judge that scores inside says what that cost in its own answer.
+        with note_spending() as calls_made, _within_run(judge.budget):
             try:
                 # After the deadline a judge has a moment to say what it spent.
                 async with judge.budget.in_time(grace=_SECONDS_TO_REPORT):
