@@ -50,7 +50,7 @@ _SHOWN = """
     Card.details Card.signatures Card.made Card.command Card.notes Card.figures Card.decided
     RunFacts.addresses Gate.by
     Glance.title Glance.judges Glance.started Glance.headline Glance.advice Glance.groups Glance.failures Glance.notes
-    Glance.caveat StageGlance.faults MetricGlance.asks CaptureNotes.doubts Sample.expected_ids
+    Glance.sure StageGlance.faults MetricGlance.asks CaptureNotes.doubts Sample.expected_ids
     ProjectSettings.metrics ProjectSettings.store ProjectSettings.gates ProjectSettings.columns
 """
 SHOWN = set(_SHOWN.split())

@@ -594,6 +594,11 @@ ROWS: dict[str, Row] = {
         "answer_guessed",
         answer="Yes",
     ),
+    "a search that ended, by its clock, after the prompt that shows it": Row(
+        tree(reads(asked(PORTO)), found(P)),
+        [PORTO],
+        "p",
+    ),
     "a call of a tool is no sure answer": Row(
         tree(
             reads(
@@ -604,7 +609,7 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO],
         "p",
-        "answer_guessed",
+        f"answer_guessed {FLOW}",
         hedged="answer contexts",
     ),
     "no answer": Row(

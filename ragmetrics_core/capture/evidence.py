@@ -75,17 +75,22 @@ class _Reading:
         return result
 
     def _lists_before_answer(self) -> list[DocumentList]:
-        """Return the lists of documents that were there before the answer, the latest first."""
+        """Return the lists of documents that were there before the answer, the latest first.
+
+        Where all came later, as by the clocks of a trace, all are returned: what the
+        prompt shows of them was there, and the flow of documents is no more than a guess.
+        """
         writer = self.found_answer.writer
         lists = self.found.lists[::-1]
         if writer is None:
             return lists
         paths = self.calls.paths
-        return [
+        earlier = [
             each
             for each in lists
             if each.moment <= writer.began or writer in paths[each.call]
         ]
+        return earlier or lists
 
     # By the prompts
 
