@@ -163,6 +163,17 @@ def test_beginnings_of_documents_are_in_part(n_letters: int, dots: str) -> None:
     assert "whole texts" in why_texts_are_unread(sample)
 
 
+@pytest.mark.parametrize("template", [numbered, lambda texts: json.dumps([*texts])])
+def test_chunks_of_one_length_that_a_prompt_shows_are_whole(
+    template: Callable[[Sequence[str]], str],
+) -> None:
+    """A splitter may cut each passage at the same length, in the midst of a word."""
+    chunks = [passage[:90] for passage in PASSAGES]
+    sample, _ = read(spans_with(chunks, template(chunks)))
+    assert grade_of(sample) == "exact"
+    assert [context.text for context in sample.contexts or ()] == chunks
+
+
 def test_a_fact_behind_a_preview_is_not_known_to_be_lost() -> None:
     recorded = [f"{text[:80]}..." for text in PASSAGES]
     sample, _ = read(spans_with(recorded, numbered(PASSAGES)))

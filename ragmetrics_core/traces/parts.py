@@ -47,11 +47,28 @@ def cut_spans_of(spans: Sequence[Span]) -> set[str]:
     }
 
 
-def _end_at_one_length(texts: Collection[str]) -> bool:
-    """Whether several unlike texts have the length of the longest one: a limit."""
+def _at_a_limit(texts: Collection[str]) -> set[str]:
+    """The texts that end at a limit: several unlike ones that are as long as the longest."""
     longest = max(map(len, texts), default=0)
     unlike_texts = {text for text in texts if len(text) == longest}
-    return longest >= _SHORTEST_LIMIT and len(unlike_texts) > 1
+    is_limit = longest >= _SHORTEST_LIMIT and len(unlike_texts) > 1
+    return unlike_texts if is_limit else set()
+
+
+def _end_in_prompts(texts: Collection[str], shown_texts: Sequence[str]) -> bool:
+    """Whether prompts show some of the texts, and none of them in the midst of words.
+
+    So they show passages that a splitter made equally long.
+    """
+    behind = [
+        shown[shown.index(text) + len(text) :][:1]
+        for text in texts
+        for shown in shown_texts
+        if text in shown
+    ]
+    return bool(behind) and not any(
+        letter.isalnum() or letter == " " for letter in behind
+    )
 
 
 def _texts_of(span: Span) -> Iterator[str]:
@@ -87,8 +104,8 @@ def _is_json_that_breaks_off(text: str) -> bool:
 def are_documents_cut(root: Node) -> bool:
     """Whether documents of a run are recorded in part.
 
-    They end at one length, or in dots that no prompt shows. Example: a span holds "Rome
-    has been the…", and a prompt shows more of it.
+    They end at one length, unless a prompt shows that they do, or in dots that no prompt
+    shows. Example: a span holds "Rome has been the…", and a prompt shows more of it.
     """
     texts: set[str] = set()
     shown_texts: list[str] = []
@@ -97,7 +114,10 @@ def are_documents_cut(root: Node) -> bool:
             texts.add(document.text)
         if node.kind == "model":
             shown_texts += [message.text for message in node.prompt]
-    if _end_at_one_length(texts) or _end_at_one_length({*texts, *shown_texts}):
+    at_limit = _at_a_limit(texts)
+    if at_limit and not _end_in_prompts(at_limit, shown_texts):
+        return True
+    if _at_a_limit({*texts, *shown_texts}):
         return True
     return any(
         text.rstrip().endswith(_DOTS)
