@@ -335,4 +335,4 @@ class Source:
         for file in self._files:
             sentences = file.columns_read.sentences
             lines += [f"! {file.path}: {sentence}" for sentence in sentences]
-        return lines + [note for file in self._files for note in file.notes]
+        return lines + [f"! {note}" for file in self._files for note in file.notes]

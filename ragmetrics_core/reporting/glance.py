@@ -178,7 +178,7 @@ class GlanceTally:
     def __init__(self) -> None:
         self._n_by_group = Counter[tuple[str, Stage | None]]()
         self._is_fault: dict[tuple[str, Stage | None], bool] = {}
-        self._advice: dict[tuple[str, Stage | None], str] = {}
+        self._advice_by_group: dict[tuple[str, Stage | None], str] = {}
         self._has_references = False
         # of each group the rows with the lowest scores, by which they are sorted
         self._worst: dict[
@@ -193,7 +193,7 @@ class GlanceTally:
         group = (diagnosis.name, diagnosis.stage)
         self._n_by_group[group] += 1
         self._is_fault[group] = diagnosis.kind == "fault"
-        self._advice[group] = diagnosis.advice
+        self._advice_by_group[group] = diagnosis.advice
         if row.sample is None:
             return diagnosis
         self._has_references |= not row.sample.missing("reference")
@@ -248,7 +248,7 @@ class GlanceTally:
             started=run.started,
             decisions=ordered,
             headline=self._headline(weakest, summary, by_words=by_words),
-            advice=self._advice_on(weakest),
+            advice=self._advice(weakest),
             stages=stages,
             groups=self._groups(),
             metrics=tuple(
@@ -286,11 +286,17 @@ class GlanceTally:
             counts[name] += count
         return dict(counts.most_common())
 
-    def _advice_on(self, weakest: StageGlance) -> str:
-        """How to mend the most frequent fault of the weakest stage."""
-        if not weakest.faults:
+    def _advice(self, weakest: StageGlance) -> str:
+        """How to mend the most frequent fault: of the weakest stage, unless more have none."""
+        faults = [group for group in self._n_by_group if self._is_fault[group]]
+        unknown = [group for group in faults if group[1] is None]
+        if sum(map(self._n_by_group.__getitem__, unknown)) <= weakest.n_faults:
+            faults = [group for group in faults if group[1] == weakest.stage]
+        else:
+            faults = unknown
+        if not faults:
             return ""
-        return self._advice[next(iter(weakest.faults)), weakest.stage]
+        return self._advice_by_group[max(faults, key=self._n_by_group.__getitem__)]
 
     def _how_sure(self, summary: Summary, *, by_words: bool) -> str:
         """What other rows would show; or what keeps these from saying it."""
@@ -303,10 +309,14 @@ class GlanceTally:
             return ""
         low, high = wilson(self._n_faults, n_judged)
         judge = "this judge of words" if by_words else "the judge"
+        rows = count_in_words(n_judged, "row")
         percent = f"{100 * low:.0f}–{100 * high:.0f} %"
-        sentence = f"Faults in {percent} of such rows, if {judge} is right"
+        sentence = (
+            f"Faults in {self._n_faults:,} of {rows}, so in {percent} of others,"
+            f" if {judge} is right"
+        )
         if n_judged < FEW_ROWS:
-            sentence += f"; {count_in_words(n_judged, 'row')}: too few to decide"
+            sentence += f"; too few to decide: take {FEW_ROWS}"
         return f"{sentence}."
 
     @property
