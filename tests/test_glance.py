@@ -16,6 +16,7 @@ from planted import RightJudge, planted_rows, sample_of
 
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data import EMBEDDED
 from ragmetrics_core.data.results import (
     ErrorInfo,
     Failed,
@@ -23,6 +24,7 @@ from ragmetrics_core.data.results import (
     Scored,
     Undefined,
 )
+from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.screen import screen_lines
@@ -117,6 +119,58 @@ def test_what_is_wrong_what_to_do_first_and_how_sure(
     screen = str(report)
     for words in (headline, f"first  {first}", sure):
         assert words in screen, screen
+
+
+@pytest.mark.parametrize(
+    ("n_by_answer", "headline", "first", "sure", "marks"),
+    [
+        (
+            {"fine": 63, "unsure": 37},
+            "No fault was found in 63 of 100 rows; the rest: 37 unsure.",
+            "Read the unsure rows",
+            "Faults in 0 to 37 of 100 rows, so in 0–47 % of others",
+            ["?", "?", "?"],
+        ),
+        (
+            {"fine": 30, "made up": 1, "unsure": 9},
+            "1 of 40 answers looks wrong; ContextSufficiency would tell",
+            "A reference, or ContextSufficiency",
+            "Faults in 1 to 10 of 40 rows, so in 0–40 % of others",
+            ["x", "?", "?"],
+        ),
+    ],
+)
+def test_rows_of_which_the_judge_is_unsure_are_told_and_listed(
+    n_by_answer: dict[str, int], headline: str, first: str, sure: str, marks: list[str]
+) -> None:
+    results = {
+        name: Scored(
+            metric="context_adherence",
+            value=value,
+            reason=reason,
+            judge=EMBEDDED,
+            evidence=AdherenceEvidence(asked=1, yes=1, no=0),
+        )
+        for name, value, reason in [
+            ("fine", 1.0, ""),
+            ("made up", 0.0, ""),
+            ("unsure", 0.4, "uncertain: 0.4"),
+        ]
+    }
+    sample = Sample(question="Who?", answer="She.", contexts=["She."], reference="She.")
+    rows = [
+        SampleResult(
+            index=0, sample=sample, results={"context_adherence": results[name]}
+        )
+        for name, count in n_by_answer.items()
+        for _ in range(count)
+    ]
+    rows = [row.model_copy(update={"index": place}) for place, row in enumerate(rows)]
+    lines = str(Report(rows, RunFacts(judges=(EMBEDDED,)))).splitlines()
+    assert_short(lines)
+    for words in (headline, f"first  {first}", sure):
+        assert words in "\n".join(lines), lines
+    assert re.findall(r"^ +\d+  ([x?])  ", "\n".join(lines), re.MULTILINE) == marks
 
 
 def test_a_stage_that_nobody_can_tell_is_not_named() -> None:

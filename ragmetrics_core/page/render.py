@@ -161,6 +161,8 @@ def page_data(
         "groups": list(glance.groups),
         # in the order in which people look at their rows: the weakest stage first
         "faults": _faults_in_order(glance),
+        # of these rows nobody can say whether something is wrong: they come next
+        "open": [rule.name for rule in RULES if rule.kind == "unjudged"],
         "facets": _facets(rows, to_label),
         "yes_above": ONE_HALF,
         "asks": {metric: question_of(metric, by_words=False) for metric in metrics},

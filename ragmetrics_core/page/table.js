@@ -63,11 +63,13 @@ const recorded = (place) => {
 
 const isFault = (entry) => columns.faults.some((names) => names.includes(entry[4]));
 
-// Faults first, those of the weakest stage before others; then the lowest score of a row, then the mean of its scores.
+// Faults first, those of the weakest stage before others, then what the judge is unsure of; then the lowest score of a row, then
+// the mean of its scores.
 function worst(entry) {
   const units = entry[3].filter((value) => typeof value === "number").map((value) => Math.round(value * 10000));
-  const found = columns.faults.findIndex((names) => names.includes(entry[4]));
-  const place = found < 0 ? columns.faults.length : found;
+  const groups = [...columns.faults, columns.open];
+  const found = groups.findIndex((names) => names.includes(entry[4]));
+  const place = found < 0 ? groups.length : found;
   if (!units.length) return isFault(entry) ? [place, -1, -1] : null;
   return [place, Math.min(...units), units.reduce((sum, unit) => sum + unit, 0) / units.length];
 }

@@ -239,7 +239,7 @@ RULES: tuple[Rule, ...] = (
         None,
         "unjudged",
         lambda row: row.unsure and row.adherent is not True,
-        "The judge calls its score uncertain: let a model judge.",
+        "Read the unsure rows, or let a stronger model judge.",
     ),
 )
 """The rules, in the order in which they are tried."""

@@ -19,6 +19,7 @@ from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.reporting.diagnosis import (
     STAGES,
     Diagnosis,
+    Kind,
     Stage,
     diagnose,
 )
@@ -37,7 +38,7 @@ _OF_SEVERAL = ("are", "look", "decline")
 _LONGEST_TITLE = 60
 _LONGEST_TEXT = 300
 _MOST_FILES = 3
-_OF_ANSWERS = ("made up", "partial", "beside it", "off the question")
+_OF_ANSWERS = ("made up", "partial", "beside it", "off the question", "unsure")
 _WHAT_IS_UNSUPPORTED = {"unsupported", "sentences", "claims"}
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
 
@@ -93,7 +94,9 @@ class RowGlance(Frozen):
     row: int = Field(description="its number as people count, from 1")
     name: str = Field(description='what became of it, e.g. "made up"')
     stage: Stage | None = Field(default=None, description="where; None: unknown")
-    is_fault: bool = Field(default=True, description="whether something is wrong")
+    kind: Kind = Field(
+        default="fault", description="whether something is wrong, or nobody can say"
+    )
     score: float | None = Field(default=None, description="its lowest score")
     quote: str = Field(
         default="",
@@ -151,6 +154,9 @@ class Glance(Frozen):
         default=(), description="rows to look at, the worst first"
     )
     n_faults: int = Field(default=0, description="rows with a fault")
+    n_open: int = Field(
+        default=0, description="rows of which nobody can say whether they have one"
+    )
     failures: str = Field(
         default="", description="how many results failed, and why the first did"
     )
@@ -177,8 +183,7 @@ class GlanceTally:
 
     def __init__(self) -> None:
         self._n_by_group = Counter[tuple[str, Stage | None]]()
-        self._is_fault: dict[tuple[str, Stage | None], bool] = {}
-        self._advice_by_group: dict[tuple[str, Stage | None], str] = {}
+        self._diagnoses: dict[tuple[str, Stage | None], Diagnosis] = {}
         self._has_references = False
         # of each group the rows with the lowest scores, by which they are sorted
         self._worst: dict[
@@ -192,8 +197,7 @@ class GlanceTally:
         diagnosis = diagnose(row)
         group = (diagnosis.name, diagnosis.stage)
         self._n_by_group[group] += 1
-        self._is_fault[group] = diagnosis.kind == "fault"
-        self._advice_by_group[group] = diagnosis.advice
+        self._diagnoses[group] = diagnosis
         if row.sample is None:
             return diagnosis
         self._has_references |= not row.sample.missing("reference")
@@ -257,18 +261,23 @@ class GlanceTally:
             answered=summary.answered,
             answers=summary.asked or None,
             worst=tuple(self._rows_to_show(weakest, ordered)),
-            n_faults=self._n_faults,
+            n_faults=self._count("fault"),
+            n_open=self._count("unjudged"),
             failures=_failures(summary),
             notes=tuple(notes),
             sure=self._how_sure(summary, by_words=by_words),
         )
 
-    @property
-    def _n_faults(self) -> int:
-        """Rows with a fault, of a known stage or not."""
-        return sum(
-            count for group, count in self._n_by_group.items() if self._is_fault[group]
-        )
+    def _count(self, kind: Kind) -> int:
+        """Rows of this kind, of a known stage or not."""
+        return sum(self._names(kind).values())
+
+    def _names(self, kind: Kind) -> Counter[str]:
+        """Rows of this kind by what became of them."""
+        counts = Counter[str]()
+        for group in self._of_kind(kind):
+            counts[group[0]] += self._n_by_group[group]
+        return counts
 
     def _stage(self, stage: Stage) -> StageGlance:
         """A stage with its faults, the most frequent first."""
@@ -287,16 +296,23 @@ class GlanceTally:
         return dict(counts.most_common())
 
     def _advice(self, weakest: StageGlance) -> str:
-        """How to mend the most frequent fault: of the weakest stage, unless more have none."""
-        faults = [group for group in self._n_by_group if self._is_fault[group]]
-        unknown = [group for group in faults if group[1] is None]
+        """How to mend the most frequent fault: of the weakest stage, unless more have none.
+
+        Without a fault, what to do about most rows of which nobody can say.
+        """
+        groups = self._of_kind("fault") or self._of_kind("unjudged")
+        unknown = [group for group in groups if group[1] is None]
         if sum(map(self._n_by_group.__getitem__, unknown)) <= weakest.n_faults:
-            faults = [group for group in faults if group[1] == weakest.stage]
+            groups = [group for group in groups if group[1] == weakest.stage]
         else:
-            faults = unknown
-        if not faults:
+            groups = unknown
+        if not groups:
             return ""
-        return self._advice_by_group[max(faults, key=self._n_by_group.__getitem__)]
+        return self._diagnoses[max(groups, key=self._n_by_group.__getitem__)].advice
+
+    def _of_kind(self, kind: Kind) -> list[tuple[str, Stage | None]]:
+        """The groups of this kind, in the order in which they were met."""
+        return [group for group, one in self._diagnoses.items() if one.kind == kind]
 
     def _how_sure(self, summary: Summary, *, by_words: bool) -> str:
         """What other rows would show; or what keeps these from saying it."""
@@ -304,27 +320,24 @@ class GlanceTally:
             return f"The run ended early: {one_line(summary.stopped)}."
         if summary.bad_rows:
             return f"{count_in_words(summary.bad_rows, 'row')} could not be read."
-        n_judged = self._n_by_group.total() - self._n_unjudged
-        if not n_judged:
+        n_rows = self._n_by_group.total()
+        n_faults, n_open = self._count("fault"), self._count("unjudged")
+        if n_open == n_rows:
             return ""
-        low, high = wilson(self._n_faults, n_judged)
-        judge = "this judge of words" if by_words else "the judge"
-        rows = count_in_words(n_judged, "row")
-        percent = f"{100 * low:.0f}–{100 * high:.0f} %"
-        sentence = (
-            f"Faults in {self._n_faults:,} of {rows}, so in {percent} of others,"
-            f" if {judge} is right"
+        # as if none of the open rows had a fault, and as if all had one
+        low, _ = wilson(n_faults, n_rows)
+        _, high = wilson(n_faults + n_open, n_rows)
+        counts = (
+            f"{n_faults:,}" if not n_open else f"{n_faults:,} to {n_faults + n_open:,}"
         )
-        if n_judged < FEW_ROWS:
+        judge = "this judge of words" if by_words else "the judge"
+        sentence = (
+            f"Faults in {counts} of {count_in_words(n_rows, 'row')}, so in"
+            f" {100 * low:.0f}–{100 * high:.0f} % of others, if {judge} is right"
+        )
+        if n_rows < FEW_ROWS:
             sentence += f"; too few to decide: take {FEW_ROWS}"
         return f"{sentence}."
-
-    @property
-    def _n_unjudged(self) -> int:
-        """Rows of which nobody can say whether something went wrong."""
-        groups = self._groups()
-        n_fine = groups.get("no fault found", 0) + groups.get("declined rightly", 0)
-        return self._n_by_group.total() - self._n_faults - n_fine
 
     def _headline(
         self, weakest: StageGlance, summary: Summary, *, by_words: bool
@@ -335,32 +348,27 @@ class GlanceTally:
         """
         n_rows = self._n_by_group.total()
         groups = self._groups()
-        n_faults = self._n_faults
-        n_unjudged = self._n_unjudged
+        n_faults, n_open = self._count("fault"), self._count("unjudged")
         if not n_rows:
             return "There is no row."
-        if n_unjudged > max(n_faults, n_rows // 2):
-            reasons = {
-                name: count
-                for name, count in groups.items()
-                if not self._is_fault_anywhere(name) and "no fault" not in name
-            }
-            name, count = next(iter(reasons.items()))
+        if n_open > max(n_faults, n_rows // 2):
+            name, count = self._names("unjudged").most_common(1)[0]
             return f"{count:,} of {count_in_words(n_rows, 'row')}: {name}."
         if 2 * summary.declined > n_rows and weakest.n_faults < summary.declined:
             return f"{summary.declined:,} of {n_rows:,} answers decline."
         if not n_faults:
-            return self._no_fault(n_rows, n_unjudged)
+            return self._no_fault(n_rows, n_open)
         n_unknown = n_faults - sum(self._stage(stage).n_faults for stage in STAGES)
         if n_unknown > weakest.n_faults:
             n_unclear = groups.get("unclear", 0)
             if 2 * n_unclear > n_unknown:
                 rows = count_in_words(n_rows, "row")
                 return f"{n_unclear:,} of {rows} score low, and nothing tells why."
-            verb = "look" if by_words else "are"
+            be, look = ("is", "looks") if n_unknown == 1 else ("are", "look")
             would_tell = "ContextSufficiency" if self._has_references else "references"
             return (
-                f"{n_unknown:,} of {n_rows:,} answers {verb} wrong; {would_tell} would"
+                f"{n_unknown:,} of {n_rows:,} answers {look if by_words else be} wrong;"
+                f" {would_tell} would"
                 " tell whether the search or the generator."
             )
         n_by_stage = sorted(stage.n_faults for stage in map(self._stage, STAGES))
@@ -384,22 +392,18 @@ class GlanceTally:
         few = "Few faults. " if n_faults <= _FEW_FAULTS * n_rows else ""
         return few + sentence
 
-    def _no_fault(self, n_rows: int, n_unjudged: int) -> str:
+    def _no_fault(self, n_rows: int, n_open: int) -> str:
         """Say that no fault was found, in how many rows, and what nobody could see."""
         rows = count_in_words(n_rows, "row")
-        if n_unjudged:
-            rows = f"{n_rows - n_unjudged:,} of {rows}"
+        if n_open:
+            names = self._names("unjudged").most_common()
+            why = ", ".join(f"{count:,} {name}" for name, count in names)
+            return (
+                f"No fault was found in {n_rows - n_open:,} of {rows}; the rest: {why}."
+            )
         if self._has_references:
             return f"No fault was found in {rows}."
         return f"No fault was found in {rows}; wrong answers show beside references."
-
-    def _is_fault_anywhere(self, name: str) -> bool:
-        """Whether rows of this name have a fault."""
-        return any(
-            is_fault
-            for (of_name, _), is_fault in self._is_fault.items()
-            if of_name == name
-        )
 
     def _rows_to_show(
         self, weakest: StageGlance, decisions: Sequence[Decision]
@@ -409,7 +413,7 @@ class GlanceTally:
         A gate that is undecided lacks scores: the rows that have one say nothing of it.
 
         Of each fault the worst row comes first, faults of the weakest stage before
-        others; then the next rows of each.
+        others; then the next rows of each. Rows of which nobody can say come last.
         """
         if decisions and decisions[0].outcome == "failed":
             lowest = self._lowest.get(_metric_of_gate(decisions[0].metric), [])
@@ -419,12 +423,13 @@ class GlanceTally:
                 return
         candidates = []
         for group, rows in self._worst.items():
-            if not self._is_fault[group]:
+            kind = self._diagnoses[group].kind
+            if kind == "fine":
                 continue
-            _, stage = group
-            is_elsewhere = stage != weakest.stage
+            is_elsewhere = group[1] != weakest.stage
             for place, (score, mean, index, row) in enumerate(rows):
-                candidates.append((place, is_elsewhere, score, mean, index, row))
+                order = (kind == "unjudged", place, is_elsewhere)
+                candidates.append((*order, score, mean, index, row))
         candidates.sort(key=_sort_key)
         for candidate in candidates:
             yield row_glance(candidate[-1], diagnose(candidate[-1]))
@@ -487,7 +492,7 @@ def row_glance(
         row=row.index + 1,
         name=name,
         stage=diagnosis.stage,
-        is_fault=diagnosis.kind == "fault",
+        kind=diagnosis.kind,
         score=score,
         quote=one_line(quote, _LONGEST_TEXT),
         expected=one_line(expected, _LONGEST_TEXT),

@@ -51,7 +51,7 @@ def screen_lines(
         [*_verdict(glance, exit_code)],
         [_Line(1, _title(glance)), *_headline(glance)],
         [*_metrics(glance)],
-        [*_rows(glance)],
+        [*_rows(glance, page)],
         [*_last_lines(page, next_command)],
     ]
     kept = _short_enough(parts)
@@ -161,19 +161,19 @@ def _short(value: float) -> str:
     return "1.0" if text == "1.00" else text.removeprefix("0")
 
 
-def _rows(glance: Glance) -> Iterator[_Line]:
+def _rows(glance: Glance, page: str) -> Iterator[_Line]:
     """The worst rows with what is wrong in them, then how many more there are."""
     shown = glance.worst[:_MOST_ROWS]
     for place, row in enumerate(shown):
         yield _Line((3, 6, 9)[place], _row_line(row))
-    n_more = glance.n_faults - sum(row.is_fault for row in shown)
+    n_more = glance.n_faults + glance.n_open - sum(row.kind != "fine" for row in shown)
     if shown and n_more > 0:
-        yield _Line(8, f"        {n_more:,} more in the page")
+        yield _Line(8, f"        {n_more:,} more{' in the page' if page else ''}")
 
 
 def _row_line(row: RowGlance) -> str:
     """A row: its number, what became of it, and the words that show it."""
-    mark = "x" if row.is_fault else " "
+    mark = {"fault": "x", "unjudged": "?", "fine": " "}[row.kind]
     quote = one_line(row.quote, _LONGEST_QUOTE)
     line = f'  {row.row:>4}  {mark}  {row.name:<17}  "{quote}"'
     if row.expected:
