@@ -30,20 +30,27 @@ class Instant(ChatModel):
 
     Args:
         text: The reply.
+        logprobs: Whether it gives log-probabilities.
     """
 
     name = cache_key = "instant"
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, logprobs: bool = False) -> None:
         self._text = text
+        self._logprobs = logprobs
 
     def capabilities(self) -> Capabilities:
-        """Everything but log-probabilities."""
-        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
+        """Everything but, unless it was told so, log-probabilities."""
+        return Capabilities(
+            n=True, logprobs=self._logprobs, json_schema=True, temperature=True
+        )
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Reply."""
-        return ChatReply((Choice(self._text),) * request.n, Usage(calls=1))
+        weighed = _weighed(self._text) if request.top_logprobs else ()
+        return ChatReply(
+            (Choice(self._text, tokens=weighed),) * request.n, Usage(calls=1)
+        )
 
 
 class Recording(ChatModel):

@@ -66,6 +66,7 @@ class Case:
         most: Most contexts of a sample; few for the expectation over p(useful), which
             takes n² steps of 0.1 µs.
         by_facts: Whether facts are judged.
+        logprobs: Whether the model gives log-probabilities.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Case:
     reply: Callable[[int, int], str]
     most: int = 1000
     by_facts: bool = False
+    logprobs: bool = False
 
 
 CASES = (
@@ -97,6 +99,7 @@ CASES = (
         RetrievalAccuracy(),
         lambda *_: '{"covered": 1}',
         by_facts=True,
+        logprobs=True,  # without them a model is asked per context
     ),
     Case(
         "accuracy per context",
@@ -136,7 +139,7 @@ def best(work: Callable[[], object]) -> float:
 def whole(case: Case, contexts: int, facts: int = 10) -> float:
     """Seconds for plan, prompts and replies of one sample, question by question."""
     judge, given = (
-        LLMJudge(Instant(case.reply(contexts, facts))),
+        LLMJudge(Instant(case.reply(contexts, facts), logprobs=case.logprobs)),
         sample(contexts, facts),
     )
     return best(
