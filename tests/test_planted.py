@@ -70,6 +70,17 @@ def test_the_page_of_measurements_holds_what_the_command_prints() -> None:
     assert printed.strip() in (root / "docs" / "measured.md").read_text("utf-8")
 
 
+def test_what_a_sample_costs_is_what_the_docs_say() -> None:
+    root = Path(__file__).parents[1]
+    command = [sys.executable, str(root / "benchmarks" / "cost.py")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    page = (root / "docs" / "measured.md").read_text("utf-8")
+    told = [line for line in page.splitlines() if line.startswith("cost: ")]
+    assert len(told) == 2
+    for line in told:
+        assert line in printed
+
+
 def test_one_half_is_no() -> None:
     """Of four polls two say that the answer keeps to the text."""
     row = next(row for row in planted_rows() if row["fault"] == "made up")

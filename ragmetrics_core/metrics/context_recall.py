@@ -239,7 +239,7 @@ class ContextRecall(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "8"
+    version: ClassVar[str] = "9"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)
