@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragmetrics_core.capture import Document, Node, Tree
+from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
 
@@ -43,3 +43,41 @@ def test_only_so_many_searches_wait() -> None:
         "What is page 1?",
     ]
     assert len(samples) == 100
+
+
+def model(prompt: str, reply: str, began: float) -> Tree:
+    node = Node("model", "model", began, began + 0.5)
+    node.prompt = (Message("user", prompt),)
+    node.reply = Message("assistant", reply)
+    return Tree(node, answers=(Answer(reply, writing_call=node),))
+
+
+QUESTION = "When was the Velm bridge opened?"
+ANSWER = "The Velm bridge was opened in 1874."
+ANSWERS = model(f"{PAGE}\nQuestion: {QUESTION}", ANSWER, 2.0)
+REWRITES = model(f"Rewrite: {QUESTION}", "opening year of the Velm bridge", 0.0)
+SEARCHES = search("opening year of the Velm bridge", 1.0)
+SUGGESTS = model(
+    f"What to ask next?\n{QUESTION}\n{ANSWER}", "Ask who paid for it.", 3.0
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "runs", "answer", "is_sure"),
+    [
+        (QUESTION, [REWRITES, SEARCHES, ANSWERS], ANSWER, True),
+        # what a model writes on the answer may be the answer, and may not
+        (QUESTION, [SEARCHES, ANSWERS, SUGGESTS], "Ask who paid for it.", False),
+        (None, [SEARCHES, ANSWERS, SUGGESTS], "Ask who paid for it.", False),
+    ],
+)
+def test_of_several_models_called_by_themselves_none_is_sure_to_answer(
+    question: str | None, runs: list[Tree], answer: str, is_sure: bool
+) -> None:
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides(question=question))
+    samples = [sample for run in runs for sample in turns.add(run)] + turns.finish()
+    (sample,) = samples
+    assert sample.capture is not None
+    assert sample.answer == answer
+    assert ("which_turn" not in sample.capture.doubts) == is_sure
+    assert sample.capture.grade == ("exact" if is_sure else "inferred")

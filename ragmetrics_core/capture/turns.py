@@ -41,17 +41,13 @@ _OF_ANOTHER_TASK = (
     " found: both may belong to other questions; put capture(question=…) around the"
     " calls of one question"
 )
-_SEVERAL_MODELS = (
-    "several models were called by themselves with what was found: which of them"
-    " answered is not certain; put capture(question=…) around the calls of one question"
-)
 _SEVERAL_QUESTIONS = (
     "the runs of this turn were asked different questions; say capture(question=…)"
     " around the calls of one question"
 )
-_SEVERAL_TURNS = (
-    "several runs of this block searched and answered: the last answer counts; put a"
-    " block around each question"
+_SEVERAL_ANSWERS = (
+    "several runs of this turn answered once its search was over: the last answer"
+    " counts; put capture(question=…) around the calls that answer one question"
 )
 _MAY_BE_EXAMPLES = (
     "messages of user and assistant stand before the question in the prompt: they are"
@@ -228,13 +224,9 @@ class _OpenTurn:
 
     def add_model_run(self, tree: Tree) -> None:
         """Add a run of models."""
-        if self.has_search and len(self.reply) >= SHORTEST:
-            tree = _doubtful(tree, _SEVERAL_MODELS)
-        self.reply = ""
         for call in _model_calls(tree)[-1:]:
-            message = call.reply or Message("assistant")
-            self.last_reply = Reply(message)
-            self.reply = "" if message.tool_calls else letters_of(message.text)
+            self.last_reply = Reply(call.reply)
+        self.reply = _last_text(tree)
         self._add(tree)
 
     def _add(self, tree: Tree) -> None:
@@ -245,6 +237,31 @@ class _OpenTurn:
         """Add the runs of another turn, whose texts the same model was shown."""
         self.runs = sorted([*self.runs, *other.runs], key=lambda run: run.root.began)
         self.forms += other.forms
+
+
+def _last_text(tree: Tree) -> str:
+    """The letters of what the last model of a run said; "" where it called a tool."""
+    for call in _model_calls(tree)[-1:]:
+        message = call.reply or Message("assistant")
+        return "" if message.tool_calls else letters_of(message.text)
+    return ""
+
+
+def _join_flow(runs: Sequence[Tree]) -> Tree:
+    """Join the runs of plain functions that are one turn.
+
+    Two of them may have answered, such as one that answers and one that suggests what to
+    ask next. What a model said before the last search is what was searched for.
+    """
+    tree = join_trees(runs, FLOW)
+    places_of_searches = [
+        place for place, run in enumerate(runs) if _only_retrieves(run)
+    ]
+    later_runs = runs[max(places_of_searches, default=-1) + 1 :]
+    answering = [run for run in later_runs if run.answers] or [
+        run for run in later_runs if len(_last_text(run)) >= SHORTEST
+    ]
+    return _doubtful(tree, _SEVERAL_ANSWERS) if len(answering) > 1 else tree
 
 
 def _doubtful(tree: Tree, words: str) -> Tree:
@@ -522,18 +539,12 @@ class Turns(Generic[Run]):
         """Make the samples of open turns as they are now."""
         samples: list[Sample] = []
         for turn in turns:
-            samples += self._samples_of(join_trees(turn.runs, FLOW))
+            samples += self._samples_of(_join_flow(turn.runs))
         return samples
 
     def _samples_of_block(self) -> list[Sample]:
         """Make the samples of a block around one question: all its runs are one turn."""
-        tree = join_trees(self._runs_of_block, FLOW)
-        answering = [
-            run for run in self._runs_of_block if _has_searched(run) and run.answers
-        ]
-        if len(answering) > 1:
-            tree = _doubtful(tree, _SEVERAL_TURNS)
-        return self._samples_of(tree)
+        return self._samples_of(_join_flow(self._runs_of_block))
 
     def _samples_of(self, tree: Tree) -> list[Sample]:
         """Make the samples of one turn, and remember it for later turns."""

@@ -188,3 +188,54 @@ def two_hops() -> Row:
         retrieved=[*bm25(top_k=1), *found],
     )
     return Row(("multi-hop loop",), app, inputs, [expected])
+
+
+@row
+def questions_that_follow_the_answer() -> Row:
+    """Only what suggests them is an output: no rule can tell it from a last step."""
+    app = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        ("llm.replies", "suggest.replies"),
+        ("suggest", "suggester"),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=MockChatGenerator("The light was lit in 1856, by Anna Brod.", model="a"),
+        suggest=PromptBuilder("Suggest what to ask next.\n{{ replies[0].text }}"),
+        suggester=MockChatGenerator("Ask who Anna Brod was.", model="b"),
+    )
+    expected = Expected(
+        bm25(), "Ask who Anna Brod was.", retrieved=bm25(), doubts=("which_turn",)
+    )
+    inputs = asked("retriever", "prompt")
+    return Row(("suggestions",), app, inputs, [expected])
+
+
+@row
+def questions_beside_the_answer() -> Row:
+    app = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("retriever.documents", "suggest.documents"),
+        ("prompt", "llm"),
+        ("suggest", "suggester"),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=MockChatGenerator("The light was lit in 1856.", model="a"),
+        suggest=PromptBuilder(
+            "What can be asked of these?{% for d in documents %}{{ d.content }}{% endfor %}"
+        ),
+        suggester=MockChatGenerator("Ask who Anna Brod was.", model="b"),
+    )
+    inputs = asked("retriever", "prompt")
+    return Row(
+        ("suggestions beside",),
+        app,
+        inputs,
+        [
+            Expected(bm25(), "The light was lit in 1856.", doubts=("which_turn",)),
+            Expected(
+                bm25(), "Ask who Anna Brod was.", doubts=("further_call", "which_turn")
+            ),
+        ],
+        runs_models_beside_each_other=True,
+    )

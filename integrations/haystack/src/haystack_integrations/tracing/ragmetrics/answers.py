@@ -21,9 +21,10 @@ _VERDICT = re.compile(
     r"(?is)\W*(yes|no|true|false|pass(ed)?|fail(ed)?|(in)?valid|(un)?(safe|grounded)|\d+)\W*|\s*{(?!.*\"answer\").*}\s*"
 )
 _MAY_BE_A_REMARK = (
-    "the answer's call was shown another text that is an output, too: the answer may be"
-    " a remark on it"
+    "the answer's call was shown what another model wrote of the documents: the answer"
+    " may be a remark on it"
 )
+_ONE_OF_SEVERAL = "several models of the run gave it a text: each may be the answer"
 _BESIDE_A_READER = (
     "a reader cut answers out of documents in the same run: the text of the model is"
     " taken for the answer"
@@ -90,26 +91,29 @@ def _answers_in_texts(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answ
     for place, value in outputs:
         texts += _answers_in_socket(calls, place, value)
     final_texts = _at_end_of_run(calls.run, texts)
-    passed_on = []
-    for answer in texts:
-        if _is_input_of_another(calls.run, answer.place, by_component=False):
-            passed_on.append(answer)
-    return [_with_doubt(_with_call(calls, answer), passed_on) for answer in final_texts]
+    return [_with_doubt(calls, _with_call(calls, answer)) for answer in final_texts]
 
 
-def _with_doubt(answer: Answer, passed_on: list[Answer]) -> Answer:
-    """Put an answer in doubt whose call was shown another text of the output.
+def _with_doubt(calls: Calls, answer: Answer) -> Answer:
+    """Put an answer in doubt whose call was shown what another model wrote of documents.
+
+    Such an answer may be the end of a chain, or questions that follow the real answer.
 
     Args:
+        calls: The calls of the run.
         answer: The answer, with the call that wrote it.
-        passed_on: Texts of the output that a component took as input, too.
     """
-    prompt = () if answer.writing_call is None else answer.writing_call.prompt
+    writer = answer.writing_call
+    # what a tool of an agent wrote is a text that was found
+    prompt = [] if writer is None else [m for m in writer.prompt if m.role != "tool"]
     prompt_text = " ".join(as_one_line(message.text) for message in prompt)
-    own_text = as_one_line(answer.text)
-    other_texts = {as_one_line(other.text) for other in passed_on} - {own_text, ""}
-    if any(text in prompt_text for text in other_texts):
-        return replace(answer, doubts=(_MAY_BE_A_REMARK,))
+    for node in calls.models:
+        is_of_writer = writer is None or calls.call_by_span[node].name == writer.name
+        if calls.is_fed_by_documents(node) and not is_of_writer:
+            texts = {as_one_line(reply.text) for reply in replies(node)}
+            texts -= {as_one_line(answer.text), ""}
+            if any(text in prompt_text for text in texts):
+                return replace(answer, doubts=(_MAY_BE_A_REMARK,))
     return answer
 
 
@@ -126,7 +130,12 @@ def _preferring_those_of_documents(calls: Calls, texts: list[Answer]) -> list[An
     behind_documents = [
         answer for answer in texts if answer.writing_call in calls_behind_documents
     ]
-    return behind_documents or texts
+    kept = behind_documents or texts
+    if len({answer.place for answer in kept}) == 1:
+        return kept
+    return [
+        replace(answer, doubts=(*answer.doubts, _ONE_OF_SEVERAL)) for answer in kept
+    ]
 
 
 def _objects_of_last_component(calls: Calls, texts: list[Answer]) -> list[Answer]:
