@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -901,6 +902,10 @@ TEXTS_OF_TOOLS = {
     **dict.fromkeys(("Berlin", "北京", "12 °C", "2026-11-04", "Shipped."), True),
     FARO: True,
     PORTO: False,  # a text that is a context already
+    f"Title: Porto\n{PORTO}\n[https://porto.example]": False,
+    f"{PORTO}\n\n{FARO}": True,  # a context, and what nobody divided
+    json.dumps({"title": "Porto", "text": PORTO}): False,
+    json.dumps([{"text": PORTO}, {"text": FARO}]): True,
 }
 
 

@@ -24,11 +24,13 @@ from ragmetrics_core.capture.handed_on import Evidence, FoundAnswer, Turn
 from ragmetrics_core.capture.ledger import ledger
 from ragmetrics_core.capture.plain_values import Overrides, parse_json, texts_in
 from ragmetrics_core.capture.question import turn_of
+from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import Tree, check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Ledger, Sample
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _NO_OVERRIDES = Overrides()
+_FEWEST_WORDS = 6  # of a sentence; titles and links have fewer
 # "", "[]", "ok", "Done.", "null", and a bare number: "42", "-3.5 %", "1,024"
 _SAYS_NOTHING = lazy_pattern(
     r"\W*(?:ok|okay|done|success|null|none)?\W*|[-+−]?\d[\d.,]*\s?%?", re.IGNORECASE
@@ -237,12 +239,26 @@ def _doubt_of_tools(
 
 
 def _are_said(text: str, context_letters: Sequence[str]) -> bool:
-    """Whether contexts hold a tool's text, half of it by its parts, or stand in it."""
+    """Whether contexts say a tool's text, or all of it but short lines, such as titles."""
     letters = letters_of(text)
-    if any(letters in each or each in letters for each in context_letters if each):
+    if any(letters in each for each in context_letters):
         return True
-    parts = list(map(letters_of, texts_in(parse_json(text))))
-    n_said = sum(
-        len(part) for part in parts if any(part in each for each in context_letters)
+    parts = list(texts_in(parse_json(text))) or [text]
+    parts_letters = list(map(letters_of, parts))
+    is_in_part = any(
+        each and each in part for each in context_letters for part in parts_letters
     )
-    return bool(n_said) and 2 * n_said >= sum(map(len, parts))
+    lines = [line for part in parts for line in part.splitlines()]
+    return is_in_part and not any(_says_more(line, context_letters) for line in lines)
+
+
+def _says_more(line: str, context_letters: Sequence[str]) -> bool:
+    """Whether a line is a sentence, beside what contexts say of it."""
+    letters = letters_of(line)
+    if any(letters in each for each in context_letters):
+        return False
+    for each in context_letters:
+        if each:
+            letters = letters.replace(each, "")
+    is_of_words = len(line.split()) >= _FEWEST_WORDS
+    return is_of_words and len(letters) >= SHORTEST
