@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
@@ -81,3 +83,27 @@ def test_of_several_models_called_by_themselves_none_is_sure_to_answer(
     assert sample.answer == answer
     assert ("which_turn" not in sample.capture.doubts) == is_sure
     assert sample.capture.grade == ("exact" if is_sure else "inferred")
+
+
+def test_a_turn_may_rest_on_what_an_earlier_one_found() -> None:
+    """Its conversation has a name, and nothing is searched for in it."""
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    searched, goes_on = (
+        replace(
+            model(f"{PAGE}\n{question}", answer, began),
+            question=question,
+            conversation_id="c",
+        )
+        for question, answer, began in [
+            (QUESTION, ANSWER, 2.0),
+            ("By whom?", "By the mayor.", 4.0),
+        ]
+    )
+    searched.root = Node("step", "agent", 1.0, 3.0, [SEARCHES.root, searched.root])
+    (first,) = turns.add(searched)
+    (second,) = turns.add(goes_on)
+    assert (second.question, second.answer) == ("By whom?", "By the mayor.")
+    assert second.contexts is None
+    assert second.ledger is not None
+    assert first.ledger is not None
+    assert second.ledger.calls == first.ledger.calls

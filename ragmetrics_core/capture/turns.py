@@ -548,9 +548,11 @@ class Turns(Generic[Run]):
 
     def _samples_of(self, tree: Tree) -> list[Sample]:
         """Make the samples of one turn, and remember it for later turns."""
-        if self._should_have_searched(tree):
-            tree = replace(tree, is_always_a_sample=True)
         placed_tree = self.conversations.place_turn(tree)
+        # an answer may rest on what an earlier turn of its conversation found
+        goes_on = bool(placed_tree.earlier_calls) and bool(_model_calls(tree))
+        if goes_on or self._should_have_searched(tree):
+            placed_tree = replace(placed_tree, is_always_a_sample=True)
         if placed_tree.is_history_of_prompt:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
         samples = samples_of(placed_tree, self._overrides)
