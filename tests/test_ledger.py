@@ -270,6 +270,21 @@ ROWS: dict[str, tuple[Tree, Sequence[str]]] = {
         says(reads(asked(PORTO)), taken=(P, F)),
         ["given () porto, faro; shown 0; step 0"],
     ),
+    # they may be made of what was found: what became of that is unknown
+    "pieces that no call brought": (
+        says(
+            found(P),
+            call(
+                "step",
+                reads(asked(f"Source 1: {FARO}")),
+                input_documents=(Document(f"Source 1: {FARO}"),),
+            ),
+        ),
+        [
+            "retrieval (?) porto; shown unknown; step 0",
+            f"given () Source 1: {FARO}; shown 0; step 0",
+        ],
+    ),
     "a summary of earlier messages": (
         says(
             call("ignored", reads("Summarize this", TRIP)),

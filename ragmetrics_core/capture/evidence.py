@@ -307,7 +307,11 @@ class _Reading:
             each.code for each in self.doubts
         )
         for identity, (_, showing) in self.showings.items():
-            is_open = identity in handed_on.replaced or not is_chain_known
+            is_open = (
+                identity in handed_on.replaced
+                or not is_chain_known
+                or self.found.has_documents_of_unknown_origin
+            )
             is_unknown = showing.extent == "not" and is_open
             result.showings[identity] = _UNKNOWN if is_unknown else showing
 

@@ -88,6 +88,14 @@ class Found:
                 Brought("given", call, tuple(documents), is_of_unknown_origin=True)
             )
 
+    @property
+    def has_documents_of_unknown_origin(self) -> bool:
+        """Whether a call was handed documents that no call is known to have brought.
+
+        They may be made of passages, such as the numbered pieces of a citing engine.
+        """
+        return bool(self._of_unknown_origin)
+
     def identity(self, document: Document) -> DocumentKey:
         """Return what tells a document from others, also where it is one of them, changed."""
         own_identity = self._own_identity(document)

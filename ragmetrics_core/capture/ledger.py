@@ -104,11 +104,12 @@ def _places_of_documents(
         return None if found_evidence.prompts is None else ()
     texts = {letters_of(context.text) for context in found_evidence.contexts}
     identities = set(found_evidence.identities)
-    return tuple(
+    places = tuple(
         place
         for place, document in enumerate(brought.documents)
         if found.identity(document) in identities or letters_of(document.text) in texts
     )
+    return places if places or not found.has_documents_of_unknown_origin else None
 
 
 def _places_of_texts(

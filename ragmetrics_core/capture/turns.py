@@ -550,7 +550,8 @@ class Turns(Generic[Run]):
         """Make the samples of one turn, and remember it for later turns."""
         placed_tree = self.conversations.place_turn(tree)
         # an answer may rest on what an earlier turn of its conversation found
-        goes_on = bool(placed_tree.earlier_calls) and bool(_model_calls(tree))
+        is_of_application = tree.root.kind != "model" and bool(_model_calls(tree))
+        goes_on = is_of_application and bool(placed_tree.earlier_calls)
         if goes_on or self._should_have_searched(tree):
             placed_tree = replace(placed_tree, is_always_a_sample=True)
         if placed_tree.is_history_of_prompt:
