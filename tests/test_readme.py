@@ -201,6 +201,7 @@ LEFT_OUT = (  # files of the reader; the others run in tests of their own
     " politeness:",
     "--push",
     "ragmetrics dataset review",
+    "results.jsonl drawn.jsonl",  # nobody has filled it in
 )
 GATED = ("--fail-on-regression", "--fail-under")
 RUN = {
