@@ -33,8 +33,8 @@ from ragmetrics_core.data import (
     SettingError,
     project_settings,
 )
-from ragmetrics_core.data.display import one_line
-from ragmetrics_core.engine.dry_run import estimate
+from ragmetrics_core.data.display import count_in_words, one_line
+from ragmetrics_core.engine.dry_run import Estimate, estimate
 from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
@@ -238,11 +238,11 @@ def _dry_run(plan: _Plan) -> int:
         )
         for gate in plan.gates
     ]
-    lines = [
+    show(
         *estimated.text().splitlines(),
+        *_caps_too_low(plan.options, estimated),
         *map(str, undecided),
-    ]
-    show(*lines)
+    )
     if any(failure.is_crash for failure in estimated.failing.values()):
         return BAD_INPUT  # the lines above name the metric that crashes
     # ``left_out`` holds the metrics that apply to no sample.
@@ -251,6 +251,25 @@ def _dry_run(plan: _Plan) -> int:
         plan.source.say_why_idle(estimated.left_out)
         return BAD_INPUT
     return shared.exit_code(undecided)
+
+
+def _caps_too_low(options: argparse.Namespace, estimated: Estimate) -> Iterator[str]:
+    """Say which caps would end the run before it is over, and which hold nothing."""
+    low = estimated.low
+    if options.max_calls is not None and low.calls > options.max_calls:
+        yield (
+            f"--max-calls {options.max_calls:,} ends the run early: it takes at least"
+            f" {count_in_words(low.calls, 'call')}"
+        )
+    if options.max_cost is None:
+        return
+    if low.cost is None:
+        yield "--max-cost holds nothing where a price is unknown: cap the run by --max-calls"
+    elif low.cost > options.max_cost:
+        yield (
+            f"--max-cost {options.max_cost:g} ends the run early: it costs at least"
+            f" ${low.cost:.4f}"
+        )
 
 
 def _measure(plan: _Plan, budget: Budget) -> _Measured:

@@ -25,10 +25,12 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import as_line, count_in_words, judges_in_words
 from ragmetrics_core.data.display import table as html_rows
+from ragmetrics_core.reporting.diagnosis import STAGE_BY_METRIC, Stage
 from ragmetrics_core.reporting.groups import GroupBy, KeysSought
 from ragmetrics_core.reporting.metric_change import (
     VERDICTS,
     MetricChange,
+    Verdict,
     changes_of,
     value_of,
 )
@@ -144,17 +146,15 @@ class Comparison(Frozen):
     @property
     def headline(self) -> str:
         """What follows for the second run, in one sentence."""
-        by_verdict: dict[str, list[str]] = {}
-        for change in self.over_all_samples:
-            by_verdict.setdefault(change.verdict, []).append(change.metric)
+        changes = self.over_all_samples
         parts = [
-            f"{verdict} in {', '.join(by_verdict[verdict])}"
+            f"{verdict} in {_places(changes, verdict)}"
             for verdict in ("worse", "better")
-            if verdict in by_verdict
+            if any(change.verdict == verdict for change in changes)
         ]
         if parts:
             return f"The second run is {' and '.join(parts)}."
-        if set(by_verdict) == {"identical"}:
+        if {change.verdict for change in changes} == {"identical"}:
             return "Both runs came to the same on every row."
         return "No metric is shown to be better or worse."
 
@@ -291,6 +291,23 @@ class Comparison(Frozen):
             InputError: If the file cannot be written.
         """
         import_deferred("write_comparison")(path, self)
+
+
+def _places(changes: Iterable[MetricChange], verdict: Verdict) -> str:
+    """The stages with the metrics of this verdict, and metrics of one's own by name.
+
+    Example: "the search (retrieval_accuracy), politeness".
+    """
+    metrics_by_stage: dict[Stage | None, list[str]] = {}
+    for change in changes:
+        if change.verdict == verdict:
+            stage = STAGE_BY_METRIC.get(change.metric)
+            metrics_by_stage.setdefault(stage, []).append(change.metric)
+    places = []
+    for stage, metrics in metrics_by_stage.items():
+        names = ", ".join(metrics)
+        places.append(names if stage is None else f"the {stage} ({names})")
+    return ", ".join(places)
 
 
 def _largest_change(pair: Pair, metrics: Iterable[str]) -> Changed | None:

@@ -17,6 +17,7 @@ from ragmetrics_core.data.display import count_in_words, one_line
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.reporting.diagnosis import (
+    STAGE_BY_METRIC,
     STAGES,
     Diagnosis,
     Kind,
@@ -42,16 +43,6 @@ _OF_ANSWERS = ("made up", "partial", "beside it", "off the question", "unsure")
 _WHAT_IS_UNSUPPORTED = {"unsupported", "sentences", "claims"}
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
 
-_STAGE_BY_METRIC: dict[str, Stage] = {
-    "retrieval_accuracy": "search",
-    "context_utilization": "search",
-    "retrieval_ranking": "search",
-    "context_sufficiency": "prompt",
-    "context_adherence": "answer",
-    "context_recall": "answer",
-    "answer_relevance": "answer",
-    "citation_quality": "answer",
-}
 _QUESTIONS = {
     "retrieval_accuracy": "is it in the retrieved text?",
     "context_utilization": "do useful texts come first?",
@@ -544,7 +535,7 @@ def _metric(numbers: MetricSummary, *, by_words: bool) -> MetricGlance:
     interval = numbers.interval
     return MetricGlance(
         metric=numbers.metric,
-        stage=_STAGE_BY_METRIC.get(numbers.metric),
+        stage=STAGE_BY_METRIC.get(numbers.metric),
         asks=question_of(numbers.metric, by_words=by_words),
         mean=numbers.mean,
         low=None if interval is None else interval.low,

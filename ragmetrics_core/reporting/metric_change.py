@@ -107,6 +107,8 @@ class MetricChange(Frozen):
         parts = []
         if self.verdict == "identical":
             parts.append(f"all {count_in_words(self.rows, 'outcome')} are equal")
+            if "scored/scored" not in self.outcomes:
+                parts.append("none is scored")
         elif self.difference is None:
             parts.append("no row is scored in both runs")
         else:
