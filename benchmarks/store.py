@@ -1,18 +1,15 @@
-"""What it costs to keep every reply in a file: per reply and commit, and of a whole run's time.
+"""What it costs to keep every reply in a file: per reply, and of a whole run's time.
 
     uv run benchmarks/store.py
 
-Each of many workers puts a reply and waits until it survives a killed process, as a run
-does before each call. That is compared with a bare loop of commits, one reply each; and
-runs at 256 in flight with a file with such without.
+A store that commits each reply is compared with a bare loop of commits; and runs at
+256 in flight with a file with such without.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import itertools
-import sqlite3
 import sys
 import tempfile
 import time
@@ -56,62 +53,26 @@ def bare(path: Path, replies: int) -> float:
     return seconds / replies
 
 
-def kept(path: Path, replies: int, in_flight: int) -> float:
-    """Seconds per reply of workers that put one reply after the other, each on disk before the next."""
-    store, numbers = SqliteStore(path), itertools.count()
+def kept(path: Path, replies: int) -> float:
+    """Seconds per reply of a store."""
+    store = SqliteStore(path)
     store.put({f"{replies:064x}": _REPLY})  # opens the file
-    store.flush()
-
-    async def worker() -> None:
-        while (number := next(numbers)) < replies:
-            store.put({f"{number:064x}": _REPLY})
-            await store.settled()
-
-    async def run() -> float:
-        started = time.perf_counter()
-        await asyncio.gather(*(worker() for _ in range(in_flight)))
-        return time.perf_counter() - started
-
-    seconds = asyncio.run(run())
+    started = time.perf_counter()
+    for number in range(replies):
+        store.put({f"{number:064x}": _REPLY})
+    seconds = time.perf_counter() - started
     store.close()
     return seconds / replies
 
 
-def commits(path: Path, replies: int, in_flight: int) -> int:
-    """How many commits that took.
-
-    Counted in a run of its own, because counting takes time.
-    """
-    begun = 0
-    connect = own_file.connect
-
-    def saw(statement: str) -> None:
-        nonlocal begun
-        begun += statement.startswith("BEGIN")
-
-    def counting(path: Path) -> sqlite3.Connection:
-        connection = connect(path)
-        connection.set_trace_callback(saw)
-        return connection
-
-    own_file.connect = counting
-    try:
-        kept(path, replies, in_flight)
-    finally:
-        own_file.connect = connect
-    return begun - 1  # the one that opened the file
-
-
-def commit_row(folder: Path, replies: int, in_flight: int, repeats: int) -> str:
+def commit_row(folder: Path, replies: int, repeats: int) -> str:
     """The store against a bare loop of commits."""
-    files = (folder / f"{in_flight}-{number}.sqlite" for number in itertools.count())
+    files = (folder / f"{number}.sqlite" for number in itertools.count())
     alone = min(bare(next(files), replies) for _ in range(repeats))
-    each = min(kept(next(files), replies, in_flight) for _ in range(repeats))
-    group = replies / commits(next(files), replies, in_flight)
+    each = min(kept(next(files), replies) for _ in range(repeats))
     return (
-        f"store: {in_flight} in flight: {each * 1000:.3f} ms per reply,"
-        f" {each / alone:.2f} × a bare loop of single commits ({alone * 1000:.3f} ms);"
-        f" {group:.1f} replies per commit, {each * group * 1000:.3f} ms per commit"
+        f"store: {each * 1000:.3f} ms per reply, {each / alone:.2f} × a bare loop of"
+        f" single commits ({alone * 1000:.3f} ms)"
     )
 
 
@@ -142,11 +103,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        for in_flight in (1, 32, 256):
-            print(
-                commit_row(Path(name), options.replies, in_flight, options.repeats),
-                flush=True,
-            )
+        print(commit_row(Path(name), options.replies, options.repeats), flush=True)
         print(run_row(Path(name), options.samples, 256, options.repeats), flush=True)
 
 

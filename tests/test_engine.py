@@ -45,7 +45,6 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import ChatModel
-from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.reporting.gates import Gate, decide
 
 ROWS = [
@@ -556,26 +555,6 @@ def test_a_key_that_expires_on_the_way_leaves_what_is_done():
         outcome.error.type for outcome in outcomes if outcome.status == "failed"
     } == {"AuthenticationFailed"}
     assert report.run.stopped == "the key was refused; set EXAMPLE_KEY"
-
-
-def test_the_last_commit_of_an_async_run_does_not_hold_up_the_callers_loop():
-    """Another process may hold the lock of the file for seconds."""
-    flushing, ticked = threading.Event(), threading.Event()
-
-    class Locked(MemoryStore):
-        def flush(self):
-            flushing.set()
-            assert ticked.wait(5), "the caller's loop stood still"
-
-    async def run():
-        evaluating = asyncio.ensure_future(
-            aevaluate(ROWS[:3], "adherence", judge=SlowJudge(), store=Locked())
-        )
-        await asyncio.to_thread(flushing.wait, 5)
-        ticked.set()
-        return await evaluating
-
-    assert len(asyncio.run(run()).results) == 3
 
 
 class Crashing(Metric):

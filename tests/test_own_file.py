@@ -212,7 +212,6 @@ def test_a_foreign_file_that_comes_later_is_left_alone(
     store = SqliteStore(path)
     path.write_bytes(ROW)
     store.put({KEY: Choice("kept")})
-    store.flush()
     assert store.get(KEY) == Choice("kept")
     assert path.read_bytes() == ROW
     (warning,) = (record.getMessage() for record in caplog.records)
@@ -251,7 +250,6 @@ def test_a_new_file_is_for_the_owner_alone(there: str, path: Path) -> None:
         path.symlink_to(path.with_name("place.sqlite"))
     store = SqliteStore(path)
     store.put({KEY: Choice("a quoted text")})
-    store.flush()
     modes = {
         place.name: stat.S_IMODE(place.stat().st_mode)
         for place in path.parent.iterdir()
@@ -267,7 +265,6 @@ def test_a_file_that_was_found_damaged_is_not_read_again(
     """Somebody overwrites it, and copies the old file back: it stays out of the run."""
     store = SqliteStore(path)
     store.put({KEY: Choice("kept")})
-    store.flush()
     store.close()
     whole = path.read_bytes()
     store = SqliteStore(path)

@@ -20,14 +20,12 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.models import own_file
 from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
     Choice,
-    Message,
     Origin,
     TokenAlternatives,
 )
@@ -38,7 +36,6 @@ from ragmetrics_core.models.reply_store import (
     default_path,
     resolve_store,
 )
-from ragmetrics_core.models.session import Session
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 FULL = Choice(
@@ -104,7 +101,6 @@ def test_a_reply_comes_back_as_it_was(opened: Callable[[], SqliteStore]) -> None
     store = opened()
     store.put({KEY: FULL})
     assert store.get(KEY) == FULL  # before it is committed, or after
-    store.flush()
     assert opened().get(KEY) == store.get(KEY) == FULL
     assert store.get(OTHER) is None
 
@@ -114,11 +110,9 @@ def test_a_rejected_reply_is_not_kept(opened: Callable[[], SqliteStore]) -> None
     store.put({KEY: FULL})
     store.reject(KEY)
     assert store.get(KEY) is None
-    store.flush()
     assert store.get(KEY) is None
     assert opened().get(KEY) is None
     store.put({KEY: Choice("better")})
-    store.flush()
     assert opened().get(KEY) == Choice("better")
 
 
@@ -144,113 +138,33 @@ def test_nothing_is_made_before_it_is_used(path: Path) -> None:
     assert not path.parent.exists()
 
 
-def test_settled_waits_for_the_commit(
-    opened: Callable[[], SqliteStore], path: Path
-) -> None:
-    async def run() -> list[int]:
-        store = opened()
-        counts = []
-        for number in range(5):
-            store.put({f"{number:064x}": Choice("x")})
-            await store.settled()
-            counts.append(rows(path))
-        return counts
-
-    assert asyncio.run(run()) == [1, 2, 3, 4, 5]
-
-
-def test_what_waits_while_a_commit_goes_on_is_committed_together(
-    opened: Callable[[], SqliteStore], path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[int] = []
-    started, go_on = threading.Event(), threading.Event()
-    connect = own_file.connect
-
-    def saw(statement: str) -> None:
-        if statement.startswith("BEGIN"):
-            begun.append(threading.get_ident())
-            started.set()
-            go_on.wait(20)
-
-    def traced(path: Path) -> sqlite3.Connection:
-        connection = connect(path)
-        connection.set_trace_callback(saw)
-        return connection
-
-    monkeypatch.setattr(own_file, "connect", traced)
-    store = opened()
-    store.put({KEY: FULL})
-    assert started.wait(20)
-    for number in range(500):
-        store.put({f"{number:064x}": Choice("x")})
-    go_on.set()
-    store.flush()
-    assert rows(path) == 501
-    assert len(begun) == 2
-    # one thread, which is not this one
-    assert len({*begun, threading.get_ident()}) == 2
-
-
-class Slow(MemoryStore):
-    """A store that says how many replies would be lost if the process were killed now."""
-
-    at_risk = 0
-
-    def put(self, choices: Mapping[str, Choice]) -> None:
-        self.at_risk += 1
-        super().put(choices)
-
-    async def settled(self) -> None:
-        await asyncio.sleep(0.001)
-        self.at_risk = 0
-
-
 class Watching(Counting):
-    """A model that notes how much of a store is at risk when it is called."""
+    """A model that notes how many replies are in a file when it is called."""
 
-    def __init__(self, store: Slow) -> None:
-        self.seen: list[int] = []
-        self._store = store
+    def __init__(self, path: Path) -> None:
+        self.kept: list[int] = []
+        self._path = path
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        self.seen.append(self._store.at_risk)
-        await asyncio.sleep(0)
-        await super().complete(request)
+        self.kept.append(rows(self._path) if self._path.exists() else 0)
         return ChatReply((Choice('{"useful": 1, "reason": "r"}'),))
 
 
-def test_a_call_leaves_only_when_earlier_replies_are_kept() -> None:
+def test_a_reply_is_in_the_file_before_the_next_call_leaves(path: Path) -> None:
     """What a killed process loses is then no more than the calls in flight."""
-    store = Slow()
-    model = Watching(store)
-    session = Session(model).during(store=store, concurrency=1)
-
-    async def run() -> None:
-        requests = [ChatRequest((Message("user", str(number)),)) for number in range(5)]
-        await asyncio.gather(*(session.ask(request, str) for request in requests))
-
-    asyncio.run(run())
-    assert model.seen == [0] * 5
-
-
-@pytest.mark.parametrize("concurrency", [1, 4])
-def test_a_call_of_a_run_leaves_only_when_earlier_replies_are_kept(
-    concurrency: int,
-) -> None:
-    rows = [
+    samples = [
         {"question": f"q {number}", "contexts": ["c"], "answer": "a"}
-        for number in range(20)
+        for number in range(5)
     ]
-    store = Slow()
-    model = Watching(store)
+    model = Watching(path)
     evaluate(
-        rows,
+        samples,
         [ContextUtilization()],
         judge=LLMJudge(model),
-        store=store,
-        concurrency=concurrency,
+        store=path,
+        concurrency=1,
     )
-    assert model.seen == [0] * 20
+    assert model.kept == [0, 1, 2, 3, 4]
 
 
 def test_a_fresh_run_asks_everything_anew_and_keeps_the_new_replies(
@@ -274,95 +188,66 @@ def test_a_fresh_run_asks_everything_anew_and_keeps_the_new_replies(
 # What it survives
 
 
-def test_damage_found_later_does_not_end_the_run(
-    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    first = opened()
+def damaged(path: Path) -> SqliteStore:
+    """A store whose first pages, the schema among them, are whole."""
+    first = SqliteStore(path)
     first.put({f"{number:064x}": Choice("x" * 3000) for number in range(200)})
     first.close()
     content = bytearray(path.read_bytes())
-    # the first pages, the schema among them, are whole
     content[4096 * 5 :] = os.urandom(len(content) - 4096 * 5)
     path.write_bytes(content)
-    store = opened()
+    store = SqliteStore(path)
     assert [store.get(f"{number:064x}") for number in range(200)].count(None) > 0
-    store.put({KEY: FULL})
-    store.flush()
-    assert store.get(KEY) == FULL
-    assert warnings(caplog)
+    return store
 
 
-def test_a_full_disk_costs_a_warning(
-    opened: Callable[[], SqliteStore],
-    monkeypatch: pytest.MonkeyPatch,
+def on_full_disk(path: Path) -> SqliteStore:
+    store = SqliteStore(path)
+    # SQLITE_FULL, as from a full disk
+    store.write(lambda connection: connection.execute("PRAGMA max_page_count=12"))
+    return store
+
+
+def failing(path: Path) -> SqliteStore:
+    def fail(connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("no such thing")
+
+    store = SqliteStore(path)
+    store.write(fail)
+    return store
+
+
+TROUBLES: dict[str, tuple[Callable[[Path], SqliteStore], str]] = {
+    "damage found later": (damaged, "SQLITE_"),
+    "a full disk": (on_full_disk, "SQLITE_FULL"),
+    "a folder that cannot be written": (
+        lambda _: SqliteStore("/proc/ragmetrics/replies.sqlite"),
+        "No such file",
+    ),
+    "a change that fails": (failing, "OperationalError"),
+}
+
+
+@pytest.mark.parametrize(("make", "words"), TROUBLES.values(), ids=TROUBLES)
+def test_a_file_that_cannot_be_used_costs_a_warning_and_no_reply(
+    make: Callable[[Path], SqliteStore],
+    words: str,
+    path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    connect = own_file.connect
-
-    def small(path: Path) -> sqlite3.Connection:
-        connection = connect(path)
-        # SQLITE_FULL, as from a full disk
-        connection.execute("PRAGMA max_page_count=12")
-        return connection
-
-    monkeypatch.setattr(own_file, "connect", small)
-    store = opened()
+    store = make(path)
     for number in range(100):
-        store.put({f"{number:064x}": Choice("x" * 3000)})
-        store.flush()
+        store.put({f"{number:064x}": Choice("y" * 3000)})
     assert all(store.get(f"{number:064x}") for number in range(100))
     store.reject(f"{99:064x}")
     assert store.get(f"{99:064x}") is None
     (warning,) = warnings(caplog)
-    assert "SQLITE_FULL" in warning
-
-
-def test_a_folder_that_cannot_be_written_costs_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    store = SqliteStore("/proc/ragmetrics/replies.sqlite")
-    store.put({KEY: FULL})
-    store.flush()
-    assert store.get(KEY) == FULL
-    assert len(warnings(caplog)) == 1
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        sqlite3.OperationalError("disk I/O error"),
-        ValueError("unforeseen"),
-        SystemExit(),
-    ],
-)
-def test_whatever_ends_the_writer_nobody_waits_for_it(
-    error: BaseException,
-    opened: Callable[[], SqliteStore],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    connect, caller = own_file.connect, threading.get_ident()
-
-    def failing(path: Path) -> sqlite3.Connection:
-        if threading.get_ident() != caller:
-            raise error
-        return connect(path)
-
-    monkeypatch.setattr(own_file, "connect", failing)
-
-    async def run(store: SqliteStore) -> None:
-        store.put({KEY: Choice("first")})
-        await asyncio.wait_for(asyncio.gather(*(store.settled() for _ in range(3))), 20)
-        store.put({OTHER: Choice("second")})
-        store.put({KEY: Choice("third")})
-        await asyncio.wait_for(store.settled(), 20)
-
-    store = opened()
-    asyncio.run(run(store))
-    store.flush()
-    assert (store.get(KEY), store.get(OTHER)) == (Choice("third"), Choice("second"))
-    (warning,) = warnings(caplog)
     assert "kept in memory only" in warning
+    assert words in warning
+    if path.exists():  # nobody is kept from using it
+        other = sqlite3.connect(path, timeout=0, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        other.close()
 
 
 def test_a_file_that_others_hold_is_waited_for(
@@ -380,22 +265,6 @@ def test_a_file_that_others_hold_is_waited_for(
     assert opened().get(KEY) == FULL
     leaving.join()
     assert warnings(caplog) == []
-
-
-def test_a_commit_that_fails_gives_the_file_back(
-    opened: Callable[[], SqliteStore], path: Path
-) -> None:
-    def failing(connection: sqlite3.Connection) -> None:
-        raise sqlite3.OperationalError("no such thing")
-
-    store = opened()
-    store.put({KEY: FULL})
-    store.write(failing)
-    store.flush()
-    other = sqlite3.connect(path, timeout=0, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    other.close()
-    assert store.get(KEY) == FULL
 
 
 BAD_ROWS: dict[str, tuple[str | bytes, str | bytes]] = {
@@ -432,24 +301,11 @@ def test_a_row_that_does_not_parse_is_a_miss(
     store = opened()
     assert (store.get(KEY), store.get(OTHER)) == (None, FULL)
     store.put({KEY: FULL})
-    store.flush()
     assert opened().get(KEY) == FULL
     assert warnings(caplog) == []
 
 
-def test_a_reply_that_no_file_can_hold_is_made_harmless(
-    opened: Callable[[], SqliteStore], caplog: pytest.LogCaptureFixture
-) -> None:
-    store = opened()
-    store.put({KEY: Choice("\ud800", origin=Origin("\ud800"))})
-    store.flush()
-    assert opened().get(KEY) == Choice(
-        "\ud800", origin=Origin("\N{REPLACEMENT CHARACTER}")
-    )
-    assert warnings(caplog) == []
-
-
-def test_a_run_with_an_endpoint_that_sends_no_text_comes_to_its_end(
+def test_texts_that_no_file_can_hold_are_made_harmless(
     path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Odd(Counting):
@@ -460,14 +316,11 @@ def test_a_run_with_an_endpoint_that_sends_no_text_comes_to_its_end(
                 Usage(models=("\ud800",)),
             )
 
-    rows = [
-        {"question": f"q {number}", "contexts": ["c"], "answer": "a"}
-        for number in range(3)
-    ]
+    rows = [{"question": "q", "contexts": ["c"], "answer": "a"}]
     model = Odd()
     first = evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=path)
     again = evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=path)
-    assert (model.calls, again.usage.stored) == (3, 3)
+    assert (model.calls, again.usage.stored) == (1, 1)
     assert first.usage.models == again.usage.models == ("\N{REPLACEMENT CHARACTER}",)
     first.to_jsonl(tmp_path / "results.jsonl")
     assert warnings(caplog) == []
@@ -511,7 +364,6 @@ def test_the_command_shows_prunes_and_clears(
     assert "no replies" in capsys.readouterr().out
     store = opened()
     store.put({KEY: FULL, OTHER: FULL})
-    store.flush()
     assert main(["store", "show", *name]) == 0
     shown = capsys.readouterr().out
     assert f"gpt: 2 replies of {time.strftime('%Y-%m-%d')}" in shown
@@ -550,7 +402,6 @@ def test_the_command_shows_the_size_of_the_file_with_its_journal(
 ) -> None:
     store = opened()
     store.put({KEY: Choice("x" * 1_500_000)})
-    store.flush()
     assert path.stat().st_size < 100_000  # the reply is in the journal
     assert main(["store", "--store", str(path)]) == 0
     store.close()

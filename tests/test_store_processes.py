@@ -80,7 +80,6 @@ def test_to_look_whose_a_file_is_gives_up_no_lock_on_it(path: Path) -> None:
     code = """
 import subprocess
 store.put({KEY: Choice("x")})
-store.flush()
 SqliteStore(sys.argv[1])  # looks whose it is
 other = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM replies').fetchone())"
 subprocess.run([sys.executable, "-c", other, sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
@@ -92,7 +91,7 @@ print(os.path.exists(sys.argv[1] + "-wal"))  # the last to close a file removes 
 def test_a_process_ends_although_a_thread_never_stops_writing(path: Path) -> None:
     code = """
 import atexit
-atexit.register(lambda: (store.put({KEY: Choice("late")}), store.flush(), print(store.get(KEY).text)))
+atexit.register(lambda: (store.put({KEY: Choice("late")}), print(store.get(KEY).text)))
 
 def forever():
     for number in range(sys.maxsize):
@@ -108,7 +107,7 @@ started.wait()
 
 
 def test_a_process_that_is_killed_keeps_what_was_committed(path: Path) -> None:
-    process = start(SEVERAL + "store.flush()\nos.kill(os.getpid(), 9)", path, 0)
+    process = start(SEVERAL + "os.kill(os.getpid(), 9)", path, 0)
     process.communicate(timeout=100)
     assert process.returncode == -9
     assert run("print(store.get(KEY).text)", path) == "299\n"
@@ -124,11 +123,9 @@ store.put({KEY: Choice("parent")})
 def child():
     assert store.get(KEY)
     store.put({OTHER: Choice("child")})
-    store.flush()
 fork(child)
 print(store.get(OTHER).text)
 store.put({KEY: Choice("later")})
-store.flush()
 print(store.get(KEY).text)
 """
         assert run(code, path) == "child\nlater\n"
@@ -144,40 +141,9 @@ assert os.waitpid(child, 0)[1] == 0
 for number in range(100):
     assert store.get(f"{number:064x}")
 store.put({KEY: Choice("after")})
-store.flush()
 print(sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM replies").fetchone()[0])
 """
         assert run(code, path) == "101\n"
-
-    def test_a_child_waits_for_no_commit_of_its_parent(self, path: Path) -> None:
-        """SQLite's locks that are held while a process forks are never given back in the child."""
-        code = """
-committing, forked = threading.Event(), threading.Event()
-connect = own_file.connect
-
-def slow(path):
-    connection = connect(path)
-    def saw(statement):
-        if statement.startswith("COMMIT"):
-            committing.set()
-            forked.wait(0.5)
-    connection.set_trace_callback(saw)
-    return connection
-
-own_file.connect = slow
-store.put({KEY: Choice("parent")})
-assert committing.wait(20)
-own_file.connect = connect
-started = time.monotonic()
-def child():
-    assert store.get(KEY).text == "parent"
-    store.put({OTHER: Choice("child")})
-    store.flush()
-    print(len(sqlite3.connect(sys.argv[1]).execute("SELECT key FROM replies").fetchall()))
-fork(child)
-forked.set()
-"""
-        assert run(code, path) == "2\n"
 
     def test_a_child_inherits_no_open_file(self, path: Path) -> None:
         if not Path("/proc/self/fd").exists():
@@ -187,7 +153,6 @@ def held():
     return [place for place in map("/proc/self/fd/".__add__, os.listdir("/proc/self/fd"))
             if os.path.exists(place) and sys.argv[1] in os.readlink(place)]
 store.put({KEY: Choice("parent")})
-store.flush()
 assert held()
 fork(lambda: print(len(held())))
 print(store.get(KEY).text)

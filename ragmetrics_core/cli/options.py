@@ -4,7 +4,6 @@ What options lead to, and how commands print, stands here, too.
 """
 
 import argparse
-import atexit
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,10 +50,7 @@ def store(options: argparse.Namespace) -> ReplyStore:
     """
     if options.no_store:
         return MemoryStore()
-    replies = SqliteStore(options.store or default_path(), fresh=options.fresh)
-    # When the command ends, the last replies are written to the file.
-    atexit.register(replies.flush)
-    return replies
+    return SqliteStore(options.store or default_path(), fresh=options.fresh)
 
 
 def needs_out(options: argparse.Namespace) -> None:

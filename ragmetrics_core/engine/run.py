@@ -549,7 +549,6 @@ def stream(
                 yield display.add(result)
         finally:
             run.give_up_unfinished_rows()
-            run.store.flush()
 
 
 def _results_of(futures: Iterator[Future[Any]]) -> Iterator[SampleResult]:
@@ -591,8 +590,6 @@ async def astream(
                 yield result
         finally:
             run.give_up_unfinished_rows()
-            # another process may hold the file's lock for a while
-            await asyncio.to_thread(run.store.flush)
 
 
 def _number_of_rows(samples: Samples) -> int | None:

@@ -110,12 +110,8 @@ async def score_one(
     session = judge.session(concurrency=32, store=store, budget=around.budget)
     check_judge(session)
     run_judge = RunJudge(session, budget=around.budget)
-    try:
-        outcome = await carry_out(metric, sample, run_judge)
-        around.usages.append(outcome.usage)
-    finally:
-        if store is not None:
-            await asyncio.to_thread(store.flush)
+    outcome = await carry_out(metric, sample, run_judge)
+    around.usages.append(outcome.usage)
     if run_judge.unavailable is not None:
         raise run_judge.unavailable
     if was_cut_off(outcome):

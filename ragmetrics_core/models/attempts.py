@@ -30,7 +30,6 @@ from ragmetrics_core.models.endpoint_state import EndpointState
 from ragmetrics_core.models.features import refused_feature
 from ragmetrics_core.models.limits import Budget, RateLimiter, Slots
 from ragmetrics_core.models.openai_form import add_price
-from ragmetrics_core.models.reply_store import ReplyStore
 from ragmetrics_core.models.spending import spending_here
 from ragmetrics_core.models.threads import is_being_cancelled
 
@@ -59,8 +58,6 @@ class Attempts:
         slots: Bounds the calls in flight of all runs of the session.
         rate: Bounds the calls per minute of this run; None for no bound.
         budget: What the run may spend.
-        store: Keeps the replies. A call is sent only when the replies received before
-            it are on the disk.
         most_attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call; None for no limit.
     """
@@ -71,7 +68,6 @@ class Attempts:
     slots: Slots
     rate: RateLimiter | None
     budget: Budget
-    store: ReplyStore
     most_attempts: int
     timeout: float | None
 
@@ -184,8 +180,6 @@ class Attempts:
         if self.rate is not None:
             await self.rate.acquire()
         self.endpoint.refuse_during_outage()
-        # Replies that were paid for are on the disk before more are bought.
-        await self.store.settled()
         number = await self.budget.acquire()
         outcome: ChatReply | errors.JudgeError | None = None  # it was given up
         try:

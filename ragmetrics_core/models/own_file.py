@@ -1,8 +1,7 @@
 """The SQLite file in which replies are kept.
 
-Any thread may read it; one thread writes it. That thread commits all changes that wait
-in one transaction. In WAL mode a commit survives a killed process without waiting for
-the disk.
+Each change is committed at once: in WAL mode a commit takes some 20 microseconds, and
+survives a killed process without waiting for the disk.
 
 A file that is not ours is never opened for writing, renamed or changed, nor are the
 journals beside it. Its header says whether it is ours. The header is read first,
@@ -12,7 +11,6 @@ No library of caches does this: they pickle what they keep, so that a file from 
 else could run code.
 """
 
-import asyncio
 import atexit
 import contextlib
 import errno
@@ -23,9 +21,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ragmetrics_core.data import ForeignFile, InputError, check_leads_nowhere_else
 
@@ -42,7 +39,7 @@ _BUSY_SECONDS = 30.0
 _MAKING_SECONDS = 0.5
 """A file that was changed so lately may still be made by another process."""
 
-Change = Callable[[sqlite3.Connection], object]
+T = TypeVar("T")
 
 
 def check(path: Path) -> None:
@@ -208,13 +205,13 @@ def _reason_without_texts(error: Exception, path: Path) -> str:
 class OwnFile:
     """A file of ours in use; it is opened at the first use.
 
-    While this process forks, the file is closed. SQLite's locks belong to a process: a
-    child process that inherited the open file would wait for locks that nobody
-    releases.
+    Any thread may use it, one at a time. While this process forks, the file is closed.
+    SQLite's locks belong to a process: a child process that inherited the open file
+    would wait for locks that nobody releases.
 
     Attributes:
         path: The file.
-        trouble: Why the file cannot be written any more; None while it can.
+        trouble: Why the file is not used any more; None while it is.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -222,139 +219,84 @@ class OwnFile:
         # A file that cannot be read is reported when it is used.
         with contextlib.suppress(OSError):
             check(self.path)
-        self.begin()
+        self.trouble: Exception | None = None
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
         with _forking:
             _OPEN.add(self)
 
-    def begin(self) -> None:
-        """Begin with nothing open and no change waiting; again in a forked process."""
-        self.trouble: Exception | None = None
-        self._committing = threading.RLock()  # taken before the other lock
-        self._lock = threading.RLock()
-        self._reader: sqlite3.Connection | None = None
-        self._writer: sqlite3.Connection | None = None
-        self._thread: ThreadPoolExecutor | None = None
-        self._waiting_changes: list[Change] = []  # not written to the file yet
-        # Done when the last change is committed or given up; None before any change.
-        self._committed: Future[None] | None = None
-
     def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
-        """Return the first row that a query finds among committed rows; texts are bytes.
+        """Return the first row that a query finds; its texts are bytes.
 
-        None if there is none, or the file cannot be read. After an error of SQLite the
-        file is neither read nor written any more, and a warning says so. Example: the
-        query of a stored reply gives its one row; before it is stored, None.
+        None if there is none, or the file cannot be used. Example: the query of a
+        stored reply gives its one row; before it is stored, None.
         """
-        with self._lock:
+
+        def fetch(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
+            # Texts are read as bytes, so that a damaged text raises nothing.
+            connection.text_factory = bytes
             try:
-                if self._reader is None and self.trouble is None:
-                    self._reader = self._connect()
-                    # Texts are read as bytes, so that a damaged text raises nothing.
-                    self._reader.text_factory = bytes
-                if self._reader is not None:
-                    row: tuple[Any, ...] | None = self._reader.execute(
-                        query, values
-                    ).fetchone()
-                    return row
-            except _TROUBLE as error:
-                if self._reader is not None:
-                    self._reader.close()
-                self._reader = None
-                self._give_up(error)  # warns once
-        return None
+                row: tuple[Any, ...] | None = connection.execute(
+                    query, values
+                ).fetchone()
+            finally:
+                connection.text_factory = str
+            return row
 
-    def write(self, change: Change) -> None:
-        """Have the writing thread make a change soon, together with others that wait.
+        return self._use(fetch)
 
-        Nothing is done once the file cannot be written any more.
+    def write(self, change: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Make a change in one transaction; it is committed when this returns.
+
+        Returns:
+            What the change returns; None if the file cannot be used.
+        """
+
+        def commit(connection: sqlite3.Connection) -> T:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                return change(connection)
+
+        return self._use(commit)
+
+    def _use(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Do work on the file.
+
+        After an error of SQLite or of the system, the file is neither read nor written
+        any more, and a warning says so.
         """
         with self._lock:
             if self.trouble is not None:
-                return
-            self._waiting_changes.append(change)
-            if len(self._waiting_changes) > 1:
-                return
-            self._thread = self._thread or ThreadPoolExecutor(1, "ragmetrics-database")
-            with contextlib.suppress(RuntimeError):  # the process is too near its end
-                self._committed = self._thread.submit(self._commit)
-                return
-        self._commit()
-
-    async def settled(self) -> None:
-        """Wait until everything written so far is committed or given up."""
-        if self._committed is not None and not self._committed.done():
-            # If the caller is cancelled, the changes are written all the same.
-            await asyncio.wait([asyncio.wrap_future(self._committed)])
-
-    def flush(self) -> None:
-        """Wait until everything written so far is committed or given up; not async."""
-        wait(filter(None, [self._committed]))
+                return None
+            try:
+                if self._connection is None:
+                    self._connection = connect(self.path)
+                    # Python 3.13 warns of a connection that nobody closed.
+                    weakref.finalize(self, self._connection.close).atexit = False
+                return work(self._connection)
+            except _TROUBLE as error:
+                self.close()
+                self.trouble = error
+                _logger.warning(
+                    "new replies are kept in memory only: %s; make room or name another"
+                    " file",
+                    _reason_without_texts(error, self.path),
+                )
+                return None
 
     def close(self) -> None:
-        """Commit all changes that wait, and close the file; the next use opens it."""
+        """Close the file; the next use opens it."""
         with self.hold_closed():
             return
 
     @contextlib.contextmanager
     def hold_closed(self) -> Iterator[None]:
-        """Commit all changes that wait, and keep the file closed during the block."""
-        with self._committing:
-            self._commit()
-            with self._lock:
-                for connection in filter(None, (self._reader, self._writer)):
-                    connection.close()
-                self._reader = self._writer = None
-                yield
-
-    def _connect(self) -> sqlite3.Connection:
-        """Open the file; the connection is closed with this object at the latest.
-
-        Python 3.13 warns of a connection that nobody closed.
-        """
-        connection = connect(self.path)
-        weakref.finalize(self, connection.close).atexit = False
-        return connection
-
-    def _commit(self) -> None:
-        """Commit all changes that wait, in one transaction.
-
-        If that fails, whatever the reason, the file is not written any more. Example:
-        three changes wait: all three are in the file afterwards, or none.
-        """
-        with self._committing:
-            with self._lock:
-                if not self._waiting_changes:
-                    return
-                changes = self._waiting_changes
-                self._waiting_changes = []
-            # Replaced by None once the commit is done: any other end is a failure.
-            trouble: Exception | None = RuntimeError("unforeseen")
-            try:
-                self._writer = self._writer or self._connect()
-                self._writer.execute("BEGIN IMMEDIATE")
-                for change in changes:
-                    change(self._writer)
-                self._writer.execute("COMMIT")
-                trouble = None
-            except _TROUBLE as error:
-                trouble = error
-            finally:
-                if trouble is not None:
-                    if self._writer is not None:
-                        self._writer.close()  # takes back what was begun
-                    with self._lock:
-                        self._give_up(trouble)
-
-    def _give_up(self, error: Exception) -> None:
-        """Write nothing any more, and warn of it once."""
-        if self.trouble is not None:
-            return
-        self.trouble = error
-        self._waiting_changes = []
-        _logger.warning(
-            "new replies are kept in memory only: %s; make room or name another file",
-            _reason_without_texts(error, self.path),
-        )
+        """Keep the file closed during the block."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+            yield
 
 
 _OPEN: weakref.WeakSet[OwnFile] = weakref.WeakSet()
@@ -368,12 +310,6 @@ def _before_fork() -> None:
         _during_fork.enter_context(file.hold_closed())
 
 
-def _after_fork_in_child() -> None:
-    _during_fork.close()
-    for file in list(_OPEN):
-        file.begin()
-
-
 @atexit.register
 def _at_exit() -> None:
     """Close all files, so that no journal is left beside them."""
@@ -385,5 +321,5 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before_fork,
         after_in_parent=_during_fork.close,
-        after_in_child=_after_fork_in_child,
+        after_in_child=_during_fork.close,
     )

@@ -4,9 +4,8 @@ A store keeps replies in memory, or in a SQLite file. The file is a cache for la
 runs, and the journal from which a run that was killed goes on.
 
 The file holds each reply under a digest of its request. It holds no API key and no
-prompt, but a reply may quote texts of samples. A call is only sent once every reply
-received before it is committed (``settled``). So a killed run loses no more than the
-calls that were in flight.
+prompt, but a reply may quote texts of samples. A reply is committed as soon as it is
+there. So a killed run loses no more than the calls that were in flight.
 """
 
 import json
@@ -49,7 +48,10 @@ class ReplyStore(Protocol):
         """Return the reply kept under a key; None if it is to be asked for."""
 
     def put(self, choices: Mapping[str, Choice]) -> None:
-        """Keep the replies that one call gave, by key, all or none."""
+        """Keep the replies that one call gave, by key, all or none.
+
+        Once this has returned, they survive the end of the process.
+        """
 
     def reject(self, key: str) -> None:
         """Forget a reply that turned out unusable."""
@@ -71,17 +73,6 @@ class ReplyStore(Protocol):
         """
         del model, keys, request  # a store that answers for a service overrides this
         return None
-
-    async def settled(self) -> None:
-        """Wait until every reply put so far would survive the end of the process.
-
-        The session awaits this before each call.
-        """
-        return
-
-    def flush(self) -> None:
-        """Wait as ``settled`` does, from any thread; called at the end of a run."""
-        return
 
 
 class MemoryStore(ReplyStore):
@@ -154,23 +145,15 @@ class SqliteStore(OwnFile, ReplyStore):
         self.fresh = fresh
         # Replies of this time and later are read, in seconds since 1970.
         self._read_from = time.time() if fresh else 0.0
-        super().__init__(path)
-
-    def begin(self) -> None:
-        """Start anew: when the store is made, and in a forked process."""
-        super().begin()
-        # Replies that are not committed yet, or cannot be.
+        # Goes on where the file cannot be used.
         self._memory = MemoryStore()
-        # Keys of the replies that were forgotten since, and may still be in the file.
-        self._rejected: set[str] = set()
+        super().__init__(path)
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self.path)!r})"
 
     def get(self, key: str) -> Choice | None:
         """Return the reply kept under a key; None if it is to be asked for."""
-        if key in self._rejected:
-            return None
         choice = self._memory.get(key)
         if choice is not None:
             return choice
@@ -178,9 +161,8 @@ class SqliteStore(OwnFile, ReplyStore):
         return None if row is None else _choice_of_row(*row)
 
     def put(self, choices: Mapping[str, Choice]) -> None:
-        """Keep the replies of one call, by key.
+        """Keep the replies of one call, by key, in one transaction.
 
-        They can be read at once. They are written to the file soon, in one transaction.
         Example: a call with ``n=3`` brought three replies: three rows, each under its
         own key.
         """
@@ -195,12 +177,10 @@ class SqliteStore(OwnFile, ReplyStore):
             for key, choice in choices.items()
         ]
         self._memory.put(choices)
-        self._rejected.difference_update(choices)
         self.write(methodcaller("executemany", _PUT, rows))
 
     def reject(self, key: str) -> None:
         """Forget a reply that turned out unusable."""
-        self._rejected.add(key)
         self._memory.reject(key)
         self.write(methodcaller("execute", _REJECT, (bytes.fromhex(key),)))
 

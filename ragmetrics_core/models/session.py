@@ -243,7 +243,6 @@ class Session:
             shared.slots,
             rate,
             self._budget,
-            self._reply_store,
             self.attempts,
             self.timeout,
         )

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import uuid4
 
 from ragmetrics_core.data import SettingError, Usage, errors
@@ -118,7 +118,6 @@ class ParkingStore(SqliteStore):
         # ids of failed requests whose calls were counted: each is counted once
         self._ids_of_counted_failures: set[str] = set()
         self.write(batch_table.create_tables)
-        super().flush()  # the tables are there before anything is asked
 
     @property
     def needs_further_pass(self) -> bool:
@@ -245,7 +244,7 @@ class ParkingStore(SqliteStore):
             for model, requests in self._waiting.batches():
                 await self._make_batch(model, requests)
         if not self.needs_further_pass:
-            await self._run_and_commit(
+            self._run_and_commit(
                 partial(batch_table.forget_answers_of, self._pass_token)
             )
 
@@ -320,7 +319,7 @@ class ParkingStore(SqliteStore):
     ) -> list[bytes]:
         """Enter a batch, and return the lines of its file; none if others have them."""
         claim = partial(batch_table.claim_requests, requests, token, model.base_url)
-        return await self._run_and_commit(claim)
+        return self._run_and_commit(claim)
 
     async def _upload(
         self, model: OpenAICompatibleModel, lines: list[bytes], token: str
@@ -345,7 +344,7 @@ class ParkingStore(SqliteStore):
         Returns False if other processes have taken them over, because the upload alone
         took more than ten minutes.
         """
-        return await self._run_and_commit(partial(batch_table.restart_clock, token))
+        return self._run_and_commit(partial(batch_table.restart_clock, token))
 
     async def _not_made(
         self, token: str, error: errors.JudgeError
@@ -358,7 +357,7 @@ class ParkingStore(SqliteStore):
 
     async def _forget_unmade(self, token: str) -> None:
         """Forget a batch; its requests are as if they had never been asked."""
-        await self._run_and_commit(partial(batch_table.forget_batch, token, None))
+        self._run_and_commit(partial(batch_table.forget_batch, token, None))
 
     async def _make_batch_of_file(
         self, model: OpenAICompatibleModel, file_id: str, token: str
@@ -372,7 +371,7 @@ class ParkingStore(SqliteStore):
 
         async def make() -> str:
             batch_id = await batch_calls.make_batch(model, file_id, token)
-            await self._run_and_commit(partial(batch_table.name_batch, token, batch_id))
+            self._run_and_commit(partial(batch_table.name_batch, token, batch_id))
             return batch_id
 
         making = asyncio.ensure_future(make())
@@ -404,7 +403,7 @@ class ParkingStore(SqliteStore):
             JudgeError: If a service cannot be asked.
         """
         states: dict[str, dict[str, Any]] = {}
-        for batch in await self._run_and_commit(batch_table.all_batches):
+        for batch in self._run_and_commit(batch_table.all_batches):
             model = self._model_by_address.get(batch.endpoint)
             if model is None:
                 self._leave_alone(batch)
@@ -434,7 +433,7 @@ class ParkingStore(SqliteStore):
             return state
         state = await batch_calls.batch_by_token(model, batch.token)
         if state["id"]:
-            await self._run_and_commit(
+            self._run_and_commit(
                 partial(batch_table.name_batch, batch.token, str(state["id"]))
             )
         elif time.time() < batch.since + SETTLED_SECONDS:  # since it was entered
@@ -542,7 +541,7 @@ class ParkingStore(SqliteStore):
         n_failed = await self._count_failures_to_ask_again(token)
         # In our file, requests without an answer become failures with this code.
         code_of_unanswered = _CODES_BY_STATUS.get(status)
-        n_without_answer = await self._run_and_commit(
+        n_without_answer = self._run_and_commit(
             partial(batch_table.forget_batch, token, code_of_unanswered)
         )
         if (
@@ -560,7 +559,7 @@ class ParkingStore(SqliteStore):
     async def _count_failures_to_ask_again(self, token: str) -> int:
         """How many requests failed for a reason that may pass: the next run asks them."""
         count = partial(batch_table.count_passing_failures, token)
-        return await self._run_and_commit(count)
+        return self._run_and_commit(count)
 
     async def _enter_answers_of(
         self, model: OpenAICompatibleModel, token: str, state: dict[str, Any]
@@ -584,7 +583,7 @@ class ParkingStore(SqliteStore):
             # a service deletes a file after a while
             with suppress(errors.BatchFailed):
                 content = await batch_calls.file_content(model, state[name])
-                n_entered += await self._run_and_commit(
+                n_entered += self._run_and_commit(
                     partial(batch_table.enter_answers, token, content)
                 )
                 if name == "output_file_id":
@@ -600,12 +599,10 @@ class ParkingStore(SqliteStore):
         first_look = batch.unreadable_since
         if first_look is None:
             first_look = time.time()
-            await self._run_and_commit(
-                partial(batch_table.note_unreadable, batch.token)
-            )
+            self._run_and_commit(partial(batch_table.note_unreadable, batch.token))
         return time.time() - first_look < SETTLED_SECONDS
 
-    async def _run_and_commit(self, change: Callable[[sqlite3.Connection], T]) -> T:
+    def _run_and_commit(self, change: Callable[[sqlite3.Connection], T]) -> T:
         """Run a function of ``batch_table`` on the file, and commit what it changes.
 
         Returns:
@@ -614,15 +611,13 @@ class ParkingStore(SqliteStore):
         Raises:
             SettingError: If the file cannot be written.
         """
-        results: list[T] = []
-        self.write(lambda connection: results.append(change(connection)))
-        await self.settled()
+        result = self.write(change)
         if self.trouble is not None:
             raise SettingError(
                 f"{self.path} cannot be written, and batches are kept there: make room"
                 " or name another"
             )
-        return results[0]
+        return cast("T", result)
 
 
 def _check_store(store: ReplyStore) -> SqliteStore:
