@@ -124,7 +124,7 @@ def test_a_strictly_better_run_passes_beside_identical_metrics() -> None:
         "other": "identical",
     }
     assert set(comparison.regression(strict=True).values()) == {"passed"}
-    assert comparison.headline == "The second run is better in answers."
+    assert comparison.headline == "The second run is better."
 
 
 def test_many_tests_are_corrected_for() -> None:

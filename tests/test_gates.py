@@ -91,8 +91,8 @@ def test_the_mean_decides_and_strict_asks_the_interval(
 
 def test_sentences() -> None:
     assert decide(Gate(metric="m", at_least=0.9), EIGHTEEN).sentence == (
-        "m reaches 0.9: mean 0.900 of 20 rows, 95 % interval 0.699–0.972; 20 rows"
-        " cannot tell it from 0.9."
+        "m reaches 0.9: mean 0.900 of 20 rows, 95 % interval 0.699–0.972; the mean decides,"
+        " 20 rows cannot tell it from 0.9."
     )
 
 

@@ -83,27 +83,27 @@ def test_headlines(fault: str, headline: str) -> None:
         (
             {"no fault": 9, "made up": 10, "not in the text": 1},
             "The generator is weakest: 10 of 20 answers are wrong although",
-            "Tell the prompt",
+            "Read the 11 rows with a fault; then perhaps instruct the model",
             "Faults in 11 of 20 rows, so in 34–74 % of others, if the judge is right; too few",
         ),
         # it has more, and not clearly
         (
             {"no fault": 10, "made up": 3, "not in the text": 1},
             "The generator looks weakest: 3 of 14 answers are wrong although",
-            "Tell the prompt",
+            "Read the 4 rows with a fault; then perhaps instruct the model",
             "so in 12–55 % of others",
         ),
         # two have as many
         (
             {"no fault": 4, "made up": 1, "not in the text": 1},
             "2 of 6 rows show a fault: 1 in the search, 1 in the answer.",
-            "Search the store",
+            "Read the 2 rows with a fault; then perhaps search the store",
             "too few to decide: take 30.",
         ),
         (
             {"no fault": 39, "made up": 1},
             "Few faults. The generator looks weakest: 1 of 40 answers is wrong",
-            "Tell the prompt",
+            "Instruct the model to keep",
             "so in 0–13 % of others, if the judge is right.",
         ),
     ],

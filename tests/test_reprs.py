@@ -115,10 +115,11 @@ def test_samples_reports_and_evidence_show_no_texts() -> None:
             assert "1856" not in shown
             assert "Nobody" not in shown
     assert repr(row).startswith(
-        "SampleResult(0 (s): context_utilization 1.000, context_adherence 0.9"
+        "SampleResult(row 1 (s): context_utilization 1.000, context_adherence 0.9"
     )
     assert (
-        repr(SampleResult(index=0, sample=sample)) == "SampleResult(0 (s): not judged)"
+        repr(SampleResult(index=0, sample=sample))
+        == "SampleResult(row 1 (s): not judged)"
     )
     assert (
         repr(SampleResult(index=3, sample=None, problem="no mapping"))

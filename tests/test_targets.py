@@ -211,7 +211,7 @@ def test_a_span_of_an_evaluator_for_each_outcome_with_one_link_and_the_same_ids_
 def test_what_a_receiver_refuses_is_an_error(receiver, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
     receiver.status = 400
-    with pytest.raises(InputError, match="row 0 was not taken"):
+    with pytest.raises(InputError, match="row 1 was not taken"):
         report().write_to("otel")
 
 
@@ -345,7 +345,7 @@ def test_scores_of_langfuse_have_the_same_ids_each_time(langfuse):
 )
 def test_langfuse_refusing_all_or_some_is_an_error(langfuse, status, answer):
     langfuse.status, langfuse.answer = status, answer
-    with pytest.raises(InputError, match="row 0 was not taken") as caught:
+    with pytest.raises(InputError, match="row 1 was not taken") as caught:
         report().write_to("langfuse")
     assert "sk" not in str(caught.value)
 
@@ -566,7 +566,7 @@ NO_ANSWERS = {
 def test_an_answer_that_is_none_of_otlp_is_no_success(case, target, pushed, receiver):
     receiver.raw, receiver.kind = NO_ANSWERS[case]
     code, told = pushed(target)
-    assert (code, "row 0 was not taken" in told) == (2, True), told
+    assert (code, "row 1 was not taken" in told) == (2, True), told
     assert "results of" not in told
 
 

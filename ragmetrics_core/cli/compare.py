@@ -183,7 +183,7 @@ def _table_of_moved_rows(comparison: Comparison) -> list[str]:
         after = change.second.results[change.metric].value
         name = markdown_text(change.metric)
         lines.append(
-            f"| {change.second.index + 1} | {name} | {before:.2f} | {after:.2f} |"
+            f"| {change.second.number} | {name} | {before:.2f} | {after:.2f} |"
         )
     n_more = len(moved) - _MOST_MOVED
     if n_more > 0:
@@ -199,7 +199,7 @@ def _lines_on_losses(comparison: Comparison) -> list[str]:
         row = loss.second
         question = one_line((row.sample and row.sample.question) or "", _LONGEST)
         lines.append(
-            f"  row {row.index + 1}: {loss.metric} {loss.difference:+.3f}:"
+            f"  row {row.number}: {loss.metric} {loss.difference:+.3f}:"
             f" {question or '(no question)'}"
         )
     return lines

@@ -311,8 +311,13 @@ class SampleResult(Frozen):
         description="Paid for metrics that a limit of the run cut off; else None.",
     )
 
+    @property
+    def number(self) -> int:
+        """The number of the row as all screens count: the first row is row 1."""
+        return self.index + 1
+
     def __repr__(self) -> str:
-        """Return e.g. "SampleResult(0 (q-1): context_adherence 0.800)"."""
+        """Return e.g. "SampleResult(row 1 (q-1): context_adherence 0.800)"."""
         outcomes: list[str] = []
         for name, result in self.results.items():
             is_scored = result.value is not None
@@ -320,7 +325,7 @@ class SampleResult(Frozen):
             outcomes.append(f"{name} {outcome}")
         summary = self.problem or ", ".join(outcomes) or "not judged"
         sample_id = f" ({self.sample.id})" if self.sample and self.sample.id else ""
-        return f"SampleResult({self.index}{sample_id}: {summary})"
+        return f"SampleResult(row {self.number}{sample_id}: {summary})"
 
     def _repr_html_(self) -> str:
         parts: list[str] = []

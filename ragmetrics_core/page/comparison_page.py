@@ -66,7 +66,7 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
         "by_verdict": _changes_by_verdict(comparison),
         "moved": moved[:_MOST_MOVED],
         "n_moved": len(moved),
-        "shown_rows": {change.second.index + 1 for change in shown},
+        "shown_rows": {change.second.number for change in shown},
         "question_of": _question_of,
         "asks": _questions_of(comparison),
         "drawn_changes": drawn_changes,

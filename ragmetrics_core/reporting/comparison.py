@@ -6,6 +6,7 @@ where the rows cannot tell.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -25,12 +26,11 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import as_line, count_in_words, judges_in_words
 from ragmetrics_core.data.display import table as html_rows
-from ragmetrics_core.reporting.diagnosis import STAGE_BY_METRIC, Stage
+from ragmetrics_core.reporting.diagnosis import STAGES, Stage, diagnose
 from ragmetrics_core.reporting.groups import GroupBy, KeysSought
 from ragmetrics_core.reporting.metric_change import (
     VERDICTS,
     MetricChange,
-    Verdict,
     changes_of,
     value_of,
 )
@@ -145,18 +145,44 @@ class Comparison(Frozen):
 
     @property
     def headline(self) -> str:
-        """What follows for the second run, in one sentence."""
-        changes = self.over_all_samples
-        parts = [
-            f"{verdict} in {_places(changes, verdict)}"
-            for verdict in ("worse", "better")
-            if any(change.verdict == verdict for change in changes)
-        ]
-        if parts:
-            return f"The second run is {' and '.join(parts)}."
-        if {change.verdict for change in changes} == {"identical"}:
+        """What follows for the second run, and how many rows have a fault at each stage.
+
+        Example: "The second run is worse. Faults in 200 rows: search 17 → 17, prompt 0 →
+        0, answer 24 → 67."
+        """
+        verdicts = [change.verdict for change in self.over_all_samples]
+        if set(verdicts) == {"identical"}:
             return "Both runs came to the same on every row."
-        return "No metric is shown to be better or worse."
+        n_worse, n_better = verdicts.count("worse"), verdicts.count("better")
+        if n_worse and n_better:
+            sentence = (
+                f"The second run is worse in {count_in_words(n_worse, 'metric')} and"
+                f" better in {n_better:,}."
+            )
+        elif n_worse or n_better:
+            sentence = f"The second run is {'worse' if n_worse else 'better'}."
+        else:
+            sentence = "No metric is shown to be better or worse."
+        return f"{sentence} {self._faults_in_words()}".rstrip()
+
+    def _faults_in_words(self) -> str:
+        """How many of the matched rows have a fault at each stage, before and after.
+
+        "" where no rule finds a fault of a known stage in either run.
+        """
+        before, after = Counter[Stage](), Counter[Stage]()
+        for first, second in self.matched.pairs:
+            for row, counts in ((first, before), (second, after)):
+                diagnosis = diagnose(row)
+                if diagnosis.kind == "fault" and diagnosis.stage is not None:
+                    counts[diagnosis.stage] += 1
+        if not before and not after:
+            return ""
+        counted = ", ".join(
+            f"{stage} {before[stage]:,} → {after[stage]:,}" for stage in STAGES
+        )
+        rows = count_in_words(len(self.matched.pairs), "row")
+        return f"Faults in {rows}: {counted}."
 
     @property
     def moved(self) -> tuple[Changed, ...]:
@@ -291,23 +317,6 @@ class Comparison(Frozen):
             InputError: If the file cannot be written.
         """
         import_deferred("write_comparison")(path, self)
-
-
-def _places(changes: Iterable[MetricChange], verdict: Verdict) -> str:
-    """The stages with the metrics of this verdict, and metrics of one's own by name.
-
-    Example: "the search (retrieval_accuracy), politeness".
-    """
-    metrics_by_stage: dict[Stage | None, list[str]] = {}
-    for change in changes:
-        if change.verdict == verdict:
-            stage = STAGE_BY_METRIC.get(change.metric)
-            metrics_by_stage.setdefault(stage, []).append(change.metric)
-    places = []
-    for stage, metrics in metrics_by_stage.items():
-        names = ", ".join(metrics)
-        places.append(names if stage is None else f"the {stage} ({names})")
-    return ", ".join(places)
 
 
 def _largest_change(pair: Pair, metrics: Iterable[str]) -> Changed | None:

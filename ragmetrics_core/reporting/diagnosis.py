@@ -132,8 +132,8 @@ class Rule(NamedTuple):
 
 _SEARCH = "Search the store by hand: add the document, or mend the search."
 _PROMPT = "Look at what stands between search and prompt: rerankers, filters, limits."
-_DECLINING = "Look at what the prompt says about declining; try another model."
-_ANSWER = "Tell the prompt to keep to the text, or try a stronger model."
+_DECLINING = "Look at what your instructions say about declining; try another model."
+_ANSWER = "Instruct the model to keep to the text, or try a stronger one."
 _WHICH_STAGE = (
     "A reference, or ContextSufficiency, would tell whether the text holds it."
 )
@@ -218,7 +218,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("partial", None, "fault", lambda row: row.partial, _WHICH_STAGE),
     Rule(
-        "beside it",
+        "not as expected",
         "answer",
         "fault",
         lambda row: row.expected is False and row.shown_holds is True,
@@ -236,7 +236,7 @@ RULES: tuple[Rule, ...] = (
         "answer",
         "fault",
         lambda row: row.on_question is False,
-        "Check how the question reaches the prompt.",
+        "Check how the question reaches the model.",
     ),
     Rule(
         "unclear",

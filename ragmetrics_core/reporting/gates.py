@@ -310,11 +310,13 @@ class _Rule(NamedTuple):
         if measure.value < threshold - ROUNDING:
             outcome = "failed"
         # a run that stopped early chose its rows by their scores: its bounds decide
+        decider = measure.noun
         if self.strict or summary.decisions:
             outcome = by_bounds
-        words = _words(measure, outcome, threshold)
+            decider = "interval" if self.strict else measure.interval
+        words = f"{_words(measure, outcome, threshold)}; the {decider} decides"
         if by_bounds == "undecided":
-            words += f"; {measure.rows} cannot tell it from {threshold:g}"
+            words += f", {measure.rows} cannot tell it from {threshold:g}"
         return outcome, f"{words}."
 
     def _why_undecided(self, summary: Summary) -> str:

@@ -39,7 +39,7 @@ _OF_SEVERAL = ("are", "look", "decline")
 _LONGEST_TITLE = 60
 _LONGEST_TEXT = 300
 _MOST_FILES = 3
-_OF_ANSWERS = ("made up", "partial", "beside it", "off the question", "unsure")
+_OF_ANSWERS = ("made up", "partial", "not as expected", "off the question", "unsure")
 _WHAT_IS_UNSUPPORTED = {"unsupported", "sentences", "claims"}
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
 
@@ -243,7 +243,7 @@ class GlanceTally:
             started=run.started,
             decisions=ordered,
             headline=self._headline(weakest, summary, by_words=by_words),
-            advice=self._advice(weakest),
+            advice=self._advice(weakest, summary),
             stages=stages,
             groups=self._groups(),
             metrics=tuple(
@@ -286,12 +286,14 @@ class GlanceTally:
             counts[name] += count
         return dict(counts.most_common())
 
-    def _advice(self, weakest: StageGlance) -> str:
+    def _advice(self, weakest: StageGlance, summary: Summary) -> str:
         """How to mend the most frequent fault: of the weakest stage, unless more have none.
 
-        Without a fault, what to do about most rows of which nobody can say.
+        Without a fault, what to do about most rows of which nobody can say. It is told
+        how many of the faults the advice covers, if it does not cover all.
         """
-        groups = self._of_kind("fault") or self._of_kind("unjudged")
+        faults = self._of_kind("fault")
+        groups = faults or self._of_kind("unjudged")
         unknown = [group for group in groups if group[1] is None]
         if sum(map(self._n_by_group.__getitem__, unknown)) <= weakest.n_faults:
             groups = [group for group in groups if group[1] == weakest.stage]
@@ -299,7 +301,20 @@ class GlanceTally:
             groups = unknown
         if not groups:
             return ""
-        return self._diagnoses[max(groups, key=self._n_by_group.__getitem__)].advice
+        most_frequent = max(groups, key=self._n_by_group.__getitem__)
+        advice = self._diagnoses[most_frequent].advice
+        n_rows = self._count("fault" if faults else "unjudged")
+        noun = "fault" if faults else "row"
+        if faults and summary.rows < FEW_ROWS:
+            counted = count_in_words(n_rows, "row")
+            return f"Read the {counted} with a fault; then perhaps {_inside(advice)}"
+        n_covered = self._n_by_group[most_frequent]
+        if n_covered == n_rows:
+            return advice
+        return (
+            f"For {n_covered:,} of the {count_in_words(n_rows, noun)}"
+            f" ({most_frequent[0]}), {_inside(advice)}"
+        )
 
     def _of_kind(self, kind: Kind) -> list[tuple[str, Stage | None]]:
         """The groups of this kind, in the order in which they were met."""
@@ -426,6 +441,11 @@ class GlanceTally:
             yield row_glance(candidate[-1], diagnose(candidate[-1]))
 
 
+def _inside(sentence: str) -> str:
+    """A sentence as it goes on behind other words: it begins with a small letter."""
+    return sentence[:1].lower() + sentence[1:]
+
+
 def _sort_key(entry: Sequence[Any]) -> tuple[Any, ...]:
     """All of an entry but the row, which has no order."""
     return tuple(entry[:-1])
@@ -477,10 +497,10 @@ def row_glance(
         is_of_answer = True
     if is_of_answer:
         quote = _quoted(row) or sample.answer or quote
-        if diagnosis.name in ("partial", "beside it") and sample.reference:
+        if diagnosis.name in ("partial", "not as expected") and sample.reference:
             expected = sample.reference[0]
     return RowGlance(
-        row=row.index + 1,
+        row=row.number,
         name=name,
         stage=diagnosis.stage,
         kind=diagnosis.kind,

@@ -363,7 +363,7 @@ class Decider:
             return "a limit was reached"
         if self._shares_cluster_with_earlier_row(row):
             return (
-                f"row {row.index + 1} shares its cluster with an earlier one; give a"
+                f"row {row.number} shares its cluster with an earlier one; give a"
                 " list, not an iterator"
             )
         return ""

@@ -71,7 +71,7 @@ def _scores(result: SampleResult) -> Iterator[_Score]:
     trace = _trace_of(sample)
     if not trace:
         raise InputError(
-            f"row {result.index} names no trace: its id must be one, or its metadata"
+            f"row {result.number} names no trace: its id must be one, or its metadata"
             " have a trace_id"
         )
     span = str(sample.metadata.get("span_id") or "")
@@ -238,7 +238,7 @@ class OpenTelemetry(Sink):
             return
         reason = f" ({problem})" if problem else ""
         raise InputError(
-            f"row {result.index} was not taken{reason}: is OTEL_EXPORTER_OTLP_ENDPOINT"
+            f"row {result.number} was not taken{reason}: is OTEL_EXPORTER_OTLP_ENDPOINT"
             " right?"
         )
 
@@ -418,11 +418,11 @@ class MLflow(Sink):
             raise _error_without_server(error) from error
         except self._mlflow.exceptions.MlflowException as error:
             raise InputError(
-                f"row {result.index} was not taken by MLflow: {error.error_code}"
+                f"row {result.number} was not taken by MLflow: {error.error_code}"
             ) from error
         except ValueError as error:
             raise InputError(
-                f"row {result.index} was not taken: is MLFLOW_TRACKING_URI a server of"
+                f"row {result.number} was not taken: is MLFLOW_TRACKING_URI a server of"
                 " MLflow?"
             ) from error
 
@@ -517,10 +517,10 @@ class Langfuse(Sink):
             response = self._scores.create(request=bodies)
         except self._errors as error:
             raise InputError(
-                f"row {result.index} was not taken by Langfuse: {type(error).__name__}"
+                f"row {result.number} was not taken by Langfuse: {type(error).__name__}"
             ) from None
         if getattr(response, "errors", None):
-            raise InputError(f"row {result.index} was not taken whole by Langfuse")
+            raise InputError(f"row {result.number} was not taken whole by Langfuse")
 
     def _body(self, score: _Score) -> Any:
         """The request that writes one outcome.
