@@ -133,7 +133,8 @@ def test_what_is_wrong_what_to_do_first_and_how_sure(
         ),
         (
             {"fine": 30, "made up": 1, "unsure": 9},
-            "1 of 40 answers looks wrong; ContextSufficiency would tell",
+            "1 of 40 answers looks wrong; ContextSufficiency would tell whether the search"
+            " or the generator. Besides: 9 unsure.",
             "A reference, or ContextSufficiency",
             "Faults in 1 to 10 of 40 rows, so in 0–40 % of others",
             ["x", "?", "?"],

@@ -123,7 +123,7 @@ def test_samples_reports_and_evidence_show_no_texts() -> None:
     )
     assert (
         repr(SampleResult(index=3, sample=None, problem="no mapping"))
-        == "SampleResult(3: no mapping)"
+        == "SampleResult(row 4: no mapping)"
     )
 
 

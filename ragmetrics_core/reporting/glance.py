@@ -353,7 +353,6 @@ class GlanceTally:
         A judge of words is said to see how things look, and no more.
         """
         n_rows = self._n_by_group.total()
-        groups = self._groups()
         n_faults, n_open = self._count("fault"), self._count("unjudged")
         if not n_rows:
             return "There is no row."
@@ -364,9 +363,16 @@ class GlanceTally:
             return f"{summary.declined:,} of {n_rows:,} answers decline."
         if not n_faults:
             return self._no_fault(n_rows, n_open)
+        sentence = self._faults_in_words(weakest, by_words=by_words)
+        return f"{sentence} Besides: {self._open_in_words()}." if n_open else sentence
+
+    def _faults_in_words(self, weakest: StageGlance, *, by_words: bool) -> str:
+        """Say at which stage most rows went wrong, and how many."""
+        n_rows = self._n_by_group.total()
+        n_faults = self._count("fault")
         n_unknown = n_faults - sum(self._stage(stage).n_faults for stage in STAGES)
         if n_unknown > weakest.n_faults:
-            n_unclear = groups.get("unclear", 0)
+            n_unclear = self._names("fault")["unclear"]
             if 2 * n_unclear > n_unknown:
                 rows = count_in_words(n_rows, "row")
                 return f"{n_unclear:,} of {rows} score low, and nothing tells why."
@@ -398,14 +404,18 @@ class GlanceTally:
         few = "Few faults. " if n_faults <= _FEW_FAULTS * n_rows else ""
         return few + sentence
 
+    def _open_in_words(self) -> str:
+        """What became of the rows of which nobody can say, as "37 unsure, 2 declined"."""
+        names = self._names("unjudged").most_common()
+        return ", ".join(f"{count:,} {name}" for name, count in names)
+
     def _no_fault(self, n_rows: int, n_open: int) -> str:
         """Say that no fault was found, in how many rows, and what nobody could see."""
         rows = count_in_words(n_rows, "row")
         if n_open:
-            names = self._names("unjudged").most_common()
-            why = ", ".join(f"{count:,} {name}" for name, count in names)
             return (
-                f"No fault was found in {n_rows - n_open:,} of {rows}; the rest: {why}."
+                f"No fault was found in {n_rows - n_open:,} of {rows}; the rest:"
+                f" {self._open_in_words()}."
             )
         if self._has_references:
             return f"No fault was found in {rows}."
