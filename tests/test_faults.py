@@ -207,22 +207,6 @@ ERRORS: dict[str, tuple[Any, str]] = {
     "a rate": ({"error": {"message": "Slowly", "code": 429}}, "RateLimited"),
     "a failure": ({"error": {"message": "Down", "code": 502}}, "TransientJudgeError"),
     "a request": ({"error": {"message": "No", "code": 400}}, "RequestRejected"),
-    "a key, by a code in words": (
-        {"error": {"message": "No", "code": "invalid_api_key"}},
-        "AuthenticationFailed",
-    ),
-    "a quota, by a code in words": (
-        {"error": {"message": "No", "type": "insufficient_quota"}},
-        "JudgeUnavailable",
-    ),
-    "a model, by a code in words": (
-        {"error": {"message": "No", "code": "model_not_found"}},
-        "JudgeUnavailable",
-    ),
-    "a request, by a code in words": (
-        {"error": {"message": "No", "type": "invalid_request_error"}},
-        "RequestRejected",
-    ),
     "no status": (
         {"error": {"message": "Sorry", "code": "odd"}},
         "TransientJudgeError",

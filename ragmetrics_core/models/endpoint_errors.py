@@ -92,22 +92,6 @@ _BROKEN = frozenset(
         "RemoteProtocolError",
     }
 )
-# The codes by which OpenAI and Anthropic name a fault, and their statuses. They count in
-# a reply that came as a success.
-_STATUS_OF_CODE = {
-    "invalid_api_key": 401,
-    "authentication_error": 401,
-    "insufficient_quota": 402,
-    "billing_error": 402,
-    "permission_error": 403,
-    "model_not_found": 404,
-    "not_found_error": 404,
-    "rate_limit_exceeded": 429,
-    "rate_limit_error": 429,
-    "context_length_exceeded": 400,
-    "content_filter": 400,
-    "invalid_request_error": 400,
-}
 # Most exceptions that are looked at in a chain of causes.
 _MOST_CAUSES = 8
 
@@ -431,20 +415,16 @@ def status_of_body(body: object) -> int | None:
     """Return the status of an error that came as a success; None if it is no error.
 
     Gateways send such replies where the model's service fails after the headers, with
-    their status 200, were sent. Example: ``{"error": {"code": 429}}`` gives 429, and so
-    does the code "rate_limit_exceeded"; ``{"choices": […]}`` gives None, and so does an
-    error that says neither a status nor a known code.
+    their status 200, were sent. Example: ``{"error": {"code": 429}}`` gives 429;
+    ``{"choices": […]}`` gives None, and so does an error that says no status.
     """
     if not isinstance(body, dict) or body.get("choices"):
         return None
     error = body.get("error")
     if not isinstance(error, dict):
         return None
-    for name in ("code", "status", "type"):
-        value = error.get(name)
-        status = status_number(value)
-        if isinstance(value, str):
-            status = status or _STATUS_OF_CODE.get(value)
+    for name in ("code", "status"):
+        status = status_number(error.get(name))
         if status is not None and status >= 400:
             return status
     return None

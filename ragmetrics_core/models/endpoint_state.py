@@ -50,39 +50,41 @@ class EndpointState:
         self._outage_began_at = 0.0
 
     @asynccontextmanager
-    async def first_with(self, untried: Collection[str]) -> AsyncIterator[None]:
-        """Hold a request back while another one tries something that nobody knows yet.
+    async def first_with(self, features: Collection[str]) -> AsyncIterator[None]:
+        """Hold others back while one request tries something that nobody knows yet.
 
         Args:
-            untried: The features of the request of which nobody knows if the endpoint
-                takes them.
+            features: What the request asks of the endpoint, where nobody has stated if
+                it can do that.
         """
-        is_first = await self._wait_for_turn(untried)
+        is_first = await self._wait_for_turn(features)
         try:
             yield
         finally:
             if is_first:
                 self._trying.release()
 
-    async def _wait_for_turn(self, untried: Collection[str]) -> bool:
-        """Wait until nothing is unknown, it is this request's turn, or patience ends.
+    async def _wait_for_turn(self, features: Collection[str]) -> bool:
+        """Wait until all is known, it is this request's turn, or patience ends.
 
         Returns:
-            Whether this request now tries what is unknown, and holds the lock.
+            Whether this request tries what is unknown, and holds the lock.
         """
-        while not self._is_reached or not self.taken.issuperset(untried):
-            if not self._trying.locked():
+        if self._knows(features):
+            return False
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self._trying.acquire()
-                return True
-            if self.missing.intersection(untried):
-                return False  # another request has found out: leave it out
-            try:
-                async with asyncio.timeout(_PATIENCE_SECONDS):
-                    await self._trying.acquire()
-            except TimeoutError:
-                return False
+        except TimeoutError:
+            return False
+        if self._knows(features):
             self._trying.release()
-        return False
+            return False
+        return True
+
+    def _knows(self, features: Collection[str]) -> bool:
+        """Whether a call has got through, and each feature was taken or refused."""
+        return self._is_reached and (self.taken | self.missing).issuperset(features)
 
     def refuse_during_outage(self) -> None:
         """Raise the error with which the endpoint refuses everything, if it does."""

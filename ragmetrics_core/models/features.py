@@ -193,20 +193,24 @@ class FittedRequest:
 
     Args:
         model: The model.
-        state: What is known of the model's endpoint, from the calls of all runs.
+        endpoint: What is known of the model's endpoint, from the calls of all runs.
         request: The request; its ``n`` says how many replies are wanted.
         send: Sends one call.
     """
 
     def __init__(
-        self, model: ChatModel, state: EndpointState, request: ChatRequest, send: Send
+        self,
+        model: ChatModel,
+        endpoint: EndpointState,
+        request: ChatRequest,
+        send: Send,
     ) -> None:
         self._model = model
-        self._state = state
+        self._endpoint = endpoint
         self._request = request
         self._send = send
-        # the features that are left out
-        self._missing = stated_missing(model) | state.missing
+        self._left_out: set[str] = set()  # features
+        self._refused: str | None = None  # the feature that the last calls refused
         self._choices: list[Choice] = []
         self._failures: list[JudgeError] = []
         self._usage = Usage()
@@ -220,69 +224,89 @@ class FittedRequest:
             The replies. Failures are not raised: they are in ``failures``. The usage
             names the features that the request had to do without.
         """
-        while True:
-            untried = self._untried_features()
-            async with self._state.first_with(untried):
-                found_meanwhile = self._state.missing - self._missing
-                if untried and found_meanwhile:
-                    self._missing |= found_meanwhile
-                    continue
-                await self._ask_without_refused(untried)
-            return self._reply()
+        async with self._endpoint.first_with(self._features_not_stated()):
+            self._left_out = stated_missing(self._model) | self._endpoint.missing
+            await self._ask()
+            while self._refused is not None:
+                self._left_out.add(self._refused)
+                await self._ask()
+            self._learn()
+        return self._reply()
 
-    def _fitted(self) -> ChatRequest:
-        """Return the request without the features that are left out."""
-        return leave_out(self._request, self._missing, self._model)
-
-    def _untried_features(self) -> set[str]:
-        """Return the features in the request of which nobody knows if they are taken."""
-        request = self._fitted()
+    def _features_not_stated(self) -> set[str]:
+        """Return the features in the request that the model states nothing of."""
         stated = self._model.capabilities()
         return {
             name
             for name, feature in FEATURES.items()
-            if feature.is_used(request)
-            and name not in self._missing
-            and name not in self._state.taken
+            if feature.is_used(self._request)
             and getattr(stated, name, None) is None
             # 1 is the default, and nearly never refused
-            and not (name == "temperature" and request.temperature == 1)
+            and not (name == "temperature" and self._request.temperature == 1)
         }
 
-    async def _ask_without_refused(self, untried: set[str]) -> None:
-        """Ask for the replies; ask again without each feature that is refused.
+    async def _ask(self) -> None:
+        """Ask for the missing replies: all in one call, if the endpoint knows ``n``.
 
-        Args:
-            untried: The features of which nobody knows if they are taken. If there are
-                any, one call is sent before all others.
+        Otherwise each is asked for in a call of its own. Example: 5 replies are wanted.
+        One call with ``n=5`` brings only 1: the other 4 are asked for one by one.
         """
-        first_alone = bool(untried)
-        while not (self._request.needs_logprobs and "logprobs" in self._missing):
-            request = self._fitted()
-            await self._ask(request, first_alone=first_alone)
-            refused = self._refused_feature(request)
-            if refused is None:
-                break
-            self._missing.add(refused)
-            first_alone = True  # five calls would be refused like one
-        else:
+        self._refused = None
+        if self._lacks_what_it_needs:
             self._failures = [no_logprobs(self._model.name)]
-            self._note_missing({"logprobs"})
-        if not self._choices:
-            # Nothing is learned where the endpoint may have refused something else: it
-            # may have repeated words of the prompt.
             return
-        if self._request.top_logprobs and self._gives_no_logprobs():
-            self._missing.add("logprobs")
-        self._note_missing(self._missing)
-        self._state.taken.update(untried - self._missing)
+        self._failures = []
+        request = leave_out(self._request, self._left_out, self._model)
+        n_missing = len(self._missing_replies)
+        if n_missing > 1 and "n" not in self._left_out:
+            await self._call(replace(request, n=n_missing), self._missing_replies[0])
+            if not self._missing_replies or self._failures:
+                return
+            self._left_out.add("n")  # fewer replies came than were asked for
+        request_for_one = replace(request, n=1)
+        await gather_all(
+            self._call(request_for_one, index) for index in self._missing_replies
+        )
 
-    def _refused_feature(self, request: ChatRequest) -> str | None:
-        """Return the feature that the first failure of the last calls refuses, or None."""
-        if not self._failures:
-            return None
-        n_in_call = 1 if "n" in self._missing else len(self._missing_replies)
-        return refused_feature(self._failures[0], replace(request, n=n_in_call))
+    @property
+    def _lacks_what_it_needs(self) -> bool:
+        return self._request.needs_logprobs and "logprobs" in self._left_out
+
+    async def _call(self, request: ChatRequest, first_index: int) -> None:
+        """Send one call, and note its replies, or why there is none."""
+        reply = await self._send(request, first_index)
+        self._usage = self._usage + reply.usage if self._usage.calls else reply.usage
+        if not reply.choices:
+            self._failures += reply.failures
+            self._refused = refused_feature(next(iter(reply.failures), None), request)
+            return
+        choices = reply.choices[: request.n]  # an endpoint may send more than asked for
+        self._choices += choices
+        answered = range(first_index, first_index + len(choices))
+        self._missing_replies = [
+            index for index in self._missing_replies if index not in answered
+        ]
+
+    def _learn(self) -> None:
+        """Remember the features that the endpoint does not take; say each once.
+
+        Nothing is learned from a request that was refused in the end: the refusal may
+        have repeated words of the prompt.
+        """
+        if self._choices and self._request.top_logprobs and self._gives_no_logprobs():
+            self._left_out.add("logprobs")
+        learned = self._left_out if self._choices else set[str]()
+        if self._lacks_what_it_needs:
+            learned = learned | {"logprobs"}
+        known = self._endpoint.missing | stated_missing(self._model)
+        for name in sorted(learned - known):
+            self._endpoint.missing.add(name)
+            if FEATURES[name].is_lost:
+                _logger.warning(
+                    "%s does not take %s, and is asked without", self._model.name, name
+                )
+        if self._choices:
+            self._endpoint.taken |= self._features_not_stated() - self._left_out
 
     def _gives_no_logprobs(self) -> bool:
         """Whether the endpoint ignores the wish for log-probabilities."""
@@ -293,66 +317,13 @@ class FittedRequest:
         ]
         return not all(choice.tokens for choice in complete_replies)
 
-    def _note_missing(self, features: Iterable[str]) -> None:
-        """Remember features that the endpoint does not take; say each once."""
-        known = self._state.missing | stated_missing(self._model)
-        for name in sorted(set(features) - known):
-            self._state.missing.add(name)
-            if FEATURES[name].is_lost:
-                _logger.warning(
-                    "%s does not take %s, and is asked without", self._model.name, name
-                )
-
-    async def _ask(self, request: ChatRequest, *, first_alone: bool) -> None:
-        """Ask for the missing replies: all in one call, if the endpoint knows ``n``.
-
-        Otherwise each is asked for in a call of its own. Example: 5 replies are wanted.
-        One call with ``n=5`` brings only 1: the other 4 are asked for one by one.
-
-        Args:
-            request: The request, without the missing features.
-            first_alone: Whether one call is sent before all others, as the endpoint may
-                refuse the request.
-        """
-        self._failures = []
-        if len(self._missing_replies) > 1 and "n" not in self._missing:
-            n_wanted = len(self._missing_replies)
-            await self._call(replace(request, n=n_wanted), self._missing_replies[0])
-            if not self._missing_replies or self._failures:
-                return
-            self._missing.add("n")  # fewer replies came than were asked for
-            first_alone = False
-        request_for_one = replace(request, n=1)
-        others = self._missing_replies
-        if first_alone:
-            first, *others = others
-            await self._call(request_for_one, first)
-            if self._refused_feature(request_for_one) is not None:
-                self._failures *= len(self._missing_replies)
-                return
-        await gather_all(self._call(request_for_one, index) for index in others)
-
-    async def _call(self, request: ChatRequest, first_index: int) -> None:
-        """Send one call, and note its replies, or why there is none."""
-        reply = await self._send(request, first_index)
-        self._usage = self._usage + reply.usage if self._usage.calls else reply.usage
-        if not reply.choices:
-            self._failures += reply.failures
-            return
-        choices = reply.choices[: request.n]  # an endpoint may send more than asked for
-        self._choices += choices
-        answered = range(first_index, first_index + len(choices))
-        self._missing_replies = [
-            index for index in self._missing_replies if index not in answered
-        ]
-
     def _reply(self) -> ChatReply:
         """Return replies and failures, with a usage that names the features left out."""
         fallbacks = tuple(
             sorted(
                 name
                 for name, feature in FEATURES.items()
-                if name in self._missing
+                if name in self._left_out
                 and feature.is_lost
                 and feature.is_used(self._request)
             )
