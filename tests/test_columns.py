@@ -18,7 +18,6 @@ from ragmetrics_core import ContextAdherence, Sample, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
-from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import iterate_samples
 from ragmetrics_core.labelling.row_files import read_samples
 from ragmetrics_core.scale.scorer import Scorer
@@ -362,69 +361,3 @@ def test_the_command_refuses_a_file_before_anything_is_judged(
     )
     samples = list(read_samples(path, {"answer": "prediction", "reference": "answer"}))
     assert all(isinstance(sample, Sample) and sample.reference for sample in samples)
-
-
-ALIKE = st.sampled_from(
-    [("answer", "prediction"), ("question", "query"), ("contexts", "documents")]
-)
-
-
-@given(ALIKE, st.lists(st.sampled_from(["first", "second", "both", ""]), min_size=1))
-def test_rows_that_take_a_field_from_different_columns_are_said(
-    names: tuple[str, str], filled_columns: list[str]
-) -> None:
-    """Keys are left out of a row as exports do; ``both`` say the same."""
-    field, other = names
-    texts = {"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}
-    rest = {name: text for name, text in texts.items() if name != field}
-    rows = []
-    for columns in filled_columns:
-        named = {"first": [field], "second": [other], "both": [field, other]}
-        rows.append({**rest, **dict.fromkeys(named.get(columns, ()), texts[field])})
-    columns_read = ColumnsRead()
-    for row in rows:
-        columns_read.note_columns(row, Sample.from_row(row))
-    of_first = len([name for name in filled_columns if name in ("first", "both")])
-    of_second = filled_columns.count("second")
-    if of_first and of_second:
-        (sentence,) = columns_read.sentences
-        assert f"the {field} was read from different columns" in sentence
-        assert f"{field!r} in {of_first} rows" in sentence
-        assert f"{other!r} in {of_second} rows" in sentence
-        assert f"--{field}-column" in sentence
-    else:
-        assert columns_read.sentences == []
-
-
-@pytest.mark.parametrize("form", ["jsonl", "csv"])
-def test_columns_that_are_filled_in_turn_are_named(
-    form: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The second column is not judged, and now somebody says so."""
-    rows = [
-        {
-            "question": f"Who lit lamp {n}?",
-            "contexts": "Anna.",
-            "answer": None if n % 2 else "Anna.",
-            "prediction": "Anna." if n % 2 else None,
-        }
-        for n in range(10)
-    ]
-    path = tmp_path / f"rows.{form}"
-    frame = pd.DataFrame(rows)
-    if form == "csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_json(path, orient="records", lines=True)
-    words = "the answer is missing in 5 rows where 'answer' is empty and 'prediction'"
-    options = ["--metrics", "adherence", "--judge", "lexical", "--quiet"]
-    assert main(["evaluate", str(path), *options]) == 0
-    assert words[:40] in capsys.readouterr().out
-    named = [*options, "--answer-column", "answer"]
-    assert main(["evaluate", str(path), *named]) == 0
-    assert words not in capsys.readouterr().out
-    evaluate(rows, "adherence", judge="lexical", progress=False)
-    assert words in caplog.text
