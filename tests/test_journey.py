@@ -176,7 +176,7 @@ UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
     "shown": ({"retrieved": TEXTS}, "whether the model was shown them"),
     "kept": ({"retrieved": TEXTS, "contexts": TEXTS}, "no step between"),
     "useful": ({"contexts": TEXTS}, "no metric judged"),
-    "cited": ({"contexts": TEXTS}, "no marks"),
+    "cited": ({"contexts": TEXTS}, "was not recorded"),
     "facts": ({"contexts": TEXTS}, "no metric asked"),
 }
 
@@ -362,7 +362,7 @@ def test_a_run_in_words() -> None:
     assert "passages dropped between search and prompt: 2 of 8 (25%" in words
     assert "2 by Ranker" in words
     assert "facts in no retrieved text: 2 of 6 (33%" in words
-    assert "Unknown in 2 of 2 samples: cited (the answer has no marks" in words
+    assert "Unknown in 2 of 2 samples: cited (which passages the answer cites" in words
 
 
 def test_a_run_read_back_has_the_same_journey(tmp_path: Path) -> None:

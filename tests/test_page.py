@@ -65,6 +65,7 @@ from ragmetrics_core.page.sample_rows import (
     entry_of,
     facets_of,
     json_text,
+    pack_lines,
 )
 from ragmetrics_core.reporting.diagnosis import diagnose
 from ragmetrics_core.reporting.report import Folded, Report
@@ -188,7 +189,7 @@ def test_nothing_can_leave_a_script_element() -> None:
         entry_of(row, ["context_utilization", "other"], diagnose(row)) for row in rows
     ]
     (line,) = detail_lines([(only, None, diagnose(only)) for only in rows])
-    for text in (json_text(found), line):
+    for text in (json_text(found), pack_lines([line])):
         assert not set("<>&\u2028") & set(text)
     assert found == [
         [

@@ -53,10 +53,24 @@ const detail = (place) => {
   return row;
 };
 
+// What is empty says nothing and is left out. That nothing was shown is known, and metadata are the caller's own.
+function withoutEmpty(value) {
+  for (const [name, inner] of Object.entries(value)) {
+    const isEmpty = inner === "" || inner === null || (typeof inner === "object" && !Object.keys(inner).length);
+    if (isEmpty && !Array.isArray(value) && name !== "shown") delete value[name];
+    else if (name !== "metadata" && typeof inner === "object" && inner !== null) withoutEmpty(inner);
+  }
+  return value;
+}
+
 const recorded = (place) => {
   const own = index[place];
   const line = lines.get(own[0]);
-  return line ? JSON.parse(line) : { index: own[0], problem: "Its texts are not on this page, which would be too large with them; they are in the results file (--out).", sample: null, results: {} };
+  if (line) {
+    const { journey, answer, ...row } = JSON.parse(line); // these two the page itself made
+    return { ...withoutEmpty(row), journey, answer };
+  }
+  return { index: own[0], problem: "Its texts are not on this page, which would be too large with them; they are in the results file (--out).", sample: null, results: {} };
 };
 
 // Sorting ------------------------------------------------------------------------------------------------

@@ -287,7 +287,7 @@ class GlanceTally:
         return dict(counts.most_common())
 
     def _advice(self, weakest: StageGlance, summary: Summary) -> str:
-        """How to mend the most frequent fault: of the weakest stage, unless more have none.
+        """How to mend most faults: of the weakest stage, unless more have none.
 
         Without a fault, what to do about most rows of which nobody can say. It is told
         how many of the faults the advice covers, if it does not cover all.
@@ -301,20 +301,18 @@ class GlanceTally:
             groups = unknown
         if not groups:
             return ""
-        most_frequent = max(groups, key=self._n_by_group.__getitem__)
-        advice = self._diagnoses[most_frequent].advice
+        rows_by_advice = Counter[str]()
+        for group in groups:
+            rows_by_advice[self._diagnoses[group].advice] += self._n_by_group[group]
+        advice, n_covered = rows_by_advice.most_common(1)[0]
         n_rows = self._count("fault" if faults else "unjudged")
-        noun = "fault" if faults else "row"
         if faults and summary.rows < FEW_ROWS:
             counted = count_in_words(n_rows, "row")
             return f"Read the {counted} with a fault; then perhaps {_inside(advice)}"
-        n_covered = self._n_by_group[most_frequent]
         if n_covered == n_rows:
             return advice
-        return (
-            f"For {n_covered:,} of the {count_in_words(n_rows, noun)}"
-            f" ({most_frequent[0]}), {_inside(advice)}"
-        )
+        counted = count_in_words(n_rows, "fault" if faults else "row")
+        return f"For {n_covered:,} of the {counted}, {_inside(advice)}"
 
     def _of_kind(self, kind: Kind) -> list[tuple[str, Stage | None]]:
         """The groups of this kind, in the order in which they were met."""

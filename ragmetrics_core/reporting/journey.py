@@ -59,6 +59,7 @@ _NOT_RETRIEVED = (
 _NOT_KEPT = "no step between search and prompt was recorded"
 _NOT_SHOWN = "of some passages it was not recorded whether the model was shown them"
 _NOT_JUDGED = "no metric judged whether passages are useful"
+_NOT_CITED = "which passages the answer cites was not recorded"
 _NOT_ASKED = "no metric asked which facts of a reference were retrieved"
 _OTHER_TEXTS = "facts were judged over other texts than the sample holds"
 _UNASKED = (
@@ -172,6 +173,15 @@ class SampleJourney:
     facts: tuple[FactOnItsWay, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def lost_something(self) -> bool:
+        """Whether a passage, a part of one or a fact did not reach the model."""
+        is_passage_lost = any(
+            passage.kept is False or passage.shown in ("cut", "not shown")
+            for passage in self.passages
+        )
+        return is_passage_lost or any(fact.lost is not None for fact in self.facts)
+
 
 def journey_of(row: SampleResult) -> SampleJourney | None:
     """Follow the passages and facts of one row from the search to the answer.
@@ -211,7 +221,7 @@ def _unknown_stages(
     if not is_judged:
         unknown["useful"] = _NOT_JUDGED
     if sample.citations is None:
-        unknown["cited"] = sample.citations_unknown
+        unknown["cited"] = _NOT_CITED
     return unknown
 
 
