@@ -59,6 +59,17 @@ ANSWER = "The Velm bridge was opened in 1874."
 ANSWERS = model(f"{PAGE}\nQuestion: {QUESTION}", ANSWER, 2.0)
 REWRITES = model(f"Rewrite: {QUESTION}", "opening year of the Velm bridge", 0.0)
 SEARCHES = search("opening year of the Velm bridge", 1.0)
+ASKS_IN_PARTS = model(
+    f"Take apart: {QUESTION}", "1. Who opened it?\n2. What did it cost?", 0.0
+)
+FIRST_PART = (
+    search("Who opened it?", 1.0),
+    model(f"{PAGE}\nWho opened it?", "The mayor.", 2.0),
+)
+SECOND_PART = (
+    search("What did it cost?", 3.0),
+    model(f"{PAGE}\nWhat did it cost?", "It cost a fortune.", 4.0),
+)
 SUGGESTS = model(
     f"What to ask next?\n{QUESTION}\n{ANSWER}", "Ask who paid for it.", 3.0
 )
@@ -71,6 +82,8 @@ SUGGESTS = model(
         # what a model writes on the answer may be the answer, and may not
         (QUESTION, [SEARCHES, ANSWERS, SUGGESTS], "Ask who paid for it.", False),
         (None, [SEARCHES, ANSWERS, SUGGESTS], "Ask who paid for it.", False),
+        # each part of a question is searched and answered by itself
+        (None, [ASKS_IN_PARTS, *FIRST_PART, *SECOND_PART], "It cost a fortune.", False),
     ],
 )
 def test_of_several_models_called_by_themselves_none_is_sure_to_answer(

@@ -46,8 +46,8 @@ _SEVERAL_QUESTIONS = (
     " around the calls of one question"
 )
 _SEVERAL_ANSWERS = (
-    "several runs of this turn answered once its search was over: the last answer"
-    " counts; put capture(question=…) around the calls that answer one question"
+    "several runs of this turn answered: the last answer counts; put"
+    " capture(question=…) around the calls that answer one question"
 )
 _MAY_BE_EXAMPLES = (
     "messages of user and assistant stand before the question in the prompt: they are"
@@ -159,7 +159,7 @@ class _OpenTurn:
         runs: The runs: searches, and calls of models.
         forms: The letters and digits of the texts that its searches found; of a search
             that found nothing those of its query.
-        last_reply: The last reply of its models, which a further run may be asked.
+        replies: What its models replied, which further runs may be asked.
         reply: What its last model run said, by its letters, if that is no call of a
             tool.
         last_added: When its last run was added, by the monotonic clock.
@@ -167,7 +167,7 @@ class _OpenTurn:
 
     runs: list[Tree] = field(default_factory=list)
     forms: list[str] = field(default_factory=list)
-    last_reply: Reply = field(default_factory=lambda: Reply(None))
+    replies: list[Reply] = field(default_factory=list)
     reply: str = ""
     last_added: float = field(default_factory=time.monotonic)
 
@@ -181,12 +181,12 @@ class _OpenTurn:
         return bool(self.forms)
 
     def asked_for(self, tree: Tree) -> bool:
-        """Return whether its last model run wrote what a run was asked."""
-        asked_texts = [tree.question or ""]
-        if _only_retrieves(tree):
-            asked_texts += [node.query or "" for node in tree.root.walk()]
+        """Return whether one of its model runs wrote what a run was asked, the first time."""
+        asked_before = {text for run in self.runs for text in _texts_asked(run)}
         return any(
-            self.last_reply.writes_query(text) for text in asked_texts if text.strip()
+            reply.writes_query(text) and text not in asked_before
+            for reply in self.replies
+            for text in _texts_asked(tree)
         )
 
     def is_read_by(self, tree: Tree) -> bool:
@@ -224,8 +224,7 @@ class _OpenTurn:
 
     def add_model_run(self, tree: Tree) -> None:
         """Add a run of models."""
-        for call in _model_calls(tree)[-1:]:
-            self.last_reply = Reply(call.reply)
+        self.replies.append(_last_reply(tree))
         self.reply = _last_text(tree)
         self._add(tree)
 
@@ -237,6 +236,13 @@ class _OpenTurn:
         """Add the runs of another turn, whose texts the same model was shown."""
         self.runs = sorted([*self.runs, *other.runs], key=lambda run: run.root.began)
         self.forms += other.forms
+        self.replies += other.replies
+
+
+def _last_reply(tree: Tree) -> Reply:
+    """Return what the last model of a run replied; an empty reply without one."""
+    replies = [call.reply for call in _model_calls(tree)]
+    return Reply(replies[-1] if replies else None)
 
 
 def _last_text(tree: Tree) -> str:
@@ -247,20 +253,33 @@ def _last_text(tree: Tree) -> str:
     return ""
 
 
+def _texts_asked(tree: Tree) -> list[str]:
+    """Return the question of a run; of a search by itself its queries as well."""
+    texts = [tree.question or ""]
+    if _only_retrieves(tree):
+        texts += [node.query or "" for node in tree.root.walk()]
+    return [text for text in texts if text.strip()]
+
+
 def _join_flow(runs: Sequence[Tree]) -> Tree:
     """Join the runs of plain functions that are one turn.
 
-    Two of them may have answered, such as one that answers and one that suggests what to
-    ask next. What a model said before the last search is what was searched for.
+    Several of them may have answered: one its question and one what to ask next, or each
+    a part of the question.
     """
     tree = join_trees(runs, FLOW)
     places_of_searches = [
         place for place, run in enumerate(runs) if _only_retrieves(run)
     ]
-    later_runs = runs[max(places_of_searches, default=-1) + 1 :]
-    answering = [run for run in later_runs if run.answers] or [
-        run for run in later_runs if len(_last_text(run)) >= SHORTEST
-    ]
+    answering: list[Tree] = []
+    for place in range(min(places_of_searches, default=0), len(runs)):
+        asked_later = [text for run in runs[place + 1 :] for text in _texts_asked(run)]
+        reply = _last_reply(runs[place])
+        is_asked = any(reply.writes_query(text) for text in asked_later)
+        letters = _last_text(runs[place])
+        if letters and not (letters.isdigit() or reply.is_verdict or is_asked):
+            answering.append(runs[place])
+    answering = [run for run in answering if run.answers] or answering
     return _doubtful(tree, _SEVERAL_ANSWERS) if len(answering) > 1 else tree
 
 
