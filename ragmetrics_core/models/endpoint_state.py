@@ -50,8 +50,10 @@ class EndpointState:
         self._outage_began_at = 0.0
 
     @asynccontextmanager
-    async def first_with(self, features: Collection[str]) -> AsyncIterator[None]:
+    async def first_with(self, features: Collection[str]) -> AsyncIterator[bool]:
         """Hold others back while one request tries something that nobody knows yet.
+
+        Yields whether this request does.
 
         Args:
             features: What the request asks of the endpoint, where nobody has stated if
@@ -59,7 +61,7 @@ class EndpointState:
         """
         is_first = await self._wait_for_turn(features)
         try:
-            yield
+            yield is_first
         finally:
             if is_first:
                 self._trying.release()

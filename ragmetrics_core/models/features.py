@@ -209,6 +209,7 @@ class FittedRequest:
         self._endpoint = endpoint
         self._request = request
         self._send = send
+        self._is_first = False  # whether it tries what nobody knows yet
         self._left_out: set[str] = set()  # features
         self._refused: str | None = None  # the feature that the last calls refused
         self._choices: list[Choice] = []
@@ -224,7 +225,8 @@ class FittedRequest:
             The replies. Failures are not raised: they are in ``failures``. The usage
             names the features that the request had to do without.
         """
-        async with self._endpoint.first_with(self._features_not_stated()):
+        features = self._features_not_stated()
+        async with self._endpoint.first_with(features) as self._is_first:
             self._left_out = stated_missing(self._model) | self._endpoint.missing
             await self._ask()
             while self._refused is not None:
@@ -264,9 +266,13 @@ class FittedRequest:
                 return
             self._left_out.add("n")  # fewer replies came than were asked for
         request_for_one = replace(request, n=1)
-        await gather_all(
-            self._call(request_for_one, index) for index in self._missing_replies
-        )
+        indices = self._missing_replies
+        if self._is_first:  # five calls would be refused like one
+            first_index, *indices = indices
+            await self._call(request_for_one, first_index)
+            if self._refused is not None:
+                return
+        await gather_all(self._call(request_for_one, index) for index in indices)
 
     @property
     def _lacks_what_it_needs(self) -> bool:
