@@ -109,7 +109,7 @@ def samples() -> list[Sample]:
             contexts=[f"c{place}"],
             answer=f"a{place}",
             reference=() if recall is None else "r",
-            metadata={"group": group},
+            metadata={},
         )
         for place, (_, _, recall, group, _) in enumerate(ROWS)
     ]
@@ -140,7 +140,7 @@ def report() -> Report:
 
 
 def test_the_cases_of_labelled_rows_are_those_counted_by_hand(report: Report) -> None:
-    answering = report.answering(cluster=None)
+    answering = report.answering()
     by_hand = [case for *_, case in ROWS]
     assert answering.cases == {case: by_hand.count(case) for case in CASES_IN_WORDS}
     assert answering.cases == {
@@ -185,7 +185,7 @@ def test_any_rows_are_counted_with_the_intervals_of_statsmodels(
     )
     if not rows:
         return
-    answering = run.answering(cluster=None)
+    answering = run.answering()
     n_enough = sum(1 for enough, _ in labelled if enough)
     shares = {
         answering.answered: ((True, False), n_enough),
@@ -205,7 +205,18 @@ def test_any_rows_are_counted_with_the_intervals_of_statsmodels(
 
 
 def test_clusters_widen_the_intervals_as_those_of_means(report: Report) -> None:
-    answering = report.answering(cluster="group")
+    rows = [
+        result.model_copy(
+            update={
+                "sample": result.sample.model_copy(
+                    update={"metadata": {"conversation_id": ROWS[result.index][3]}}
+                )
+            }
+        )
+        for result in report
+        if result.sample is not None
+    ]
+    answering = Report(rows, report.run).answering()
     # the answered first, then those that declined all the same
     groups = [ROWS[place][3] for place in (0, 1, 2, 3, 4, 5, 6)]
     keys = [sorted(set(groups)).index(group) for group in groups]
@@ -213,8 +224,6 @@ def test_clusters_widen_the_intervals_as_those_of_means(report: Report) -> None:
     assert answering.answered.interval is not None
     assert answering.answered.interval.clusters == 4
     assert "over 4 clusters" in str(answering)
-    with pytest.raises(SettingError, match="no sample has 'gruop'"):
-        report.answering(cluster="gruop")
 
 
 def test_the_answered_are_divided_by_context_recall(report: Report) -> None:
@@ -236,7 +245,7 @@ def test_without_context_recall_nothing_is_divided(report: Report) -> None:
 
 
 def test_the_text_has_the_four_cases_two_shares_and_no_total(report: Report) -> None:
-    lines = str(report.answering(cluster=None)).splitlines()
+    lines = str(report.answering()).splitlines()
     assert lines == [
         "contexts                  answered              declined",
         "enough                           5                     2",
@@ -258,7 +267,7 @@ def test_the_text_has_the_four_cases_two_shares_and_no_total(report: Report) -> 
         ),
     ]
     assert max(map(len, lines[:6])) <= 80
-    assert str(lines[1]) in report.answering(cluster=None)._repr_html_()
+    assert str(lines[1]) in report.answering()._repr_html_()
 
 
 def test_page_and_terminal_show_the_cases_and_the_methods_name_the_source(
@@ -330,12 +339,9 @@ def test_a_metric_that_says_nothing_of_sufficiency_is_refused(report: Report) ->
 
 
 def test_a_metric_of_another_name_is_counted() -> None:
-    metrics = [ContextSufficiency(name="enough"), ContextRecall(name="right")]
+    metrics = [ContextSufficiency(name="enough"), ContextRecall()]
     run = evaluate(samples(), metrics, judge=labels(), progress=False, store=False)
-    assert run.answering("enough").right_answers is None
-    with pytest.raises(SettingError, match="no metric 'rihgt'"):
-        run.answering("enough", recall="rihgt")
-    answering = run.answering("enough", recall="right")
+    answering = run.answering("enough")
     assert answering.metric == "enough"
     assert answering.right_answers is not None
     assert answering.right_answers["answered"].right == 2

@@ -397,20 +397,6 @@ def test_a_typed_gate_is_decided_by_the_rows_of_a_run_until_decided(
     assert "of at least" in capsys.readouterr().out
 
 
-def test_a_broken_line_counts_as_a_row_without_a_score(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "run.jsonl"
-    report(*FIFTY).to_jsonl(path)
-    lines = path.read_text().splitlines(keepends=True)
-    broken = [line[: len(line) // 2] + "\n" for line in lines[1:21]]
-    path.write_text("".join([lines[0], *broken, *lines[21:]]))
-    gate = ["--fail-under", "m=0.8", "--allow-broken"]
-    assert main(["report", str(path), *gate]) == 3
-    assert "30 of 50 rows were scored" in capsys.readouterr().out
-    assert main(["report", str(path), *gate, "--min-scored", "0.6"]) == 0
-
-
 def test_rows_of_which_nobody_asked_are_no_answered_rows() -> None:
     """Answers that decline, without contexts: no metric asked whether they do."""
     silent = {"question": "q", "answer": "I don't know."}

@@ -378,10 +378,7 @@ def test_a_cut_off_last_line_is_left_out_and_named(tmp_path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[: whole.rindex(b"\xc3") + 1])  # inside a character
     report = Report.from_jsonl(path)
-    assert [row.problem for row in report.results] == [
-        "",
-        f"line 3 of {path.name} is broken",
-    ]
+    assert [row.problem for row in report.results] == [""]
     assert report.run.notes == (
         *RUN.notes,
         f"1 line of {path.name} is broken (line 3): {path}, line 3: not JSON"

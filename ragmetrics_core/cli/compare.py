@@ -95,8 +95,8 @@ def _two_files(files: Sequence[Path]) -> tuple[Path, Path]:
 
 def _make_comparison(options: argparse.Namespace) -> Comparison:
     """Compare the runs that the options name; the result has their titles."""
-    first_report = results_at(options.first, allow_broken=options.allow_broken)
-    second_report = results_at(options.second, allow_broken=options.allow_broken)
+    first_report = results_at(options.first)
+    second_report = results_at(options.second)
     try:
         comparison = first_report.compare(
             second_report,

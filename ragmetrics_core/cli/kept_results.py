@@ -8,15 +8,11 @@ from ragmetrics_core.reporting.report import Report
 _PARQUET_ENDINGS = (".parquet", "")  # some engines write parts without an ending
 
 
-def results_at(path: Path, *, allow_broken: bool = False) -> Report:
+def results_at(path: Path) -> Report:
     """Read the report that a file or folder holds.
 
     A folder, or a ``.parquet`` file, is read as what a ``Scorer`` wrote; any other file
     as JSON lines, with or without a header.
-
-    Args:
-        path: The file or folder.
-        allow_broken: Whether gates may be decided although lines are broken.
 
     Raises:
         InputError: If it holds no results, or cannot be read.
@@ -25,7 +21,7 @@ def results_at(path: Path, *, allow_broken: bool = False) -> Report:
     check_folder(path)
     if path.is_dir() or path.suffix.casefold() == ".parquet":
         return Report.from_parquet(path)
-    return Report.from_jsonl(path, allow_broken=allow_broken)
+    return Report.from_jsonl(path)
 
 
 def check_folder(path: Path) -> None:

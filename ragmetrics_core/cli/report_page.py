@@ -74,9 +74,7 @@ def run(options: argparse.Namespace) -> int:
     shared.set_defaults_of_gate_options(
         options, "--fail-under", has_gate=bool(options.fail_under)
     )
-    reports = [
-        results_at(path, allow_broken=options.allow_broken) for path in options.files
-    ]
+    reports = [results_at(path) for path in options.files]
     report, warnings = _report(reports, options)
     pushed = [_push(report, options.push)] if options.push else []
     summary, decisions = _summary_and_decisions(report, options)

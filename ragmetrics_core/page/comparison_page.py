@@ -20,7 +20,6 @@ _MOST_SAMPLES = 15
 _MOST_MOVED = 25
 _LONGEST_QUESTION = 120
 _LEAST_AXIS_LIMIT = 0.01
-_SAYS_NOTHING = ("cannot tell", "not tested")
 
 Piece = tuple[str, bool]
 """A piece of an answer, with whether it stands in one of the two answers only."""
@@ -140,7 +139,7 @@ def _changes_to_draw(
     changes = [
         change
         for change in comparison.changes
-        if change.slice is None or change.verdict not in _SAYS_NOTHING
+        if change.slice is None or change.verdict != "cannot tell"
     ]
     return sorted(changes, key=lambda change: metrics.index(change.metric))
 

@@ -25,7 +25,7 @@ from ragmetrics_core.data.metric_evidence import (
     Sufficed,
 )
 from ragmetrics_core.data.one_half import is_yes
-from ragmetrics_core.reporting.groups import GroupBy, KeysSought, numbering
+from ragmetrics_core.reporting.groups import numbering
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.means import (
     FEWEST_CLUSTERS,
@@ -172,8 +172,6 @@ def count_answering(
     results: Iterable[SampleResult],
     metric: str,
     *,
-    recall: str,
-    cluster: GroupBy,
     has_intervals: bool = True,
 ) -> Answering:
     """Count the cases of answering over the rows of a report.
@@ -185,17 +183,13 @@ def count_answering(
     Args:
         results: The rows.
         metric: Full name of the metric of sufficiency.
-        recall: Full name of the Context Recall that divides the answered.
-        cluster: Which samples belong together.
         has_intervals: False for a run that stopped early because of its scores: its rows
             are no random sample.
 
     Raises:
-        SettingError: If a result of the metric says nothing of sufficiency, or no
-            sample has the key of the clusters.
+        SettingError: If a result of the metric says nothing of sufficiency.
     """
-    keys_sought = KeysSought(cluster=cluster)
-    number_of = numbering(cluster)
+    number_of = numbering("auto")
     # by case the number of the cluster of each row
     clusters: dict[AnsweringCase, list[int]] = {
         case: [] for case in get_args(AnsweringCase)
@@ -206,16 +200,13 @@ def count_answering(
     n_rows = 0
     for row in results:
         n_rows += 1
-        if row.sample is not None:
-            keys_sought.look_in(row.sample)
         cluster_number = number_of(row.sample)
         case = _case_of(row, metric)
         if case is None:
             continue
         clusters[case].append(cluster_number)
         if case in matches:
-            matches[case][_match_with_reference(row, recall)] += 1
-    keys_sought.check()
+            matches[case][_match_with_reference(row)] += 1
     n_by_case = {case: len(numbers) for case, numbers in clusters.items()}
     has_recall = any(count["right"] or count["wrong"] for count in matches.values())
     return Answering(
@@ -254,13 +245,7 @@ def answerings_of(results: Sequence[SampleResult], summary: Summary) -> list[Ans
         if isinstance(result.evidence, Sufficed)
     }
     return [
-        count_answering(
-            results,
-            numbers.metric,
-            recall="context_recall",
-            cluster="auto",
-            has_intervals=not summary.decisions,
-        )
+        count_answering(results, numbers.metric, has_intervals=not summary.decisions)
         for numbers in summary.metrics
         if numbers.metric in names
     ]
@@ -279,9 +264,9 @@ def _case_of(row: SampleResult, metric: str) -> AnsweringCase | None:
     return result.evidence.case
 
 
-def _match_with_reference(row: SampleResult, recall: str) -> str:
+def _match_with_reference(row: SampleResult) -> str:
     """``right``, ``wrong`` or ``unknown``, by the Context Recall of the answer."""
-    result = row.results.get(recall)
+    result = row.results.get("context_recall")
     if not isinstance(result, Scored):
         return "unknown"
     return "right" if is_yes(result.value) else "wrong"

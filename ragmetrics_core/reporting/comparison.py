@@ -376,13 +376,7 @@ def compare(
     if not anyway:
         _refuse_differing(differing)
     parts = list(matched.parts(slices))  # all pairs of rows, then those of each slice
-    changes = changes_of(
-        parts,
-        names,
-        cluster,
-        margin,
-        is_testable=not _were_rows_chosen_by_scores(before, after),
-    )
+    changes = changes_of(parts, names, cluster, margin)
     judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
     # Where all metrics are compared, those that only one of the runs has are named.
     are_all_compared = metrics is None
@@ -397,11 +391,6 @@ def compare(
         lacking=_lacking(after, before.metrics) if are_all_compared else (),
         added=_lacking(before, after.metrics) if are_all_compared else (),
     )
-
-
-def _were_rows_chosen_by_scores(before: MeasuredRun, after: MeasuredRun) -> bool:
-    """Whether a run stopped once its gates were decided, so that no test holds."""
-    return bool(before.decisions) or bool(after.decisions)
 
 
 def check_margin(margin: float) -> None:
@@ -488,7 +477,12 @@ def _differing(
         matched: Their rows side by side.
         names: The metrics that are compared.
     """
-    phrases = _differing_rows(after, matched)
+    phrases = _differing_rows(matched)
+    if before.decisions or after.decisions:
+        phrases.append(
+            "a run stopped when its gates were decided, so its rows were chosen by their"
+            " scores"
+        )
     for name in names:
         phrases += differences(matched.pairs, name)  # of the metric's settings
     phrases += _differing_addresses(before, after, matched, names)
@@ -509,14 +503,14 @@ def _differing_addresses(
     return [phrase for judge, phrase in phrase_by_judge.items() if judge in judges]
 
 
-def _differing_rows(after: MeasuredRun, matched: Matched) -> list[str]:
+def _differing_rows(matched: Matched) -> list[str]:
     """Say how many rows cannot be told apart, or changed between the runs.
 
     Example: "2 of 40 samples of one id have another question or reference".
     """
     n_pairs = len(matched.pairs)
     phrases = []
-    n_edited = _n_perhaps_edited(after, matched)
+    n_edited = _n_perhaps_edited(matched)
     if n_edited:
         phrases.append(
             f"{count_in_words(n_edited, 'question')} of the first run may stand in the"
@@ -531,14 +525,13 @@ def _differing_rows(after: MeasuredRun, matched: Matched) -> list[str]:
     return phrases
 
 
-def _n_perhaps_edited(after: MeasuredRun, matched: Matched) -> int:
+def _n_perhaps_edited(matched: Matched) -> int:
     """How many questions may stand in the second run in other words.
 
     With ids a row keeps its partner. Without them an edited question leaves a row alone
     in each run. Rows that were only added, or only lost, leave none alone in the other.
     """
-    # a second run that stopped when its gates were decided needed no more rows
-    if matched.by == "id" or after.decisions:
+    if matched.by == "id":
         return 0
     first = _questions_of(matched.first_only)
     second = _questions_of(matched.second_only)

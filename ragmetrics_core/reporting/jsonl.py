@@ -11,7 +11,6 @@ what changes or leaves raises it, and every earlier number is read.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from itertools import count
 from math import isfinite
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -124,20 +123,14 @@ class JsonlWriter:
         self.close()
 
 
-def read_report(
-    path: str | Path, *, allow_broken: bool = False
-) -> tuple[RunFacts, tuple[SampleResult, ...]]:
+def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
     """Read a report from a file: the facts of the run, and its rows.
 
     The file has a header, the rows and a closing line (``JsonlWriter``), or rows alone
     (``JsonlSink``). The rows are held against the run: those that are there twice count
-    once, a broken line is a bad row, and notes say so. If rows are missing, ``stopped``
-    of the run says why, so that no gate is decided on a part. Example: a header, 3 rows
-    and half a row give 3 rows, a bad row, a note, and a run that was stopped.
-
-    Args:
-        path: The file.
-        allow_broken: Whether gates may be decided although lines are broken.
+    once, and a note says so. If rows are missing, or lines are broken, ``stopped`` of
+    the run says why, so that no gate is decided on a part. Example: a header, 3 rows and
+    half a row give 3 rows, a note, and a run that was stopped.
 
     Raises:
         InputError: If the file cannot be read, is no report, or goes on behind its
@@ -150,7 +143,7 @@ def read_report(
         raise InputError(
             f"{path} is empty: a sink has seen no run yet, or another file was meant"
         )
-    return content.report(allow_broken=allow_broken)
+    return content.report()
 
 
 class _ReportContent:
@@ -220,9 +213,7 @@ class _ReportContent:
             self._copies.add(row, index=row.index)
             self._rows.append(row)
 
-    def report(
-        self, *, allow_broken: bool
-    ) -> tuple[RunFacts, tuple[SampleResult, ...]]:
+    def report(self) -> tuple[RunFacts, tuple[SampleResult, ...]]:
         """Return the facts of the run and its rows, held against each other.
 
         Raises:
@@ -242,7 +233,6 @@ class _ReportContent:
         else:
             run, rows = self._run, tuple(self._rows)
             reason = _why_not_whole(rows, run, len(self._broken_lines))
-        rows += self._bad_rows(rows)
         notes = [*run.notes]
         if self._n_copies:
             notes.append(
@@ -252,7 +242,7 @@ class _ReportContent:
         if self._broken_lines:
             broken = self._broken_in_words()
             notes.append(f"{broken}: {self._first_problem}")
-            reason = reason or ("" if allow_broken else f"{broken} (--allow-broken)")
+            reason = reason or broken
         changes: dict[str, object] = {"notes": tuple(notes)}
         if reason:
             changes["stopped"] = run.stopped or reason
@@ -261,21 +251,6 @@ class _ReportContent:
                 decision.undecided(reason) for decision in run.decisions
             )
         return run.model_copy(update=changes), rows
-
-    def _bad_rows(self, rows: Sequence[SampleResult]) -> tuple[SampleResult, ...]:
-        """Return a bad row for each broken line, with a number that no row has."""
-        taken = {row.index for row in rows}
-        free_numbers = (number for number in count() if number not in taken)
-        return tuple(
-            SampleResult(
-                index=number,
-                sample=None,
-                problem=f"line {line_number} of {self._name} is broken",
-            )
-            for number, line_number in zip(
-                free_numbers, self._broken_lines, strict=False
-            )
-        )
 
     def _broken_in_words(self) -> str:
         """For example "1 line of scores.jsonl is broken (line 3)"."""

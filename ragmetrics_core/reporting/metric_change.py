@@ -18,7 +18,7 @@ from ragmetrics_core.statistics.means import Interval
 from ragmetrics_core.statistics.stopping import ROUNDING
 
 Bounds = tuple[float, float]
-Verdict = Literal["worse", "cannot tell", "better", "same", "identical", "not tested"]
+Verdict = Literal["worse", "cannot tell", "better", "same", "identical"]
 
 VERDICTS: tuple[Verdict, ...] = (
     "worse",
@@ -26,7 +26,6 @@ VERDICTS: tuple[Verdict, ...] = (
     "better",
     "same",
     "identical",
-    "not tested",
 )
 """In the order in which people want to read them."""
 
@@ -159,8 +158,6 @@ def changes_of(
     metrics: Sequence[str],
     cluster: GroupBy,
     margin: float,
-    *,
-    is_testable: bool,
 ) -> list[MetricChange]:
     """Compute how each metric changed, over all pairs of rows and in each slice.
 
@@ -169,8 +166,6 @@ def changes_of(
         metrics: Names of the metrics.
         cluster: Which samples belong together.
         margin: A loss up to this does not matter.
-        is_testable: Whether a test holds: not where a run chose its rows by their
-            scores, since it stopped once its gates were decided.
     """
     changes = []
     for part in parts:
@@ -178,7 +173,7 @@ def changes_of(
         for metric in metrics:
             change = _counted(metric, part)
             if change.verdict != "identical":
-                change = _measured(change, part, cluster_numbers, is_testable)
+                change = _measured(change, part, cluster_numbers)
             changes.append(change)
     return _with_verdicts(changes, max(margin, 0.0))
 
@@ -260,9 +255,8 @@ def _measured(
     change: MetricChange,
     part: Part,
     cluster_numbers: Sequence[int],
-    is_testable: bool,
 ) -> MetricChange:
-    """Add the difference, and its tests where they hold.
+    """Add the difference, and its tests.
 
     The p-values are not yet corrected for how many are tested.
     """
@@ -272,13 +266,6 @@ def _measured(
         "p_scores": paired.mcnemar(change.lost_scores, change.won_scores)
     }
     if values:
-        fields |= {
-            "pairs": len(values),
-            "difference": fmean(values),
-            "n_gained": sum(value > ROUNDING for value in values),
-            "n_lost": sum(value < -ROUNDING for value in values),
-        }
-    if values and is_testable:
         test = paired.permutation(values, clusters)
         low, high = paired.one_sided_bounds(values, clusters)
         # failed rows could have scored worst, or best, in the second run
@@ -287,14 +274,16 @@ def _measured(
         worst_low, _ = paired.one_sided_bounds(*worst)
         _, best_high = paired.one_sided_bounds(*best)
         fields |= {
+            "pairs": len(values),
+            "difference": fmean(values),
+            "n_gained": sum(value > ROUNDING for value in values),
+            "n_lost": sum(value < -ROUNDING for value in values),
             "interval": paired.difference_interval(values, clusters),
             "one_sided": (min(low, worst_low), max(high, best_high)),
             "p": test.p,
             "exact": test.exact,
             "detectable": paired.detectable(paired.standard_error(values, clusters)),
         }
-    if not is_testable:
-        fields |= {"p_scores": 1.0, "verdict": "not tested"}
     return change.model_copy(update=fields)
 
 
@@ -361,7 +350,7 @@ def _verdict(change: MetricChange, margin: float) -> Verdict:
     It is worse where its difference lies below the margin, or where it lost more scores
     than it won: answers that decline are no escape.
     """
-    if change.verdict in ("identical", "not tested"):
+    if change.verdict == "identical":
         return change.verdict
     lost_more = change.lost_scores > change.won_scores
     if lost_more and change.p_scores <= _ALPHA:

@@ -244,21 +244,14 @@ class Report:
         """
         return tuple(map(diagnose, self.results))
 
-    def answering(
-        self,
-        metric: str = "context_sufficiency",
-        *,
-        recall: str | None = None,
-        cluster: GroupBy = "auto",
-    ) -> Answering:
+    def answering(self, metric: str = "context_sufficiency") -> Answering:
         """Count what the application did where its contexts were enough and where not.
+
+        The answered samples are divided by whether their ``context_recall`` is above
+        0.5, if it was measured.
 
         Args:
             metric: Name of a ``ContextSufficiency`` of the run.
-            recall: Name of a ``ContextRecall`` of the run; None for the one that is
-                named ``context_recall``, if there is one. The answered samples are
-                divided by whether it is above 0.5.
-            cluster: Which samples belong together, as in ``summary``.
 
         Returns:
             The four cases, the uncertain beside them, and two shares with intervals;
@@ -266,15 +259,11 @@ class Report:
             intervals.
 
         Raises:
-            SettingError: If a metric was not measured, the first says nothing of
-                sufficiency, or no sample has the key of the clusters.
+            SettingError: If the metric was not measured, or says nothing of
+                sufficiency.
         """
         return count_answering(
-            self.results,
-            self._full_name(metric),
-            recall="context_recall" if recall is None else self._full_name(recall),
-            cluster=cluster,
-            has_intervals=not self.decisions,
+            self.results, self._full_name(metric), has_intervals=not self.decisions
         )
 
     def what_if(self, metric: str = "context_utilization") -> WhatIf:
@@ -341,20 +330,16 @@ class Report:
         write_all(self.results, target)
 
     @classmethod
-    def from_jsonl(cls, path: str | Path, *, allow_broken: bool = False) -> Report:
+    def from_jsonl(cls, path: str | Path) -> Report:
         """Read a report that ``to_jsonl``, ``JsonlWriter`` or a ``JsonlSink`` wrote.
 
         See ``jsonl.read_report``: of a file that lost rows, or has a broken line, no
         gate is decided.
 
-        Args:
-            path: The file.
-            allow_broken: Whether gates may be decided although lines are broken.
-
         Raises:
             InputError: If the file cannot be read, or is no report.
         """
-        run, results = read_report(path, allow_broken=allow_broken)
+        run, results = read_report(path)
         return cls(results, run)
 
     @classmethod
