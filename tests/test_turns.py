@@ -121,3 +121,18 @@ def test_a_turn_may_rest_on_what_an_earlier_one_found() -> None:
     assert second.ledger is not None
     assert first.ledger is not None
     assert second.ledger.calls == first.ledger.calls
+
+
+def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it() -> None:
+    """Its own search found another page; the prompt shows both."""
+    other = "The Velm bridge was painted green in 1901."
+    answering = model(f"{PAGE}\n{other}\n{QUESTION}", ANSWER, 3.0)
+    own_search = Node("retriever", "shelf", 2.0, 2.5)
+    own_search.documents = (Document(other),)
+    agent = replace(answering, question=QUESTION)
+    agent.root = Node("step", "agent", 1.5, 4.0, [own_search, answering.root])
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    assert turns.add(search(QUESTION, 1.0)) == []
+    (sample,) = turns.add(agent)  # it waits for nothing
+    assert [context.text for context in sample.contexts or ()] == [PAGE, other]
+    assert turns.finish() == []

@@ -190,7 +190,10 @@ class _OpenTurn:
         )
 
     def is_read_by(self, tree: Tree) -> bool:
-        """Return whether a run was given or shown a text that it found, or works on its answer."""
+        """Return whether a run was given or shown a text that it found, or works on its answer.
+
+        A run that searches itself may be shown what others found, and works on no answer.
+        """
         given_texts = [document.text for document in tree.root.input_documents]
         if not set(map(letters_of, given_texts)).isdisjoint(self.forms):
             return True
@@ -198,6 +201,11 @@ class _OpenTurn:
             return False
         is_long = len(self.reply) >= SHORTEST
         texts = [*self.forms, self.reply] if is_long else self.forms
+        if _has_searched(tree):
+            found_itself = set(_forms_found(tree))
+            texts = [form for form in self.forms if form not in found_itself]
+            if self.reply:
+                return False
         shown: list[str] = []
         for message in _messages_shown(tree):
             letters = letters_of(message.text)
@@ -209,16 +217,8 @@ class _OpenTurn:
 
     def add_search(self, tree: Tree) -> None:
         """Add a run that only searched."""
-        texts: list[str] = []
-        queries: list[str] = []
-        for node in tree.root.walk():
-            for document in node.documents or ():
-                texts += document.own_texts
-            queries.append(node.query or "")
-            if node.kind == "tool" and node.documents is None:
-                texts.append(node.text or "")
-        forms = [letters_of(text) for text in dict.fromkeys(texts or queries)]
-        self.forms += [form for form in forms if form]
+        queries = [letters_of(node.query) for node in tree.root.walk()]
+        self.forms += _forms_found(tree) or [form for form in queries if form]
         self.reply = ""  # what a model wrote before is what was searched for
         self._add(tree)
 
@@ -237,6 +237,18 @@ class _OpenTurn:
         self.runs = sorted([*self.runs, *other.runs], key=lambda run: run.root.began)
         self.forms += other.forms
         self.replies += other.replies
+
+
+def _forms_found(tree: Tree) -> list[str]:
+    """The letters of the texts that a run found, each once."""
+    texts: dict[str, None] = {}
+    for node in tree.root.walk():
+        for document in node.documents or ():
+            texts.update(dict.fromkeys(map(letters_of, document.own_texts)))
+        if node.kind == "tool" and node.documents is None:
+            texts[letters_of(node.text)] = None
+    texts.pop("", None)
+    return list(texts)
 
 
 def _last_reply(tree: Tree) -> Reply:
@@ -470,11 +482,12 @@ class Turns(Generic[Run]):
         if _only_retrieves(tree):
             return self._take_in_search(tree)
         turn = self._turn_that_asked_for(tree)
-        if turn is None and not _has_searched(tree):
+        if turn is None:
             turn = self._turn_read_by(tree)
         if turn is not None:
             turn.add_model_run(tree)
-            return []
+            # a run that searched itself, too, and answered waits for nothing
+            return self._close([turn]) if _has_searched(tree) and tree.answers else []
         samples = self._samples_of(tree)
         if samples or _has_searched(tree) or not _model_calls(tree):
             return samples
