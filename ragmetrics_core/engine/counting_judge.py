@@ -6,7 +6,7 @@ a run like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from ragmetrics_core.data import (
     NotAnswered,
     Question,
     R,
+    SampleResult,
     Usage,
     Weight,
     verdicts_of,
@@ -72,6 +73,13 @@ class Counted:
         for model in judge.models:
             run(model.prepare())
         return self._counting(judge)
+
+    def add_cascades(self, results: Iterable[SampleResult]) -> None:
+        """Add how many questions cascades spared their strong judges, or passed on."""
+        for result in results:
+            for outcome in result.results.values():
+                usage = outcome.usage
+                self.usage += Usage(spared=usage.spared, passed=usage.passed)
 
     def _counting(self, judge: Judge, *, is_sure: bool = True) -> Judge:
         if not isinstance(judge, CascadeJudge):

@@ -6,9 +6,16 @@ It is a run with a judge that counts instead of calling.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from ragmetrics_core.data import Failed, Sample, SampleResult, Undefined, Usage
+from ragmetrics_core.data import (
+    ErrorInfo,
+    Failed,
+    Sample,
+    SampleResult,
+    Undefined,
+    Usage,
+)
 from ragmetrics_core.data.errors import MetricCrashed, RowError
 from ragmetrics_core.engine.counting_judge import Counted, NoExample
 from ragmetrics_core.engine.loop import run
@@ -89,8 +96,8 @@ class Estimate:
         lines = [
             f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
             f"calls:             {_range_in_words(self.low.calls, self.high.calls)}",
-            f"prompt tokens:     {self._tokens_sent}",
-            f"completion tokens: {self._tokens_received}",
+            f"prompt tokens:     {self._tokens('prompt_tokens')}",
+            f"completion tokens: {self._tokens('completion_tokens')}",
             f"price:             {self._price}",
         ]
         for name in self.own_judges:
@@ -114,19 +121,11 @@ class Estimate:
             lines += _ASSUMPTIONS
         return "\n".join(lines)
 
-    @property
-    def _tokens_sent(self) -> str:
-        """Tokens of all prompts, in words; unknown of judges of a user's own."""
+    def _tokens(self, kind: Literal["prompt_tokens", "completion_tokens"]) -> str:
+        """Tokens of a kind, in words; unknown of judges of a user's own."""
         if self.own_judges:
             return "unknown"
-        return _range_in_words(self.low.prompt_tokens, self.high.prompt_tokens)
-
-    @property
-    def _tokens_received(self) -> str:
-        """Tokens of all replies, in words; unknown of judges of a user's own."""
-        if self.own_judges:
-            return "unknown"
-        return _range_in_words(self.low.completion_tokens, self.high.completion_tokens)
+        return _range_in_words(getattr(self.low, kind), getattr(self.high, kind))
 
     def _cascade_line(self) -> str:
         """Say how many questions the free judge of a cascade passes on."""
@@ -154,50 +153,6 @@ class Estimate:
             high_in_batches = f"${self.batch_share * high:.4f}"
             price += f", in batches {_range_in_words(low_in_batches, high_in_batches)}"
         return price
-
-
-class _Bound:
-    """The lower or the upper bound of an estimate: a run with judges that count.
-
-    Args:
-        judge_by_metric: The judge that a run would ask, by the metric's name.
-        high: Whether it is the upper bound.
-    """
-
-    def __init__(self, judge_by_metric: Mapping[str, Judge], *, high: bool) -> None:
-        self._counted = Counted(high=high)
-        # Metrics of one judge share what is counted, as they share replies in a run.
-        judge_by_identity = {
-            id(judge): self._counted.judge(judge) for judge in judge_by_metric.values()
-        }
-        self.judging = SampleJudging(
-            {
-                name: judge_by_identity[id(judge)]
-                for name, judge in judge_by_metric.items()
-            },
-            concurrency=_CONCURRENCY,
-            store=MemoryStore(),
-            budget=Budget(),
-        )
-        self._usage_of_cascades = Usage()
-
-    async def judge(
-        self, rows: Sequence[Sample | RowError], metrics: Sequence[Metric]
-    ) -> list[SampleResult]:
-        """Judge rows with example replies; what a run would ask for is counted."""
-        results = await gather_all(self.judging.judge(0, row, metrics) for row in rows)
-        for result in results:
-            for outcome in result.results.values():
-                usage = outcome.usage
-                self._usage_of_cascades += Usage(
-                    spared=usage.spared, passed=usage.passed
-                )
-        return results
-
-    @property
-    def usage(self) -> Usage:
-        """What was counted so far."""
-        return self._counted.usage + self._usage_of_cascades
 
 
 @dataclass
@@ -228,33 +183,30 @@ class _RowsCounted:
             if name not in self.applied
         }
 
-    def add(self, row: Sample | RowError, metrics: Sequence[Metric]) -> None:
-        """Count one more row, and the metrics that apply to it."""
-        if not isinstance(row, Sample):
+    def add(self, result: SampleResult) -> None:
+        """Count one more row; the first reason of each kind is kept."""
+        if result.sample is None:
             self.n_bad_rows += 1
             return
         self.n_samples += 1
-        for metric in metrics:
-            gap = _why_undefined(metric, row)
-            if gap is None:
-                self.applied.add(metric.name)
-            else:
-                self.reasons.setdefault(metric.name, gap.reason)
-
-    def add_failures(self, result: SampleResult) -> None:
-        """Count the metrics that fail on a row; the first reason is kept."""
         for name, outcome in result.results.items():
-            if not isinstance(outcome, Failed):
+            # A metric that asked nothing names no judge.
+            if isinstance(outcome, Undefined) and not outcome.judge:
+                self.reasons.setdefault(name, outcome.reason)
                 continue
-            if outcome.error.type == NoExample.__name__:
-                continue  # in a run the question has a reply
-            is_crash = outcome.error.type == MetricCrashed.__name__
-            reason = outcome.error.message.removeprefix(f"{name}: ")
-            first_failure = Failing(0, reason.removesuffix("; see error.raw"), is_crash)
-            failure = self.failing.get(name, first_failure)
-            self.failing[name] = failure._replace(
-                n_samples=failure.n_samples + 1, is_crash=failure.is_crash or is_crash
-            )
+            self.applied.add(name)
+            if isinstance(outcome, Failed):
+                self._add_failure(name, outcome.error)
+
+    def _add_failure(self, name: str, error: ErrorInfo) -> None:
+        if error.type == NoExample.__name__:
+            return  # in a run the question has a reply
+        is_crash = error.type == MetricCrashed.__name__
+        reason = error.message.removeprefix(f"{name}: ").removesuffix("; see error.raw")
+        failure = self.failing.get(name, Failing(0, reason, is_crash))
+        self.failing[name] = failure._replace(
+            n_samples=failure.n_samples + 1, is_crash=failure.is_crash or is_crash
+        )
 
 
 def _asks_nothing(metric: Metric) -> bool:
@@ -283,9 +235,9 @@ def estimate(
         SettingError: If a metric or judge is one that a run refuses.
     """
     judge_by_metric = _judge_by_metric(judge, metrics)
-    judges = list(judge_by_metric.values())
-    low = _Bound(judge_by_metric, high=False)
-    high = _Bound(judge_by_metric, high=True)
+    low, high = Counted(high=False), Counted(high=True)
+    judging_low = _judging(low, judge_by_metric)
+    judging_high = _judging(high, judge_by_metric)
     rows = iter(samples)
     # Some metrics compare a sample with others: they get the first ``POOL`` samples.
     rows_in_hand = list(islice(rows, POOL))
@@ -296,14 +248,15 @@ def estimate(
     asking_metrics = [metric for metric in ready_metrics if not _asks_nothing(metric)]
     rows_counted = _RowsCounted()
     while rows_in_hand:
-        for row in rows_in_hand:
-            rows_counted.add(row, ready_metrics)
-        run(low.judge(rows_in_hand, asking_metrics))
+        low.add_cascades(run(_judge(judging_low, rows_in_hand, asking_metrics)))
         # The upper bound asks both judges of a cascade, and so finds out if either of
         # them refuses a question.
-        for result in run(high.judge(rows_in_hand, asking_metrics)):
-            rows_counted.add_failures(result)
+        results = run(_judge(judging_high, rows_in_hand, asking_metrics))
+        high.add_cascades(results)
+        for result in results:
+            rows_counted.add(result)
         rows_in_hand = list(islice(rows, POOL))
+    judges = list(judge_by_metric.values())
     return Estimate(
         samples=rows_counted.n_samples,
         low=low.usage,
@@ -314,6 +267,34 @@ def estimate(
         batch_share=_batch_share(judges),
         own_judges=_names_of_own_judges(judges),
     )
+
+
+def _judging(counted: Counted, judge_by_metric: Mapping[str, Judge]) -> SampleJudging:
+    """Return what judges samples with judges that count.
+
+    Metrics of one judge share what is counted, as they share replies in a run.
+    """
+    judge_by_identity = {
+        id(judge): counted.judge(judge) for judge in judge_by_metric.values()
+    }
+    counting_judges = {
+        name: judge_by_identity[id(judge)] for name, judge in judge_by_metric.items()
+    }
+    return SampleJudging(
+        counting_judges,
+        concurrency=_CONCURRENCY,
+        store=MemoryStore(),
+        budget=Budget(),
+    )
+
+
+async def _judge(
+    judging: SampleJudging,
+    rows: Sequence[Sample | RowError],
+    metrics: Sequence[Metric],
+) -> list[SampleResult]:
+    """Judge rows with example replies; what a run would ask for is counted."""
+    return await gather_all(judging.judge(0, row, metrics) for row in rows)
 
 
 def _judge_by_metric(
@@ -354,18 +335,6 @@ def _names_of_own_judges(judges: Iterable[Judge]) -> tuple[str, ...]:
             if not part.models and not counts_by_itself(part):
                 names[part.name] = None
     return tuple(names)
-
-
-def _why_undefined(metric: Metric, sample: Sample) -> Undefined | None:
-    """Return why a metric is undefined for a sample, or None.
-
-    None also where the metric's own code fails, since a run goes on after that.
-    """
-    try:
-        gap: object = metric.gap(sample)
-    except Exception:  # noqa: BLE001  # the run says which metric it was
-        return None
-    return gap if isinstance(gap, Undefined) else None
 
 
 def _range_in_words(low: int | str, high: int | str) -> str:
