@@ -283,51 +283,6 @@ def test_a_run_until_decided_starts_no_row_ahead_of_the_next_one():
     assert report.decisions[0].outcome == "passed"
 
 
-class WithOwnSession(SlowJudge):
-    """Keeps the limits of its calls by itself, so that nobody else holds it back."""
-
-    def session(self, **settings):
-        return self
-
-
-def test_questions_are_opened_as_slots_need_them_not_all_ahead():
-    """Each waiting question holds its prompt: a hundred times as many as slots would be ahead otherwise."""
-    contexts = [f"Chunk {n}." for n in range(5)]
-    rows = [Sample(question="q", contexts=contexts, answer=str(n)) for n in range(60)]
-    judge = WithOwnSession(longest=0.05)
-    report = evaluate(
-        rows, ["utilization", "adherence"], judge=judge, progress=False, concurrency=16
-    )
-    assert report.summary().judged == 60
-    assert judge.count == 60 * 6
-    assert 16 < judge.most < 16 + 32 + 6, (
-        "32 beside the slots; the last sample let in opens six questions"
-    )
-
-
-def test_a_sample_with_many_questions_opens_no_more_of_them():
-    class Covering(WithOwnSession):
-        async def answer(self, question: Question):
-            await super().answer(question)
-            return Answer(
-                covered(float(question["fact"] in question["context"])), Usage(calls=1)
-            )
-
-    facts = [f"Fact {n}." for n in range(30)]
-    contexts = [" ".join(facts[n::10]) for n in range(20)]
-    judge = Covering()
-    report = evaluate(
-        [{"facts": facts, "contexts": contexts}],
-        "accuracy",
-        judge=judge,
-        progress=False,
-        concurrency=4,
-    )
-    assert report.results[0].results["retrieval_accuracy"].value == 1.0
-    assert judge.count == 600
-    assert 4 < judge.most <= 4 + 32
-
-
 def test_one_slow_question_of_many_keeps_no_other_sample_out():
     class Holding(Judge):
         name = "holding"
@@ -376,27 +331,6 @@ def test_answers_beside_one_that_raised_are_counted():
         "failed",
     ]
     assert (report.usage.calls, report.usage.cost) == (20, 10.0)
-
-
-@pytest.mark.parametrize("error", [SystemExit(2), KeyboardInterrupt()])
-def test_a_judge_that_wants_to_exit_ends_neither_the_run_nor_the_loop(error):
-    class Exiting(SlowJudge):
-        async def answer(self, question: Question):
-            if question["fact"] == "exit":
-                raise error
-            return Answer(covered(1.0), Usage(calls=1))
-
-    rows = [
-        {"facts": ["a"], "contexts": ["c"]},
-        {"facts": ["exit", "b"], "contexts": ["c"]},
-    ]
-    report = evaluate(rows, "accuracy", judge=Exiting(), progress=False)
-    fine, crashed = (row.results["retrieval_accuracy"] for row in report.results)
-    assert (fine.status, crashed.error.type) == ("scored", "JudgeCrashed")
-    assert (
-        ContextAdherence().score(contexts=["c"], answer="c", judge="lexical").status
-        == "scored"
-    )
 
 
 def test_bad_rows_are_reported_and_the_rest_goes_on():
@@ -525,38 +459,6 @@ def test_an_endpoint_that_cannot_be_reached_ends_the_run():
     assert model.calls == 1
 
 
-def test_a_connection_lost_on_the_way_fails_only_what_it_concerns():
-    def reply(question):
-        return (
-            TransientJudgeError("lost")
-            if question["answer"] == "Author 7."
-            else polls((poll("yes", "fine"),))
-        )
-
-    report = evaluate(
-        ROWS[:9], "adherence", judge=ScriptedJudge({Adherent: reply}), progress=False
-    )
-    assert [
-        result.results["context_adherence"].status for result in report.results
-    ].count("failed") == 1
-
-
-def test_a_key_that_expires_on_the_way_leaves_what_is_done():
-    report = evaluate(
-        ROWS[:20],
-        "adherence",
-        judge=Unavailable(after=5),
-        progress=False,
-        concurrency=1,
-    )
-    outcomes = [result.results["context_adherence"] for result in report.results]
-    assert [outcome.status for outcome in outcomes].count("scored") == 5
-    assert {
-        outcome.error.type for outcome in outcomes if outcome.status == "failed"
-    } == {"AuthenticationFailed"}
-    assert report.run.stopped == "the key was refused; set EXAMPLE_KEY"
-
-
 class Crashing(Metric):
     name: str = "crashing"
 
@@ -592,20 +494,6 @@ def test_a_crashing_metric_fails_alone_and_leaks_no_text(caplog):
     assert "SECRET" not in results["crashing"].reason + caplog.text + repr(
         results["crashing"]
     )
-
-
-class CrashingJudge(Judge):
-    name = "crashing"
-
-    async def answer(self, question):
-        raise KeyError("SECRET")
-
-
-def test_a_crashing_judge_fails_the_sample_only():
-    report = evaluate(
-        ROWS[:3], ["utilization", "adherence"], judge=CrashingJudge(), progress=False
-    )
-    assert {o.status for r in report.results for o in r.results.values()} == {"failed"}
 
 
 def test_a_metric_that_no_row_could_be_scored_for_stays_and_says_why():

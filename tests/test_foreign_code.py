@@ -332,63 +332,6 @@ def test_prices_that_are_none_are_refused_and_nothing_is_paid(prices: Any) -> No
     assert model.calls == 0
 
 
-class PricedLate(Model):
-    """Knows its prices after ``prepare``."""
-
-    prepared = False
-
-    async def prepare(self) -> None:
-        self.prepared = True
-
-    def prices(self) -> Any:
-        if not self.prepared:
-            raise RuntimeError("not prepared")
-        return super().prices()
-
-
-@pytest.mark.parametrize("prices", NO_PRICES, ids=repr)
-def test_prices_that_are_known_late_are_refused_row_by_row_and_nothing_is_paid(
-    prices: Any,
-) -> None:
-    model = PricedLate(prices=prices)
-    report = evaluate(
-        ROWS, "utilization", judge=LLMJudge(model), concurrency=2, progress=False
-    )
-    outcomes = [row.results["context_utilization"] for row in report.results]
-    assert {outcome.status for outcome in outcomes} == {"failed"}
-    assert all(
-        "must be two numbers of at least 0" in outcome.reason for outcome in outcomes
-    )
-    assert model.calls == 0
-
-
-def reply_with(usage: Any) -> ChatReply:
-    return ChatReply((Choice(VERDICT),), usage)
-
-
-NO_USAGE = [
-    None,
-    Usage(prompt_tokens=-1),
-    Usage(cost=float("nan")),
-    Usage(cost=-1.0),
-]
-
-
-@pytest.mark.parametrize("usage", NO_USAGE, ids=repr)
-def test_a_usage_that_is_none_fails_its_question_and_holds_up_nobody(
-    usage: Any,
-) -> None:
-    limits = Limits(requests_per_minute=1e9)
-    judge = LLMJudge(Model(reply=reply_with(usage)), attempts=1)
-    report = evaluate(
-        ROWS, "utilization", judge=judge, limits=limits, concurrency=2, progress=False
-    )
-    assert {row.results["context_utilization"].status for row in report.results} == {
-        "failed"
-    }
-    assert report.usage.calls == 6
-
-
 class Answering(Judge):
     """Answers with whatever it is given."""
 

@@ -12,7 +12,6 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextUtilization,
     Limits,
-    LLMJudge,
     Question,
     Report,
     Sample,
@@ -22,13 +21,11 @@ from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     JudgeError,
     LimitReached,
-    SettingError,
 )
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent
-from ragmetrics_core.models.chat import ChatModel
 
 SAMPLE = Sample(question="q", contexts=["c"], answer="a")
 BOTH = [ContextUtilization(), ContextAdherence(polls=1)]
@@ -75,21 +72,6 @@ class Answering(Judge):
         return Answer(fitting(question), self.usage)
 
 
-class Model(ChatModel):
-    """A chat model of a user's own that is never called here."""
-
-    name = "shop"
-
-    def __init__(self, prices: object = None) -> None:
-        self.told = prices
-
-    def prices(self) -> Any:
-        return self.told
-
-    async def complete(self, request: Any) -> Any:
-        raise AssertionError
-
-
 def judged(
     judge: Any, metrics: Any = BOTH, rows: Any = (SAMPLE,), **how: Any
 ) -> Report:
@@ -114,40 +96,6 @@ def test_metrics_that_name_one_model_share_a_session_and_others_do_not(
     ]
     shared: Answering = globals()["SHARED"]
     assert len(shared.opened) == 1
-
-
-class Nameless(Answering):
-    name = " "
-
-
-class Unsettled(Answering):
-    @property
-    def details(self) -> dict[str, str]:
-        raise ValueError("no settings")
-
-
-class NoSession(Answering):
-    def session(self, **settings: Any) -> Any:
-        return 3
-
-
-REFUSED: dict[str, tuple[Any, str]] = {
-    "no name": (Nameless(), "Nameless has no name"),
-    "details that raise": (Unsettled(), "details"),
-    "a session that is no judge": (NoSession(), "returned int"),
-    "one price": (LLMJudge(Model((1.0,))), "the prices of shop must be two numbers"),
-    "a negative price": (LLMJudge(Model((-1.0, 0.0))), "the prices of shop must be"),
-    "prices of texts": (LLMJudge(Model(("a", "b"))), "the prices of shop must be"),
-}
-
-
-@pytest.mark.parametrize(("judge", "words"), REFUSED.values(), ids=REFUSED)
-def test_a_judge_that_cannot_be_used_is_refused_before_anything_is_asked(
-    judge: Any, words: str
-) -> None:
-    with pytest.raises(SettingError, match=words):
-        judged(judge)
-    assert not getattr(judge, "asked", ())
 
 
 def test_questions_are_asked_in_the_order_of_the_samples() -> None:
