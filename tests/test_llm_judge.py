@@ -481,39 +481,11 @@ def test_polls_are_one_request_where_the_model_can() -> None:
     assert usage == Usage(calls=1, prompt_tokens=10, completion_tokens=5, cost=0.5)
 
 
-def test_an_unusable_poll_is_repaired_on_its_own() -> None:
-    model = Toy(YES, "hm", NO, "hm", YES, YES, "still no")
-    polls, usage = polls_of(model)
-    assert [poll.verdict for poll in polls.replies] == ["yes", "yes", "no", "yes"]
-    assert [type(failure) for failure in polls.failures] == [UnusableReply]
-    assert (usage.calls, usage.repairs) == (3, 2)
-
-
 def test_polls_that_all_fail_are_no_answer() -> None:
     result = answer(Toy(TransientJudgeError("x")), adherent())
     assert isinstance(result.reply, NotAnswered)
     assert isinstance(result.reply.error, TransientJudgeError)
     assert result.usage.calls == 1
-
-
-def test_a_repaired_reply() -> None:
-    model = Toy('{"useful": 7}', '{"useful": 1}')
-    result = answer(model, useful())
-    assert result.reply.reply.useful
-    assert (result.usage.calls, result.usage.repairs, result.usage.cost) == (2, 1, 1.0)
-    conversation = model.asked[1].messages
-    assert [message.role for message in conversation] == [
-        "system",
-        "user",
-        "assistant",
-        "user",
-    ]
-    assert conversation[2].content == '{"useful": 7}'
-    assert (
-        conversation[3].content
-        == "Your reply could not be used: the field 'useful': it must be 0 or 1. Reply"
-        " again with only the JSON object."
-    )
 
 
 def test_of_polls_that_all_fail_the_one_that_says_too_long_is_told() -> None:
@@ -623,19 +595,6 @@ def test_the_schema_is_strict_all_fields_required_and_no_others() -> None:
     }
 
 
-def test_a_cut_off_reply_gets_more_room() -> None:
-    model = Toy(Choice('{"useful', "length"), '{"useful": 1}')
-    assert answer(model, useful()).reply.reply.useful
-    assert [request.max_tokens for request in model.asked] == [1024, 4096]
-
-
-def test_an_empty_reply_is_asked_again() -> None:
-    model = Toy("", '{"useful": 1}')
-    assert answer(model, useful()).reply.reply.useful
-    complaint = model.asked[1].messages[-1].content
-    assert complaint.startswith("Your reply could not be used: it is empty")
-
-
 @pytest.mark.parametrize("graded", [True, False])
 def test_a_list_with_wrong_labels_is_repaired(graded: bool) -> None:
     name = "grade" if graded else "useful"
@@ -663,38 +622,6 @@ def test_an_unavailable_judge_says_so_and_what_was_paid_before() -> None:
 
 def session(model: ChatModel, store: MemoryStore | None = None) -> Judge:
     return LLMJudge(model, attempts=1).session(concurrency=8, store=store)
-
-
-def test_equal_questions_share_a_call_and_a_store_spares_it() -> None:
-    async def run() -> None:
-        model, store = Toy(), MemoryStore()
-        judge = session(model, store)
-        answers = await asyncio.gather(*(judge.answer(useful()) for _ in range(4)))
-        assert len(model.asked) == 1
-        assert sum(one.usage.calls for one in answers) == 1
-        again = await session(model, store).answer(useful())
-        assert again.usage == Usage(stored=1)
-        assert len(model.asked) == 1
-
-    asyncio.run(run())
-
-
-def test_a_repaired_reply_is_stored_an_unusable_one_is_not() -> None:
-    async def run() -> None:
-        store = MemoryStore()
-        model = Toy("what?", '{"useful": 1}')
-        await session(model, store).answer(useful())
-        again = await session(model, store).answer(useful())
-        assert again.reply.reply.useful
-        assert again.usage.calls == 0
-        other = Toy("what?", "what?", "what?", '{"useful": 0}')
-        fresh = MemoryStore()
-        assert isinstance(
-            (await session(other, fresh).answer(useful())).reply, NotAnswered
-        )
-        assert not (await session(other, fresh).answer(useful())).reply.reply.useful
-
-    asyncio.run(run())
 
 
 def test_a_repair_belongs_to_its_own_poll_though_an_earlier_one_failed() -> None:
@@ -738,16 +665,6 @@ def test_who_shares_an_unusable_reply_shares_its_repair() -> None:
         assert len(model.asked) == 2
 
     asyncio.run(run())
-
-
-def test_what_was_learned_lasts_for_the_next_session() -> None:
-    model = Toy(capabilities=Capabilities(n=None, logprobs=None))
-    model.tokens_of = lambda request, text: ()
-    judge = LLMJudge(model)
-    asyncio.run(judge.answer(polled_fact()))
-    assert [request.top_logprobs for request in model.asked] == [5, 0]
-    asyncio.run(judge.answer(polled_fact()))
-    assert [request.top_logprobs for request in model.asked[2:]] == [0]
 
 
 @pytest.mark.parametrize("stated", [None, False])

@@ -200,14 +200,6 @@ def test_an_unusable_reply_is_repaired_once_and_kept_repaired(
         assert len(server.requests) == calls
 
 
-def test_what_stays_unusable_is_no_score(loopback_server: Serve) -> None:
-    server, store = loopback_server(lambda _: "no JSON"), MemoryStore()
-    (answer,) = ask_all(session_of(server), asked(), store=store)
-    assert outcomes(answer) == ["UnusableReply"]
-    assert (len(server.requests), answer.usage.calls, answer.usage.repairs) == (2, 2, 1)
-    assert len(store) == 0
-
-
 REFUSAL = {
     "message": {"content": "no", "refusal": "I cannot"},
     "finish_reason": "content_filter",
@@ -246,17 +238,6 @@ def test_a_poll_is_repaired_on_its_own(loopback_server: Serve) -> None:
 
 
 # Fit to what the endpoint can do.
-
-FULL = {"schema": {"type": "object"}, "temperature": 1.0, "max_tokens": 9}
-
-
-def test_a_rejection_that_names_no_feature_is_the_requests_own_failure(
-    loopback_server: Serve,
-) -> None:
-    server = loopback_server(faults=lambda _: Fault(400, code="invalid_request"))
-    answers = ask_all(session_of(server), *(asked(str(n), **FULL) for n in range(40)))
-    assert [outcomes(answer) for answer in answers] == [["RequestRejected"]] * 40
-    assert len(server.requests) == 40
 
 
 def test_no_two_requests_at_temperature_0_are_equal(loopback_server: Serve) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import sqlite3
@@ -13,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from said import of
 
-from ragmetrics_core import ContextUtilization, RetrievalAccuracy, evaluate
+from ragmetrics_core import ContextUtilization, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.replies import Usage
@@ -447,14 +445,3 @@ def test_a_command_that_is_not_understood_removes_nothing(
 ) -> None:
     assert main(["store", *arguments, "--store", str(path)]) == 2
     assert "older-than" in capsys.readouterr().err
-
-
-def test_independent_repetitions_have_replies_of_their_own() -> None:
-    question = of(RetrievalAccuracy(), "{reference}", reference="r", contexts=["c"])
-    model, store = Counting(), MemoryStore()
-    for replicate in (0, 1, 0, 1):
-        session = LLMJudge(model, replicate=replicate).session(
-            concurrency=1, store=store
-        )
-        asyncio.run(session.answer(question))
-    assert model.calls == 2

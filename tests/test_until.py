@@ -190,23 +190,6 @@ def test_a_killed_run_goes_on_to_the_same_decision_without_a_second_call(
 # The order, and what counts.
 
 
-@settings(max_examples=examples(15), deadline=None)
-@given(st.randoms(use_true_random=False), st.integers(0, 3))
-def test_the_order_of_the_file_makes_no_difference(
-    draw: random.Random, seed: int
-) -> None:
-    data = rows(*verdicts(80, 0.8))
-    shuffled = list(data)
-    draw.shuffle(shuffled)
-    one, other = (until(own, "good=0.6", seed=seed) for own in (data, shuffled))
-    assert one.decisions == other.decisions
-    questions = [
-        {row.sample.question for row in own.results if row.sample}
-        for own in (one, other)
-    ]
-    assert questions[0] == questions[1]
-
-
 @settings(max_examples=examples(25), deadline=None)
 @given(
     st.lists(
@@ -798,61 +781,3 @@ def test_stopped_runs_are_not_calibrated() -> None:
         calibrate(stopped, "good", labels, assume_random=True)
     with pytest.raises(InputError, match="until decided"):
         draw(stopped, "good", 5, seed=0)
-
-
-RECIPE = """
-import json
-import random
-from pathlib import Path
-
-from ragmetrics_core.testing import assert_score
-
-
-def test_answers_rest_on_what_was_retrieved():
-    from my_app import ask  # question → {"contexts": […], "answer": …}
-
-    questions = [json.loads(line)["question"] for line in Path("questions.jsonl").open()]
-    random.Random(0).shuffle(questions)
-    rows = ({"question": question, **ask(question)} for question in questions)
-    assert_score(
-        rows, at_least=0.6, metric="adherence", until_decided=True, undecided="fail", judge="lexical",
-        store="replies.sqlite",
-    )
-"""
-APP = """
-def ask(question):
-    number = int(question.split()[-1].rstrip("?"))
-    right = number % 20 and {good}
-    return {{"contexts": [f"It is {{number}}."], "answer": f"It is {{number}}." if right else "No tower."}}
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("app", "code", "words"),
-    [("True", 0, "1 passed"), ("False", 1, "misses 0.6; decided after")],
-)
-def test_the_gate_of_a_pull_request(
-    app: str, code: int, words: str, tmp_path: Path
-) -> None:
-    (tmp_path / "test_answers.py").write_text(RECIPE, encoding="utf-8")
-    (tmp_path / "my_app.py").write_text(APP.format(good=app), encoding="utf-8")
-    lines = (json.dumps({"question": f"Is it {n}?"}) + "\n" for n in range(500))
-    (tmp_path / "questions.jsonl").write_text("".join(lines), encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        ".",
-        "test_answers.py",
-    ]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert (done.returncode, words in done.stdout) == (code, True), (
-        done.stdout + done.stderr
-    )
