@@ -15,8 +15,9 @@ PACKAGES = {
 }
 """The folder that each distribution puts its code into."""
 
-# What a user has no use for.
-_FOREIGN_PARTS = {"tests", "benchmarks", "__pycache__", ".venv", ".git", "shared"}
+# What a user of a wheel has no use for; source archives hold their tests.
+_TESTS = {"tests", "benchmarks"}
+_FOREIGN_PARTS = {"__pycache__", ".venv", ".git", "shared"}
 _FOREIGN_SUFFIXES = {".pyc", ".jsonl.partial", ".sqlite"}
 
 
@@ -59,7 +60,8 @@ def problems_of_wheel(
         metadata: Its metadata.
         code_folder: Where its code belongs.
     """
-    problems = [f"{wheel}: {name} does not belong there" for name in _foreign(names)]
+    foreign = _foreign(names, _FOREIGN_PARTS | _TESTS)
+    problems = [f"{wheel}: {name} does not belong there" for name in foreign]
     if f"{code_folder}/py.typed" not in names:
         problems.append(f"{wheel}: no py.typed, so types are lost")
     if not any(name.endswith("/licenses/LICENSE") for name in names):
@@ -80,7 +82,8 @@ def problems_of_wheel(
 def problems_of_sources(source_archive: str, names: list[str]) -> list[str]:
     """What is wrong with a source archive, from the files in it."""
     problems = [
-        f"{source_archive}: {name} does not belong there" for name in _foreign(names)
+        f"{source_archive}: {name} does not belong there"
+        for name in _foreign(names, _FOREIGN_PARTS)
     ]
     for needed in ("pyproject.toml", "README.md", "LICENSE", "PKG-INFO"):
         if needed not in names:
@@ -99,12 +102,12 @@ def _without_first_folder(name: str) -> str:
     return path
 
 
-def _foreign(names: list[str]) -> list[str]:
-    """The files that a user has no use for."""
+def _foreign(names: list[str], foreign_parts: set[str]) -> list[str]:
+    """The files that stand in a folder of such a name, or end as no file of a package."""
     foreign = []
     for name in names:
         path = PurePosixPath(name)
-        has_foreign_part = not _FOREIGN_PARTS.isdisjoint(path.parts)
+        has_foreign_part = not foreign_parts.isdisjoint(path.parts)
         if has_foreign_part or path.suffix in _FOREIGN_SUFFIXES:
             foreign.append(name)
     return foreign

@@ -262,6 +262,24 @@ def filled_in(report: Report, count: int) -> list[Row]:
     return [{**row, "label": 1} for row in drawn]
 
 
+def test_samples_without_ids_are_drawn_and_labelled_by_their_rows(
+    tmp_path: Path,
+) -> None:
+    report = run_of([Sample(answer="a"), Sample(answer="b")], [0.9, 0.2])
+    drawn = draw(report, "m", 2, seed=1)
+    assert {row["id"]: row["answer"] for row in drawn} == {"row 1": "a", "row 2": "b"}
+    path = written(tmp_path / "labels.jsonl", [{**row, "label": 1} for row in drawn])
+    labels = read_labels(path)
+    assert {row.id: row.score for row in match_labels(report, "m", labels)} == {
+        "row 1": 0.9,
+        "row 2": 0.2,
+    }
+    assert calibrate(report, "m", labels).mean == 1.0
+    in_another_order = run_of([Sample(answer="b"), Sample(answer="a")], [0.2, 0.9])
+    with pytest.raises(InputError, match="given for another question"):
+        match_labels(in_another_order, "m", labels)
+
+
 USES: dict[str, Callable[[Report, str, list[Label]], object]] = {
     "agreement": match_labels,
     "calibrate": calibrate,

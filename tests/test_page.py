@@ -1361,7 +1361,7 @@ def test_labels_belong_to_one_row_of_one_report(
     browser.find("fieldset.people input[value=yes]")[0].click()
     assert (
         browser.find("#labels")[0].text
-        == "Download 1 label of context_utilization 2 rows have no id, or share one,"
+        == "Download 1 label of context_utilization 2 rows share an id,"
         " so they cannot be labelled."
     )
     browser.driver.refresh()

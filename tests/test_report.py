@@ -418,12 +418,18 @@ def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
     )
 
 
-def test_a_header_and_footer_are_optional_in_part(tmp_path: Path) -> None:
+def test_a_header_says_nothing_of_the_end_and_may_hold_no_facts(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    write_lines(path, [{"ragmetrics_report": 1}])
-    assert Report.from_jsonl(path) == Report([])
-    write_lines(path, [{"ragmetrics_report": 1, "run": {"seconds": 2}}])
-    assert Report.from_jsonl(path).run == RunFacts(seconds=2)
+    for run in ({}, {"run": {}}, {"run": {"seconds": 2}}):
+        write_lines(path, [{"ragmetrics_report": 1, **run}])
+        read = Report.from_jsonl(path).run
+        assert read.seconds == run.get("run", {}).get("seconds", 0)
+        assert read.interrupted
+        assert "no closing line" in read.stopped
+    full_report().to_jsonl(path)
+    header, *_, closing = map(json.loads, path.read_text().splitlines())
+    assert "interrupted" not in header["run"]
+    assert closing["run"]["interrupted"] is False
 
 
 HEADER = '{"ragmetrics_report": 1, "run": {}}'

@@ -223,6 +223,28 @@ def test_answers_without_context_are_a_sign() -> None:
     assert summary.all_signs[0] == "answered without any context: 1 of 3 rows."
 
 
+@pytest.mark.parametrize(
+    ("samples", "share"),
+    [
+        ([Sample(contexts=[], answer="a"), SAMPLE], None),
+        ([Sample(question="q"), SAMPLE], None),
+        ([Sample(question="q"), Sample(question="q")], 0.0),
+    ],
+)
+def test_who_answered_is_unknown_where_no_metric_asks_it(
+    samples: list[Sample], share: float | None
+) -> None:
+    results = [
+        SampleResult(
+            index=index,
+            sample=sample,
+            results={"m": scored(1) if sample.answer else undefined()},
+        )
+        for index, sample in enumerate(samples)
+    ]
+    assert summarise(results, ["m"]).answered_share == share
+
+
 def test_failed_runs_of_the_application_are_a_sign() -> None:
     summary = summarise(
         rows(scored(1), sample=Sample(question="q", contexts=["c"], error="boom")),

@@ -91,7 +91,7 @@ def continuous(options: argparse.Namespace) -> int:
     if options.dry_run:
         return chosen_judges.dry_run(
             judge,
-            settings.documents,
+            min(settings.documents, len(documents)),
             "documents",
             lambda counter: build_continuous(documents, settings, Maker(counter)),
         )

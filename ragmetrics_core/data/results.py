@@ -316,6 +316,16 @@ class SampleResult(Frozen):
         """The number of the row as all screens count: the first row is row 1."""
         return self.index + 1
 
+    @property
+    def label_id(self) -> str | None:
+        """The id under which people label the row: its sample's own, else "row 3".
+
+        None for a row that is no sample.
+        """
+        if self.sample is None:
+            return None
+        return self.sample.id or f"row {self.number}"
+
     def __repr__(self) -> str:
         """Return e.g. "SampleResult(row 1 (q-1): context_adherence 0.800)"."""
         outcomes: list[str] = []

@@ -64,8 +64,9 @@ class Label:
 
 
 class _ScoredSample(NamedTuple):
-    """A sample with its score."""
+    """A sample with its score, and the id under which it is labelled."""
 
+    id: str
     sample: Sample
     score: float
 
@@ -74,36 +75,32 @@ class _ScoredRun:
     """The samples of a run by their ids, and those that a metric scored.
 
     Attributes:
-        samples: All samples that have an id.
+        samples: All samples.
         scored: Those with a score.
 
     Raises:
-        InputError: If a scored sample has no id, or two samples of the run, scored or
-            not, have the same one.
+        InputError: If two samples of the run, scored or not, have the same id.
     """
 
     def __init__(self, report: Report, metric: str) -> None:
         self.samples: dict[str, Sample] = {}
         self.scored: dict[str, _ScoredSample] = {}
         ids: list[str] = []
-        n_without_id = 0
         for row, score in zip(report.results, report.scores(metric), strict=True):
             sample = row.sample
-            if sample is None:  # the row could not be read
+            sample_id = row.label_id
+            if sample is None or sample_id is None:  # the row could not be read
                 continue
-            if sample.id is None:
-                n_without_id += score is not None
-                continue
-            ids.append(sample.id)
-            self.samples[sample.id] = sample
+            ids.append(sample_id)
+            self.samples[sample_id] = sample
             if score is not None:
-                self.scored[sample.id] = _ScoredSample(sample, score)
-        rule = "every sample needs an id of its own to be labelled"
-        if n_without_id:
-            raise InputError(f"{rule}; {n_without_id} have none")
+                self.scored[sample_id] = _ScoredSample(sample_id, sample, score)
         repeated_ids = _find_repeated(ids)
         if repeated_ids:
-            raise InputError(f"{rule}; more than one has: {_list_first(repeated_ids)}")
+            raise InputError(
+                "every sample needs an id of its own to be labelled; more than one has:"
+                f" {_list_first(repeated_ids)}"
+            )
 
 
 def read_labels(path: Path, *, column: str = "label") -> list[Label]:
@@ -346,8 +343,9 @@ def _check_cluster_key(samples: Iterable[Sample], cluster: GroupBy) -> None:
 
 
 def _samples_by_id(report: Report) -> dict[str | None, Sample]:
-    samples = [row.sample for row in report.results if row.sample is not None]
-    return {sample.id: sample for sample in samples}
+    return {
+        row.label_id: row.sample for row in report.results if row.sample is not None
+    }
 
 
 def _refuse_labels_of_others(
@@ -516,7 +514,7 @@ def draw(
     that the labels are a random sample. Example: 30 of 300 have the probability .1.
 
     Args:
-        report: A run; its samples need ids of their own.
+        report: A run. A sample without an id gets that of its row, such as "row 3".
         metric: Name of the metric whose mean is to be calibrated.
         count: How many to draw.
         seed: Seed of the draw.
@@ -528,9 +526,8 @@ def draw(
         in, the probability, the seed, and the texts that a person needs, but no score.
 
     Raises:
-        InputError: If a scored sample has no id, or several samples share one. Also for
-            a run that stopped once its gates were decided: its rows are no random
-            sample.
+        InputError: If several samples share an id. Also for a run that stopped once
+            its gates were decided: its rows are no random sample.
         SettingError: If fewer samples are scored than are to be drawn, or none is to be
             drawn.
     """
@@ -550,7 +547,7 @@ def draw(
     about_the_draw = {"probability": count / n_scored, "seed": seed}
     return [
         {
-            "id": drawn.sample.id,
+            "id": drawn.id,
             "label": None,
             **about_the_draw,
             **_texts_shown(drawn.sample),

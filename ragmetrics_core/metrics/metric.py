@@ -616,6 +616,7 @@ def _class_of(
         "version": version,
         "requires": requires,
         "in_thread": not inspect.isgeneratorfunction(function),
+        "asks_judge": inspect.isgeneratorfunction(inspect.unwrap(function)),
         "function": staticmethod(function),
     }
     return type(function.__name__, (FunctionMetric,), members)

@@ -187,9 +187,10 @@ function fieldsOf(evidence) {
 
 const SHOWN = { context_adherence: pollsOf, context_recall: ratingsOf, retrieval_accuracy: matrixOf, context_utilization: rankingOf, citation_quality: citationsOf };
 
-function resultOf(name, result, sample) {
+function resultOf(name, result, row) {
+  const { sample } = row;
   const value = result.value === undefined ? result.status : percent(result.value);
-  const made = element("section", { class: "card" }, element("h4", {}, name + ": " + value), text(result.reason || ""), ...peopleOf(name, result, sample));
+  const made = element("section", { class: "card" }, element("h4", {}, name + ": " + value), text(result.reason || ""), ...peopleOf(name, result, row));
   const { error, evidence } = result;
   if (error) made.append(box([error.type], error.message === result.reason ? null : text(error.message), error.raw ? folded("raw reply", () => [raw(error.raw)]) : null));
   if (evidence) made.append(...(SHOWN[evidence.kind] || fieldsOf)(evidence, sample, result).filter(Boolean));
@@ -384,7 +385,7 @@ function remedyOf(advice) {
 // What a person needs to say yes or no, without what the judge says.
 function unjudged(row, title) {
   const { sample } = row;
-  const asked = Object.entries(row.results).flatMap(([name, result]) => peopleOf(name, result, sample));
+  const asked = Object.entries(row.results).flatMap(([name, result]) => peopleOf(name, result, row));
   const show = element("button", { type: "button" }, "Labelled: show what the judge says");
   show.addEventListener("click", () => refresh().then(() => openRow(row.index)));
   const texts = textsOf({ sample, results: {} });
@@ -412,7 +413,7 @@ function opened(row, columns) {
     element("div", { class: "beside" }, element("div", {}, ...answered), texts),
     ...calls,
     ...wayOf(journey, row),
-    ...(results.length ? block("Scores", element("div", { class: "cards" }, ...results.map(([name, result]) => resultOf(name, result, sample)))) : []),
+    ...(results.length ? block("Scores", element("div", { class: "cards" }, ...results.map(([name, result]) => resultOf(name, result, row)))) : []),
     ...(results.length ? [costOf(results.map(([, result]) => result))] : []),
     ...retrievedOf(sample),
     ...originOf(sample),

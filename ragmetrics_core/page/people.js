@@ -34,10 +34,11 @@ addEventListener("storage", (event) => {
 
 const wordOf = (name, id) => ((said[name] || {})[id] || {}).word;
 
-// A label is found again by the id of its sample: one that other rows share, or none, or one cut short, is no name.
+// A label is found again by the id of its sample, without one by the number of its row: an id that rows share, or one cut short, is no name.
+const labelId = (id, row) => id || "row " + (row + 1);
 const ids = new Map();
-for (const entry of index) ids.set(entry[1], (ids.get(entry[1]) || 0) + 1);
-const alone = (id) => Boolean(id) && ids.get(id) === 1;
+for (const entry of index) ids.set(labelId(entry[1], entry[0]), (ids.get(labelId(entry[1], entry[0])) || 0) + 1);
+const alone = (id) => ids.get(id) === 1;
 
 function labelsOf(name) {
   const found = Object.entries(said[name] || {}).filter(([id, own]) => own.word !== "unsure" && alone(id));
@@ -46,7 +47,10 @@ function labelsOf(name) {
 
 // A row that was drawn for people does not show what the judge says before it has a label.
 const toLabel = columns.facets["to label"];
-const isBlind = (place) => Boolean(toLabel) && toLabel.of[place] === 0 && alone(index[place][1]) && !metrics.some((name) => wordOf(name, index[place][1]));
+function isBlind(place) {
+  const id = labelId(index[place][1], index[place][0]);
+  return Boolean(toLabel) && toLabel.of[place] === 0 && alone(id) && !metrics.some((name) => wordOf(name, id));
+}
 
 function offer() {
   const place = document.getElementById("labels");
@@ -56,27 +60,28 @@ function offer() {
     button.addEventListener("click", () => download("labels." + name.replace(/\W+/g, "_") + ".jsonl", labelsOf(name).map((own) => JSON.stringify(own) + "\n").join(""), "application/jsonl"));
     return button;
   });
-  const nameless = index.filter((entry) => entry[3].some((value) => typeof value === "number") && !alone(entry[1]));
+  const nameless = index.filter((entry) => entry[3].some((value) => typeof value === "number") && !alone(labelId(entry[1], entry[0])));
   const why = nameless.length ? [" ", element("span", { class: "muted" }, whyNotLabelled(nameless))] : [];
   place.replaceChildren(...buttons, ...why);
 }
 
 function whyNotLabelled(entries) {
-  if (entries.length > 1) return counted(entries.length, "row") + " have no id, or share one, so they cannot be labelled.";
+  if (entries.length > 1) return counted(entries.length, "row") + " share an id, so they cannot be labelled.";
   const [entry] = entries;
-  return "Row " + (entry[0] + 1) + (entry[1] ? " shares its id" : " has no id") + ", so it cannot be labelled.";
+  return "Row " + (entry[0] + 1) + " shares its id, so it cannot be labelled.";
 }
 
-function peopleOf(name, result, sample) {
+function peopleOf(name, result, row) {
   if (result.value === undefined) return [];
-  if (!alone(sample.id)) return [element("p", { class: "muted people-not" }, "This row " + (sample.id ? "shares its id" : "has no id") + ", so it cannot be labelled.")];
+  const id = labelId(row.sample.id, row.index);
+  if (!alone(id)) return [element("p", { class: "muted people-not" }, "This row shares its id, so it cannot be labelled.")];
   const judge = "The judge says " + (result.value > columns.yes_above ? "yes" : "no") + " (" + percent(result.value) + "). ";
   const asks = name + (columns.asks[name] ? ": " + columns.asks[name] : ", yes or no?");
-  const isHidden = isBlind(index.findIndex((entry) => entry[1] === sample.id));
+  const isHidden = isBlind(index.findIndex((entry) => entry[0] === row.index));
   const choices = ["yes", "no", "unsure"].map((word) => {
-    const input = element("input", { type: "radio", name: name + " of " + sample.id, value: word, "data-metric": name, "data-id": sample.id });
-    input.checked = wordOf(name, sample.id) === word;
-    input.addEventListener("change", () => keep(name, sample.id, { word }));
+    const input = element("input", { type: "radio", name: name + " of " + id, value: word, "data-metric": name, "data-id": id });
+    input.checked = wordOf(name, id) === word;
+    input.addEventListener("change", () => keep(name, id, { word }));
     return element("label", {}, input, " " + word);
   });
   return [element("fieldset", { class: "people" }, element("legend", {}, (isHidden ? "" : judge) + asks), ...choices)];

@@ -200,7 +200,7 @@ def _facets(rows: Sequence[SampleResult], to_label: Collection[str]) -> dict[str
     facets: dict[str, Any] = dict(facets_of(rows))
     if to_label:
         ids = set(to_label)
-        chosen = [row.sample is not None and row.sample.id in ids for row in rows]
+        chosen = [row.label_id in ids for row in rows]
         facets[TO_LABEL] = {
             "values": ["drawn"],
             "of": [0 if is_drawn else None for is_drawn in chosen],

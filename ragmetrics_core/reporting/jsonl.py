@@ -72,9 +72,12 @@ class JsonlWriter:
 
     def __init__(self, path: str | Path, run: RunFacts) -> None:
         self._file = AtomicFile(path, "the report")
-        self._header = json_line(
-            {_MAGIC: FORMAT, "run": run.model_copy(update=_UNFINISHED)}
-        )
+        known_facts = {
+            name: value
+            for name, value in _fields_to_write(run).items()
+            if name not in _UNFINISHED
+        }
+        self._header = json_line({_MAGIC: FORMAT, "run": known_facts})
         self._closed = False
 
     @property
@@ -183,7 +186,8 @@ class _ReportContent:
         self.first_place = self.first_place or place
         try:
             if is_first_line and isinstance(value, Mapping) and _MAGIC in value:
-                self._run = _run_of_header(value, place)
+                header = _run_of_header(value, place)
+                self._run = header.model_copy(update=_UNFINISHED)
                 self._tells_missing = value[_MAGIC] >= _KNOWS_MISSING
             elif isinstance(value, Mapping) and self._run and _is_closing_line(value):
                 self._run = validate_data(RunFacts, value["run"], place)

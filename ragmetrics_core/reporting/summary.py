@@ -28,7 +28,11 @@ from ragmetrics_core.data.results import (
     Undefined,
 )
 from ragmetrics_core.reporting.conversation_facts import Conversations, TurnTally
-from ragmetrics_core.reporting.diagnosis import is_declined, is_unanswered
+from ragmetrics_core.reporting.diagnosis import (
+    is_declined,
+    is_unanswered,
+    lacks_wanted_answer,
+)
 from ragmetrics_core.reporting.groups import GroupBy, KeysSought, group_of, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.statistics.means import (
@@ -394,6 +398,8 @@ class Tally:
         # The number of rows with a trait, e.g. {"rows": 9, "judged": 7, "bad_rows": 1}:
         # the traits are fields of ``Summary``.
         self.row_counts: Counter[str] = Counter()
+        self._n_asked_whether_declined = 0
+        self._n_without_answer = 0
         self._number_cluster_of = numbering(cluster)  # the number of a sample's cluster
         self._slices_by_key: dict[str, _SliceTallies] = {
             key: _SliceTallies(metrics, cluster) for key in slices
@@ -439,6 +445,8 @@ class Tally:
         self.row_counts["declined"] += declined is True
         self.row_counts["without_answer"] += unanswered
         self.row_counts["asked"] += unanswered or declined is not None
+        self._n_asked_whether_declined += declined is not None
+        self._n_without_answer += lacks_wanted_answer(result)
         if sample.capture is not None:
             self._add_doubts(sample.capture.doubts, result.index)
 
@@ -498,8 +506,14 @@ class Tally:
             if run.decisions:
                 numbers = _with_bounds(numbers, run.decisions)
             metric_summaries.append(numbers)
+        row_counts = Counter(self.row_counts)
+        if not self._n_asked_whether_declined and (
+            self._n_without_answer < row_counts["judged"]
+        ):
+            # a share of the rows that nobody needs to ask about is no share of all
+            row_counts["asked"] = row_counts["without_answer"] = 0
         return Summary(
-            **self.row_counts,  # such as rows=9, judged=7, bad_rows=1
+            **row_counts,  # such as rows=9, judged=7, bad_rows=1
             grades=_counts(self.grades),
             doubts=tuple(sorted(self._doubts.values(), key=_frequent_first)),
             metrics=tuple(metric_summaries),
