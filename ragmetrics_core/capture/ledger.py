@@ -109,7 +109,8 @@ def _places_of_documents(
         for place, document in enumerate(brought.documents)
         if found.identity(document) in identities or letters_of(document.text) in texts
     )
-    return places if places or not found.has_documents_of_unknown_origin else None
+    is_all = len(places) == len(brought.documents)
+    return places if is_all or not found.has_documents_of_unknown_origin else None
 
 
 def _places_of_texts(
