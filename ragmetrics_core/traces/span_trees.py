@@ -143,7 +143,7 @@ def _tree_of_turn(call: Call, session: str | None) -> Tree:
     root = node_of(call, reading)
     models = [node for node in root.walk() if node.kind == "model"]
     synthesizers = [node for node in root.walk() if _is_synthesizer(node)]
-    tree = _tree_of_calls(root, call, session)
+    tree = _tree_of_calls(root, call, session or _session_inside(call))
     tree.output = reading.output
     # The order counts: each step reads what those before it have written into the calls.
     add_question(tree, reading)
@@ -220,6 +220,15 @@ def _add_answers(
     tree.gives_only_documents = _gives_only_documents(tree.root, reading.output, models)
     if _shows_no_documents(reading, synthesizers):
         tree.flow_documents = ()
+
+
+def _session_inside(call: Call) -> str | None:
+    """Return the conversation that spans inside a call name; None if they name several.
+
+    Some instrumentations name it on the calls of models alone.
+    """
+    names = {session_of(inner.span.attributes) for inner in call.walk()} - {None}
+    return names.pop() if len(names) == 1 else None
 
 
 def _tree_of_calls(root: Node, call: Call, session: str | None) -> Tree:
