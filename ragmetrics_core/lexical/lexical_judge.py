@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from ragmetrics_core.data import (
     Answer,
@@ -158,62 +158,31 @@ def _judge_adherence_by_terms(
     matches = features.align(answer, contexts)
     # five shares, the first is: of the answer's terms those that the contexts hold
     feature_values = features.adherence(answer, contexts, matches)
-    share_of_terms_found = feature_values[0]
-    false_claims = _FalseClaims(
-        unknown_numbers=find_unknown_numbers(text, context_numbers),
-        denied_terms=_union(match.denied_terms for match in matches),
-    )
-    probability = _veto_false_claims(ADHERENT.probability(feature_values), false_claims)
     # for each sentence of the answer what of it the contexts hold
     supports = _support_of_sentences(answer, contexts, matches, context_numbers)
-    reason = _explain_false_claims(text, false_claims)
-    if not reason:
-        reason = _count_found_terms(answer, share_of_terms_found)
+    probability = ADHERENT.probability(feature_values)
+    unknown_numbers = find_unknown_numbers(text, context_numbers)
+    # such as "open" of "It is not open." over "It is open."
+    denied_terms = _union(match.denied_terms for match in matches)
+    if unknown_numbers:
+        # Halves every probability, and keeps the order of answers with such a number.
+        probability *= VETO
+        noun = "number" if len(unknown_numbers) == 1 else "numbers"
+        reason = f"{noun} in no context: {_list_terms(unknown_numbers)}"
+    elif denied_terms:
+        # Leaves the probability of an answer that shares few words as low as it is.
+        probability = min(probability, VETO)
+        words = words_with_terms(text, denied_terms)
+        reason = f"negated in the answer, not in the contexts: {_list_terms(words)}"
+    else:
+        n_terms = len(answer.terms)
+        n_found = round(feature_values[0] * n_terms)
+        reason = f"{n_found} of {n_terms} terms found in the contexts"
         reason += _list_missing_words(supports) + _list_misplaced_names(text, matches)
     low, high = UNCERTAIN
     if low <= probability <= high:
         reason = f"uncertain: {reason}"
     return _reply_with_poll(probability, reason, supports, matches)
-
-
-class _FalseClaims(NamedTuple):
-    """What in an answer shows that it claims something false; mostly nothing.
-
-    Attributes:
-        unknown_numbers: Numbers that no context has: "1901" over "It is old."
-        denied_terms: Terms behind "not" that the contexts do not negate: "open" of "It
-            is not open." over "It is open."
-    """
-
-    unknown_numbers: Collection[str]
-    denied_terms: frozenset[str]
-
-
-def _explain_false_claims(answer_text: str, false_claims: _FalseClaims) -> str:
-    """The reason of a verdict on an answer with false claims; "" without any."""
-    if false_claims.unknown_numbers:
-        return _explain_unknown_numbers(false_claims.unknown_numbers)
-    if false_claims.denied_terms:
-        return _explain_denied_terms(answer_text, false_claims.denied_terms)
-    return ""
-
-
-def _veto_false_claims(probability: float, false_claims: _FalseClaims) -> float:
-    """Lower the probability of an answer that bears a sign of a false claim.
-
-    It ends below 0.5, from which on the verdict is a yes; ``VETO`` is just below.
-
-    Args:
-        probability: That the answer rests on its contexts, by the words they share.
-        false_claims: The signs of a false claim, if there are any.
-    """
-    if false_claims.unknown_numbers:
-        # halves every probability, and keeps the order of answers with such a number
-        return probability * VETO
-    if false_claims.denied_terms:
-        # leaves the probability of an answer that shares few words as low as it is
-        return min(probability, VETO)
-    return probability
 
 
 def _judge_adherence_by_wording(question: Adherent) -> Asked[AdherenceReply]:
@@ -223,12 +192,16 @@ def _judge_adherence_by_wording(question: Adherent) -> Asked[AdherenceReply]:
     it open? No.", and not on "It is open.".
     """
     wording = question["answer"].strip()
-    rank_of_holder = _rank_of_holder(question["contexts"], question["answer"])
-    is_held = rank_of_holder is not None
+    ranks_of_holders = [
+        rank
+        for rank, context in enumerate(question["contexts"], start=1)
+        if holds_wording(context, wording)
+    ]
+    is_held = bool(ranks_of_holders)
     coverage = 1.0 if is_held else 0.0
     sentence = SentenceSupport(
         sentence=wording,
-        rank=rank_of_holder,
+        rank=ranks_of_holders[0] if is_held else None,
         evidence=wording if is_held else "",
         coverage=coverage,
     )
@@ -240,14 +213,6 @@ def _judge_adherence_by_wording(question: Adherent) -> Asked[AdherenceReply]:
     reason = f"no content terms; the answer {verb} in the contexts word for word"
     no_match = Match()  # without terms no context sentence is the nearest
     return _reply_with_poll(probability, reason, (sentence,), (no_match,))
-
-
-def _rank_of_holder(contexts: Iterable[str], wording: str) -> int | None:
-    """The rank of the first context that holds a wording, from 1; None if none does."""
-    for rank, context in enumerate(contexts, start=1):
-        if holds_wording(context, wording):
-            return rank
-    return None
 
 
 def _reply_with_poll(
@@ -429,25 +394,21 @@ def _explain_wording(whose: str, where: str, *, is_held: bool) -> str:
 
 def _rate_recall(question: RateRecall) -> Asked[Rating]:
     """Rate how much of a reference an answer holds, by the terms that they share."""
-    reference = parse(question["reference"])
+    text = question["reference"]
+    reference = parse(text)
     if reference.terms:
-        score, reason = _rate_by_terms(question, reference)
+        answer = parse(question["answer"])
+        score = features.rate_coverage(answer, reference)
+        missing = reference.terms - answer.terms
+        n_others = len(answer.terms - reference.terms)
+        reason = _explain_coverage("reference", text, reference, missing)
+        reason += f"; the answer has {n_others} others"
     else:  # such as "It is so"
-        is_held = holds_wording(question["answer"], question["reference"])
+        is_held = holds_wording(question["answer"], text)
         score = 1.0 if is_held else 0.0
         reason = _explain_wording("reference", "answer", is_held=is_held)
     rating = {"score": score, "reason": reason, "band": band_of(score)}
     return Asked((question.read(rating),))
-
-
-def _rate_by_terms(question: RateRecall, reference: Passage) -> tuple[float, str]:
-    """Return the score of an answer against a reference with terms, and a reason."""
-    answer = parse(question["answer"])
-    missing = reference.terms - answer.terms
-    reason = _explain_coverage("reference", question["reference"], reference, missing)
-    n_others = len(answer.terms - reference.terms)
-    reason += f"; the answer has {n_others} others"
-    return features.rate_coverage(answer, reference), reason
 
 
 def _extract_facts(question: ExtractFacts) -> Asked[Any]:
@@ -520,24 +481,6 @@ def _rank_and_text(match: Match, contexts: Sequence[Passage]) -> tuple[int | Non
         return None, ""
     context = contexts[match.context]
     return match.context + 1, context.sentences[match.sentence].text
-
-
-def _explain_unknown_numbers(numbers: Collection[str]) -> str:
-    """The reason of a verdict on an answer with numbers that stand in no context."""
-    noun = "number" if len(numbers) == 1 else "numbers"
-    return f"{noun} in no context: {_list_terms(numbers)}"
-
-
-def _explain_denied_terms(answer_text: str, denied_terms: frozenset[str]) -> str:
-    """The reason of a verdict on an answer that negates what the contexts affirm."""
-    denied_words = words_with_terms(answer_text, denied_terms)
-    return f"negated in the answer, not in the contexts: {_list_terms(denied_words)}"
-
-
-def _count_found_terms(answer: Passage, share_found: float) -> str:
-    """Begin the reason of a verdict: "3 of 5 terms found in the contexts"."""
-    n_terms = len(answer.terms)
-    return f"{round(share_found * n_terms)} of {n_terms} terms found in the contexts"
 
 
 def _list_missing_words(sentences: Sequence[SentenceSupport]) -> str:
