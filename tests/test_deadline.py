@@ -29,9 +29,6 @@ from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.engine.scoring import RunJudge, carry_out
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.lexical import features
-from ragmetrics_core.lexical import lexical_judge as judge_module
-from ragmetrics_core.lexical import text as text_module
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.models.chat import (
     Capabilities,
@@ -41,10 +38,8 @@ from ragmetrics_core.models.chat import (
     Choice,
 )
 from ragmetrics_core.models.threads import (
-    GivenUp,
     Lane,
     compute_beside_loop,
-    raise_if_cancelled,
 )
 
 SAYS_YES = ScriptedJudge({Useful: {"useful": True}})
@@ -300,58 +295,6 @@ def test_what_calls_need_does_not_wait_for_the_embedded_judge(
         await busy
 
     asyncio.run(run())
-
-
-def test_what_nobody_waits_for_ends_at_its_next_step() -> None:
-    begun, left = threading.Event(), threading.Event()
-
-    def endless() -> None:
-        begun.set()
-        try:
-            while True:
-                raise_if_cancelled()
-        finally:
-            left.set()
-
-    async def run() -> int:
-        working = asyncio.ensure_future(compute_beside_loop(endless, lane="judge"))
-        assert await asyncio.to_thread(begun.wait, 60)
-        working.cancel()
-        assert await asyncio.to_thread(left.wait, 60)
-        return await compute_beside_loop(lambda: 3, lane="judge")
-
-    assert asyncio.run(run()) == 3
-
-
-@pytest.mark.parametrize("where", ["adherence", "utilization", "accuracy", "recall"])
-def test_the_embedded_judge_looks_at_each_step_whether_anybody_waits(
-    where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first step at which nobody waits any more ends it, whatever it was doing."""
-    steps = count()
-
-    def wanted() -> None:
-        if next(steps) == 2:
-            raise GivenUp
-
-    for module in (features, judge_module, text_module):
-        monkeypatch.setattr(module, "raise_if_cancelled", wanted, raising=False)
-    text = " ".join(
-        f"Lamp {number} of {where} burned. It was dark." for number in range(40)
-    )
-    row = {
-        "question": "q",
-        "contexts": [text],
-        "answer": text + " Yes.",
-        "reference": text + " No.",
-    }
-    (result,) = (
-        evaluate([row], where, judge="lexical", progress=False)
-        .results[0]
-        .results.values()
-    )
-    assert result.status == "failed"
-    assert "GivenUp" in result.reason
 
 
 def test_a_reader_of_ones_own_holds_up_nobody() -> None:

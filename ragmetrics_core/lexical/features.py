@@ -14,7 +14,6 @@ from ragmetrics_core.lexical.text import (
     negated_terms,
     terms_of_names,
 )
-from ragmetrics_core.models.threads import raise_if_cancelled
 
 MOST_SENTENCES = 200
 """Sentences of an answer that are aligned.
@@ -105,7 +104,6 @@ def _places_of_terms(
     places: defaultdict[str, list[Place]] = defaultdict(list)
     for context_index, context in enumerate(contexts):
         for sentence_index, sentence in enumerate(context.sentences):
-            raise_if_cancelled()
             for term in terms.intersection(sentence.terms):
                 if len(places[term]) < _MOST_PLACES:
                     places[term].append((context_index, sentence_index))
@@ -128,7 +126,6 @@ def _find_match(
         places: The places of the context sentences that hold a term, by the term. A
             **place** is the index of the context and the sentence's index in it.
     """
-    raise_if_cancelled()  # raises if nobody waits for the verdict any more
     terms = frozenset(sentence.terms)
     n_shared_by_place = _count_shared_terms(terms, places)
     if not n_shared_by_place:

@@ -61,7 +61,7 @@ from ragmetrics_core.metrics.polls import (
     SentenceSupport,
     adherence_reply,
 )
-from ragmetrics_core.models.threads import compute_beside_loop, raise_if_cancelled
+from ragmetrics_core.models.threads import compute_beside_loop
 
 _SUPPORTED = 0.5  # least share of a sentence's terms that the contexts hold
 _MOST_LISTED = 5
@@ -297,7 +297,6 @@ def _judge_each_text(
     verdicts: list[dict[str, object]] = []
     probabilities: list[Weight] = []
     for label, text in zip(part.labels, part.texts, strict=True):
-        raise_if_cancelled()
         features_of_text, reason = look(text)
         probability = regression.probability(features_of_text)
         verdicts.append(_verdict(label, probability, reason))

@@ -21,7 +21,6 @@ from ragmetrics_core.lexical.numerals import (
     numbers_of,
     strip_marks,
 )
-from ragmetrics_core.models.threads import raise_if_cancelled
 
 _STOP_WORD_LIST = """
     a about above after again all also although am an and any are as at be because been before being below
@@ -131,7 +130,6 @@ def _parse(text: str) -> Passage:
     bigrams: set[tuple[str, str]] = set()
     every_number = set(numbers_of(text))
     for sentence in split_sentences(text):
-        raise_if_cancelled()
         terms = content_terms(sentence)
         if terms:
             sentences.append(Sentence(sentence, terms))

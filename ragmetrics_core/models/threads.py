@@ -7,8 +7,7 @@ A call that may wait gets a thread of its own (``call_in_thread``). Our computat
 take turns in one thread (``compute_beside_loop``), because many threads would leave the
 loop too little of the interpreter. There are two such threads (*lanes*): one for the
 requests and replies of models, and one for the embedded judge, whose long texts so hold
-up no call. A computation for which nobody waits any more ends at its next step
-(``raise_if_cancelled``).
+up no call.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import Literal, TypeVar
@@ -34,10 +33,6 @@ _QUICK = 10_000
 
 _lock = threading.Lock()
 _jobs: dict[Lane, SimpleQueue[Callable[[], None]]] = {}
-# Set inside of a job: an event that is set once nobody waits for the job any more.
-_given_up: ContextVar[threading.Event | None] = ContextVar(
-    "ragmetrics_given_up", default=None
-)
 
 
 def call_in_thread(call: Callable[[], T], *, context: Context, name: str) -> Future[T]:
@@ -68,20 +63,6 @@ def is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class GivenUp(Exception):
-    """Nobody waits any more for the result of a computation."""
-
-
-def raise_if_cancelled() -> None:
-    """Raise ``GivenUp`` if nobody waits any more for the running computation.
-
-    Long loops call this at each step.
-    """
-    given_up = _given_up.get()
-    if given_up is not None and given_up.is_set():
-        raise GivenUp
-
-
 async def compute_beside_loop(
     call: Callable[[], T], *, size: int | None = None, lane: Lane = "calls"
 ) -> T:
@@ -89,8 +70,8 @@ async def compute_beside_loop(
 
     A small computation runs at once, on the loop. Any other waits for its turn in the
     lane's thread. If the caller is cancelled, a computation that has not begun is
-    dropped, and a running one ends at its next ``raise_if_cancelled``. Example: with
-    ``size=500`` a digest is made at once, with ``size=50_000`` in the thread.
+    dropped. Example: with ``size=500`` a digest is made at once, with ``size=50_000``
+    in the thread.
 
     Args:
         call: The computation; it must not wait for anything.
@@ -102,22 +83,14 @@ async def compute_beside_loop(
     if size is not None and size <= _QUICK:
         return call()
     future: Future[T] = Future()
-    given_up = threading.Event()
-    context = copy_context()
-    # In this context ``raise_if_cancelled`` finds the event.
-    context.run(_given_up.set, given_up)
-    work = partial(context.run, _carry_out, call, future)
+    work = partial(copy_context().run, _carry_out, call, future)
 
     def work_unless_cancelled() -> None:
         if future.set_running_or_notify_cancel():  # False if the caller has gone
             work()
 
     _queue_of_computing(lane).put(work_unless_cancelled)
-    try:
-        return await asyncio.wrap_future(future)
-    except asyncio.CancelledError:
-        given_up.set()
-        raise
+    return await asyncio.wrap_future(future)
 
 
 def _carry_out(call: Callable[[], T], future: Future[T]) -> None:
