@@ -83,21 +83,21 @@ def test_headlines(fault: str, headline: str) -> None:
         (
             {"no fault": 9, "made up": 10, "not in the text": 1},
             "The generator is weakest: 10 of 20 answers are wrong although",
-            "Read the 11 rows with a fault; then perhaps instruct the model",
+            "Read the 11 rows with a fault before you change anything.",
             "Faults in 11 of 20 rows, so in 34–74 % of others, if the judge is right; too few",
         ),
         # it has more, and not clearly
         (
             {"no fault": 10, "made up": 3, "not in the text": 1},
             "The generator looks weakest: 3 of 14 answers are wrong although",
-            "Read the 4 rows with a fault; then perhaps instruct the model",
+            "Read the 4 rows with a fault before you change anything.",
             "so in 12–55 % of others",
         ),
         # two have as many
         (
             {"no fault": 4, "made up": 1, "not in the text": 1},
             "2 of 6 rows show a fault: 1 in the search, 1 in the answer.",
-            "Read the 2 rows with a fault; then perhaps search the store",
+            "Read the 2 rows with a fault before you change anything.",
             "too few to decide: take 30.",
         ),
         (

@@ -308,7 +308,7 @@ class GlanceTally:
         n_rows = self._count("fault" if faults else "unjudged")
         if faults and summary.rows < FEW_ROWS:
             counted = count_in_words(n_rows, "row")
-            return f"Read the {counted} with a fault; then perhaps {_inside(advice)}"
+            return f"Read the {counted} with a fault before you change anything."
         if n_covered == n_rows:
             return advice
         counted = count_in_words(n_rows, "fault" if faults else "row")
