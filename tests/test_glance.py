@@ -56,8 +56,8 @@ def test_made_up_answers_are_no_fault_of_the_search() -> None:
     assert {fault.stage for fault in report.faults} == {None, "answer"}
     screen = str(report)
     assert (
-        "The generator is weakest: 8 of 40 answers are wrong although the right text"
-        " was there." in screen
+        "The generator is weakest: in 8 of 40 rows the answer is wrong or declines"
+        " although the right text was there." in screen
     )
     assert "search" not in screen
 
@@ -65,10 +65,19 @@ def test_made_up_answers_are_no_fault_of_the_search() -> None:
 @pytest.mark.parametrize(
     ("fault", "headline"),
     [
-        ("not in the text", "The search is weakest: for 10 of 20 questions the right"),
-        ("dropped before the prompt", "The prompt is weakest: for 10 of 20 questions"),
-        ("made up", "The generator is weakest: 10 of 20 answers are wrong"),
-        ("declined wrongly", "The generator is weakest: 10 of 20 answers decline"),
+        (
+            "not in the text",
+            "The search is weakest: in 10 of 20 rows the right text was",
+        ),
+        (
+            "dropped before the prompt",
+            "The prompt is weakest: in 10 of 20 rows the right text",
+        ),
+        ("made up", "The generator is weakest: in 10 of 20 rows the answer is"),
+        (
+            "declined wrongly",
+            "The generator is weakest: in 10 of 20 rows the answer is",
+        ),
         ("no fault", "No fault was found in 10 rows."),
     ],
 )
@@ -82,14 +91,14 @@ def test_headlines(fault: str, headline: str) -> None:
         # one stage has clearly more faults than the next
         (
             {"no fault": 9, "made up": 10, "not in the text": 1},
-            "The generator is weakest: 10 of 20 answers are wrong although",
+            "The generator is weakest: in 10 of 20 rows the answer is wrong or declines",
             "Read the 11 rows with a fault before you change anything.",
             "Faults in 11 of 20 rows, so in 34–74 % of others, if the judge is right; too few",
         ),
         # it has more, and not clearly
         (
             {"no fault": 10, "made up": 3, "not in the text": 1},
-            "The generator looks weakest: 3 of 14 answers are wrong although",
+            "The generator looks weakest: in 3 of 14 rows the answer is wrong",
             "Read the 4 rows with a fault before you change anything.",
             "so in 12–55 % of others",
         ),
@@ -102,7 +111,7 @@ def test_headlines(fault: str, headline: str) -> None:
         ),
         (
             {"no fault": 39, "made up": 1},
-            "Few faults. The generator looks weakest: 1 of 40 answers is wrong",
+            "Few faults. The generator looks weakest: in 1 of 40 rows the answer",
             "Instruct the model to keep",
             "so in 0–13 % of others, if the judge is right.",
         ),
@@ -133,8 +142,8 @@ def test_what_is_wrong_what_to_do_first_and_how_sure(
         ),
         (
             {"fine": 30, "made up": 1, "unsure": 9},
-            "1 of 40 answers looks wrong; ContextSufficiency would tell whether the search"
-            " or the generator. Besides: 9 unsure.",
+            "In 1 of 40 rows the answer looks wrong; ContextSufficiency would tell whether"
+            " the search or the generator. Besides: 9 unsure.",
             "A reference, or ContextSufficiency",
             "Faults in 1 to 10 of 40 rows, so in 0–40 % of others",
             ["x", "?", "?"],
@@ -180,7 +189,7 @@ def test_a_stage_that_nobody_can_tell_is_not_named() -> None:
     report = evaluate(samples, "adherence", judge="lexical", progress=False)
     screen = str(report)
     assert "weakest" not in screen
-    assert "answers look wrong; references would tell" in screen
+    assert "rows the answer looks wrong; references would tell" in screen
 
 
 def test_half_of_the_answers_that_decline_are_said() -> None:

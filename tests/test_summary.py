@@ -119,10 +119,6 @@ def test_bad_rows_and_rows_not_judged_are_counted_apart() -> None:
     )
     assert summary["m"].not_judged == 2
     assert summary["other"].not_judged == 3
-    assert summary.signs == (
-        "bad rows, not evaluated: 1 of 5.",
-        "rows without a result: 1 of 4.",
-    )
 
 
 def test_a_metric_undefined_on_every_row_stays() -> None:
@@ -193,19 +189,6 @@ def test_too_few_samples_to_say() -> None:
     few = summarise(rows(*[scored(0.9)] * 29), ["m"])["m"].signs
     assert few == ("m: too few rows to say: 29 scored, 30 wanted.",)
     assert summarise(rows(*[scored(0.9)] * 30), ["m"])["m"].signs == ()
-
-
-def test_abstentions_are_a_sign() -> None:
-    assert "declining answers: 1 of 3 results; the mean leaves them out" in signs_of(
-        scored(1), scored(1), undefined("declined")
-    )
-
-
-def test_failures_over_one_in_twenty_are_a_sign() -> None:
-    assert "failed" not in signs_of(*[scored(1)] * 19, failed())
-    assert "many failed: 10% (1 RateLimited, 1 UnusableReply)" in signs_of(
-        *[scored(1)] * 18, failed(), failed("UnusableReply")
-    )
 
 
 def test_answers_without_context_are_a_sign() -> None:

@@ -35,13 +35,22 @@ _WORST_PER_FAULT = 3
 _BINS = 10
 _FEW_FAULTS = 0.1  # the share of rows up to which faults are called few
 _SIGN_TEST = 3.84  # the 95 % point of chi-squared with one degree of freedom
-_OF_SEVERAL = ("are", "look", "decline")
 _LONGEST_TITLE = 60
 _LONGEST_TEXT = 300
 _MOST_FILES = 3
 _OF_ANSWERS = ("made up", "partial", "not as expected", "off the question", "unsure")
 _WHAT_IS_UNSUPPORTED = {"unsupported", "sentences", "claims"}
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
+
+_WEAKEST: dict[Stage, tuple[str, str]] = {
+    "search": ("The search", "the right text was not found"),
+    "prompt": ("The prompt", "the right text was found, and not shown"),
+    "answer": (
+        "The generator",
+        "the answer is wrong or declines although the right text was there",
+    ),
+}
+"""What is weak, and what its rows show."""
 
 _QUESTIONS = {
     "retrieval_accuracy": "is it in the retrieved text?",
@@ -374,12 +383,11 @@ class GlanceTally:
             if 2 * n_unclear > n_unknown:
                 rows = count_in_words(n_rows, "row")
                 return f"{n_unclear:,} of {rows} score low, and nothing tells why."
-            be, look = ("is", "looks") if n_unknown == 1 else ("are", "look")
+            looks = "looks" if by_words else "is"
             would_tell = "ContextSufficiency" if self._has_references else "references"
             return (
-                f"{n_unknown:,} of {n_rows:,} answers {look if by_words else be} wrong;"
-                f" {would_tell} would"
-                " tell whether the search or the generator."
+                f"In {n_unknown:,} of {n_rows:,} rows the answer {looks} wrong;"
+                f" {would_tell} would tell whether the search or the generator."
             )
         n_by_stage = sorted(stage.n_faults for stage in map(self._stage, STAGES))
         if n_by_stage[-1] == n_by_stage[-2]:
@@ -601,25 +609,11 @@ def _sentence_on(
 ) -> str:
     """Say of the weakest stage how many rows show it."""
     looks = "is" if is_clear and not by_words else "looks"
-    n_faults = weakest.n_faults
-    be, look, decline = ("is", "looks", "declines") if n_faults == 1 else _OF_SEVERAL
-    of_rows = f"{n_faults:,} of {n_rows:,}"
-    if weakest.stage == "answer":
-        what = f"answers {look if by_words else be} wrong"
-        if set(weakest.faults) == {"declined wrongly"}:
-            what = f"answers {decline}"
-        return (
-            f"The generator {looks} weakest: {of_rows} {what} although the right text"
-            " was there."
-        )
-    if weakest.stage == "prompt":
-        return (
-            f"The prompt {looks} weakest: for {of_rows} questions the right text was"
-            " found, and not shown."
-        )
+    subject, what = _WEAKEST[weakest.stage]
+    if by_words:
+        what = what.replace(" is wrong", " looks wrong")
     return (
-        f"The search {looks} weakest: for {of_rows} questions the right text was not"
-        " found."
+        f"{subject} {looks} weakest: in {weakest.n_faults:,} of {n_rows:,} rows {what}."
     )
 
 

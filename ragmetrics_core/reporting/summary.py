@@ -3,7 +3,6 @@
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from itertools import chain, compress
 from typing import TypeVar
 
@@ -81,7 +80,6 @@ _WHY_UNDEFINED = {
 # When a number is a sign of high risk: conventions, not measurements.
 LOW_MEAN = 0.7
 _FEW_ROWS = 30
-_MANY_FAILED = 0.05
 
 
 class MetricSummary(Frozen):
@@ -194,14 +192,11 @@ class MetricSummary(Frozen):
                 yield f"low mean: {self.mean:.3f}, under {LOW_MEAN:g}."
 
     def _signs_of_counts(self) -> Iterator[str]:
-        """Say what makes the numbers weak: few rows or clusters, rows without a score.
+        """Say what makes the numbers weak: few rows or clusters.
 
         Example: "too few rows to say: 12 scored, 30 wanted."
         """
-        n_failed = sum(self.failed.values())
-        n_undefined = sum(self.undefined.values())
-        n_outcomes = self.count + n_failed + n_undefined
-        # The table and its footnotes say of a metric without a score why it has none.
+        # The table and its footnotes say why rows have no score.
         if 0 < self.count < _FEW_ROWS and not self.is_decided:
             yield f"too few rows to say: {self.count} scored, {_FEW_ROWS} wanted."
         n_clusters = self.interval.clusters if self.interval is not None else None
@@ -209,18 +204,6 @@ class MetricSummary(Frozen):
             yield (
                 f"few clusters: {n_clusters}, under {FEWEST_CLUSTERS}; the interval is"
                 " a rough guide."
-            )
-        n_declined = self.undefined.get("declined", 0)
-        if n_declined:
-            yield (
-                f"declining answers: {n_declined} of {n_outcomes} results; the mean"
-                " leaves them out, so that declining more may raise it."
-            )
-        if n_failed > _MANY_FAILED * n_outcomes:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in self.failed.items())
-            yield (
-                f"many failed: {n_failed / n_outcomes:.0%} ({kinds}); the mean does not"
-                " speak for them."
             )
 
 
@@ -344,14 +327,6 @@ class Summary(Frozen):
                 f"the application itself failed: {self.application_errors} of"
                 f" {n_samples} rows."
             )
-        if self.bad_rows:
-            sentences.append(
-                f"bad rows, not evaluated: {self.bad_rows} of {self.rows}."
-            )
-        if self.not_judged:
-            sentences.append(
-                f"rows without a result: {self.not_judged} of {n_samples}."
-            )
         return tuple(sentences)
 
     @property
@@ -401,9 +376,10 @@ class Tally:
         self._n_asked_whether_declined = 0
         self._n_without_answer = 0
         self._number_cluster_of = numbering(cluster)  # the number of a sample's cluster
-        self._slices_by_key: dict[str, _SliceTallies] = {
-            key: _SliceTallies(metrics, cluster) for key in slices
-        }
+        self._cluster = cluster
+        # for the key "language" the tally of "en", that of "de" and so on
+        self._slices_by_key: dict[str, dict[str, Tally]] = {key: {} for key in slices}
+        self._bad_rows: list[SampleResult] = []
         # A key that no sample has was mistyped. All keys are looked for in the samples
         # of the whole, so that the tally of a slice looks for none.
         if is_slice:
@@ -418,8 +394,7 @@ class Tally:
         """Count one row: its usage, its result of each metric, and its sample's traits.
 
         Example: a row in English counts in the whole, and in the slice "en" of
-        "language". A bad row (no sample, or with a problem) has an unknown slice, so it
-        counts in every slice.
+        "language". A bad row (no sample, or with a problem) counts in every slice.
         """
         self.usage += result.usage
         sample = result.sample
@@ -427,12 +402,14 @@ class Tally:
             # A metadata key for slices or clusters that no sample has was mistyped.
             self._keys_to_find.look_in(sample)
         self.row_counts["rows"] += 1
+        self._add_to_slices(result)
         if sample is None or result.problem:
-            self._add_bad_row(result)
+            self.row_counts["bad_rows"] += 1
+            for metric in self.metrics.values():
+                metric.add_bad_row()
             return
         is_judged = bool(result.results)
         self.row_counts["judged" if is_judged else "not_judged"] += 1
-        self._add_to_slices(result, sample)
         cluster_number = self._number_cluster_of(sample)
         for name, metric_tally in self.metrics.items():
             metric_result = result.results.get(name)
@@ -450,12 +427,33 @@ class Tally:
         if sample.capture is not None:
             self._add_doubts(sample.capture.doubts, result.index)
 
-    def _add_to_slices(self, result: SampleResult, sample: Sample) -> None:
-        """Count a row in the slice of each key to which its sample belongs."""
+    def _add_to_slices(self, result: SampleResult) -> None:
+        """Count a row in the slice of each key to which its sample belongs.
+
+        A bad row may belong to any slice, and so counts in each.
+        """
+        if not self._slices_by_key:
+            return
+        is_bad = result.sample is None or bool(result.problem)
+        if is_bad:
+            self._bad_rows.append(result)
         for key, slices in self._slices_by_key.items():
-            value = group_of(sample, key)
-            slice_name = f"without {key}" if value is None else value
-            slices.tally_of(slice_name).add(result)
+            if is_bad:
+                for tally in slices.values():
+                    tally.add(result)
+                continue
+            value = group_of(result.sample, key)
+            name = f"without {key}" if value is None else value
+            if name not in slices:
+                slices[name] = self._new_slice()
+            slices[name].add(result)
+
+    def _new_slice(self) -> "Tally":
+        """The tally of a slice, which begins with the bad rows so far."""
+        tally = Tally(list(self.metrics), cluster=self._cluster, is_slice=True)
+        for bad_row in self._bad_rows:
+            tally.add(bad_row)
+        return tally
 
     def _add_traits(self, sample: Sample) -> None:
         """Count what is known of a sample without any metric."""
@@ -475,14 +473,6 @@ class Tally:
                 )
             counted = known.model_copy(update={"samples": known.samples + 1})
             self._doubts[code] = counted
-
-    def _add_bad_row(self, result: SampleResult) -> None:
-        """Count a row that is no sample: it belongs to no slice, and so to each."""
-        self.row_counts["bad_rows"] += 1
-        for slices in self._slices_by_key.values():
-            slices.add_to_each(result)
-        for metric in self.metrics.values():
-            metric.add_bad_row()
 
     def summary(self, *, run: RunFacts | None = None) -> Summary:
         """Sum up everything counted so far, as ``Report.summary`` does.
@@ -531,36 +521,9 @@ class Tally:
         for key, slices in self._slices_by_key.items():
             summaries_by_key[key] = {
                 slice_name: tally.summary(run=run)
-                for slice_name, tally in slices.tally_by_name.items()
+                for slice_name, tally in slices.items()
             }
         return summaries_by_key
-
-
-class _SliceTallies:
-    """The tallies of the slices that one key of the metadata makes.
-
-    A bad row has no metadata: it may belong to any slice, and so counts in each, in
-    those that come later, too.
-
-    Attributes:
-        tally_by_name: For the key "language" the tally of "en", that of "de" and so on.
-    """
-
-    def __init__(self, metrics: Sequence[str], cluster: GroupBy) -> None:
-        self.tally_by_name: dict[str, Tally] = {}
-        self._tally_of_bad_rows = Tally(metrics, cluster=cluster, is_slice=True)
-
-    def tally_of(self, slice_name: str) -> Tally:
-        """The tally of a slice; a new slice begins with the bad rows so far."""
-        if slice_name not in self.tally_by_name:
-            self.tally_by_name[slice_name] = deepcopy(self._tally_of_bad_rows)
-        return self.tally_by_name[slice_name]
-
-    def add_to_each(self, bad_row: SampleResult) -> None:
-        """Count a bad row in every slice."""
-        self._tally_of_bad_rows.add(bad_row)
-        for tally in self.tally_by_name.values():
-            tally.add(bad_row)
 
 
 def _with_bounds(
