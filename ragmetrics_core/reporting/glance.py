@@ -47,25 +47,25 @@ _WEAKEST: dict[Stage, tuple[str, str]] = {
     "prompt": ("The prompt", "the right text was found, and not shown"),
     "answer": (
         "The generator",
-        "the answer is wrong or declines although the right text was there",
+        "the answer is wrong although the right text was there",
     ),
 }
 """What is weak, and what its rows show."""
 
 _QUESTIONS = {
-    "retrieval_accuracy": "is it in the retrieved text?",
-    "context_utilization": "do useful texts come first?",
-    "context_sufficiency": "was enough text shown?",
-    "retrieval_ranking": "do expected passages rank high?",
-    "context_adherence": "does the answer keep to it?",
-    "context_recall": "is it the expected answer?",
-    "answer_relevance": "does it address the question?",
-    "citation_quality": "do the citations hold?",
+    "retrieval_accuracy": "in the retrieved text?",
+    "context_utilization": "useful texts first?",
+    "context_sufficiency": "enough text shown?",
+    "retrieval_ranking": "expected passages high?",
+    "context_adherence": "keeps to the text?",
+    "context_recall": "the expected answer?",
+    "answer_relevance": "addresses the question?",
+    "citation_quality": "do citations hold?",
 }
 _QUESTIONS_OF_WORDS = {
-    "retrieval_accuracy": "are its words in the text?",
-    "context_adherence": "does it share the text's words?",
-    "context_recall": "does it share the expected words?",
+    "retrieval_accuracy": "its words in the text?",
+    "context_adherence": "shares the text's words?",
+    "context_recall": "shares the expected words?",
 }
 """What a judge of words can say; it cannot see more."""
 

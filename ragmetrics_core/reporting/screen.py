@@ -162,13 +162,14 @@ def _short(value: float) -> str:
 
 
 def _rows(glance: Glance, page: str) -> Iterator[_Line]:
-    """The worst rows with what is wrong in them, then how many more there are."""
+    """The worst rows with what is wrong in them, then how many such rows there are."""
     shown = glance.worst[:_MOST_ROWS]
     for place, row in enumerate(shown):
         yield _Line((3, 6, 9)[place], _row_line(row))
-    n_more = glance.n_faults + glance.n_open - sum(row.kind != "fine" for row in shown)
-    if shown and n_more > 0:
-        yield _Line(8, f"        {n_more:,} more{' in the page' if page else ''}")
+    n_rows = glance.n_faults + glance.n_open
+    if n_rows > len(shown) > 0:
+        where = " in the page" if page else ""
+        yield _Line(4, f"        {n_rows:,} such rows{where}")
 
 
 def _row_line(row: RowGlance) -> str:
@@ -186,4 +187,4 @@ def _last_lines(page: str, next_command: str) -> Iterator[_Line]:
     if page:
         yield _Line(1, f"  page   {one_line(page)}")
     if next_command:
-        yield _Line(7, f"  next   {one_line(next_command)}")
+        yield _Line(8, f"  next   {one_line(next_command)}")
