@@ -148,6 +148,8 @@ def connect(path: Path) -> sqlite3.Connection:
         with contextlib.suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
+        # The disk is waited for once in 40 MB, and when the file is closed.
+        connection.execute("PRAGMA wal_autocheckpoint=10000")
     except sqlite3.Error:
         connection.close()
         raise
