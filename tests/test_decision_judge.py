@@ -440,11 +440,6 @@ TOO_LONG = "ContextWindowExceeded"
 UNUSABLE: dict[str, tuple[Sequence[str], Metric, Callable[[], DecisionServer], str]] = {
     "refused": (BOTH[:1], FACTS, saying(None), "ContentRefused"),
     "left out": (BOTH[1:], RECALL, saying(None), "UnusableReply"),
-    "no number": (BOTH, FACTS, saying(float("nan")), "UnusableReply"),
-    "above one": (BOTH, FACTS, saying(1.2), "UnusableReply"),
-    "below zero": (BOTH, FACTS, saying(-0.1), "UnusableReply"),
-    "a text": (BOTH, FACTS, saying("yes"), "UnusableReply"),
-    "a truth": (BOTH, FACTS, saying(True), "UnusableReply"),
     "a sum of 1.2": (BOTH, RECALL, saying([0.2, 0.2, 0.2, 0.2, 0.4]), "UnusableReply"),
     "a sum of .9": (BOTH, RECALL, saying([0.2, 0.2, 0.2, 0.2, 0.1]), "UnusableReply"),
     **{
@@ -789,13 +784,6 @@ def test_a_key_goes_to_no_address_but_its_own(
     (request,) = server.requests
     assert "sk-secret" not in json.dumps(dict(request.headers))
     assert request.path == ("/v1/decisions" if form == "decisions" else "/v1/systemone")
-
-
-def test_a_moving_name_is_warned_of(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resolve_judge("decisions/some-latest", api_base="http://127.0.0.1:9/v1")
-    assert "name the version" in caplog.text
 
 
 def test_a_decision_model_is_no_chat_model(server: DecisionServer) -> None:

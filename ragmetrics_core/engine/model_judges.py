@@ -4,8 +4,6 @@ A run imports this where it needs such a judge, because clients and sessions are
 what judging loads.
 """
 
-import logging
-
 from ragmetrics_core.data import SettingError, did_you_mean, import_named_object
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.judging.decision_judge import DecisionJudge
@@ -23,7 +21,6 @@ from ragmetrics_core.models.decision_model import (
 from ragmetrics_core.models.litellm_model import LiteLLMModel, knows_provider
 from ragmetrics_core.models.openai_form import facts_of_listed_model, names_of_models
 
-_logger = logging.getLogger("ragmetrics_core")
 _COMPATIBLE_PREFIX = "openai-compatible/"
 _PREFIXES = (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE)
 # module:name of an object, e.g. my_app.judges:strict
@@ -66,7 +63,6 @@ def make_model_judge(
         return _make_compatible(name, endpoint)
     typed_model = decision_model(name, api_base=address, api_key_env=key_variable)
     if typed_model is not None:
-        _warn_of_changing_model(name)
         return DecisionJudge(typed_model)
     has_our_client = name.partition("/")[0] in PROVIDERS and "/" in name
     if has_our_client or facts_of_listed_model(name) is not None:
@@ -107,20 +103,6 @@ def _make_compatible(name: str, endpoint: Endpoint) -> Judge:
         )
     model = name.removeprefix(_COMPATIBLE_PREFIX)
     return LLMJudge(OpenAICompatibleModel(address, model, api_key_env=key_variable))
-
-
-def _warn_of_changing_model(name: str) -> None:
-    """Warn of a name that ends in "-latest".
-
-    The model behind such a name may change, and stored answers would outlive the
-    change.
-    """
-    if name.endswith("-latest"):
-        _logger.warning(
-            "%s may stand for another model tomorrow, and stored answers outlive it:"
-            " name the version",
-            name,
-        )
 
 
 def _refuse_misspelt(name: str, address: str | None) -> None:
