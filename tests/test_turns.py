@@ -62,6 +62,17 @@ SEARCHES = search("opening year of the Velm bridge", 1.0)
 ASKS_IN_PARTS = model(
     f"Take apart: {QUESTION}", "1. Who opened it?\n2. What did it cost?", 0.0
 )
+
+
+def searches_and_answers(query: str, answer: str, began: float) -> Tree:
+    """A chain that searches itself."""
+    answering = model(f"{PAGE}\n{query}", answer, began + 1)
+    chain = replace(answering, question=query)
+    inner = [search(query, began).root, answering.root]
+    chain.root = Node("step", "chain", began, began + 2, inner)
+    return chain
+
+
 FIRST_PART = (
     search("Who opened it?", 1.0),
     model(f"{PAGE}\nWho opened it?", "The mayor.", 2.0),
@@ -84,6 +95,23 @@ SUGGESTS = model(
         (None, [SEARCHES, ANSWERS, SUGGESTS], "Ask who paid for it.", False),
         # each part of a question is searched and answered by itself
         (None, [ASKS_IN_PARTS, *FIRST_PART, *SECOND_PART], "It cost a fortune.", False),
+        (
+            None,
+            [
+                ASKS_IN_PARTS,
+                searches_and_answers("Who opened it?", "The mayor.", 1.0),
+                searches_and_answers("What did it cost?", "It cost a fortune.", 3.0),
+            ],
+            "It cost a fortune.",
+            False,
+        ),
+        # the user chose one of the questions that a model proposed
+        (
+            None,
+            [ASKS_IN_PARTS, searches_and_answers("Who opened it?", "The mayor.", 1.0)],
+            "The mayor.",
+            False,
+        ),
     ],
 )
 def test_of_several_models_called_by_themselves_none_is_sure_to_answer(

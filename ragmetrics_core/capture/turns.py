@@ -45,6 +45,11 @@ _SEVERAL_QUESTIONS = (
     "the runs of this turn were asked different questions; say capture(question=…)"
     " around the calls of one question"
 )
+_ONE_OF_SEVERAL = (
+    "a run was asked one of several lines that a model wrote: it is taken for a part of"
+    " the question before, and may be a question of the user's own; put"
+    " capture(question=…) around the calls that answer one question"
+)
 _SEVERAL_ANSWERS = (
     "several runs of this turn answered: the last answer counts; put"
     " capture(question=…) around the calls that answer one question"
@@ -277,20 +282,29 @@ def _join_flow(runs: Sequence[Tree]) -> Tree:
     """Join the runs of plain functions that are one turn.
 
     Several of them may have answered: one its question and one what to ask next, or each
-    a part of the question.
+    a part of the question. Of several questions that a model wrote one may have become
+    the user's own.
     """
     tree = join_trees(runs, FLOW)
     places_of_searches = [
         place for place, run in enumerate(runs) if _only_retrieves(run)
     ]
+    first_search = min(places_of_searches, default=0)
     answering: list[Tree] = []
-    for place in range(min(places_of_searches, default=0), len(runs)):
-        asked_later = [text for run in runs[place + 1 :] for text in _texts_asked(run)]
-        reply = _last_reply(runs[place])
-        is_asked = any(reply.writes_query(text) for text in asked_later)
-        letters = _last_text(runs[place])
-        if letters and not (letters.isdigit() or reply.is_verdict or is_asked):
-            answering.append(runs[place])
+    for place, run in enumerate(runs):
+        asked_later = [
+            text for later in runs[place + 1 :] for text in _texts_asked(later)
+        ]
+        reply = _last_reply(run)
+        n_asked = len({text for text in asked_later if reply.writes_query(text)})
+        if n_asked:
+            if n_asked < len(reply.text.strip().splitlines()):
+                tree = _doubtful(tree, _ONE_OF_SEVERAL)
+            continue
+        letters = _last_text(run)
+        is_text = bool(letters) and not (letters.isdigit() or reply.is_verdict)
+        if place >= first_search and is_text:
+            answering.append(run)
     answering = [run for run in answering if run.answers] or answering
     return _doubtful(tree, _SEVERAL_ANSWERS) if len(answering) > 1 else tree
 
@@ -482,12 +496,14 @@ class Turns(Generic[Run]):
         if _only_retrieves(tree):
             return self._take_in_search(tree)
         turn = self._turn_that_asked_for(tree)
+        is_asked_for = turn is not None
         if turn is None:
             turn = self._turn_read_by(tree)
         if turn is not None:
             turn.add_model_run(tree)
-            # a run that searched itself, too, and answered waits for nothing
-            return self._close([turn]) if _has_searched(tree) and tree.answers else []
+            # a run that searched itself, too, and answered the user waits for nothing
+            is_answered = _has_searched(tree) and bool(tree.answers)
+            return self._close([turn]) if is_answered and not is_asked_for else []
         samples = self._samples_of(tree)
         if samples or _has_searched(tree) or not _model_calls(tree):
             return samples
