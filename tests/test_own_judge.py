@@ -122,16 +122,6 @@ def test_requests_per_minute_hold() -> None:
     assert "the deadline" in report.run.stopped
 
 
-def test_what_cannot_be_held_is_refused_with_the_reason(tmp_path: Any) -> None:
-    judge = Oracle()
-    with pytest.raises(SettingError, match="keeps nothing of the judge oracle"):
-        judged(judge, store=tmp_path / "replies.sqlite")
-    cascade = CascadeJudge(LexicalJudge(), judge, band=(0.0, 1.0))
-    with pytest.raises(SettingError, match="keeps nothing of the judge oracle"):
-        judged(cascade, store=tmp_path / "replies.sqlite")
-    assert judge.asked == 0
-
-
 def test_limits_hold_for_a_judge_of_ones_own_in_a_cascade() -> None:
     judge = Oracle()
     cascade = CascadeJudge(LexicalJudge(), judge, band=(0.0, 1.0))

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import traceback
-from collections.abc import Iterable
 from dataclasses import replace
 from inspect import isawaitable
 from typing import Any, cast
@@ -30,12 +28,10 @@ from ragmetrics_core.data.errors import (
     JudgeError,
     LimitReached,
     RagMetricsError,
-    SettingError,
 )
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge, check_answer
 from ragmetrics_core.models.limits import Budget, RateLimiter
-from ragmetrics_core.models.reply_store import StoreLike
 from ragmetrics_core.models.threads import is_being_cancelled
 
 _OUR_MODULES = "ragmetrics_core."
@@ -198,26 +194,3 @@ class OwnJudge(Judge):
             " answers with NotAnswered and a JudgeError; see error.raw",
             raw="".join(traceback.format_exception(error)),
         )
-
-
-def refuse_store_without_effect(judges: Iterable[Judge], store: StoreLike) -> None:
-    """Refuse a named store without effect on a user's own judge.
-
-    Nobody stores its replies, unless it has a ``session``.
-
-    Raises:
-        SettingError: If a store is named for the run.
-    """
-    is_store_named = store is True or isinstance(store, (str, os.PathLike))
-    for judge in judges:
-        parts = parts_of(judge)
-        uncounted = [part.name for part in parts if not counts_by_itself(part)]
-        if not uncounted:
-            continue
-        has_session = any(type(part).session is not Judge.session for part in parts)
-        if is_store_named and not has_session:
-            raise SettingError(
-                f"store= keeps nothing of the judge {uncounted[0]}, which asks no model"
-                " of ragmetrics: it is asked anew in each run; leave store= out, or give"
-                " the judge a session() that keeps its replies"
-            )

@@ -37,7 +37,6 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.crashes import crash_in_words
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
-from ragmetrics_core.engine.own_judge import refuse_store_without_effect
 from ragmetrics_core.engine.progress import Display, Show
 from ragmetrics_core.engine.resolve import NOBODY, JudgeLike, is_judge_chosen
 from ragmetrics_core.engine.rows_in_flight import AHEAD, RowsInFlight
@@ -145,13 +144,12 @@ class Run:
         self.judges = _distinct_judges(judge_by_metric.values())
         self.batch_store = self._make_batch_store(store) if batch else None
         self.store = self.batch_store or resolve_store(store)
-        # A judge that the user wrote may store no replies: a store would do nothing for
-        # it.
-        refuse_store_without_effect(self.judges, store)
         self._judging = self._make_judging(judge_by_metric)
         self.rows = RowsInFlight(self._judging, self.window)
         # Ends the run once it is decided whether the gates hold: until="decided".
-        self.decider = self._make_decider(until, gates)
+        self.decider = (
+            None if until is None else _make_decider(until, gates, self.metrics)
+        )
 
     def _make_judging(self, judge_by_metric: Mapping[str, Judge]) -> SampleJudging:
         """Open the judges' sessions for this run."""
@@ -186,17 +184,6 @@ class Run:
         """Refuse, by ``SettingError``, a cap on money where a price is not known."""
         if self._budget.limits.max_cost is not None:
             refuse_unknown_prices(self._chat_models)
-
-    def _make_decider(
-        self, until: Until, gates: Sequence[Gate | str] | str
-    ) -> "Decider | None":
-        """Make the decider, which ends a run as soon as its gates are decided.
-
-        Returns None for a run over all rows.
-        """
-        if until is None:
-            return None
-        return _make_decider(until, gates, self.metrics)
 
     @property
     def stopped(self) -> str:
