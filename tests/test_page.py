@@ -258,7 +258,6 @@ def test_what_stands_on_the_page(tmp_path: Path) -> None:
     )
     for words in (
         "0.500",  # the mean
-        "too few rows to say: 2 scored, 30 wanted.",
         "The run ended early: the key was refused.",
         "a &lt;note&gt;",
         "Any useful chunk in 2 of 2 scored rows",

@@ -199,7 +199,7 @@ def test_what_an_endpoint_echoes_reaches_neither_errors_nor_results(
     with suppress(errors.JudgeUnavailable):
         report = evaluate([SAMPLE], ContextUtilization(), judge=judge, progress=False)
         report.to_jsonl(out)
-        told = "\n".join([out.read_text(), report.table(), *report.summary().all_signs])
+        told = "\n".join([out.read_text(), report.table(), *report.summary().signs])
         assert KEY not in told
         assert WORD.casefold() not in told.casefold()
 

@@ -43,7 +43,7 @@ _SHOWN = """
     Advice.title Advice.stage Advice.remedy
     SequentialDecision.sentence Rule.stage Rule.title Rule.reasoning Rule.remedy Rule.holds
     Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades
-    MetricSummary.undefined MetricSummary.failed MetricSummary.signs MetricChange.slice MetricChange.outcomes
+    MetricSummary.undefined MetricSummary.failed MetricChange.slice MetricChange.outcomes
     Comparison.added Comparison.differing Comparison.lacking Comparison.titles
     Comparison.stopped DiscreteSettings.retriever FactsFile.extraction FactsFile.prompts FactsFile.frozen
     Header.source Header.corpus Header.parameters Header.prompts Header.left_out Review.item Review.reviewer Review.date

@@ -1,4 +1,4 @@
-"""Summaries: counts, numbers and signs of high risk, worked by hand."""
+"""Summaries: counts and numbers, worked by hand."""
 
 from __future__ import annotations
 
@@ -137,7 +137,6 @@ def test_a_metric_undefined_on_every_row_stays() -> None:
     assert numbers["m"].unscored_in_words == (
         "1 without context or another input, 1 without a fact in the reference"
     )
-    assert numbers["m"].signs == ()
     assert "NaN" not in numbers.model_dump_json()
 
 
@@ -161,36 +160,6 @@ def test_usage_is_summed_and_unknown_cost_stays_unknown() -> None:
     )
 
 
-def signs_of(*results: MetricResult) -> str:
-    signs = summarise(rows(*results), ["m"])["m"].signs
-    return "\n".join(sign for sign in signs if "too few rows" not in sign)
-
-
-@pytest.mark.parametrize(
-    ("values", "sign"),
-    [
-        (
-            [0.1, 0.9, 0.9],
-            "the mean may be low: 0.633 is under 0.7, a rule of thumb of this tool,"
-            " and its interval reaches that.",
-        ),
-    ],
-)
-def test_signs_of_scores(values: list[float], sign: str) -> None:
-    assert f"m: {sign}" in signs_of(*map(scored, values))
-
-
-def test_good_scores_give_no_sign_and_thresholds_themselves_are_good_enough() -> None:
-    assert signs_of(scored(0.9), scored(0.8), scored(0.85)) == ""
-    assert signs_of(scored(0.7), scored(0.7), scored(0.8)) == ""
-
-
-def test_too_few_samples_to_say() -> None:
-    few = summarise(rows(*[scored(0.9)] * 29), ["m"])["m"].signs
-    assert few == ("m: too few rows to say: 29 scored, 30 wanted.",)
-    assert summarise(rows(*[scored(0.9)] * 30), ["m"])["m"].signs == ()
-
-
 def test_answers_without_context_are_a_sign() -> None:
     blind = Sample(question="q", contexts=["  "], answer="a")
     silent = Sample(question="q")
@@ -203,7 +172,7 @@ def test_answers_without_context_are_a_sign() -> None:
         ["m"],
     )
     assert summary.without_context == 1
-    assert summary.all_signs[0] == "answered without any context: 1 of 3 rows."
+    assert summary.signs[0] == "answered without any context: 1 of 3 rows."
 
 
 @pytest.mark.parametrize(
@@ -305,9 +274,8 @@ def test_clusters_of_a_conversation() -> None:
     # Scores are equal within each conversation of four: 12 clusters of size 4 give the
     # variance of 12 scores, .09 · 12/11 / 12, against .09 · 48/47 / 48.
     assert numbers.interval.design_effect == pytest.approx((0.09 / 11) / (0.09 / 47))
-    assert (
-        numbers.signs[-1]
-        == "m: few clusters: 12, under 20; the interval is a rough guide."
+    assert summarise(rows, ["m"]).signs == (
+        "m: few clusters: 12, under 20; the interval is a rough guide.",
     )
     alone = summarise(rows, ["m"], cluster=None)["m"]
     assert alone.interval is not None

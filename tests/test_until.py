@@ -553,7 +553,6 @@ def test_a_stopped_run_shows_the_bounds_and_nothing_else(tmp_path: Path) -> None
         report.decisions[0].interval,
     ) * 2
     own = summary["context_adherence"]
-    assert "too few" not in str(summary.all_signs)
     assert (own.count > 0, own.interval, own.worst, own.best) == (
         True,
         None,

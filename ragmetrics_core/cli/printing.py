@@ -85,7 +85,7 @@ def explain_lines(
     lines.append(f"Rows: {groups or 'none'}.")
     if glance.failures:
         lines.append(f"! {glance.failures}")
-    lines += [f"! {sign}" for sign in summary.all_signs]
+    lines += [f"! {sign}" for sign in summary.signs]
     lines += [*remarks, *footnotes(summary, run)]
     return lines
 

@@ -1,9 +1,9 @@
-"""What a run measured, metric by metric, with the signs of high risk in words."""
+"""What a run measured, metric by metric."""
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import TypeVar
 
 from pydantic import Field
@@ -77,9 +77,8 @@ _WHY_UNDEFINED = {
 }
 
 
-# When a number is a sign of high risk: conventions, not measurements.
 LOW_MEAN = 0.7
-_FEW_ROWS = 30
+"""Under this score a turn of a conversation is low: a convention, no measurement."""
 
 
 class MetricSummary(Frozen):
@@ -150,11 +149,6 @@ class MetricSummary(Frozen):
         exclude=True,
         description="every score, the lowest first",
     )
-    is_decided: bool = Field(
-        default=False,
-        repr=False,
-        description="whether its gate has said that the rows are enough",
-    )
 
     @property
     def unscored_in_words(self) -> str:
@@ -167,44 +161,6 @@ class MetricSummary(Frozen):
         if self.not_judged:
             parts.append(f"{self.not_judged:,} without a result")
         return ", ".join(parts)
-
-    @property
-    def signs(self) -> tuple[str, ...]:
-        """Signs of high risk, one sentence each."""
-        sentences = (*self._signs_of_scores(), *self._signs_of_counts())
-        return tuple(f"{self.metric}: {sentence}" for sentence in sentences)
-
-    def _signs_of_scores(self) -> Iterator[str]:
-        """Say whether the mean looks bad.
-
-        Example: "low mean: 0.420, under 0.7."
-        """
-        if self.mean is not None and self.mean < LOW_MEAN:
-            interval_reaches_limit = (
-                self.interval is not None and self.interval.high >= LOW_MEAN
-            )
-            if interval_reaches_limit:
-                yield (
-                    f"the mean may be low: {self.mean:.3f} is under {LOW_MEAN:g}, a"
-                    " rule of thumb of this tool, and its interval reaches that."
-                )
-            else:
-                yield f"low mean: {self.mean:.3f}, under {LOW_MEAN:g}."
-
-    def _signs_of_counts(self) -> Iterator[str]:
-        """Say what makes the numbers weak: few rows or clusters.
-
-        Example: "too few rows to say: 12 scored, 30 wanted."
-        """
-        # The table and its footnotes say why rows have no score.
-        if 0 < self.count < _FEW_ROWS and not self.is_decided:
-            yield f"too few rows to say: {self.count} scored, {_FEW_ROWS} wanted."
-        n_clusters = self.interval.clusters if self.interval is not None else None
-        if n_clusters and n_clusters < FEWEST_CLUSTERS:
-            yield (
-                f"few clusters: {n_clusters}, under {FEWEST_CLUSTERS}; the interval is"
-                " a rough guide."
-            )
 
 
 class CaptureDoubt(Frozen):
@@ -310,10 +266,9 @@ class Summary(Frozen):
 
     @property
     def signs(self) -> tuple[str, ...]:
-        """Signs of high risk that concern the run as a whole, a sentence each.
+        """What makes the numbers speak for less, a sentence each.
 
-        Each metric has its own signs beside them. Example: "answered without any
-        context: 3 of 20 rows."
+        Example: "answered without any context: 3 of 20 rows."
         """
         n_samples = self.judged + self.not_judged
         sentences = []
@@ -327,15 +282,14 @@ class Summary(Frozen):
                 f"the application itself failed: {self.application_errors} of"
                 f" {n_samples} rows."
             )
+        for numbers in self.metrics:
+            n_clusters = numbers.interval.clusters if numbers.interval else None
+            if n_clusters and n_clusters < FEWEST_CLUSTERS:
+                sentences.append(
+                    f"{numbers.metric}: few clusters: {n_clusters}, under"
+                    f" {FEWEST_CLUSTERS}; the interval is a rough guide."
+                )
         return tuple(sentences)
-
-    @property
-    def all_signs(self) -> tuple[str, ...]:
-        """Signs of the run, then those of each metric."""
-        return (
-            *self.signs,
-            *chain.from_iterable(numbers.signs for numbers in self.metrics),
-        )
 
 
 class Tally:
@@ -529,10 +483,7 @@ class Tally:
 def _with_bounds(
     numbers: MetricSummary, decisions: Iterable[SequentialDecision]
 ) -> MetricSummary:
-    """The numbers of a metric with the bounds of its gate in place of intervals.
-
-    The gate has said that its rows are enough, so no number of rows is too few.
-    """
+    """The numbers of a metric with the bounds of its gate in place of intervals."""
     bounds_by_metric = {
         decision.metric: decision.interval
         for decision in decisions
@@ -544,7 +495,6 @@ def _with_bounds(
             "interval": bounds,
             "worst": bounds,
             "best": bounds,
-            "is_decided": True,
         }
     )
 

@@ -282,9 +282,7 @@ def markdown(
     ]
     lines += [_markdown_row(_cells(numbers)) for numbers in summary.metrics]
     lines.append("")
-    lines += [
-        f"- Sign of high risk: {markdown_text(sign)}" for sign in summary.all_signs
-    ]
+    lines += [f"- Take care: {markdown_text(sign)}" for sign in summary.signs]
     lines.append("")
     lines += [f"- {markdown_text(note)}" for note in footnotes(summary, run)]
     return "\n".join([*lines, ""])
