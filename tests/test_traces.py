@@ -938,7 +938,7 @@ def test_traces_and_lines_that_cannot_be_read_are_bad_rows(
     gate = ["--fail-under", "adherence=0.1", "--explain", "--out", str(out)]
     assert command.main(["evaluate", "--traces", str(path), *options, *gate]) == 3
     said = capsys.readouterr()
-    assert "bad rows, not evaluated: 1 of 2" in said.out
+    assert "2 rows, 1 unreadable." in said.out
     assert "spans.jsonl: " in said.err
     # so compare, pages and later gates know of it
     assert Report.from_jsonl(out).summary().bad_rows == 1
