@@ -361,3 +361,21 @@ def test_the_command_refuses_a_file_before_anything_is_judged(
     )
     samples = list(read_samples(path, {"answer": "prediction", "reference": "answer"}))
     assert all(isinstance(sample, Sample) and sample.reference for sample in samples)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"facts": ["a"], "retrieved": ["a"], "other": "x"}, ""),
+        ({"answer": "a", "contexts": ["a"], "other": "x"}, ""),
+        (
+            {"answer": "a", "found": "x"},
+            "no row has contexts or reference; columns that were not recognised: found",
+        ),
+    ],
+)
+def test_where_no_metric_applies_the_columns_are_told(
+    row: dict[str, Any], words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    list(iterate_samples([row], {}))
+    assert (words in caplog.text) if words else (caplog.text == "")

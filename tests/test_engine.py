@@ -20,7 +20,6 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextUtilization,
     LexicalJudge,
-    LLMJudge,
     Metric,
     Question,
     Sample,
@@ -35,7 +34,6 @@ from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     JudgeUnavailable,
     SettingError,
-    TransientJudgeError,
 )
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.engine.rows_in_flight import AHEAD
@@ -44,7 +42,6 @@ from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.polls import Adherent
-from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.reporting.gates import Gate, decide
 
 ROWS = [
@@ -79,15 +76,6 @@ class SlowJudge(Judge):
             else useful(True)
         )
         return Answer(reply, Usage(calls=1))
-
-
-def test_no_sample_is_lost_and_order_is_that_of_the_input():
-    report = evaluate(
-        ROWS, [ContextAdherence(polls=1)], judge=SlowJudge(), progress=False
-    )
-    assert [result.index for result in report.results] == list(range(150))
-    reasons = [result.results["context_adherence"].reason for result in report.results]
-    assert reasons == [row["answer"] for row in ROWS]
 
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 66, 129])
@@ -441,22 +429,6 @@ def test_a_cascade_whose_strong_judge_refuses_its_key_tells_what_the_cheap_one_w
     )
     assert "EXAMPLE_KEY" in report.run.stopped
     assert report.usage.calls == unsure.count > 0
-
-
-def test_an_endpoint_that_cannot_be_reached_ends_the_run():
-    class Away(ChatModel):
-        name, calls = "away", 0
-
-        async def complete(self, request):
-            self.calls += 1
-            error = TransientJudgeError("nobody listens at http://127.0.0.1:1")
-            error.is_sent = False
-            raise error
-
-    model = Away()
-    with pytest.raises(JudgeUnavailable, match="nobody listens"):
-        evaluate(ROWS, "adherence", judge=LLMJudge(model, attempts=1), progress=False)
-    assert model.calls == 1
 
 
 class Crashing(Metric):

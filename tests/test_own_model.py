@@ -117,15 +117,6 @@ def test_what_a_call_costs(
     assert run(model).usage.cost == (None if cost is None else pytest.approx(5 * cost))
 
 
-def test_a_cap_on_money_holds_by_its_prices() -> None:
-    model = Own(
-        ChatReply((GOOD,), Usage(prompt_tokens=10, completion_tokens=2)), (0.01, 0.1)
-    )
-    report = run(model, limits=Limits(max_cost=0.7))
-    assert model.calls == 2
-    assert "max_cost=0.7 was reached, after 2 calls and $0.6000" in report.run.stopped
-
-
 def test_a_cap_on_money_without_a_price_ends_after_one_call() -> None:
     model = Own()
     assert (

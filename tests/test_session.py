@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -112,14 +111,6 @@ def test_equal_requests_share_one_call_in_a_run_and_between_runs(
         (1, 0),
     ]
     assert [len(store) for store in stores] == [1, 1]
-
-
-def test_a_store_spares_the_next_run_its_call(loopback_server: Serve) -> None:
-    server, store = loopback_server(lambda _: GOOD), MemoryStore()
-    for calls in (1, 0, 0):
-        (answer,) = ask_all(session_of(server), asked(), store=store)
-        assert (answer.usage.calls, answer.usage.stored) == (calls, 1 - calls)
-    assert len(server.requests) == 1
 
 
 def test_only_the_polls_that_are_missing_are_asked(loopback_server: Serve) -> None:
@@ -422,17 +413,6 @@ def test_the_last_fault_is_a_value() -> None:
     assert (answers.usage.calls, answers.usage.faults) == (3, 2)
 
 
-def test_a_reply_without_any_text_is_a_failure_that_says_so() -> None:
-    class Silent(Toy):
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            await super().complete(request)
-            return ChatReply(())
-
-    (outcome,) = of_toy(Silent()).outcomes
-    assert isinstance(outcome, errors.UnusableReply)
-    assert "fewer replies than asked for" in str(outcome)
-
-
 def test_lasting_errors_are_not_retried() -> None:
     toy = Toy(errors.ContentRefused("x"))
     assert outcomes(of_toy(toy)) == ["ContentRefused"]
@@ -479,53 +459,6 @@ def test_a_judge_that_answers_may_refuse_single_calls(
     assert [outcomes(answer) for answer in answers].count(
         ["AuthenticationFailed"]
     ) == min(refusals, 39)
-
-
-VARIANTS: tuple[dict[str, Any], ...] = (
-    {},
-    {"messages": (Message("user", "other"),)},
-    {"messages": (Message("system", "q"),)},
-    {"schema": {"type": "object"}},
-    {"temperature": 1.0},
-    {"top_logprobs": 5},
-    {"max_tokens": 5},
-)
-
-
-def test_what_changes_a_reply_is_in_the_key() -> None:
-    store = MemoryStore()
-
-    class Placed(Toy):
-        cache_key = ""
-
-    def calls(
-        request: ChatRequest, name: str = "toy", cache_key: str = "", replicate: int = 0
-    ) -> int:
-        toy = Placed()
-        toy.name, toy.cache_key = name, cache_key
-        run = Session(toy, replicate=replicate).during(store=store, concurrency=1)
-        return asyncio.run(run.ask(request, read)).usage.calls
-
-    for variant in VARIANTS:
-        request = replace(asked(), **variant)
-        assert [calls(request), calls(request)] == [1, 0]
-    for place in ({"name": "other"}, {"cache_key": "there"}, {"replicate": 1}):
-        assert [calls(asked(), **place), calls(asked(), **place)] == [1, 0]
-
-
-def test_a_model_without_a_key_keeps_its_replies_for_the_process_only() -> None:
-    class Unknown(Toy):
-        cache_key = None
-
-    toy, store = Unknown(), MemoryStore()
-    session = Session(toy)
-
-    async def work() -> list[int]:
-        runs = [session.during(store=store, concurrency=1) for _ in range(2)]
-        return [(await run.ask(asked(), read)).usage.calls for run in runs]
-
-    assert asyncio.run(work()) == [1, 0]
-    assert len(store) == 0
 
 
 # Slots, and the first call.

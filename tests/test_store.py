@@ -215,6 +215,19 @@ def failing(path: Path) -> SqliteStore:
     return store
 
 
+def test_a_change_is_made_whole_or_not_at_all(
+    opened: Callable[[], SqliteStore], path: Path
+) -> None:
+    def half(connection: sqlite3.Connection) -> None:
+        connection.execute("DELETE FROM replies")
+        raise sqlite3.OperationalError("no such thing")
+
+    store = opened()
+    store.put({KEY: FULL, OTHER: FULL})
+    store.write(half)
+    assert rows(path) == 2
+
+
 TROUBLES: dict[str, tuple[Callable[[Path], SqliteStore], str]] = {
     "damage found later": (damaged, "SQLITE_"),
     "a full disk": (on_full_disk, "SQLITE_FULL"),
