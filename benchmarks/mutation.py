@@ -74,8 +74,6 @@ HEAVY = [
     "hypothesis.strategies",
     "pydantic",
     "aiohttp.web",
-    "rich.console",
-    "rich.table",
     "xdist.plugin",
     "pytest_timeout",
     "anyio.pytest_plugin",

@@ -28,7 +28,6 @@ HEAVY = {
     "numpy",
     "pyarrow",
     "plotly",
-    "rich",
     "openai",
     "httpx",
     "aiohttp",

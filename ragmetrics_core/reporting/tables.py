@@ -21,7 +21,7 @@ from ragmetrics_core.data import (
     replace_surrogates,
     table,
 )
-from ragmetrics_core.data.display import count_in_words, markdown_text
+from ragmetrics_core.data.display import count_in_words, markdown_text, one_line
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ragmetrics_core.reporting.glance import Glance
 
 _FORMULA = lazy_pattern(r"\s*[=+\-@|%]|[\t\r\n]")
+_WIDTH, _LONGEST_NAME = 80, 20
 _HEADINGS = (
     "metric",
     "mean",
@@ -40,7 +41,7 @@ _HEADINGS = (
     "median",
     "sd",
     "min–max",
-    "scored/unscored/unusable",
+    "scored/not/failed",
 )
 
 
@@ -212,44 +213,29 @@ def text_table(summary: Summary, run: RunFacts) -> str:
 
 def _wrap(text: str) -> str:
     """A text of several lines of at most 80 columns."""
-    return textwrap.fill(text, 80, break_on_hyphens=False)
+    return textwrap.fill(text, _WIDTH, break_on_hyphens=False)
 
 
 def text_grid(summary: Summary) -> str:
     """The metrics as a plain-text table of at most 80 columns, without footnotes.
 
-    Example: two metrics: a line of headings, a rule, and two lines of numbers.
+    Example: two metrics: a line of headings, a rule, and two lines of numbers. A long
+    name has a line of its own.
     """
-    # imported here, because rich is slow to import and only terminals need it
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False
-    )
-    for column_index, heading in enumerate(_headings(summary)):
-        is_name_of_metric = column_index == 0
-        grid.add_column(
-            Text(heading.replace("/", "/\n")),  # a long heading may break there
-            justify="left" if is_name_of_metric else "right",
-            overflow="fold",
-        )
-    for numbers in summary.metrics:
-        # Text: a name is no markup of rich
-        grid.add_row(*map(Text, _cells(numbers)))
-    console = Console(
-        file=StringIO(),
-        width=80,
-        color_system=None,
-        force_terminal=False,
-        legacy_windows=False,
-    )
-    with console.capture() as captured:
-        console.print(grid)
-    lines = [line.rstrip() for line in captured.get().splitlines()]
-    return "\n".join(lines).rstrip()
+    rows = [_headings(summary), *map(_cells, summary.metrics)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    width_of_name = min(widths[0], _LONGEST_NAME)
+    lines: list[str] = []
+    for name, *numbers in rows:
+        if len(name) > width_of_name:
+            lines.append(one_line(name, _WIDTH))
+            name = ""
+        cells = [
+            f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:], strict=True)
+        ]
+        lines.append(" ".join([f"{name:<{width_of_name}}", *cells]))
+    lines.insert(1, "─" * len(lines[0]))
+    return "\n".join(lines)
 
 
 def markdown(
