@@ -377,7 +377,9 @@ def test_citations_travel_in_results_files(tmp_path: Path) -> None:
     assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.glob("*.jsonl")))
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in GOLDEN.glob("results_*.jsonl"))
+)
 def test_files_of_before_have_no_citations(name: str) -> None:
     report = Report.from_jsonl(GOLDEN / name)
     known = {row.sample.citations for row in report if row.sample is not None}

@@ -77,7 +77,7 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
     rows(GOOD, GOOD)
     assert run("evaluate rows.jsonl --explain --out out.jsonl") == 0
     shown = capsys.readouterr()
-    assert "context_utilization  1.000" in shown.out
+    assert "context_utilization 1.000" in shown.out
     not_scored = "context_recall, rows not scored: 2 without context or another input."
     assert not_scored in shown.out
     assert "Rows: 2 no fault found." in shown.out
