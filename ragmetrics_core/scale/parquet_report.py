@@ -17,6 +17,7 @@ from ragmetrics_core.data import InputError, RowError, import_extra, json_value
 from ragmetrics_core.data.arrow import arrow_rows
 from ragmetrics_core.data.results import MetricResult, SampleResult, Signature
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.engine.resolve import NOBODY
 from ragmetrics_core.reporting.jsonl import plain, validate_data
 from ragmetrics_core.reporting.report import Report, lowest
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -265,8 +266,8 @@ class ParquetReport(Report):
                 metric: signature.without_judge()
                 for metric, signature in signature_by_metric.items()
             },
-            # The judge is "" for a metric that asks none.
-            judges=tuple(sorted(judge for judge in details_by_judge if judge)),
+            # nobody is no judge: a metric that asks none has it, or "" in older files
+            judges=tuple(sorted(details_by_judge.keys() - {"", NOBODY.name})),
             details=details_by_judge,
             notes=tuple(notes),
         )
