@@ -22,7 +22,7 @@ from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 
 # Each line: the kind of question, what the row shows, the texts, and what is answered.
 # Probabilities have six places, so that a change of features or weights shows.
-TABLE = Path(__file__).parent / "golden" / "embedded_judge.jsonl"
+TABLE = Path(__file__).parent / "golden" / "embedded_judge" / "answers.jsonl"
 ROWS = [json.loads(line) for line in TABLE.read_text("utf-8").splitlines()]
 HIGH = "France, in Western Europe, encompasses medieval cities. Paris, its capital, is famed."
 RIVER = "The bridge over the river was opened in May. Its arches were never repaired."
