@@ -262,7 +262,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "9"
+    version: ClassVar[str] = "10"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("question",),
         ("contexts",),
