@@ -83,12 +83,16 @@ def _answers_found(turn: Turn) -> list[FoundAnswer]:
     if calls.likely_answers:
         likely = calls.likely_answers
         call = _preferred(likely, calls)
-        # a run that returned an empty object gave its user no answer
-        is_sure = len(likely) == 1 and tree.output not in ({}, [], (), "")
-        doubts = _doubts_of_reply(calls, call) if is_sure else _GUESSED
+        is_only_one = len(likely) == 1 and not _is_empty(tree.output)
+        doubts = _doubts_of_reply(calls, call) if is_only_one else _GUESSED
         return [_said_by(calls, call, doubts)]
     structure = _structure_returned(calls)
     return [structure or FoundAnswer(Answer(None, "nothing in the outputs"))]
+
+
+def _is_empty(output: object) -> bool:
+    """Whether a run returned an empty object: it gave its user no answer then."""
+    return isinstance(output, (Mapping, list, tuple, str)) and not output
 
 
 def _said_by(calls: Calls, call: Node, doubts: tuple[Doubt, ...]) -> FoundAnswer:

@@ -207,10 +207,10 @@ class _OpenTurn:
         is_long = len(self.reply) >= SHORTEST
         texts = [*self.forms, self.reply] if is_long else self.forms
         if _has_searched(tree):
-            found_itself = set(_forms_found(tree))
-            texts = [form for form in self.forms if form not in found_itself]
             if self.reply:
                 return False
+            found_itself = set(_forms_found(tree))
+            texts = [form for form in self.forms if form not in found_itself]
         shown: list[str] = []
         for message in _messages_shown(tree):
             letters = letters_of(message.text)
@@ -229,8 +229,9 @@ class _OpenTurn:
 
     def add_model_run(self, tree: Tree) -> None:
         """Add a run of models."""
-        self.replies.append(_last_reply(tree))
-        self.reply = _last_text(tree)
+        reply = _last_reply(tree)
+        self.replies.append(reply)
+        self.reply = _letters_said(reply)
         self._add(tree)
 
     def _add(self, tree: Tree) -> None:
@@ -262,12 +263,10 @@ def _last_reply(tree: Tree) -> Reply:
     return Reply(replies[-1] if replies else None)
 
 
-def _last_text(tree: Tree) -> str:
-    """The letters of what the last model of a run said; "" where it called a tool."""
-    for call in _model_calls(tree)[-1:]:
-        message = call.reply or Message("assistant")
-        return "" if message.tool_calls else letters_of(message.text)
-    return ""
+def _letters_said(reply: Reply) -> str:
+    """The letters of what a model said; "" where it called a tool."""
+    calls_a_tool = reply.message is not None and bool(reply.message.tool_calls)
+    return "" if calls_a_tool else letters_of(reply.text)
 
 
 def _texts_asked(tree: Tree) -> list[str]:
@@ -286,27 +285,33 @@ def _join_flow(runs: Sequence[Tree]) -> Tree:
     the user's own.
     """
     tree = join_trees(runs, FLOW)
-    places_of_searches = [
-        place for place, run in enumerate(runs) if _only_retrieves(run)
-    ]
-    first_search = min(places_of_searches, default=0)
+    has_searched = not any(map(_only_retrieves, runs))
     answering: list[Tree] = []
     for place, run in enumerate(runs):
-        asked_later = [
-            text for later in runs[place + 1 :] for text in _texts_asked(later)
-        ]
+        has_searched = has_searched or _only_retrieves(run)
         reply = _last_reply(run)
-        n_asked = len({text for text in asked_later if reply.writes_query(text)})
+        n_asked = _n_asked_of(reply, runs[place + 1 :])
         if n_asked:
             if n_asked < len(reply.text.strip().splitlines()):
                 tree = _doubtful(tree, _ONE_OF_SEVERAL)
-            continue
-        letters = _last_text(run)
-        is_text = bool(letters) and not (letters.isdigit() or reply.is_verdict)
-        if place >= first_search and is_text:
+        elif has_searched and _may_answer(reply):
             answering.append(run)
     answering = [run for run in answering if run.answers] or answering
     return _doubtful(tree, _SEVERAL_ANSWERS) if len(answering) > 1 else tree
+
+
+def _n_asked_of(reply: Reply, later_runs: Iterable[Tree]) -> int:
+    """How many texts that a reply wrote later runs were asked."""
+    asked: set[str] = set()
+    for run in later_runs:
+        asked.update(filter(reply.writes_query, _texts_asked(run)))
+    return len(asked)
+
+
+def _may_answer(reply: Reply) -> bool:
+    """Whether a reply is a text, and no bare number, verdict or call of a tool."""
+    letters = _letters_said(reply)
+    return bool(letters) and not (letters.isdigit() or reply.is_verdict)
 
 
 def _doubtful(tree: Tree, words: str) -> Tree:

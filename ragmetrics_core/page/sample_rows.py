@@ -238,7 +238,9 @@ def detail_lines(
             "journey": journey_data(followed),
             "answer": _answer_data(fields),
             "claims": _claims_of_majority(fields),
-            "formulas": [name for name, of in _columns_of(fields) if is_formula(of)],
+            "formulas": [
+                name for name, cell in _columns_of(fields) if is_formula(cell)
+            ],
             "advice": diagnosis.advice,
         }
         # both are objects of JSON: the fields of the second follow those of the first

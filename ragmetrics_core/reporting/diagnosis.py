@@ -28,17 +28,6 @@ from ragmetrics_core.data.one_half import is_yes
 
 Stage = Literal["search", "prompt", "answer"]
 STAGES: tuple[Stage, ...] = ("search", "prompt", "answer")
-STAGE_BY_METRIC: dict[str, Stage] = {
-    "retrieval_accuracy": "search",
-    "context_utilization": "search",
-    "retrieval_ranking": "search",
-    "context_sufficiency": "prompt",
-    "context_adherence": "answer",
-    "context_recall": "answer",
-    "answer_relevance": "answer",
-    "citation_quality": "answer",
-}
-"""The stage that a metric measures; metrics of one's own have none."""
 
 Kind = Literal["fault", "fine", "unjudged"]
 """Whether something went wrong, nothing did, or nobody can say."""

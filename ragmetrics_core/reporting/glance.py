@@ -17,7 +17,6 @@ from ragmetrics_core.data.display import count_in_words, one_line
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.reporting.diagnosis import (
-    STAGE_BY_METRIC,
     STAGES,
     Diagnosis,
     Kind,
@@ -42,6 +41,16 @@ _OF_ANSWERS = ("made up", "partial", "not as expected", "off the question", "uns
 _WHAT_IS_UNSUPPORTED = {"unsupported", "sentences", "claims"}
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
 
+_STAGE_BY_METRIC: dict[str, Stage] = {
+    "retrieval_accuracy": "search",
+    "context_utilization": "search",
+    "retrieval_ranking": "search",
+    "context_sufficiency": "prompt",
+    "context_adherence": "answer",
+    "context_recall": "answer",
+    "answer_relevance": "answer",
+    "citation_quality": "answer",
+}
 _WEAKEST: dict[Stage, tuple[str, str]] = {
     "search": ("The search", "the right text was not found"),
     "prompt": ("The prompt", "the right text was found, and not shown"),
@@ -296,32 +305,37 @@ class GlanceTally:
         return dict(counts.most_common())
 
     def _advice(self, weakest: StageGlance, summary: Summary) -> str:
-        """How to mend most faults: of the weakest stage, unless more have none.
+        """How to mend most faults; with few rows, that they are to be read first.
 
         Without a fault, what to do about most rows of which nobody can say. It is told
         how many of the faults the advice covers, if it does not cover all.
         """
-        faults = self._of_kind("fault")
-        groups = faults or self._of_kind("unjudged")
-        unknown = [group for group in groups if group[1] is None]
-        if sum(map(self._n_by_group.__getitem__, unknown)) <= weakest.n_faults:
-            groups = [group for group in groups if group[1] == weakest.stage]
-        else:
-            groups = unknown
-        if not groups:
-            return ""
+        kind: Kind = "fault" if self._of_kind("fault") else "unjudged"
+        n_rows = self._count(kind)
+        if kind == "fault" and summary.rows < FEW_ROWS:
+            rows = count_in_words(n_rows, "row")
+            return f"Read the {rows} with a fault before you change anything."
         rows_by_advice = Counter[str]()
-        for group in groups:
+        for group in self._at_stage_to_mend(kind, weakest):
             rows_by_advice[self._diagnoses[group].advice] += self._n_by_group[group]
+        if not rows_by_advice:
+            return ""
         advice, n_covered = rows_by_advice.most_common(1)[0]
-        n_rows = self._count("fault" if faults else "unjudged")
-        if faults and summary.rows < FEW_ROWS:
-            counted = count_in_words(n_rows, "row")
-            return f"Read the {counted} with a fault before you change anything."
         if n_covered == n_rows:
             return advice
-        counted = count_in_words(n_rows, "fault" if faults else "row")
-        return f"For {n_covered:,} of the {counted}, {_inside(advice)}"
+        rows = count_in_words(n_rows, "fault" if kind == "fault" else "row")
+        return f"For {n_covered:,} of the {rows}, {_inside(advice)}"
+
+    def _at_stage_to_mend(
+        self, kind: Kind, weakest: StageGlance
+    ) -> list[tuple[str, Stage | None]]:
+        """The groups of the weakest stage; those of no known stage where these are more."""
+        groups = self._of_kind(kind)
+        unknown = [group for group in groups if group[1] is None]
+        n_unknown = sum(self._n_by_group[group] for group in unknown)
+        if n_unknown > weakest.n_faults:
+            return unknown
+        return [group for group in groups if group[1] == weakest.stage]
 
     def _of_kind(self, kind: Kind) -> list[tuple[str, Stage | None]]:
         """The groups of this kind, in the order in which they were met."""
@@ -571,7 +585,7 @@ def _metric(numbers: MetricSummary, *, by_words: bool) -> MetricGlance:
     interval = numbers.interval
     return MetricGlance(
         metric=numbers.metric,
-        stage=STAGE_BY_METRIC.get(numbers.metric),
+        stage=_STAGE_BY_METRIC.get(numbers.metric),
         asks=question_of(numbers.metric, by_words=by_words),
         mean=numbers.mean,
         low=None if interval is None else interval.low,

@@ -287,13 +287,13 @@ class ParkingStore(SqliteStore):
         """
         token = uuid4().hex
         # the claimed requests as the service wants them: each as a line of JSON
-        request_lines = await self._claim(model, requests, token)
+        request_lines = self._claim(model, requests, token)
         if not request_lines:  # other processes have claimed all requests
             self._waits_for_other_process = True
             return
         self.batches_of_pass.add(token)
         file_id = await self._upload(model, request_lines, token)
-        has_claim_expired = not await self._renew_claim(token)
+        has_claim_expired = not self._renew_claim(token)
         if has_claim_expired:  # the upload was so slow that other processes took over
             return
         try:
@@ -311,7 +311,7 @@ class ParkingStore(SqliteStore):
             model.name,
         )
 
-    async def _claim(
+    def _claim(
         self,
         model: OpenAICompatibleModel,
         requests: Sequence[ParkedRequest],
@@ -333,12 +333,12 @@ class ParkingStore(SqliteStore):
             return await batch_calls.upload_file(model, lines)
         except asyncio.CancelledError:  # the run's deadline has come
             self.batches_of_pass.discard(token)
-            await self._forget_unmade(token)
+            self._forget_unmade(token)
             raise
         except errors.JudgeError as error:
             raise await self._not_made(token, error) from None
 
-    async def _renew_claim(self, token: str) -> bool:
+    def _renew_claim(self, token: str) -> bool:
         """Claim the requests of a batch for ten minutes from now.
 
         Returns False if other processes have taken them over, because the upload alone
@@ -350,12 +350,12 @@ class ParkingStore(SqliteStore):
         self, token: str, error: errors.JudgeError
     ) -> errors.BatchFailed:
         """Forget a batch that was surely not made, and return the error to raise."""
-        await self._forget_unmade(token)
+        self._forget_unmade(token)
         return errors.BatchFailed(
             f"a batch was not made, and the next run asks its requests: {error}"
         )
 
-    async def _forget_unmade(self, token: str) -> None:
+    def _forget_unmade(self, token: str) -> None:
         """Forget a batch; its requests are as if they had never been asked."""
         self._run_and_commit(partial(batch_table.forget_batch, token, None))
 
@@ -513,7 +513,7 @@ class ParkingStore(SqliteStore):
         token = batch.token
         status = state["status"]
         n_entered, are_all_readable = await self._enter_answers_of(model, token, state)
-        if not are_all_readable and await self._may_be_readable_later(batch):
+        if not are_all_readable and self._may_be_readable_later(batch):
             state["status"] = f"{status}, but its answers cannot be read yet"
             return
         counts = await self._forget(token, status, n_entered)
@@ -538,7 +538,7 @@ class ParkingStore(SqliteStore):
             status: Its status, as the service names it.
             n_entered: How many answers of the service are in our file.
         """
-        n_failed = await self._count_failures_to_ask_again(token)
+        n_failed = self._count_failures_to_ask_again(token)
         # In our file, requests without an answer become failures with this code.
         code_of_unanswered = _CODES_BY_STATUS.get(status)
         n_without_answer = self._run_and_commit(
@@ -549,14 +549,14 @@ class ParkingStore(SqliteStore):
         ):  # then they are no failures: all are asked again
             n_to_ask_again = n_failed + n_without_answer
         else:  # counted with the new failures, without those asked three times
-            n_to_ask_again = await self._count_failures_to_ask_again(token)
+            n_to_ask_again = self._count_failures_to_ask_again(token)
         return _Counts(
             n_answered=n_entered - n_failed,
             n_to_ask_again=n_to_ask_again,
             are_all_answered=n_failed == 0 and n_without_answer == 0,
         )
 
-    async def _count_failures_to_ask_again(self, token: str) -> int:
+    def _count_failures_to_ask_again(self, token: str) -> int:
         """How many requests failed for a reason that may pass: the next run asks them."""
         count = partial(batch_table.count_passing_failures, token)
         return self._run_and_commit(count)
@@ -591,7 +591,7 @@ class ParkingStore(SqliteStore):
         are_all_readable = n_output_lines >= _n_completed(state)
         return n_entered, are_all_readable
 
-    async def _may_be_readable_later(self, batch: Batch) -> bool:
+    def _may_be_readable_later(self, batch: Batch) -> bool:
         """Whether to look again at a batch whose answers cannot be read yet.
 
         That is so for ten minutes after the first look.

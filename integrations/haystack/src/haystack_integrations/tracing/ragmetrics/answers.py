@@ -105,8 +105,11 @@ def _with_doubt(calls: Calls, answer: Answer) -> Answer:
     """
     writer = answer.writing_call
     # what a tool of an agent wrote is a text that was found
-    prompt = [] if writer is None else [m for m in writer.prompt if m.role != "tool"]
-    prompt_text = " ".join(as_one_line(message.text) for message in prompt)
+    prompt_text = " ".join(
+        as_one_line(message.text)
+        for message in (() if writer is None else writer.prompt)
+        if message.role != "tool"
+    )
     for node in calls.models:
         is_of_writer = writer is None or calls.call_by_span[node].name == writer.name
         if calls.is_fed_by_documents(node) and not is_of_writer:
