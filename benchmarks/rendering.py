@@ -41,7 +41,7 @@ _ENOUGH = 2.0
 
 USEFUL = '{"useful": 1, "reason": "It says so."}'
 ADHERENT = '{"reason": "It says so.", "claims": 1, "unsupported": []}'
-RATED = '{"reason": "It says so.", "band": "partial", "score": 0.5}'
+RATED = '{"reason": "It says so.", "score": 0.5}'
 
 
 def _listed(name: str, verdict: str, shown: Part) -> str:

@@ -16,7 +16,7 @@ from ragmetrics_core.metrics.citation_support import (
     Supports,
     SupportsAlone,
 )
-from ragmetrics_core.metrics.context_recall import RateRecall, Rating, RatingInBand
+from ragmetrics_core.metrics.context_recall import RateRecall, Rating
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.context_utilization import Useful, UsefulGrade, Usefulness
 from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
@@ -85,9 +85,9 @@ def covered(*p: float, mode: Any = "verdict", mass: float | None = None) -> Aske
     return Asked((reply,), weights=tuple(Weight(one, mode, mass) for one in p))
 
 
-def rating(score: float, reason: str = "", band: str = "") -> Rating:
+def rating(score: float, reason: str = "") -> Rating:
     """A rating against one reference."""
-    return RatingInBand(score=score, reason=reason, band=band)
+    return Rating(score=score, reason=reason)
 
 
 def facts(*texts: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from said import rating
 
 from ragmetrics_core import ContextRecall, LexicalJudge, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeError, SettingError
-from ragmetrics_core.judging.reply_forms import schema_of
 from ragmetrics_core.metrics.context_recall import BANDS, RateRecall, band_of
 
 
@@ -55,19 +54,16 @@ def test_every_score_lies_in_exactly_one_band(value):
     assert sum(low <= value <= high for _, low, high in BANDS) == 1
 
 
-def test_shipped_examples_lie_inside_their_bands_and_are_shown():
+def test_shipped_examples_show_a_score_of_every_band():
     _, judge = score(rating(0.5))
     shown = judge.asked[0].instructions.examples
     replies = [json.loads(line) for line in shown.splitlines() if line[:1] == "{"]
     assert len(replies) == 6
-    assert {reply["band"] for reply in replies} == {name for name, *_ in BANDS}
+    assert {band_of(reply["score"]) for reply in replies} == {
+        name for name, *_ in BANDS
+    }
+    assert all(reply["reason"] for reply in replies)
     assert shown.count("\nContext: ") == 2
-    assert all(
-        reply["reason"] and reply["band"] == band_of(reply["score"])
-        for reply in replies
-    )
-    schema = schema_of(judge.asked[0].Reply)
-    assert schema["properties"]["band"]["enum"] == [name for name, *_ in BANDS]
 
 
 def test_best_of_several_references_counts():
@@ -150,7 +146,7 @@ def test_own_examples_and_template_change_the_signature():
     _, judge = score(rating(0.5), extended)
     assert "mine" in judge.asked[0].instructions.examples
     _, judge = score(rating(0.5), replaced)
-    assert judge.asked[0].read({"band": "own", "score": 0.4}).band == "own"
+    assert judge.asked[0].read({"score": 0.4}).score == 0.4
 
 
 @pytest.mark.parametrize(
@@ -189,33 +185,19 @@ def test_embedded_judge_equal_and_unrelated():
 
 
 @pytest.mark.parametrize(
-    ("value", "band", "said"),
-    [
-        (0.5, "partial", None),
-        (0.5, " Partial ", None),
-        (0.35, "partial", None),
-        (0.34, "partial", "between 0.35 and 0.65 for the band 'partial'"),
-        (0.65, "partial", "between 0.35 and 0.65 for the band 'partial'"),
-        (0.9, "perfect", "must be 1.0 for the band 'perfect'"),
-        (0.5, "fair", "one of none, minimal, partial, mostly, perfect"),
-        (True, "", "a number between 0 and 1"),
-        (1.5, "", "less than or equal to 1"),
-        (0.5, None, None),
-    ],
+    ("value", "said"),
+    [(True, "a number between 0 and 1"), (1.5, "less than or equal to 1")],
 )
-def test_a_score_outside_the_band_that_the_judge_names_is_refused(value, band, said):
+def test_what_is_no_share_is_no_score(value, said):
     _, judge = score(rating(0.5))
-    reply = {"score": value, "band": band}
-    if said is None:
-        assert judge.asked[0].read(reply).score == value
-    else:
-        with pytest.raises(ValueError, match=said):
-            judge.asked[0].read(reply)
+    with pytest.raises(ValueError, match=said):
+        judge.asked[0].read({"score": value})
 
 
-def test_with_a_template_of_ones_own_any_band_is_taken():
+def test_a_band_is_computed_and_never_read():
     _, judge = score(rating(0.5), ContextRecall(template="{answer}\n{reference}"))
-    assert judge.asked[0].read({"score": 0.9, "band": "fair"}).band == "fair"
+    read = judge.asked[0].read({"score": 0.9, "band": "fair"})
+    assert score(read)[0].evidence.band == "mostly"
 
 
 def test_of_equal_ratings_the_first_counts():

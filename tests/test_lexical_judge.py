@@ -42,7 +42,7 @@ def answered(kind: str, texts: dict[str, Any]) -> list[Any]:
         return [rounded(fact(texts["fact"], texts["context"]))]
     if kind == "recall":
         rating = recall(texts["answer"], texts["reference"])
-        return [rounded(rating.score), rating.band, rating.reason]
+        return [rounded(rating.score), rating.reason]
     if kind == "facts of a reference":
         return [list(stated(texts["reference"]))]
     is_graded = kind == "useful graded"

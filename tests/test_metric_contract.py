@@ -187,10 +187,10 @@ class TestContextRecall(MetricContract):
         return ContextRecall()
 
     def good(self):
-        return FULL, ScriptedJudge({RateRecall: rating(1.0, "same", "perfect")})
+        return FULL, ScriptedJudge({RateRecall: rating(1.0, "same")})
 
     def bad(self):
-        return FULL, ScriptedJudge({RateRecall: rating(0.0, "unrelated", "none")})
+        return FULL, ScriptedJudge({RateRecall: rating(0.0, "unrelated")})
 
 
 class TestRetrievalAccuracy(MetricContract):

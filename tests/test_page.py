@@ -1039,7 +1039,7 @@ def hostile(index: int, text: str) -> SampleResult:
         metadata={text: [text, {"k": text}]},
         capture=notes,
     )
-    rating = Rating(score=0.5, band=text, reason=text)
+    rating = Rating(score=0.5, reason=text)
     recall = RecallEvidence(
         band=text, best=0, ratings=(rating, rating), with_contexts=True
     )

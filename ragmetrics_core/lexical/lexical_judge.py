@@ -50,7 +50,7 @@ from ragmetrics_core.metrics.citation_support import (
     Supports,
     SupportsAlone,
 )
-from ragmetrics_core.metrics.context_recall import RateRecall, Rating, band_of
+from ragmetrics_core.metrics.context_recall import RateRecall, Rating
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
@@ -406,8 +406,7 @@ def _rate_recall(question: RateRecall) -> Asked[Rating]:
         is_held = holds_wording(question["answer"], text)
         score = 1.0 if is_held else 0.0
         reason = _explain_wording("reference", "answer", is_held=is_held)
-    rating = {"score": score, "reason": reason, "band": band_of(score)}
-    return Asked((question.read(rating),))
+    return Asked((Rating(score=score, reason=reason),))
 
 
 def _extract_facts(question: ExtractFacts) -> Asked[Any]:

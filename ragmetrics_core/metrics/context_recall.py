@@ -5,9 +5,9 @@ It is rated by a rubric, in the light of the contexts.
 
 from collections.abc import Mapping, Sequence
 from math import nextafter
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, WithJsonSchema, model_validator
+from pydantic import Field
 
 from ragmetrics_core.data import (
     Asked,
@@ -21,7 +21,7 @@ from ragmetrics_core.data import (
     SilentData,
     ask,
 )
-from ragmetrics_core.data.replies import UnitNumber, plain_label
+from ragmetrics_core.data.replies import UnitNumber
 from ragmetrics_core.data.typed import (
     Chances,
     Option,
@@ -61,44 +61,10 @@ def band_of(score: float) -> str:
 
 
 class Rating(SilentData, extra="ignore"):
-    """A rating of how well the answer matches an expected answer.
-
-    A template of the user's own may name bands of its own.
-    """
+    """A rating of how well the answer matches an expected answer."""
 
     reason: Comment = ""
-    band: Comment = ""
     score: UnitNumber
-
-
-class RatingInBand(Rating, extra="ignore"):
-    """A rating by the shipped rubric: the score lies inside the band that is named."""
-
-    band: Annotated[
-        Comment,
-        WithJsonSchema({"type": "string", "enum": [name for name, *_ in BANDS]}),
-    ] = ""
-
-    @model_validator(mode="after")
-    def _check_score_within_band(self) -> Self:
-        """Refuse a score outside of the band that the judge named.
-
-        A band is a range of scores that has a name. Example: "mostly" is .65 to 1, and
-        the judge says "mostly" with a score of .5.
-        """
-        if not self.band:
-            return self
-        limits_by_name = {name: (low, high) for name, low, high in BANDS}
-        band = plain_label(self.band)  # the names of bands are in lower case
-        if band not in limits_by_name:
-            raise ValueError(f"the band must be one of {', '.join(limits_by_name)}")
-        low, high = limits_by_name[band]
-        if not low <= self.score <= high:
-            span = str(low)
-            if low < high:
-                span = f"between {round(low, 3)} and {round(high, 3)}"
-            raise ValueError(f"the score must be {span} for the band {band!r}")
-        return self
 
 
 class RateRecall(Question[Rating]):
@@ -163,7 +129,6 @@ def _rating_of_probabilities(
         chance * middle for chance, middle in zip(chances, middles, strict=True)
     )
     rating = {
-        "band": band,
         "score": min(max(expected, lowest), highest),
         "reason": f"{band}, p = {max(chances):.2f}.",
     }
@@ -175,11 +140,10 @@ _TYPED_FORM: TypedForm[Rating] = TypedForm(
 )
 
 
-class Unrated(SilentData):
+class Unrated(SilentData, extra="ignore"):
     """In place of a rating that the judge did not give."""
 
     reason: str = ""
-    band: str = ""
     score: None = None
 
 
@@ -187,7 +151,7 @@ class RecallEvidence(Evidence, extra="ignore"):
     """Evidence of Context Recall."""
 
     kind: Literal["context_recall"] = "context_recall"
-    band: str = Field(description="Band of the rubric that the score lies in.")
+    band: str = Field(description="Band of our rubric that the score lies in.")
     best: int = Field(
         description="Index of the reference that matched best; of equals the first."
     )
@@ -200,12 +164,8 @@ class RecallEvidence(Evidence, extra="ignore"):
 
 
 _EXAMPLES = (
-    RatingInBand.model_construct(
-        reason="All points match. " * 4, band="perfect", score=1.0
-    ),
-    RatingInBand.model_construct(
-        reason="All points match. " * 18, band="perfect", score=1.0
-    ),
+    Rating(reason="All points match. " * 4, score=1.0),
+    Rating(reason="All points match. " * 18, score=1.0),
 )
 
 
@@ -239,7 +199,7 @@ class ContextRecall(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "9"
+    version: ClassVar[str] = "10"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)
@@ -277,7 +237,7 @@ class ContextRecall(Metric):
             [self._question(parts, reference) for reference in distinct_references]
         )
         rating_by_reference = {
-            reference: _rating(reply)
+            reference: Unrated() if isinstance(reply, NotAnswered) else reply.reply
             for reference, reply in zip(distinct_references, replies, strict=True)
         }
         # one for each reference of the sample, also where two references are equal
@@ -290,7 +250,7 @@ class ContextRecall(Metric):
         best_index = scores.index(best_score)
         with_contexts = bool(parts["contexts"].texts)
         evidence = RecallEvidence(
-            band=ratings[best_index].band,
+            band=band_of(best_score),
             best=best_index,
             ratings=ratings,
             with_contexts=with_contexts,
@@ -307,17 +267,7 @@ class ContextRecall(Metric):
         return RateRecall(
             parts={**parts, "reference": Part("Reference answer", reference)},
             instructions=self.instructions()[0],
-            # a template of the user's own may name other bands
-            Reply=RatingInBand if self.template is None else Rating,
+            Reply=Rating,
             typed_form=_TYPED_FORM if self.template is None else None,
             example=_EXAMPLES,
         )
-
-
-def _rating(reply: Asked[Rating] | NotAnswered) -> Rating | Unrated:
-    """Add to a rating the band that its score lies in, if the judge named none."""
-    if isinstance(reply, NotAnswered):
-        return Unrated()
-    rating = reply.reply
-    band = rating.band or band_of(rating.score)
-    return Rating(reason=rating.reason, band=band, score=rating.score)

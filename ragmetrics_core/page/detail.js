@@ -151,11 +151,12 @@ function matrixOf(evidence) {
 
 function ratingsOf(evidence, sample, result) {
   const { ratings } = evidence;
-  if (ratings.length === 1) return ratings[0].band ? [text("Band of the rubric: " + ratings[0].band, "muted text")] : [];
-  return ratings.map((rating, place) => {
+  const band = text("Band of the rubric: " + evidence.band, "muted text");
+  if (ratings.length === 1) return [band];
+  return [band, ...ratings.map((rating, place) => {
     const reason = rating.reason && rating.reason !== result.reason ? text(rating.reason, "muted text") : null;
-    return box(["reference " + (place + 1), rating.band, percent(rating.score), place === evidence.best && "best match"], reason);
-  });
+    return box(["reference " + (place + 1), percent(rating.score), place === evidence.best && "best match"], reason);
+  })];
 }
 
 // Each sentence of the answer with what it cites, and what is wrong with it.

@@ -20,7 +20,7 @@ from ragmetrics_core import ContextRecall, ScriptedJudge
 from ragmetrics_core.data.errors import TransientJudgeError
 from ragmetrics_core.metrics.context_recall import RateRecall
 
-RATED = ScriptedJudge({RateRecall: rating(0.8, "Says nearly all.", "mostly")})
+RATED = ScriptedJudge({RateRecall: rating(0.8, "Says nearly all.")})
 
 
 def example(outputs: dict[str, Any] | None) -> Example:
@@ -123,7 +123,7 @@ def test_undefined_and_failed_have_no_score_and_say_why() -> None:
 def test_reference_is_found(
     outputs: Any, source: Any, reference: tuple[str, ...]
 ) -> None:
-    judge = ScriptedJudge({RateRecall: rating(0.8, "Nearly.", "mostly")})
+    judge = ScriptedJudge({RateRecall: rating(0.8, "Nearly.")})
     evaluator = RagMetricsRunEvaluator(ContextRecall(), judge, reference_from=source)
     evaluator.evaluate_run(traced(), example(outputs))
     assert [

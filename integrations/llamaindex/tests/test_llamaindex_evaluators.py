@@ -67,7 +67,7 @@ def judge() -> ScriptedJudge:
             Useful: lambda question: useful(
                 "Paris" in question["chunk"], reason="named"
             ),
-            RateRecall: rating(0.5, "Half of it.", "partial"),
+            RateRecall: rating(0.5, "Half of it."),
         }
     )
 
