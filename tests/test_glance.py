@@ -76,7 +76,7 @@ def test_made_up_answers_are_no_fault_of_the_search() -> None:
         ("made up", "The generator is weakest: in 10 of 20 rows the answer is"),
         (
             "declined wrongly",
-            "The generator is weakest: in 10 of 20 rows the answer is",
+            "The generator is weakest: in 10 of 20 rows the answer is wrong, or declines, ",
         ),
         ("no fault", "No fault was found in 10 rows."),
     ],

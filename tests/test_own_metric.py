@@ -9,7 +9,7 @@ import math
 import pickle
 import re
 import threading
-from functools import partial
+from functools import partial, wraps
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -288,6 +288,27 @@ def test_a_function_may_return_an_outcome_under_any_name_and_raise_a_judges_erro
         "failed",
         "JudgeError",
     )
+
+
+def test_a_plan_that_a_plain_function_hides_is_named_and_one_that_is_wrapped_is_run() -> (
+    None
+):
+    def planned(sample: Sample) -> Any:
+        yield from ask([])
+        return 1.0
+
+    @metric
+    def hidden(sample: Sample) -> Any:
+        return planned(sample)
+
+    @metric
+    @wraps(planned)
+    def wrapped(sample: Sample) -> Any:
+        return planned(sample)
+
+    judge = ScriptedJudge({})
+    assert "functools.wraps" in hidden.score(answer="a", judge=judge).reason
+    assert wrapped.score(answer="a", judge=judge).value == 1.0
 
 
 def test_a_run_that_ended_with_an_error_has_nothing_to_score() -> None:

@@ -59,6 +59,11 @@ _FieldGroups = tuple[tuple[str, ...], ...]
 
 # what floating-point arithmetic may add to a score
 _ROUNDING = 1e-9
+_HIDDEN_PLAN = (
+    "{} returned a generator, and is no generator function, so that nobody knew that it"
+    " asks a judge: put 'yield from' before what it returns, or functools.wraps on its"
+    " decorator"
+)
 
 
 def error_of_unanswered(
@@ -471,6 +476,8 @@ class FunctionMetric(Metric):
         try:
             returned = type(self).function(sample)
             if isinstance(returned, Generator):
+                if not self.asks_judge:
+                    return self.failed(MetricCrashed(_HIDDEN_PLAN.format(self.name)))
                 returned = yield from returned
         except JudgeError as error:
             return self.failed(error)

@@ -624,6 +624,8 @@ def _sentence_on(
     """Say of the weakest stage how many rows show it."""
     looks = "is" if is_clear and not by_words else "looks"
     subject, what = _WEAKEST[weakest.stage]
+    if "declined wrongly" in weakest.faults:
+        what = what.replace(" wrong", " wrong, or declines,")
     if by_words:
         what = what.replace(" is wrong", " looks wrong")
     return (
