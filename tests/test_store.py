@@ -278,6 +278,21 @@ def test_a_file_that_others_hold_is_waited_for(
     assert warnings(caplog) == []
 
 
+def test_a_file_that_others_hold_for_long_is_left_and_judging_goes_on(
+    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = opened()
+    store.put({KEY: FULL})
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    store.put({OTHER: FULL})
+    assert store.get(OTHER) == FULL
+    (warning,) = warnings(caplog)
+    assert "kept in memory only" in warning
+    assert "SQLITE_BUSY" in warning
+    other.close()
+
+
 BAD_ROWS: dict[str, tuple[str | bytes, str | bytes]] = {
     "no JSON": ("nothing", "gpt"),
     "no list": ("7", "gpt"),

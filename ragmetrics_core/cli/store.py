@@ -12,7 +12,7 @@ from typing import Any
 from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import InputError, SettingError
 from ragmetrics_core.engine import loop
-from ragmetrics_core.models import own_file
+from ragmetrics_core.models import store_file
 from ragmetrics_core.models.addresses import endpoint_of_arguments
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.reply_store import SqliteStore, default_path
@@ -60,7 +60,7 @@ def _show_or_remove(options: argparse.Namespace) -> int:
         show(f"{path}: no replies are stored yet")
         return 0
     try:
-        with closing(own_file.connect(path)) as connection:
+        with closing(store_file.connect(path)) as connection:
             if options.action == "show":
                 heading = f"{path}: {_size_of_store(path) / 1e6:.1f} MB"
                 show(heading, *_lines_on_models(connection))

@@ -8,13 +8,19 @@ prompt, but a reply may quote texts of samples. A reply is committed as soon as 
 there. So a killed run loses no more than the calls that were in flight.
 """
 
+import atexit
+import contextlib
 import json
+import logging
 import os
+import sqlite3
+import threading
 import time
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Protocol, get_args, runtime_checkable
+from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
 from ragmetrics_core.data import ForeignFile, SettingError, sendable_text
 from ragmetrics_core.data.trust import is_tracked_by_git
@@ -27,9 +33,14 @@ from ragmetrics_core.models.chat import (
     Origin,
     TokenAlternatives,
 )
-from ragmetrics_core.models.own_file import OwnFile
+from ragmetrics_core.models.store_file import check, connect, reason_without_texts
+
+T = TypeVar("T")
 
 _MOST_IN_MEMORY = 10_000
+_TROUBLE = (OSError, sqlite3.Error, ForeignFile)
+
+_logger = logging.getLogger("ragmetrics_core")
 
 
 @runtime_checkable
@@ -115,14 +126,14 @@ _PUT = (
 _REJECT = "DELETE FROM replies WHERE key = ?"
 
 
-class SqliteStore(OwnFile, ReplyStore):
+class SqliteStore(ReplyStore):
     """A store of replies in a SQLite file.
 
     The file is opened at the first use. If there is none, it is made, readable for its
-    owner alone.
+    owner alone. Any thread may use the store, one at a time.
 
-    If the file cannot be written, the run goes on with a warning: new replies are then
-    kept in memory.
+    If the file cannot be used, or another process holds its lock, the run goes on with
+    a warning: new replies are then kept in memory.
 
     Args:
         path: The file.
@@ -130,6 +141,9 @@ class SqliteStore(OwnFile, ReplyStore):
             anew, and its new reply replaces the old one. To go on with a fresh run that
             was interrupted, leave ``fresh`` out: with it everything is asked and paid
             again.
+
+    Attributes:
+        trouble: Why the file is not used any more; None while it is.
 
     Raises:
         ForeignFile: If there is a file that is not ours, or that git tracks: whoever
@@ -140,17 +154,29 @@ class SqliteStore(OwnFile, ReplyStore):
         SqliteStore('replies.sqlite')
     """
 
+    # of the class, too, since a store whose file is refused is closed as well
+    _connection: sqlite3.Connection | None = None
+
     def __init__(self, path: str | os.PathLike[str], *, fresh: bool = False) -> None:
         _refuse_tracked(Path(path))
+        self.path = Path(path).expanduser()
+        # A file that cannot be read is reported when it is used.
+        with contextlib.suppress(OSError):
+            check(self.path)
         self.fresh = fresh
         # Replies of this time and later are read, in seconds since 1970.
         self._read_from = time.time() if fresh else 0.0
         # Goes on where the file cannot be used.
         self._memory = MemoryStore()
-        super().__init__(path)
+        self.trouble: Exception | None = None
+        with _lock:
+            _stores.add(self)
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self.path)!r})"
+
+    def __del__(self) -> None:
+        self.close()
 
     def get(self, key: str) -> Choice | None:
         """Return the reply kept under a key; None if it is to be asked for."""
@@ -183,6 +209,96 @@ class SqliteStore(OwnFile, ReplyStore):
         """Forget a reply that turned out unusable."""
         self._memory.reject(key)
         self.write(methodcaller("execute", _REJECT, (bytes.fromhex(key),)))
+
+    def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
+        """Return the first row that a query finds; its texts are bytes.
+
+        None if there is none, or the file cannot be used. Example: the query of a
+        stored reply gives its one row; before it is stored, None.
+        """
+
+        def fetch(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
+            row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
+            return row
+
+        return self._use(fetch)
+
+    def write(self, change: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Make a change in one transaction; it is committed when this returns.
+
+        In WAL mode a commit takes some 20 microseconds, and survives a killed process
+        without waiting for the disk.
+
+        Returns:
+            What the change returns; None if the file cannot be used.
+        """
+
+        def commit(connection: sqlite3.Connection) -> T:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                return change(connection)
+
+        return self._use(commit)
+
+    def _use(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Do work on the file.
+
+        After an error of SQLite or of the system, the file is neither read nor written
+        any more, and a warning says so.
+        """
+        with _lock:
+            if self.trouble is not None:
+                return None
+            try:
+                if self._connection is None:
+                    self._connection = connect(self.path)
+                    # so that a damaged text raises nothing
+                    self._connection.text_factory = bytes
+                return work(self._connection)
+            except _TROUBLE as error:
+                self.close()
+                self.trouble = error
+                _logger.warning(
+                    "new replies are kept in memory only: %s; make room or name another"
+                    " file",
+                    reason_without_texts(error, self.path),
+                )
+                return None
+
+    def close(self) -> None:
+        """Close the file; the next use opens it."""
+        with _lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+
+_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+# Held while any store is used, so that no file is open while this process forks:
+# SQLite's locks belong to a process, and a child that inherited the open file would wait
+# for locks that nobody releases.
+_lock = threading.RLock()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close all files, so that no journal is left beside them."""
+    with _lock:
+        for store in list(_stores):
+            store.close()
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+    _close_all()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_lock.release,
+        after_in_child=_lock.release,
+    )
 
 
 def _refuse_tracked(path: Path) -> None:
