@@ -11,18 +11,17 @@ from pathlib import Path
 
 from ragmetrics_core.cli.parsers import options_of_type
 from ragmetrics_core.data import (
-    PARTIAL,
     InputError,
     as_input_error,
     check_leads_nowhere_else,
 )
 from ragmetrics_core.models.reply_store import default_path
 
-# The options that name outputs, with the endings of the files that each writes: "" is
-# the output itself, any other ending a file beside it. The store is opened in place,
-# while other outputs are written anew.
-_MADE = dict.fromkeys(options_of_type("output"), ("", PARTIAL))
-_WRITTEN = _MADE | dict.fromkeys(options_of_type("store"), ("", "-wal", "-shm"))
+# The options that name outputs. A store is opened in place, with two files beside it;
+# other outputs are written anew.
+_MADE = tuple(options_of_type("output"))
+_STORES = tuple(options_of_type("store"))
+_ENDINGS_OF_STORE = ("", "-wal", "-shm")
 REVIEWS = ".reviews.jsonl"
 # A word within the first bytes of a data set.
 SET_MARK = "ragmetrics_dataset"
@@ -53,14 +52,12 @@ def check_paths(options: argparse.Namespace) -> None:
             _refuse_named_twice(_paths_of(options, name))
         for file in _files_of_input(options, name):
             files.add(file, f"the input {file}")
-    for name in _WRITTEN:
+    for name in (*_MADE, *_STORES):
         for path in _outputs_of(options, name):
             _refuse_if_used(name, path, files)
-            for file in _files_of_output(name, path).values():
+            for file in _files_of_output(name, path):
                 files.add(file, _option(name))
-            # An output is first written to a file beside it, so its folder must take a
-            # new file. A store is opened in place, and needs no such file.
-            if name != "store":
+            if name not in _STORES:
                 _refuse_unfit_output(f"{_option(name)} {path}", path, options)
     _refuse_job_summary_if_used(options, files)
     _refuse_to_overwrite(options)
@@ -148,20 +145,18 @@ def _outputs_of(options: argparse.Namespace, name: str) -> list[Path]:
     return paths
 
 
-def _files_of_output(name: str, path: Path) -> dict[str, Path]:
-    """Return the files that an output writes, by what is added to its name.
-
-    Example: for "run.jsonl" the file itself under "", and under ".partial" the file
-    "run.jsonl.partial", which is written first.
+def _files_of_output(name: str, path: Path) -> list[Path]:
+    """Return the files that an output writes: itself, and those beside a store.
 
     Args:
         name: The option that names the output.
         path: The output.
     """
+    if name not in _STORES:
+        return [Path(os.path.realpath(path))]
     # A store expands "~" when it opens its file; the other outputs do not.
-    opened_path = path.expanduser() if name == "store" else path
-    real_path = os.path.realpath(opened_path)
-    return {ending: Path(real_path + ending) for ending in _WRITTEN[name]}
+    real_path = os.path.realpath(path.expanduser())
+    return [Path(real_path + ending) for ending in _ENDINGS_OF_STORE]
 
 
 def _refuse_if_used(name: str, path: Path, files: _UsedFiles) -> None:
@@ -175,13 +170,11 @@ def _refuse_if_used(name: str, path: Path, files: _UsedFiles) -> None:
     Raises:
         InputError: If a file that it writes is among them.
     """
-    for ending, file in _files_of_output(name, path).items():
+    for file in _files_of_output(name, path):
         use = files.use_of(file)
         if use is not None:
-            detour = f" (written first to {path}{ending})" if ending else ""
             raise InputError(
-                f"{_option(name)} {path}{detour} would overwrite {use}; name another"
-                " file"
+                f"{_option(name)} {path} would overwrite {use}; name another file"
             )
 
 
@@ -298,15 +291,13 @@ def _refuse_unfit_output(
         options: What was typed; its folders of inputs must not hold the output.
 
     Raises:
-        InputError: If the path is "-", a folder, a link or in an input;
-            or if the temporary file that is written first cannot be.
+        InputError: If the path is "-", a folder, a link or in an input.
     """
     if str(path) == "-":
         raise InputError(f"{argument}: standard output is for the table; name a file")
     if path.is_dir():
         raise InputError(f"{argument} is a folder; name a file")
     check_leads_nowhere_else(path, argument)
-    _check_temporary_file(argument, path)
     for name in ("corpus", "data"):  # the options that may name folders
         for folder in _paths_of(options, name):
             if folder.is_dir() and folder.resolve() in path.resolve().parents:
@@ -314,22 +305,3 @@ def _refuse_unfit_output(
                     f"{argument} stands in the {name}, which would hold it the next"
                     " time"
                 )
-
-
-def _check_temporary_file(argument: str, path: Path) -> None:
-    """Refuse an output whose temporary file, which is written first, cannot be written.
-
-    Raises:
-        InputError: If a link, or something that is no file, stands there.
-    """
-    temporary_path = Path(os.path.realpath(path) + PARTIAL)
-    if temporary_path.is_symlink():
-        raise InputError(
-            f"{argument} is written first to {temporary_path}, which is a link; remove"
-            " it, or name another file"
-        )
-    if os.path.lexists(temporary_path) and not temporary_path.is_file():
-        raise InputError(
-            f"{argument} is written first to {temporary_path}, which is no file; name"
-            " another one"
-        )

@@ -6,24 +6,19 @@ name beside the target, and renamed to it once they are whole.
 
 import codecs
 import json
-import logging
 import os
 import shlex
 import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, TextIO
 
 from ragmetrics_core.data.errors import CutOffLine, InputError, NotJson, RowError
 from ragmetrics_core.data.frozen import replace_surrogates
 from ragmetrics_core.data.nearest import find_repeated_names
-
-if sys.platform != "win32":
-    import fcntl
-
-logger = logging.getLogger("ragmetrics_core")
 
 PARTIAL = ".partial"
 # UTF-32 first: its mark begins like that of UTF-16.
@@ -243,31 +238,36 @@ def _target_of_link(path: Path) -> Path:
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
-def _cannot_be_replaced(path: Path) -> bool:
-    """Tell whether a path is a pipe, a terminal or the like, which is written directly."""
-    return path.exists() and not path.is_file()
-
-
 def _refuse_read_only(path: Path) -> None:
     """Raise ``OSError`` for a read-only file, which must not be replaced either."""
     path.open("r+b").close()
 
 
-def _n_rows_of_results(path: Path) -> int:
-    """Count the lines of a file that begin as a row of results does."""
-    with path.open("rb") as file:
-        return len([line for line in file if line.startswith(b'{"index"')])
+def _open_beside(target: Path) -> tuple[Path, TextIO]:
+    """Make an empty file beside a target: ``PATH.partial``, else ``PATH.partial.1`` ….
+
+    It takes the first name that is free, so that what an earlier run left stays.
+    """
+    beginning = f"{target}{PARTIAL}"
+    further_names = (f"{beginning}.{number}" for number in count(1))
+    mode = stat.S_IMODE(target.stat().st_mode) if target.is_file() else None
+    for name in chain([beginning], further_names):
+        with suppress(FileExistsError):
+            file = open(name, "x", encoding="utf-8", newline="\n")  # noqa: SIM115 - the caller closes it
+            if mode is not None:
+                os.chmod(name, mode)
+            return Path(name), file
+    raise AssertionError("the numbers never end")
 
 
 class AtomicFile:
-    """A text file that is written to ``partial``, and renamed to its target once whole.
+    """A text file that is written under another name, and renamed once it is whole.
 
-    So an old file stays until the new one is whole.
+    So an old file stays until the new one is whole, and what an earlier run left stays,
+    too. Of several runs that write to one target at once the last to finish wins.
 
     A target that is no regular file, such as a pipe, is written to directly. A link
-    within its folder is followed; the file's mode is kept. What an earlier run left in
-    ``partial`` is kept under the next free name. Only one run at a time may write to a
-    target.
+    within its folder is followed; the file's mode is kept.
 
     Args:
         path: The file.
@@ -275,43 +275,33 @@ class AtomicFile:
 
     Attributes:
         partial: The file that is written until the text is whole.
-        written: True if it holds anything of this run.
+        written: True if it holds anything.
         whole: True once ``partial`` was renamed to the target.
 
     Raises:
-        InputError: If it cannot be written, e.g. because the disk is full, another run
-            writes to it, or a link leads out of its folder; so do ``write`` and
-            ``finish``.
+        InputError: If it cannot be written, e.g. because the disk is full, or a link
+            leads out of its folder; so do ``write`` and ``finish``.
     """
 
     def __init__(self, path: str | Path, what: str) -> None:
-        """Open the partial file, and check that the target may be replaced.
-
-        Example: for "latest.html", a link to "report-3.html", the target is
-        "report-3.html", and "report-3.html.partial" is written first.
-
-        Args:
-            path: The file to write in the end.
-            what: What the file is, for messages, such as ``the report``.
-        """
         self.path = Path(path)
         self._what = what
-        # refuses a link out of its folder; one to a file beside it is followed
         check_leads_nowhere_else(self.path, shown=str(self.path))
         self._target = _target_of_link(self.path)
         # Nothing can be renamed to a pipe or a terminal, such as "/dev/stdout": the
         # text is written there at once.
-        self._is_direct = _cannot_be_replaced(self._target)
-        if self._is_direct:
-            self.partial = self._target
-        else:
-            self.partial = self._target.with_name(self._target.name + PARTIAL)
-        self.written = False  # whether this run has written anything
-        self.whole = False  # whether all is written, and stands at the target
+        self._is_direct = self._target.exists() and not self._target.is_file()
+        self._file: TextIO
+        self.written = False
+        self.whole = False
         with self._as_input_error():
+            if self._is_direct:
+                self.partial = self._target
+                self._file = self._target.open("w", encoding="utf-8", newline="\n")
+                return
             if self._target.is_file():
                 _refuse_read_only(self._target)
-            self._file = self._open()
+            self.partial, self._file = _open_beside(self._target)
 
     def write(self, text: str) -> None:
         """Write some text; it has left this process when this returns.
@@ -319,10 +309,6 @@ class AtomicFile:
         What no encoding can carry is replaced.
         """
         with self._as_input_error():
-            if not self.written and not self._is_direct:
-                size = os.fstat(self._file.fileno()).st_size
-                if size > 0:
-                    self._keep_text_of_earlier_run()
             self.written = True
             self._file.write(str(replace_surrogates(text)))
             self._file.flush()
@@ -334,149 +320,32 @@ class AtomicFile:
         """
         if self._file.closed:
             return
-        self.write("")
-        try:
+        with self._as_input_error():
+            self._file.flush()
             if not self._is_direct:
-                with self._as_input_error():
-                    os.fsync(self._file.fileno())
-                self._rename_to_target()
-        finally:
-            with self._as_input_error():
-                self._file.close()
+                os.fsync(self._file.fileno())
+            self._file.close()
+        if not self._is_direct:
+            with self._as_input_error(f"is whole in {self.partial}, but"):
+                self.partial.replace(self._target)
         self.whole = True
 
     def leave(self) -> None:
         """End without replacing the target; what was written stays in ``partial``.
 
-        An empty ``partial`` is removed. After ``finish`` this does nothing.
+        A ``partial`` without any text is removed. After ``finish`` this does nothing.
         """
-        if not self.whole and not self._is_direct:
-            with suppress(OSError, ValueError):  # it may be closed
-                is_ours = _is_file_at(self.partial, self._file)
-                if is_ours and self.partial.stat().st_size == 0:
-                    self.partial.unlink()
         with suppress(OSError):
             self._file.close()
-
-    def _open(self) -> TextIO:
-        """Open the file to write to, and lock it against other runs.
-
-        For the target "report.html" that is "report.html.partial", which gets the
-        target's permissions.
-
-        Raises:
-            InputError: If the partial file is a link, or if another run holds its lock.
-        """
-        if self._is_direct:
-            return self._target.open("w", encoding="utf-8", newline="\n")
-        if self.partial.is_symlink():
-            raise InputError(
-                f"{self._what} is written first to {self.partial}, which is a link;"
-                " remove it, or name another file"
-            )
-        file = self._open_and_lock()
-        # between opening and locking, another run may have renamed the file
-        while not _is_file_at(self.partial, file):
-            file.close()
-            file = self._open_and_lock()
-        if self._target.is_file() and sys.platform != "win32":
-            mode_of_target = stat.S_IMODE(self._target.stat().st_mode)
-            os.fchmod(file.fileno(), mode_of_target)
-        return file
-
-    def _open_and_lock(self) -> TextIO:
-        """Open the partial file and lock it; ``InputError`` if another run holds its lock."""
-        file = _open_unless_link(self.partial)
-        if not _lock(file):
-            file.close()
-            raise InputError(
-                f"{self._what} cannot be written to {self.path}: another run writes"
-                " there now; wait until it ends, or name another file"
-            )
-        return file
-
-    def _rename_to_target(self) -> None:
-        """Replace the target by the partial file, which holds the whole text."""
-        if not _is_file_at(self.partial, self._file):
-            raise InputError(
-                f"{self._what} is whole in {self._name_of_own_text()}, but another run"
-                f" has taken {self.partial}; {self.path} holds nothing of this run"
-            )
-        if sys.platform == "win32":
-            self._file.close()  # there an open file cannot be moved
-        with self._as_input_error(f"is whole in {self.partial}, but"):
-            self.partial.replace(self._target)
-
-    def _name_of_own_text(self) -> str:
-        """Return the name under which another run has put this run's text aside."""
-        status_of_file = os.fstat(self._file.fileno())
-        for path in self.partial.parent.glob("*"):
-            is_named_so = path.name.startswith(self.partial.name)
-            if is_named_so and os.path.samestat(path.lstat(), status_of_file):
-                return str(path)
-        return "a file that was removed"
-
-    def _keep_text_of_earlier_run(self) -> None:
-        """Put what an earlier run left in ``partial`` aside, and begin an empty file.
-
-        What was put aside has the next free number after its name; the log tells where
-        it is.
-        """
-        number = 1
-        while os.path.lexists(f"{self.partial}.{number}"):
-            number += 1
-        kept_path = Path(f"{self.partial}.{number}")
-        # the open file holds the lock: it is closed after the move where that is possible
-        if sys.platform == "win32":
-            self._file.close()
-        self.partial.rename(kept_path)
-        self._file.close()
-        self._file = self._open()
-        logger.warning(
-            "%s keeps what an earlier run left in %s (judged rows: %d)",
-            kept_path,
-            self.partial.name,
-            _n_rows_of_results(kept_path),
-        )
+        if not self.whole and not self.written and not self._is_direct:
+            with suppress(OSError):
+                self.partial.unlink()
 
     def _as_input_error(
         self, problem: str = "cannot be written to"
     ) -> AbstractContextManager[None]:
         """Turn a problem with the file into an ``InputError`` that names both."""
         return as_input_error(f"{self._what} {problem} {self.path}")
-
-
-def _is_file_at(path: Path, file: TextIO) -> bool:
-    """Tell whether the path still names the file that is open."""
-    try:
-        status_at_path = path.lstat()
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(status_at_path, os.fstat(file.fileno()))
-
-
-def _open_unless_link(path: Path) -> TextIO:
-    """Open a file to add text to it; raise ``OSError`` if it is a link.
-
-    A link could lead to a file of somebody else.
-    """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags, 0o666), "a", encoding="utf-8", newline="\n")
-
-
-def _lock(file: TextIO) -> bool:
-    """Hold a file until it is closed; False if another run holds it.
-
-    Some file systems know no locks: True.
-    """
-    if sys.platform != "win32":
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-    return True
 
 
 def write_text(path: str | Path, text: str | Iterable[str], what: str) -> None:
