@@ -496,8 +496,7 @@ PARTS: dict[str, Callable[[list[str]], list[str]]] = {
     "closed as interrupted": lambda lines: closed(lines, interrupted=True),
     "stopped at a limit": lambda lines: closed(lines, stopped="max_calls"),
     "until decided": lambda lines: closed(lines, decisions=[DECISION]),
-    "behind a whole one": lambda lines: [*lines, *lines[:41]],
-    "before a whole one": lambda lines: [*lines[:41], *lines],
+    "with a broken line": lambda lines: [*lines[:30], "broken", *lines[31:]],
 }
 
 

@@ -75,7 +75,7 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     ),
     "columns in place of rows": (
         "evaluate rows.json",
-        ["holds columns (question, answer)", "orient='records'"],
+        ["rows.json, item 1: answer: 2 answers in one row; write a row for each"],
     ),
     "another kind of file": (
         "evaluate notes.docx",

@@ -21,7 +21,7 @@ from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.engine.sample_sources import iterate_samples
 from ragmetrics_core.labelling.facts import read_facts
 from ragmetrics_core.labelling.labels import read_labels
-from ragmetrics_core.labelling.row_files import read_samples
+from ragmetrics_core.labelling.row_files import read_samples, reason_of_part
 from ragmetrics_core.metrics.registry import metrics_with_settings
 
 
@@ -367,17 +367,6 @@ def test_cells_are_as_long_as_every_system_allows(
     ("name", "data", "said"),
     [
         (
-            "a.json",
-            {"question": ["a", "b"], "answer": ["c", "d"]},
-            "holds columns .question, answer. and not rows",
-        ),
-        ("a.json", {"question": ["a"], "contexts": [["b"]]}, "orient='records'"),
-        (
-            "a.json",
-            {"Query": {"0": "a", "1": "b"}, "response": {"0": "c", "1": "d"}},
-            "Query, response",
-        ),
-        (
             "a.jsonl",
             [{"question": "a"}, {"question": "b"}],
             r"over several lines.*jq -c \.",
@@ -447,69 +436,42 @@ def test_results_of_an_earlier_run_can_be_judged_again(tmp_path: Path) -> None:
     first, second = read(tmp_path / "a.jsonl")
     assert isinstance(first, Sample)
     assert (first.id, first.question, first.metadata["lang"]) == ("7", "q", "en")
-    assert str(second).endswith("line 3: was no sample in the run that wrote this file")
+    assert str(second).endswith("row 2: was no sample in the run that wrote this file")
     assert (
         Report.from_jsonl(tmp_path / "a.jsonl").results[0].sample
         == report.results[0].sample
     )
 
 
-ROW = '{"question": "q", "contexts": ["c"], "answer": "b"}'
 HEADER = '{"ragmetrics_report": 2, "run": {}}'
-RESULT = '{"index": 0, "sample": {"answer": "a"}, "results": {}}'
+ROW = '{"index": 0, "sample": {"answer": "a"}, "results": {}, "problem": ""}'
 CLOSING = '{"run": {}}'
-NO_LINES_OF_RESULTS = [
-    '{"index": 19}',
-    "[1]",
-    '"x"',
-    "1",
-    "null",
-    '{"sampel": {}}',
-    '{"run": 1}',
-    '{"run": {}, "x": 1}',
-]
-OTHER = (
-    "line {}: is no line of a results file, which began above; give other rows in a"
-    " file of their own"
-)
-SECOND_HEADER = (
-    "line {}: the header of a results file among other lines; give each file by itself"
-)
 
 
 @pytest.mark.parametrize(
     ("lines", "found"),
     [
-        ([HEADER, RESULT, CLOSING], ["a"]),
-        ([HEADER, RESULT, CLOSING, HEADER, RESULT, CLOSING], ["a", "a"]),
-        ([HEADER, RESULT, CLOSING, ROW, ROW], ["a", OTHER.format(4), OTHER.format(5)]),
-        (
-            [HEADER, RESULT, "broken", CLOSING],
-            ["a", "line 3: not JSON (Expecting value)"],
-        ),
-        ([ROW, HEADER, RESULT], ["b", SECOND_HEADER.format(2), "a"]),
-        ([HEADER, HEADER, RESULT], [SECOND_HEADER.format(2), "a"]),
-        ([HEADER, RESULT, HEADER, RESULT], ["a", SECOND_HEADER.format(3), "a"]),
-        *[
-            ([HEADER, line, RESULT, CLOSING], [OTHER.format(2), "a"])
-            for line in (
-                '{"index": 19}',
-                "[1]",
-                '"x"',
-                "1",
-                "null",
-                '{"sampel": {}}',
-                '{"run": 1}',
-                '{"run": {}, "x": 1}',
-            )
-        ],
+        ([HEADER, ROW, CLOSING], ["a"]),
+        ([HEADER, ROW], ["a"]),
+        ([HEADER, ROW, '{"index": 19', CLOSING], ["a"]),
+        ([ROW, ROW.replace('"a"', '"b"')], ["a", "b"]),
+        ([HEADER, CLOSING], []),
     ],
 )
-def test_no_line_of_results_goes_missing(
+def test_the_samples_of_results_are_rows(
     written: Any, lines: list[str], found: list[str]
 ) -> None:
     path = written("a.jsonl", "\n".join(lines) + "\n")
-    assert [str(answer).removeprefix(f"{path}, ") for answer in answers(path)] == found
+    assert answers(path) == found
+    is_part = lines[0] == HEADER and lines != [HEADER, ROW, CLOSING] and bool(found)
+    assert bool(reason_of_part(path)) is is_part
+
+
+@pytest.mark.parametrize("more", [[HEADER, ROW, CLOSING], [ROW], ['{"answer": "a"}']])
+def test_what_follows_results_is_refused(written: Any, more: list[str]) -> None:
+    path = written("a.jsonl", "\n".join([HEADER, ROW, CLOSING, *more]))
+    with pytest.raises(InputError, match="give each file by itself"):
+        read(path)
 
 
 DOUBLED = "an object has more than one value for {}; keep one of them"

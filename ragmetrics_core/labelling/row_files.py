@@ -9,24 +9,22 @@ from typing import Any
 
 from ragmetrics_core.data import (
     PARTIAL,
-    USUAL_NAMES,
     Sample,
     as_input_error,
     find_repeated_names,
     import_extra,
     json_lines,
-    json_value,
     open_text,
-    plain_name,
     read_text,
 )
 from ragmetrics_core.data.arrow import arrow_rows
-from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
+from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import refuse_wrong_columns
 from ragmetrics_core.labelling.csv_rows import csv_rows
-from ragmetrics_core.reporting.jsonl import is_row_of_results
+from ragmetrics_core.reporting.jsonl import is_line_of_results
+from ragmetrics_core.reporting.report import Report
 
 Located = tuple[str, Any]
 """A place such as ``file.jsonl, line 3``, and a row or the reason why there is none."""
@@ -41,16 +39,7 @@ _NAMES_OF_LISTS = (
     "testCases",
     "test_cases",
 )
-_KNOWN: dict[str, str] = {}
-for _field, _names in USUAL_NAMES.items():
-    for _name in _names:
-        _KNOWN[plain_name(_name)] = _field
-_HEADER_AMONG_LINES = (
-    "the header of a results file among other lines; give each file by itself"
-)
 _LINES_SUFFIXES = (".jsonl", ".ndjson")
-_HEADER = lazy_pattern(r'\s*\{\s*"ragmetrics_report"\s*:')
-_CLOSING_LINE = lazy_pattern(r'\s*\{\s*"run"\s*:')
 # what interrupted runs leave, and what a sink that rotates its file puts aside
 _LEFT = lazy_pattern(rf"({re.escape(PARTIAL)})?(\.\d+)?$")
 
@@ -142,73 +131,20 @@ def check_readable(path: Path) -> None:
 def reason_of_part(path: Path) -> str:
     """Say why the results in a file are only a part of what their run was to judge.
 
-    Returns:
-        The reason, if a run ended early or its closing line is missing. "" if all runs
-        judged all their samples, or the file holds no results.
+    "" if the run judged all its samples, or the file holds no results.
     """
-    if _suffix(path) not in _LINES_SUFFIXES:
+    if _suffix(path) not in _LINES_SUFFIXES or not _holds_results(path):
         return ""
-    with as_input_error(f"{path} cannot be read"), open_text(path) as file:
-        for closing_line, n_rows in _closing_lines(file):
-            if closing_line is None:
-                return f"{path} is a part: the run that wrote it was killed or still goes on"
-            reason = _reason_of_run(closing_line["run"], n_rows)
-            if reason:
-                return f"{path} is a part: the run that wrote it {reason}"
-    return ""
+    reason = Report.from_jsonl(path).run.why_part
+    return f"{path} is a part: {reason}" if reason else ""
 
 
-def _closing_lines(
-    lines: Iterable[str],
-) -> Iterator[tuple[Mapping[str, Any] | None, int]]:
-    """Yield the closing line of the results of each run, and how many rows it has.
-
-    The results of each run begin with a header, and end with a closing line, which says
-    how the run ended. It is None if it is missing.
-    """
-    is_inside_run = False
-    n_rows = 0
-    for line in lines:
-        if _HEADER.match(line):
-            if is_inside_run:
-                yield None, n_rows
-            is_inside_run = True
-            n_rows = 0
-        elif is_inside_run and _CLOSING_LINE.match(line):
-            closing_line = json_value(line)
-            if _is_closing_line(closing_line):  # and no row that looks like one
-                is_inside_run = False
-                yield closing_line, n_rows
-        elif line.strip():
-            n_rows += 1
-    if is_inside_run:
-        yield None, n_rows
-
-
-def _reason_of_run(run: Mapping[str, Any], n_rows: int) -> str:
-    """Say why a file does not hold all samples of a run that were to be judged.
-
-    Args:
-        run: The facts of the run, in its closing line.
-        n_rows: The rows that the file holds of it.
-
-    Returns:
-        The reason; "" if it holds all.
-    """
-    if run.get("interrupted") or run.get("stopped"):
-        return "ended early"
-    if run.get("decisions"):
-        return (
-            "stopped when its gates were decided, so its rows were chosen by their"
-            " scores"
-        )
-    inputs = run.get("inputs") or ()
-    rows_of_inputs = [source.get("rows") for source in inputs]
-    if inputs and all(isinstance(count, int) for count in rows_of_inputs):
-        n_rows_of_run = sum(rows_of_inputs)
-        if n_rows < n_rows_of_run:
-            return f"had {n_rows_of_run:,} rows, and the file holds {n_rows:,}"
-    return ""
+def _holds_results(path: Path) -> bool:
+    """Tell whether the first line of a file is the header or a row of results."""
+    with open_text(path) as file:
+        lines = json_lines(path, file)
+        _, first_value = next(lines, ("", None))
+    return is_line_of_results(first_value)
 
 
 def _suffix(path: Path) -> str:
@@ -238,6 +174,9 @@ def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _jsonl(path: Path) -> Iterator[Located]:
+    if _holds_results(path):
+        yield from _rows_of_results(path)
+        return
     with open_text(path) as file:
         if _first_line_with_text(file) in ("{", "[", "[{"):
             raise InputError(
@@ -246,7 +185,7 @@ def _jsonl(path: Path) -> Iterator[Located]:
                 " > rows.jsonl"
             )
         file.seek(0)
-        yield from _rows_of_lines(json_lines(path, file))
+        yield from json_lines(path, file)
 
 
 def _first_line_with_text(lines: Iterable[str]) -> str:
@@ -258,52 +197,13 @@ def _first_line_with_text(lines: Iterable[str]) -> str:
     return ""
 
 
-def _rows_of_lines(lines: Iterator[Located]) -> Iterator[Located]:
-    """Yield the row of each line of a file, with its place such as ``a.jsonl, line 3``.
-
-    A file may also hold results of runs, each run between a header and a closing line.
-    A result gives its sample, to be judged again.
-    """
-    is_behind_header = False
-    may_begin_results = True  # at the file's beginning, and right behind a closing line
-    for place, value in lines:
-        is_closing_line = is_behind_header and _is_closing_line(value)
-        if _is_header(value):
-            is_behind_header = True
-            if not may_begin_results:
-                yield place, RowError(_HEADER_AMONG_LINES)
-        elif is_closing_line:
-            pass
-        elif is_behind_header or is_row_of_results(value):
-            yield place, _row_of_results(value)
-        else:
-            yield place, value
-        may_begin_results = is_closing_line
-
-
-def _is_header(value: Any) -> bool:
-    """Tell whether a line is the header of a run's results."""
-    return isinstance(value, Mapping) and "ragmetrics_report" in value
-
-
-def _is_closing_line(value: Any) -> bool:
-    if not isinstance(value, Mapping) or value.keys() != {"run"}:
-        return False
-    return isinstance(value["run"], Mapping)
-
-
-def _row_of_results(value: Any) -> Any:
-    """Return the sample in a line of results, or the ``RowError`` that says why none."""
-    if isinstance(value, CutOffLine):
-        return RowError("was cut off with its run")
-    if isinstance(value, RowError):
-        return value
-    if not isinstance(value, Mapping) or "sample" not in value:
-        return RowError(
-            "is no line of a results file, which began above; give other rows in a file"
-            " of their own"
-        )
-    return value["sample"] or RowError("was no sample in the run that wrote this file")
+def _rows_of_results(path: Path) -> Iterator[Located]:
+    """Yield the samples of a results file as rows, to be judged again."""
+    for result in Report.from_jsonl(path).results:
+        row: Any = RowError("was no sample in the run that wrote this file")
+        if result.sample is not None:
+            row = result.sample.model_dump(mode="json")
+        yield f"{path}, row {result.number}", row
 
 
 def _json(path: Path) -> Iterator[Located]:
@@ -331,8 +231,7 @@ def _rows_of_json(path: Path) -> Any:
         from ragmetrics_core.labelling.facts import read_facts
 
         return list(read_facts(path).rows)
-    _refuse_columns(data, path)
-    return [data] if _is_sample(data) else _find_rows(data, path)
+    return _find_rows(data, path)
 
 
 def _value_of_file(path: Path) -> Any:
@@ -344,32 +243,21 @@ def _value_of_file(path: Path) -> Any:
     return value
 
 
-def _refuse_columns(data: Mapping[str, Any], path: Path) -> None:
-    """Raise ``InputError`` for an object that holds columns in place of rows."""
-    columns = [name for name, column in data.items() if _is_column(name, column)]
-    if columns:
-        raise InputError(
-            f"{path} holds columns ({', '.join(columns)}) and not rows; write rows,"
-            " e.g. with pandas:"
-            f" pandas.DataFrame(json.load(open({str(path)!r}))).to_json('rows.json',"
-            " orient='records')"
-        )
-
-
 def _find_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
     """Return the rows that an object of a JSON file holds.
 
-    They stand in a list under a usual name: ``{"samples": [{…}, {…}]}`` holds two rows.
-    An object without such a list is itself the only row. If such a list is empty, there
-    are no rows.
+    They stand in a list of objects under a usual name: ``{"samples": [{…}, {…}]}`` holds
+    two rows. An object without such a list is itself the only row. If such a list is
+    empty, there are no rows.
 
     Raises:
         InputError: If several lists may be the rows.
     """
     list_by_name: dict[str, list[Any]] = {}
     for name in _NAMES_OF_LISTS:
-        if isinstance(data.get(name), list):
-            list_by_name[name] = data[name]
+        rows = data.get(name)
+        if isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows):
+            list_by_name[name] = rows
     if not list_by_name:
         return [data]
     filled_names = [name for name, rows in list_by_name.items() if rows]
@@ -379,27 +267,6 @@ def _find_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
             f" ({', '.join(filled_names)}); keep one of them"
         )
     return list_by_name[filled_names[0]] if filled_names else []
-
-
-def _is_column(name: str, value: Any) -> bool:
-    """Tell whether one name holds the texts of many rows, in order or by number."""
-    field = _KNOWN.get(plain_name(name))
-    is_plural = name.endswith("s")  # such as "questions": a list of rows, or of texts
-    if field not in ("question", "answer") or is_plural:
-        return False
-    if isinstance(value, Mapping):
-        # as pandas writes a column: {"0": …, "1": …}
-        return bool(value) and all(str(key).isdecimal() for key in value)
-    return isinstance(value, list)
-
-
-def _is_sample(data: Mapping[str, Any]) -> bool:
-    """Tell whether an object is a sample, and not the frame around many."""
-    try:
-        sample = Sample.from_row(data)
-    except RowError:
-        return False
-    return sample.question is not None and sample.answer is not None
 
 
 def _parquet(path: Path) -> Iterator[Located]:

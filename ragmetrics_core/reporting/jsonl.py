@@ -318,10 +318,12 @@ def _is_closing_line(value: Mapping[str, object]) -> bool:
     return "run" in value and "index" not in value
 
 
-def is_row_of_results(value: object) -> bool:
-    """Whether a line is one row of results, as ``JsonlSink`` writes them."""
+def is_line_of_results(value: object) -> bool:
+    """Whether a line is the header of results, or a row as ``JsonlSink`` writes them."""
+    if not isinstance(value, Mapping):
+        return False
     fields_of_every_row = {"index", "sample", "results", "problem"}
-    return isinstance(value, Mapping) and value.keys() >= fields_of_every_row
+    return _MAGIC in value or value.keys() >= fields_of_every_row
 
 
 def _report_of_rows(
