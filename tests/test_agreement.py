@@ -32,7 +32,6 @@ from ragmetrics_core.statistics.rater_agreement import (
     matthews,
     measure_all,
     measures,
-    rival_measures,
     spearman,
 )
 
@@ -359,28 +358,3 @@ def test_a_score_at_the_threshold_is_a_no_and_a_verdict_of_its_own_goes_before_i
     assert not Labelled(0.5, (True,)).is_judged_yes()
     assert Labelled(0.9, (True,), verdict=False).is_judged_yes(0.5) is False
     assert Labelled(0.1, (True,), verdict=True).is_judged_yes(0.5) is True
-
-
-def test_differences_to_a_rival_by_hand() -> None:
-    # Judge: .9 and .4 for yes, .1 and .6 for no. Rival: .9 and .6 for yes, .1 and .4
-    # for no, its verdict on .6 a no.
-    rows = [
-        Labelled(0.9, (True,), rival_score=0.9),
-        Labelled(0.4, (True,), rival_score=0.6, rival_verdict=False),
-        Labelled(0.1, (False,), rival_score=0.1),
-        Labelled(0.6, (False,), rival_score=0.4),
-    ]
-    found = {name: compute(rows) for name, compute in rival_measures(0.5).items()}
-    assert found == {
-        "AUROC, difference": pytest.approx(3 / 4 - 1),
-        "balanced accuracy, difference": pytest.approx(2 / 4 - 3 / 4),
-        "Brier, difference": pytest.approx(
-            (0.01 + 0.36 + 0.01 + 0.36) / 4 - (0.01 + 0.16 + 0.01 + 0.16) / 4
-        ),
-    }
-    alone = [Labelled(row.score, row.votes) for row in rows]
-    # one class: the rival's AUROC is undefined
-    with_one = [*alone, Labelled(0.9, (True,), rival_score=0.9)]
-    assert rival_measures(0.5)["AUROC, difference"](with_one) is None
-    assert rows[0].as_judged_by_rival().score == 0.9
-    assert alone[0].as_judged_by_rival() is alone[0]

@@ -469,7 +469,7 @@ def test_the_better_of_two_answers_has_the_higher_score(
     (verdict,) = row.verdicts
     assert verdict.score == pytest.approx((1 + 0.9 - 0.2) / 2)
     assert verdict.votes == (True,)
-    assert verdict.rival_score == -1  # the second answer is longer by one character
+    assert verdict.length == 1  # the second answer is longer by one character
     # the calls for both answers count
     assert measured(judge, labelled)["calls per 1,000 samples", None].value == 2000
 
@@ -501,7 +501,7 @@ def test_each_fact_is_compared_with_its_own_label(
     line = {"contexts": [{"text": TEXTS[0]}], "reference": "r", "facts": FACTS}
     (row,) = judge_samples(asking(LexicalJudge()), ASKING["present"](), read([line]))
     assert [verdict.votes for verdict in row.verdicts] == [(True,), (False,)]
-    assert [-(verdict.rival_score or 0) for verdict in row.verdicts] == [30, 20]
+    assert [verdict.length for verdict in row.verdicts] == [30, 20]
 
 
 def test_chunks_of_one_sample_are_resampled_together(

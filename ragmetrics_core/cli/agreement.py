@@ -6,7 +6,6 @@ The second says how well a judge's scores agree with the labels.
 import argparse
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain
 
 from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import InputError, SettingError, find_metric
@@ -30,7 +29,6 @@ from ragmetrics_core.statistics.rater_agreement import (
     Measured,
     measure_all,
     measures,
-    rival_measures,
 )
 
 
@@ -53,7 +51,6 @@ def draw_samples(options: argparse.Namespace) -> int:
         metric,
         options.n,
         seed=options.seed,
-        by_score=options.stratify_by is not None,
     )
     try:
         # "x": a file that exists may hold labels that people gave, and is not replaced
@@ -94,9 +91,8 @@ def draw_samples(options: argparse.Namespace) -> int:
 def run(options: argparse.Namespace) -> int:
     """Print how well a judge agrees with people.
 
-    The options may ask for more: a comparison with another judge (the rival,
-    ``--against``), and the mean that people would give (``--calibrate``). Example of a
-    line: "  kappa            faq                  n=120  0.610 …".
+    ``--calibrate`` asks also for the mean that people would give. Example of a line:
+    "  kappa            faq                  n=120  0.610 …".
 
     Returns:
         The exit code, 0.
@@ -104,7 +100,6 @@ def run(options: argparse.Namespace) -> int:
     if options.report and not options.calibrate:
         raise SettingError("--report shows the mean of --calibrate; give both")
     report = Report.from_jsonl(options.results)
-    rival = Report.from_jsonl(options.against) if options.against else None
     metric = _metric(report, options.metric)
     labels = read_labels(options.labels, column=options.label)
     left_over = []
@@ -112,21 +107,16 @@ def run(options: argparse.Namespace) -> int:
         drawn = read_labels(options.drawn, column=options.label)
         left_over += describe_not_drawn(drawn, labels)
         labels = fill_in_draw(drawn, labels)
-    rows = match_labels(report, metric, labels, rival)
+    rows = match_labels(report, metric, labels)
     # rows of one cluster are not independent, so they are resampled together
-    clusters = group_by_cluster(rows, report, rival, cluster=options.cluster)
+    clusters = group_by_cluster(rows, report, cluster=options.cluster)
     figures = measure_all(clusters, measures(options.threshold), draws=options.draws)
     lines = [_what_was_measured(report, metric, len(rows), len(clusters), options)]
     lines += _warnings_of_few_clusters(clusters)
-    left_over += describe_left_over(report, metric, labels, rival)
+    left_over += describe_left_over(report, metric, labels)
     lines += [f"! {sentence}" for sentence in left_over]
     lines += _lines_on_figures(figures)
     lines += _lines_on_calibration_curve(clusters)
-    if rival is not None:
-        rival_names = ", ".join(rival.run.judges) or "the other judge"
-        # Each figure below is the judge's minus the rival's.
-        lines.append(f"Minus {rival_names}, on the same rows:")
-        lines += lines_on_rival(clusters, options.threshold, options.draws)
     if options.calibrate:
         calibrated = calibrate(
             report,
@@ -180,42 +170,6 @@ def _metric(report: Report, name: str | None) -> str:
             f" {', '.join(report.metrics) or 'the report has none'}"
         )
     return report.metrics[0]
-
-
-def lines_on_rival(
-    groups: Sequence[Sequence[Labelled]], threshold: float, draws: int
-) -> list[str]:
-    """Compare a judge with another one, its rival, on the same rows, in lines of text.
-
-    First come the differences of their agreement with people, then the rows on which
-    one says yes and the other no. Example: "  web row-7 1 0.910 0.220" is a row with
-    the label yes, to which the rival says no.
-
-    Args:
-        groups: Rows with both judges' scores and people's label. The rows of one group
-            depend on each other, e.g. because they are about one document; different
-            groups are independent.
-        threshold: A score from here on is a yes.
-        draws: How many resamples the intervals rest on.
-    """
-    differences = measure_all(groups, rival_measures(threshold), draws=draws)
-    lines = _lines_on_figures(differences)
-    lines_on_rows = []
-    for row in chain.from_iterable(groups):
-        if row.rival_score is None:
-            continue
-        is_judges_yes = row.is_judged_yes(threshold)
-        is_rivals_yes = row.as_judged_by_rival().is_judged_yes(threshold)
-        if is_judges_yes != is_rivals_yes:
-            label = "1" if row.is_labelled_yes else "0"
-            lines_on_rows.append(
-                f"  {row.source} {row.id} {label} {row.score:.3f} {row.rival_score:.3f}"
-            )
-    heading = (
-        f"Verdicts that differ: {len(lines_on_rows)}; source, id, label, first and"
-        " second score"
-    )
-    return [*lines, heading, *lines_on_rows]
 
 
 def _lines_on_figures(figures: Sequence[Measured]) -> list[str]:

@@ -61,8 +61,7 @@ class LabelledSample:
         people_votes: Votes of single annotators on the answer, where they are known.
         result: The judge's result, once it was asked.
         usage: What the judge's answers cost, that on the other answer included.
-        verdicts: The judge's score of each label. The rival's score of a verdict is
-            minus the length of the text, as if a rival judge liked short texts.
+        verdicts: The judge's score of each label.
     """
 
     question: str

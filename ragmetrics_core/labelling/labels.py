@@ -248,43 +248,30 @@ def _is_vote(value: Any) -> bool:
 
 
 def match_labels(
-    report: Report, metric: str, labels: Sequence[Label], rival: Report | None = None
+    report: Report, metric: str, labels: Sequence[Label]
 ) -> list[Labelled]:
     """Pair the scores of a judge with the labels of people, by the id of the sample.
 
     Sample "7" has the score .8, and two people voted yes and no: one row with both. A
-    label is left out if its sample has no score, or none in the rival's run.
+    label is left out if its sample has no score.
 
     Args:
         report: The judge's run.
         metric: The metric whose scores are taken.
         labels: What people said of samples.
-        rival: The run of another judge on the same samples, to compare it with; its
-            score stands beside the judge's in each row.
 
     Raises:
         InputError: If no label has a scored sample; if an id stands for several samples
-            or labels; if labels were given for another metric, or for other texts than
-            their samples have; or if the rival's run has other texts under an id.
+            or labels; or if labels were given for another metric, or for other texts
+            than their samples have.
     """
     run = _ScoredRun(report, metric)
-    rival_run = None if rival is None else _ScoredRun(rival, metric)
     _refuse_labels_of_others(run, report, metric, labels)
-    if rival_run is not None:
-        _refuse_other_texts(run, rival_run)
     rows = []
     for sample_id, label in _labels_with_votes(labels).items():
-        is_missing_in_rival = rival_run and sample_id not in rival_run.scored
-        if sample_id not in run.scored or is_missing_in_rival:
-            continue
-        row = Labelled(
-            run.scored[sample_id].score,
-            votes=label.votes,
-            source=label.source,
-            rival_score=rival_run.scored[sample_id].score if rival_run else None,
-            id=sample_id,
-        )
-        rows.append(row)
+        if sample_id in run.scored:
+            score = run.scored[sample_id].score
+            rows.append(Labelled(score, label.votes, label.source, id=sample_id))
     if not rows:
         ids = [label.id for label in labels if label.votes]
         if not ids:
@@ -302,7 +289,6 @@ def match_labels(
 def group_by_cluster(
     rows: Sequence[Labelled],
     report: Report,
-    rival: Report | None = None,
     *,
     cluster: GroupBy = "auto",
 ) -> list[list[Labelled]]:
@@ -312,22 +298,18 @@ def group_by_cluster(
     groups [1, 2] and [3]. Rows of two sources never share a group.
 
     Args:
-        rows: What ``match_labels`` gave for the same runs.
+        rows: What ``match_labels`` gave for the same run.
         report: The judge's run.
-        rival: The run of another judge, if there is one.
         cluster: Which samples belong together, as in ``Report.summary``.
 
     Raises:
         SettingError: If no sample has the key of the clusters.
     """
     sample_by_id = _samples_by_id(report)
-    rival_sample_by_id = {} if rival is None else _samples_by_id(rival)
     _check_cluster_key(sample_by_id.values(), cluster)
     groups: dict[tuple[str, str | int], list[Labelled]] = {}
     for row_index, row in enumerate(rows):
         cluster_name = group_of(sample_by_id.get(row.id), cluster)
-        if cluster_name is None:
-            cluster_name = group_of(rival_sample_by_id.get(row.id), cluster)
         # a row in no cluster stands alone, under its index
         group_name = row_index if cluster_name is None else cluster_name
         groups.setdefault((row.source, group_name), []).append(row)
@@ -422,24 +404,8 @@ def _plain_texts(value: str | Sequence[str] | None) -> list[str]:
     return [" ".join(str(replace_surrogates(text)).split()) for text in texts if text]
 
 
-def _refuse_other_texts(run: _ScoredRun, rival: _ScoredRun) -> None:
-    """Raise ``InputError`` if two judges' runs hold other samples under one id."""
-    ids_with_other_texts = []
-    for sample_id, scored in run.scored.items():
-        of_rival = rival.scored.get(sample_id)
-        if of_rival and _texts_of(scored.sample) != _texts_of(of_rival.sample):
-            ids_with_other_texts.append(sample_id)
-    if ids_with_other_texts:
-        raise InputError(
-            "the other run has another question, answer, contexts or reference for"
-            f" {len(ids_with_other_texts)} samples of one id:"
-            f" {_list_first(ids_with_other_texts)}; two judges are compared on the same"
-            " samples"
-        )
-
-
 def describe_left_over(
-    report: Report, metric: str, labels: Sequence[Label], rival: Report | None = None
+    report: Report, metric: str, labels: Sequence[Label]
 ) -> list[str]:
     """Say in sentences which labels cannot be compared with a score.
 
@@ -450,17 +416,14 @@ def describe_left_over(
         report: The run.
         metric: The metric whose scores are compared with the labels.
         labels: What people said of samples.
-        rival: The run of another judge, which must have scored the samples as well.
     """
     run = _ScoredRun(report, metric)
-    rival_run = run if rival is None else _ScoredRun(rival, metric)
     ids_by_reason: dict[str, list[str]] = {
         "labels that match no sample": [],
         "drawn samples without a label": [],
         "labelled samples without a score": [],
-        "labelled samples that the other run has no score for": [],
     }
-    unknown, empty, without_score, without_rival_score = ids_by_reason.values()
+    unknown, empty, without_score = ids_by_reason.values()
     for label in labels:
         if label.id not in run.samples:
             unknown.append(label.id)
@@ -468,8 +431,6 @@ def describe_left_over(
             empty.append(label.id)
         elif label.id not in run.scored:
             without_score.append(label.id)
-        elif label.id not in rival_run.scored:
-            without_rival_score.append(label.id)
     return [
         f"{reason} ({len(ids)}): {_list_first(ids)}"
         for reason, ids in ids_by_reason.items()
@@ -505,9 +466,7 @@ def _list_first(ids: Sequence[str]) -> str:
     return listed
 
 
-def draw(
-    report: Report, metric: str, count: int, *, seed: int, by_score: bool = False
-) -> list[dict[str, Any]]:
+def draw(report: Report, metric: str, count: int, *, seed: int) -> list[dict[str, Any]]:
     """Draw scored samples at random, for people to label.
 
     Each row records the probability of the draw, so that ``calibrate`` can tell later
@@ -518,8 +477,6 @@ def draw(
         metric: Name of the metric whose mean is to be calibrated.
         count: How many to draw.
         seed: Seed of the draw.
-        by_score: Spread the draw evenly over low and high scores: sort the samples by
-            score and take every n-th from a random start.
 
     Returns:
         One row per drawn sample, in random order: its id, an empty ``label`` to fill
@@ -541,9 +498,6 @@ def draw(
         )
     random_source = random.Random(seed)  # noqa: S311  # sampling is no cryptography
     random_source.shuffle(scored_samples)
-    drawn_samples = scored_samples[:count]
-    if by_score:
-        drawn_samples = _draw_over_scores(scored_samples, count, random_source)
     about_the_draw = {"probability": count / n_scored, "seed": seed}
     return [
         {
@@ -553,7 +507,7 @@ def draw(
             **_texts_shown(drawn.sample),
             "metric": metric,
         }
-        for drawn in drawn_samples
+        for drawn in scored_samples[:count]
     ]
 
 
@@ -567,22 +521,6 @@ def _refuse_run_until_decided(report: Report) -> None:
             "a run until decided cannot be labelled for calibration, nor be calibrated:"
             " which rows it judged depends on their scores; judge all of its rows"
         )
-
-
-def _draw_over_scores(
-    shuffled: Sequence[_ScoredSample], count: int, random_source: random.Random
-) -> list[_ScoredSample]:
-    """Draw evenly over the range of scores: every n-th sample from a random start."""
-    # samples of one score stay in their random order
-    ordered_by_score = sorted(shuffled, key=lambda row: row.score)
-    step = len(ordered_by_score) / count
-    random_start = random_source.random()
-    drawn = []
-    for draw_number in range(count):
-        index = int((random_start + draw_number) * step)
-        drawn.append(ordered_by_score[index])
-    random_source.shuffle(drawn)
-    return drawn
 
 
 def calibrate(

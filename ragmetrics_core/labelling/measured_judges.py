@@ -307,8 +307,7 @@ def _follows_length(rows: Sequence[Labelled]) -> float | None:
         scores_and_lengths = []
         for row in rows:
             if row.is_labelled_yes is label:
-                length = -(row.rival_score or 0.0)  # see verdicts.py
-                scores_and_lengths.append((row.score, length))
+                scores_and_lengths.append((row.score, float(row.length)))
         if len(scores_and_lengths) < 3:
             continue
         correlation = spearman(scores_and_lengths)
@@ -324,7 +323,7 @@ def _is_constant(rows: Sequence[Labelled]) -> float:
 
 def _shortness_auroc(rows: Sequence[Labelled]) -> float | None:
     """Return how well labels follow from the length of the text alone."""
-    return auroc([(row.rival_score or 0.0, row.is_labelled_yes) for row in rows])
+    return auroc([(-row.length, row.is_labelled_yes) for row in rows])
 
 
 _CARD_MEASURES = (

@@ -113,14 +113,13 @@ def _verdict(
 ) -> Labelled:
     """Pair the judge's score with a label.
 
-    The rival score is that of a baseline that knows only the text's length: minus the
-    length. ``own_verdict`` is the judge's verdict if it does not follow from the score.
+    ``own_verdict`` is the judge's verdict if it does not follow from the score.
     """
     return Labelled(
         score=score,
         votes=(label,),
         source=row.source,
-        rival_score=-length,
+        length=length,
         id=row.sample.id or "-",
         verdict=own_verdict,
     )

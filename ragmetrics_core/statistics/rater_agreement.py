@@ -336,10 +336,10 @@ class Labelled:
         score: The judge's.
         votes: At least one, one per annotator.
         source: Where the sample comes from.
-        rival_score: The score of another judge, where two are compared.
+        length: Characters of the text that was judged, or by how many the second of two
+            is longer; 0 where nobody asks.
         id: Which sample it is.
         verdict: The judge's own, where it does not follow from the score; else None.
-        rival_verdict: The same of the rival.
 
     Attributes:
         is_labelled_yes: What the majority of the votes says; a tie is a no.
@@ -348,10 +348,9 @@ class Labelled:
     score: float
     votes: tuple[bool, ...]
     source: str = "all"
-    rival_score: float | None = None
+    length: int = 0
     id: str = field(default="", compare=False)
     verdict: bool | None = None
-    rival_verdict: bool | None = None
     is_labelled_yes: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -365,12 +364,6 @@ class Labelled:
         if self.verdict is not None:
             return self.verdict
         return self.score > threshold
-
-    def as_judged_by_rival(self) -> "Labelled":
-        """The same row as the rival scores it; the row itself if there is none."""
-        if self.rival_score is None:
-            return self
-        return replace(self, score=self.rival_score, verdict=self.rival_verdict)
 
 
 Statistic = Callable[[Sequence[Labelled]], float | None]
@@ -459,33 +452,6 @@ def _judge_matthews(pairs: Verdicts) -> float | None:
     if len(verdicts) == 1 and len(labels) == 2:
         return 0.0
     return matthews(pairs)
-
-
-def rival_measures(threshold: float) -> dict[str, Statistic]:
-    """Measures that compare a judge with another one, its rival, on the same rows.
-
-    Each is the judge's value minus the rival's, by name; None where either is undefined.
-
-    Args:
-        threshold: A score from here on is a yes.
-    """
-    measure_by_name = measures(threshold)
-    return {
-        f"{name}, difference": partial(_difference_to_rival, measure_by_name[name])
-        for name in ("AUROC", "balanced accuracy", "Brier")
-    }
-
-
-def _difference_to_rival(measure: Statistic, rows: Sequence[Labelled]) -> float | None:
-    """The measure of the judge minus that of the rival, on the rows that it scored."""
-    rows_of_rival = [
-        row.as_judged_by_rival() for row in rows if row.rival_score is not None
-    ]
-    value_of_judge = measure(rows)
-    value_of_rival = measure(rows_of_rival)
-    if value_of_judge is None or value_of_rival is None:
-        return None
-    return value_of_judge - value_of_rival
 
 
 def human_kappa(rows: Sequence[Labelled]) -> float | None:
