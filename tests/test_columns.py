@@ -18,6 +18,7 @@ from ragmetrics_core import ContextAdherence, Sample, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
+from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import iterate_samples
 from ragmetrics_core.labelling.row_files import read_samples
 from ragmetrics_core.scale.scorer import Scorer
@@ -359,7 +360,9 @@ def test_the_command_refuses_a_file_before_anything_is_judged(
         )
         == 0
     )
-    samples = list(read_samples(path, {"answer": "prediction", "reference": "answer"}))
+    samples = list(
+        read_samples(path, ColumnsRead({"answer": "prediction", "reference": "answer"}))
+    )
     assert all(isinstance(sample, Sample) and sample.reference for sample in samples)
 
 

@@ -19,6 +19,7 @@ from lanes import examples
 
 from ragmetrics_core import ContextSufficiency, Sample, ScriptedJudge
 from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import iterate_samples
 from ragmetrics_core.labelling.row_files import read_samples
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
@@ -38,7 +39,7 @@ def in_a_file(name: str, write: Callable[[Path, Rows], object]) -> Reader:
         with TemporaryDirectory() as folder:
             path = Path(folder) / name
             write(path, rows)
-            return list(read_samples(path, {}))
+            return list(read_samples(path, ColumnsRead()))
 
     return read
 

@@ -18,6 +18,7 @@ from pyarrow import parquet
 
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
+from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import iterate_samples
 from ragmetrics_core.labelling.facts import read_facts
 from ragmetrics_core.labelling.labels import read_labels
@@ -26,7 +27,7 @@ from ragmetrics_core.metrics.registry import metrics_with_settings
 
 
 def read(path: Path, **columns: Any) -> list[Sample | RowError]:
-    return list(read_samples(path, columns))
+    return list(read_samples(path, ColumnsRead(columns)))
 
 
 def answers(path: Path) -> list[str | None]:
@@ -422,7 +423,7 @@ def test_empty_files_have_no_rows(written: Any, name: str) -> None:
 
 def test_limit_counts_rows_of_the_file(written: Any) -> None:
     path = written("a.jsonl", '{"answer": "a"}\nbroken\n{"answer": "c"}\n')
-    found = list(read_samples(path, {}, 2))
+    found = list(read_samples(path, ColumnsRead(), 2))
     assert [isinstance(item, Sample) for item in found] == [True, False]
 
 

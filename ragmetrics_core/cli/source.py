@@ -57,7 +57,6 @@ class _File:
         rows: How many rows were read.
         bad: How many of them are no samples.
         is_read_to_its_end: Whether all of its rows were read.
-        unread: Its columns that no field of a sample was made of, as an ordered set.
         columns_read: Notes which columns the fields were read from.
         notes: Sentences on recorded traces that gave no sample, or no complete one.
         traces: Reads the file as recorded traces; None for a file of rows.
@@ -67,7 +66,6 @@ class _File:
     rows: int = 0
     bad: int = 0
     is_read_to_its_end: bool = False
-    unread: dict[str, None] = field(default_factory=dict)
     columns_read: ColumnsRead = field(default_factory=ColumnsRead)
     notes: list[str] = field(default_factory=list)
     traces: "recorded.SpanSamples | None" = None
@@ -86,7 +84,7 @@ class _File:
     @property
     def unread_columns_in_words(self) -> str:
         """A phrase on the columns that no field of a sample was made of."""
-        names = names_in_words(self.unread, most=_SHOWN_COLUMNS)
+        names = names_in_words(self.columns_read.unread, most=_SHOWN_COLUMNS)
         return f"columns that were not recognised: {names}"
 
 
@@ -96,17 +94,21 @@ def _what_to_name(file: _File, missing_fields: Sequence[str]) -> str:
     Example: "; its columns are question, chunks_found; name the one that holds it:
     --contexts-column chunks_found".
     """
-    if SET_MARK in file.unread:
+    if SET_MARK in file.columns_read.unread:
         return (
             "; it is a set by which judges are scored: ragmetrics dataset score"
             f" {quote(str(file.path))}"
         )
-    columns = [*file.columns_read.columns, *file.unread]
+    columns = [*file.columns_read.columns, *file.columns_read.unread]
     if not columns:
         return ""
     names = names_in_words(dict.fromkeys(columns), most=_SHOWN_COLUMNS)
     # a single column that was not recognised may be what is missing
-    likely = quote(next(iter(file.unread))) if len(file.unread) == 1 else "NAME"
+    likely = (
+        quote(next(iter(file.columns_read.unread)))
+        if len(file.columns_read.unread) == 1
+        else "NAME"
+    )
     options = [
         f"--{field.replace('_', '-')}-column {likely}"
         for field in missing_fields or ["question"]
@@ -270,9 +272,7 @@ class Source:
         """Yield the samples of a file, and an error that names the place of each bad row."""
         if file.traces is None:
             file.columns_read = ColumnsRead(self._columns)
-            yield from read_samples(
-                file.path, self._columns, self._limit, file.unread, file.columns_read
-            )
+            yield from read_samples(file.path, file.columns_read, self._limit)
             return
         for row in islice(file.traces.samples_and_bad_rows(), self._limit):
             yield (
@@ -330,7 +330,7 @@ class Source:
         lines = [
             f"{file.path}: {file.unread_columns_in_words}, kept as metadata"
             for file in self._files
-            if file.unread
+            if file.columns_read.unread
         ]
         for file in self._files:
             sentences = file.columns_read.sentences

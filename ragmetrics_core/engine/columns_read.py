@@ -1,6 +1,6 @@
 """Makes samples of the rows of one table, and says why none of them can be judged."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ragmetrics_core.data import RowError, Sample, SampleResult, sample_from_row
@@ -28,46 +28,44 @@ class ColumnsRead:
 
     Attributes:
         columns: The names of the table's columns, in order, as the keys.
+        unread: Those of them that no field was made of, as the keys.
     """
 
     def __init__(self, columns: Mapping[str, Any] | None = None) -> None:
         self._columns = columns or {}
         self.columns: dict[str, None] = {}
-        # columns that no field was read from, such as "id"; only the keys count
-        self._unread_columns: dict[str, None] = {}
+        self.unread: dict[str, None] = {}
         # needed fields that at least one sample has, such as {"contexts", "answer"}
         self._fields_of_any_sample: set[str] = set()
         # whether one sample has all fields that a shipped metric needs
         self._a_metric_may_apply = False
 
-    def read_samples(self, row: Any) -> Iterator[Sample | RowError]:
-        """Yield the sample of one row, or the error that says why there is none.
+    def read_sample(self, row: Any) -> Sample | RowError:
+        """Return the sample of one row, or the error that says why there is none.
 
         Args:
-            row: A row of a table; a sample or an error, which is yielded as it is; or a
-                result of a report, whose sample is to be judged again.
+            row: A row of a table; a sample or an error, which is returned as it is; or
+                a result of a report, whose sample is to be judged again.
         """
         if isinstance(row, SampleResult):
             row = row.sample or RowError(row.problem)
         if isinstance(row, (Sample, RowError)):
-            yield row
-            return
+            return row
         try:
             sample = sample_from_row(row, self._columns)
         except RowError as error:
-            yield error
-            return
+            return error
         self._note_columns(row, sample)
-        yield sample
+        return sample
 
     def _note_columns(self, row: Mapping[str, Any], sample: Sample) -> None:
         """Note which columns a row has, and which needed fields its sample has."""
-        if len(self.columns) <= _MOST_NAMES:
-            self.columns.update(dict.fromkeys(map(str, row)))
-        # Columns that no field was read from have become metadata of the sample.
         for column in map(str, row):
-            if column in sample.metadata and len(self._unread_columns) <= _MOST_NAMES:
-                self._unread_columns[column] = None
+            if len(self.columns) <= _MOST_NAMES:
+                self.columns[column] = None
+            # What no field was read from has become metadata of the sample.
+            if column in sample.metadata and len(self.unread) <= _MOST_NAMES:
+                self.unread[column] = None
         fields_held = {
             field
             for field, substitute in _SUBSTITUTE_BY_NEEDED_FIELD.items()
@@ -85,14 +83,14 @@ class ColumnsRead:
         column holds them. If every column was recognised, there is no hint. Example:
         the columns "q" and "out" give "… no row has contexts or answer or reference".
         """
-        if self._a_metric_may_apply or not self._unread_columns:
+        if self._a_metric_may_apply or not self.unread:
             return []
         absent_fields = [
             field
             for field in _SUBSTITUTE_BY_NEEDED_FIELD  # its keys: the needed fields
             if field not in self._fields_of_any_sample
         ]
-        columns = names_in_words(self._unread_columns, most=_MOST_NAMES)
+        columns = names_in_words(self.unread, most=_MOST_NAMES)
         options = ", ".join(f"--{field}-column" for field in absent_fields)
         arguments = ", ".join(f"{field}_column=" for field in absent_fields)
         return [

@@ -108,11 +108,6 @@ class Display:
         """Note how many samples there will be; None if nobody knows it beforehand."""
         self.progress.total = total
 
-    def expect_further(self, n_further: int) -> None:
-        """Note that a row holds more samples than one, and how many more."""
-        if self.progress.total is not None:
-            self.progress.total += n_further
-
     def add(self, result: SampleResult) -> SampleResult:
         """Count one sample, show it and hand it on."""
         self.progress.add(result)

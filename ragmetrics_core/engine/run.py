@@ -11,7 +11,6 @@ import time
 from collections.abc import (
     AsyncIterator,
     Awaitable,
-    Callable,
     Iterable,
     Iterator,
     Mapping,
@@ -248,8 +247,6 @@ class Run:
         self,
         samples: Samples,
         columns: Mapping[str, Any],
-        *,
-        on_further: Callable[[int], None],
     ) -> Iterator[Future[Any]]:
         """Start judging the rows, and yield futures to wait for, one after the other.
 
@@ -265,13 +262,11 @@ class Run:
             samples: What holds the samples.
             columns: For rows, by field of the sample: the column that holds it, or a
                 function that returns it.
-            on_further: Called for each row that is read, with how many samples it holds
-                beyond one: with 0 for most rows, with 2 for a row of 3 turns.
         """
         self._note_part(samples)  # why they are only a part of all samples, if they are
         self.rows.results_not_handed_on.clear()  # of an earlier evaluation by this run
         rows = self._until_source_fails(
-            warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
+            warn_of_doubles(iterate_samples(samples, columns))
         )
         # each row with its index in the input, in the order of judging
         numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
@@ -517,7 +512,7 @@ def stream(
     function returns it.
     """
     with Display(total=None, show=progress) as display:
-        futures = run.start_rows(samples, columns, on_further=display.expect_further)
+        futures = run.start_rows(samples, columns)
         display.expect(_number_of_rows(samples))
         try:
             if run.batch_store is not None:
@@ -562,7 +557,7 @@ async def astream(
     function returns it.
     """
     with Display(total=None, show=progress) as display:
-        futures = run.start_rows(samples, columns, on_further=display.expect_further)
+        futures = run.start_rows(samples, columns)
         display.expect(_number_of_rows(samples))
         try:
             for future in futures:

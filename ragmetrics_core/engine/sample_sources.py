@@ -2,7 +2,7 @@
 
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ragmetrics_core.data import (
@@ -36,38 +36,26 @@ mappings.
 
 
 def iterate_samples(
-    samples: Samples,
-    columns: Mapping[str, Any],
-    *,
-    on_further: Callable[[int], None] = lambda _: None,
+    samples: Samples, columns: Mapping[str, Any]
 ) -> Iterator[Sample | RowError]:
     """Iterate over samples, lazily; a row that is no sample comes as its error.
+
+    At the end it logs what is odd about the columns.
 
     Args:
         samples: Samples, mappings, a report, a data frame (pandas, Polars), an Arrow
             table, or any iterable of rows.
         columns: Per field of the sample where rows have it. Fields that are not named
             are found by the usual names of columns.
-        on_further: A row may hold several samples. This is called with how many more
-            than one, before the first of them comes.
 
     Raises:
         SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be
             iterated, columns share a name, no row has a column that was named, or two
             columns of the first row may hold one field.
     """
-    yield from refuse_wrong_columns(_samples_of_rows(samples, columns, on_further))
-
-
-def _samples_of_rows(
-    samples: Samples, columns: Mapping[str, Any], on_further: Callable[[int], None]
-) -> Iterator[Sample | RowError]:
-    """Give the samples of all rows; at the end log what is odd about the columns."""
     columns_read = ColumnsRead(columns)
-    for row in table_rows(samples):
-        samples_of_row = list(columns_read.read_samples(row))
-        on_further(len(samples_of_row) - 1)
-        yield from samples_of_row
+    rows = table_rows(samples)
+    yield from refuse_wrong_columns(map(columns_read.read_sample, rows))
     for sentence in columns_read.sentences:
         logger.warning("%s", sentence)
 

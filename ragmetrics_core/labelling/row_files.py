@@ -45,11 +45,7 @@ _LEFT = lazy_pattern(rf"({re.escape(PARTIAL)})?(\.\d+)?$")
 
 
 def read_samples(
-    path: Path,
-    columns: Mapping[str, Any],
-    limit: int | None = None,
-    unread: dict[str, None] | None = None,
-    columns_read: ColumnsRead | None = None,
+    path: Path, columns_read: ColumnsRead, limit: int | None = None
 ) -> Iterator[Sample | RowError]:
     """Yield the samples of a file; a row that is no sample comes as an error.
 
@@ -57,11 +53,8 @@ def read_samples(
 
     Args:
         path: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file.
-        columns: Per field of the sample where rows have it; found by itself if not
-            given.
+        columns_read: Makes samples of rows, and notes which columns it read.
         limit: Read at most so many rows.
-        unread: Gets the names of columns that no field was made of.
-        columns_read: Notes which columns fields were made of.
 
     Raises:
         InputError: If the file cannot be read as what its name says.
@@ -69,43 +62,18 @@ def read_samples(
             row may hold one field.
         MissingDependency: If Parquet support is not installed.
     """
-    if columns_read is None:
-        columns_read = ColumnsRead(columns)
     rows = islice(read_rows(path), limit)
-    samples = _samples_of_rows(rows, columns_read, unread)
-    yield from refuse_wrong_columns(samples)
+    yield from refuse_wrong_columns(
+        _sample_at(place, columns_read.read_sample(row)) for place, row in rows
+    )
 
 
-def _samples_of_rows(
-    rows: Iterable[tuple[str, Any]],
-    columns_read: ColumnsRead,
-    unread: dict[str, None] | None,
-) -> Iterator[Sample | RowError]:
-    """Yield the samples of rows, or the error of a row that is no sample.
-
-    Example: the row ``{"question": "Who?"}`` yields a sample; the row ``[1]`` at
-    "a.jsonl, line 3" yields an error that names this place.
-
-    Args:
-        rows: Pairs of a place, such as "a.jsonl, line 3", and a row.
-        columns_read: Makes samples of rows.
-        unread: Gets the names of columns that no field was made of, as an ordered set;
-            None if nobody asks for them.
-    """
-    for place, row in rows:
-        for sample in columns_read.read_samples(row):
-            if isinstance(sample, RowError):
-                error_class = type(sample)
-                yield error_class(f"{place}: {sample}")
-                continue
-            if unread is not None and isinstance(row, Mapping):
-                unread.update(dict.fromkeys(_columns_kept_as_metadata(row, sample)))
-            yield sample
-
-
-def _columns_kept_as_metadata(row: Mapping[Any, Any], sample: Sample) -> list[str]:
-    """Return the columns of a row that became no field of its sample, but metadata."""
-    return [name for name in map(str, row) if name in sample.metadata]
+def _sample_at(place: str, sample: Sample | RowError) -> Sample | RowError:
+    """Return a sample, or the error with its place, such as "a.jsonl, line 3"."""
+    if isinstance(sample, RowError):
+        error_class = type(sample)
+        return error_class(f"{place}: {sample}")
+    return sample
 
 
 def check_readable(path: Path) -> None:
