@@ -12,15 +12,6 @@ from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-SHIPPED_METRICS = (
-    "context_utilization",
-    "context_adherence",
-    "context_recall",
-    "retrieval_accuracy",
-)
-"""The metrics whose last word alone means them, in the order in which they are listed.
-"""
-
 # What no name of a column holds, and many a sentence does.
 _SENTENCE = lazy_pattern(r"[?!;,]|\.(?:\s|$)")
 # Characters and words of a name; a longer one may be a text of a sample.
@@ -64,8 +55,8 @@ def find_repeated_names(names: Iterable[str]) -> list[str]:
 def names_in_words(names: Iterable[str], *, most: int) -> str:
     """Join names of columns or keys for a message, without showing texts of samples.
 
-    In a table without a header the texts of the first row are taken for names. So a name
-    that may be a text is counted instead of shown.
+    In a table without a header the texts of the first row are taken for names. Where one
+    name may be a text, they are counted instead of shown.
 
     Args:
         names: The names.
@@ -74,33 +65,14 @@ def names_in_words(names: Iterable[str], *, most: int) -> str:
     Examples:
         >>> names_in_words(["user.id", "Ground truth"], most=12)
         'user.id, Ground truth'
-        >>> names_in_words(["user.id", "lang", "Who lit it?"], most=12)
-        'user.id, lang and 1 that may be a text'
         >>> names_in_words(["Who lit it?", "Anna"], most=12)
         '2 whose names may be texts (a table without a header?)'
     """
     all_names = list(names)
-    shown_names = _names_to_show(all_names)
-    n_texts = len(all_names) - len(shown_names)
-    if n_texts and n_texts >= len(shown_names):
-        count = len(all_names)
-        return f"{count} whose names may be texts (a table without a header?)"
-    words = ", ".join(shown_names[:most])
-    if len(shown_names) > most:
-        words += ", …"
-    if n_texts == 1:
-        words += " and 1 that may be a text"
-    elif n_texts > 1:
-        words += f" and {n_texts} that may be texts"
-    return words
-
-
-def _names_to_show(names: Sequence[str]) -> list[str]:
-    """Return the names that are no texts; if any is one, only names of a single word."""
-    shown_names = [name for name in names if not _may_be_text(name)]
-    if len(shown_names) == len(names):
-        return shown_names
-    return [name for name in shown_names if len(name.split()) < 2]
+    if any(map(_may_be_text, all_names)):
+        return f"{len(all_names)} whose names may be texts (a table without a header?)"
+    words = ", ".join(all_names[:most])
+    return f"{words}, …" if len(all_names) > most else words
 
 
 def _may_be_text(name: str) -> bool:
@@ -141,8 +113,7 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
     """Find the metric of a run by its full name or its last word; return the full name.
 
     With ``my_tone`` in the run, "tone" is enough. With ``my_tone`` and ``your_tone`` it
-    means two metrics, and is an error. But a shipped metric owns its last word:
-    "recall" is ``context_recall``, even beside ``mine_recall``.
+    means two metrics, and is an error. "mine:tone", as ``--metrics`` takes it, is "tone".
 
     Args:
         name: The written name; case, spaces, hyphens and underscores do not matter.
@@ -153,7 +124,7 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
         SettingError: If the name means no metric of the run, or more than one.
 
     Examples:
-        >>> find_metric("recall", ["mine_recall", "context_recall"], place="in this report")
+        >>> find_metric("recall", ["context_recall", "my_tone"], place="in this report")
         'context_recall'
     """
     if name in metrics:
@@ -177,36 +148,13 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
 
 
 def _metrics_meant_by(name: str, metrics: Sequence[str]) -> list[str]:
-    """Return the metrics of a run that a name may mean: whole, else by their last word.
-
-    The last word of a shipped metric is reserved for it: "recall" means
-    ``context_recall``, and never ``my_recall``. "mine:tone", as ``--metrics`` takes it,
-    is the whole name of a metric of somebody's own.
-    """
-    module, _, name = name.rpartition(":")
-    plain = plain_name(name)
-    if module:
-        return [
-            metric
-            for metric in metrics
-            if plain_name(metric) == plain and metric not in SHIPPED_METRICS
-        ]
-    shipped_metric = _shipped_metric_of_word(plain)
-    if shipped_metric is not None and shipped_metric in metrics:
-        return [shipped_metric]
+    """Return the metrics of a run that a name may mean: whole, else by their last word."""
+    plain = plain_name(name.rpartition(":")[2])
     of_this_name = [metric for metric in metrics if plain_name(metric) == plain]
-    if of_this_name or shipped_metric is not None:
+    if of_this_name:
         return of_this_name
     return [metric for metric in metrics if plain_name(_last_word(metric)) == plain]
 
 
 def _last_word(metric: str) -> str:
     return metric.rpartition("_")[2]
-
-
-def _shipped_metric_of_word(plain_word: str) -> str | None:
-    """Return the shipped metric whose last word this is; None for another word."""
-    for metric in SHIPPED_METRICS:
-        if plain_name(_last_word(metric)) == plain_word:
-            return metric
-    return None
