@@ -156,6 +156,7 @@ def test_known_pairs_of_contexts(pair: tuple[str, str]) -> None:
             {"question": None},
         ),
         ({"query": "lamp"}, {"question": "lamp"}),
+        ({"answers": {"text": ["gold"]}}, {"answer": None, "reference": ("gold",)}),
         ({"outputs": {"tokens": 3}, "result": "Anna."}, {"answer": "Anna."}),
         ({"outputs": {"answer": "Anna.", "output": "Anna."}}, {"answer": "Anna."}),
     ],

@@ -10,8 +10,8 @@ What columns are called decides, never what their cells hold:
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -90,10 +90,9 @@ _KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade"}
 # Fields that two columns may claim. A question has one rank of names: what stands
 # after it holds a whole prompt, a request, or what was searched for.
 _FIELDS_WITH_RIVALS = ("contexts", "answer", "reference")
-# DeepEval's names: what was retrieved, and beside it the ideal
-_DEEPEVAL_CONTEXTS = ("retrievalcontext", "context")
+# Beside contexts these hold the field ``retrieved``.
+_NAMES_OF_RETRIEVED = {plain_name(name) for name in _COLUMNS["retrieved"]}
 _SIGN_THAT_JOINS = "|"
-_DEEPEVAL_OUTPUTS = ("actualoutput", "expectedoutput")
 # of its data frames
 _PHOENIX_MARKS = ("context.span_id", "context.trace_id", "document_position")
 
@@ -106,13 +105,17 @@ class FoundValue(NamedTuple):
     Args:
         value: The value.
         column: The column, or the dotted path into it; "" for what a callable gives.
-        certain: False if the value is an object without a known name in it, which may
-            be anything.
     """
 
     value: Any
     column: str
-    is_certain: bool = True
+
+
+class _Place(NamedTuple):
+    """Where a table may hold a field: in a column, or at a path of keys into it."""
+
+    column: str
+    path: tuple[str, ...] = ()
 
 
 def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
@@ -137,94 +140,136 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     for field, column in columns.items():
         if column is not None:
             found_by_field[field] = _value_named_by_caller(row, field, column)
-    are_contexts_named_by_caller = "contexts" in found_by_field
-    cells_of_row = _Cells(row)
-    for field, names in _usual_names_for_row(row).items():
-        if field in found_by_field:
+    named_by_caller = set(found_by_field)
+    # a column whose whole value is one field serves no second field
+    columns_in_use = {
+        found.column
+        for found in found_by_field.values()
+        if found.value is row.get(found.column)
+    }
+    names_of_columns = tuple(name for name in row if isinstance(name, str))
+    cell_as_data = cache(lambda column: data_in(row[column]))
+    for field, places in _places_by_field(names_of_columns).items():
+        if field in named_by_caller:
             continue
-        # a column whose whole value is one field serves no second field
-        columns_in_use = _columns_used_whole(row, found_by_field)
-        candidates = list(_possible_values(cells_of_row, field, names, columns_in_use))
-        chosen_value = _choose_value(field, candidates)
-        if chosen_value is not None:
-            found_by_field[field] = chosen_value
-    if "contexts" in found_by_field and not are_contexts_named_by_caller:
+        free_places = [
+            place
+            for place in places
+            if place.path or place.column not in columns_in_use
+        ]
+        found = _find_field(row, field, free_places, cell_as_data)
+        if found is not None:
+            found_by_field[field] = found
+            if found.value is row.get(found.column):
+                columns_in_use.add(found.column)
+    if "contexts" in found_by_field and "contexts" not in named_by_caller:
         _refuse_joined_contexts(found_by_field["contexts"])
     return found_by_field
 
 
-def _columns_used_whole(row: Row, found_by_field: Mapping[str, FoundValue]) -> set[str]:
-    """Return the columns whose whole value is a field, so that no other field is in them.
-
-    A column with an object, such as "inputs", may hold several fields in its parts.
-    """
-    return {
-        found_value.column
-        for found_value in found_by_field.values()
-        if found_value.value is row.get(found_value.column)
-    }
-
-
-def _usual_names_for_row(row: Row) -> Mapping[str, Sequence[str]]:
-    """Return the usual names of each field that lead to a column of this row."""
-    columns = frozenset(name for name in row if isinstance(name, str))
-    return _usual_names_leading_to(columns)
-
-
 @lru_cache(maxsize=64)  # the rows of one file have the same columns
-def _usual_names_leading_to(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
-    """Return for each field the usual column names that are worth a look in this table.
+def _places_by_field(columns: tuple[str, ...]) -> Mapping[str, Sequence[_Place]]:
+    """Return for each field where a table with these columns may hold it.
 
-    Example: the table has the columns "inputs" and "output". For the field "question"
-    the name ``inputs.query`` stays, as the column "inputs" may hold an object with the
-    key "query". The name ``user_input`` is left out, as no column is called so.
+    The places stand in the order of the field's usual names. Example: the table has
+    the columns "inputs" and "output". For the contexts there is the path ``inputs.docs``
+    among others; there is no path into a column that is a place by itself.
     """
-    plain_columns = {plain_name(column) for column in columns}
-
-    def leads_to_a_column(usual_name: str) -> bool:
-        outer_name = usual_name.partition(".")[0]
-        is_column = plain_name(usual_name) in plain_columns
-        return is_column or plain_name(outer_name) in plain_columns
-
-    names_by_field: dict[str, Sequence[str]] = {}
-    # the columns show which tool wrote the table, and so which names are usual
+    columns_by_plain_name: dict[str, list[str]] = {}
+    for column in columns:
+        columns_by_plain_name.setdefault(plain_name(column), []).append(column)
+    places_by_field: dict[str, Sequence[_Place]] = {}
     for field, names in _usual_names_of_writing_tool(columns).items():
-        names_by_field[field] = tuple(filter(leads_to_a_column, names))
-    return names_by_field
+        places = [
+            place for name in names for place in _places_of(name, columns_by_plain_name)
+        ]
+        whole_columns = {place.column for place in places if not place.path}
+        places_by_field[field] = [
+            place
+            for place in places
+            if not place.path or place.column not in whole_columns
+        ]
+    return places_by_field
+
+
+def _places_of(
+    usual_name: str, columns_by_plain_name: Mapping[str, Sequence[str]]
+) -> list[_Place]:
+    """Return the columns with a usual name, one of exactly this name first.
+
+    Case, spaces, hyphens and underscores do not matter. A dotted name without a column
+    is a path into the column of its first part.
+    """
+    columns = columns_by_plain_name.get(plain_name(usual_name), ())
+    if columns:
+        exact_first = sorted(columns, key=lambda column: column != usual_name)
+        return [_Place(column) for column in exact_first]
+    outer_name, *path = usual_name.split(".")
+    outer_columns = columns_by_plain_name.get(plain_name(outer_name), ())
+    return [_Place(column, tuple(path)) for column in outer_columns[:1]]
 
 
 def _usual_names_of_writing_tool(
-    columns: frozenset[str],
+    columns: Collection[str],
 ) -> Mapping[str, Sequence[str]]:
     """Return all usual names of each field, as the tool that wrote the columns uses them.
 
-    In data frames of Phoenix ``reference`` is the retrieved text. In rows of DeepEval
-    ``context`` is the ideal one, also where an export left out what was retrieved.
+    In rows of DeepEval ``context`` is the ideal one, also where an export left out what
+    was retrieved; it is one of Opik's where the row has ``output``. In data frames of
+    Phoenix ``reference`` is the retrieved text.
     """
-    if _is_of_deepeval(columns):
-        _, ideal_context = _DEEPEVAL_CONTEXTS
-        names = [name for name in USUAL_NAMES["contexts"] if name != ideal_context]
-        return {**USUAL_NAMES, "contexts": names}
-    if columns.isdisjoint(_PHOENIX_MARKS):
-        return USUAL_NAMES
-    references = [name for name in USUAL_NAMES["reference"] if name != "reference"]
-    return {
-        **USUAL_NAMES,
-        "contexts": (*USUAL_NAMES["contexts"], "reference"),
-        "reference": references,
-    }
+    names_by_field: dict[str, Sequence[str]] = dict(USUAL_NAMES)
+    plain_names = {plain_name(column) for column in columns}
+    is_golden = {"input", "expectedoutput"} <= plain_names and (
+        "output" not in plain_names
+    )
+    if is_golden or plain_names & {"actualoutput", "retrievalcontext"}:
+        names_by_field["contexts"] = _without(USUAL_NAMES["contexts"], "context")
+    if not set(columns).isdisjoint(_PHOENIX_MARKS):
+        names_by_field["contexts"] = (*names_by_field["contexts"], "reference")
+        names_by_field["reference"] = _without(USUAL_NAMES["reference"], "reference")
+    return names_by_field
 
 
-def _is_of_deepeval(columns: frozenset[str]) -> bool:
-    """Whether a row has DeepEval's names: ``actual_output``, or ``input`` and the expected.
+def _without(names: Sequence[str], left_out: str) -> list[str]:
+    return [name for name in names if name != left_out]
 
-    A row with ``output`` has Opik's, whose ``context`` is what was retrieved.
+
+def _find_field(
+    row: Row,
+    field: str,
+    places: Sequence[_Place],
+    cell_as_data: Callable[[str], Any],
+) -> FoundValue | None:
+    """Return the value that a row holds for a field; None if it has none.
+
+    Where no place holds one, an object in the column of a text field is the value,
+    which is an error of the row.
+
+    Args:
+        row: The row.
+        field: The field.
+        places: Where the row may hold it, the most specific name first.
+        cell_as_data: Returns the cell of a column; a text of JSON as what it holds.
+
+    Raises:
+        AmbiguousColumns: If two places hold values that differ.
     """
-    names = {plain_name(column) for column in columns}
-    actual_output, expected_output = _DEEPEVAL_OUTPUTS
-    if actual_output in names:
-        return True
-    return {"input", expected_output} <= names and "output" not in names
+    candidates: list[FoundValue] = []
+    for column, path in places:
+        if not path:
+            candidate = _value_in_column(row[column], field, column)
+            candidates += [] if candidate is None else [candidate]
+            continue
+        is_there, value = follow_path(cell_as_data(column), path)
+        if is_there:
+            candidates.append(FoundValue(value, ".".join((column, *path))))
+    if not candidates and field in _INNER_NAMES:
+        for column, path in places:
+            # an object of "answers" may hold the expected ones
+            if not path and plain_name(column) not in _PLURALS_OF_ANSWER:
+                return FoundValue(row[column], column)
+    return _choose_value(field, candidates)
 
 
 def _refuse_joined_contexts(contexts: FoundValue) -> None:
@@ -297,117 +342,23 @@ def _value_named_by_caller(
     raise NoSuchColumn(f"no column {column!r} for {field}{hint}; the row has: {names}")
 
 
-class _Cells:
-    """A row's cells, found by the names that people write.
-
-    What stands in a cell as text is read once.
-    """
-
-    def __init__(self, row: Row) -> None:
-        self._row = row
-        # {"contextids": ["context_ids"]}: the columns by their names in plain form
-        self._by_plain_name: dict[str, list[str]] = {}
-        # by column: its cell as data, where the cell is a text of JSON
-        self._structured: dict[str, Any] = {}
-        for name in row:
-            if isinstance(name, str):
-                self._by_plain_name.setdefault(plain_name(name), []).append(name)
-
-    def columns(self, usual: str) -> Sequence[str]:
-        """Return the columns with a usual name; a column of exactly that name first.
-
-        Case, spaces, hyphens and underscores do not matter.
-        """
-        names = self._by_plain_name.get(plain_name(usual), ())
-        if len(names) < 2:
-            return names
-        exact = [name for name in names if name == usual]
-        others = [name for name in names if name != usual]
-        return [*exact, *others]
-
-    def value(self, column: str) -> Any:
-        """Return what a column holds."""
-        return self._row[column]
-
-    def follow(self, column: str, path: Sequence[str]) -> tuple[bool, Any]:
-        """Return what a path into a column leads to, and whether something is there."""
-        if column not in self._structured:
-            self._structured[column] = data_in(self._row[column])
-        return follow_path(self._structured[column], path)
-
-
-def _possible_values(
-    row: _Cells, field: str, names: Sequence[str], columns_in_use: set[str]
-) -> Iterator[FoundValue]:
-    """Yield the values that may be a field's, in the order of its usual names.
-
-    Columns that hold other fields are skipped.
-    """
-    for usual_name in names:
-        columns_of_name = row.columns(usual_name)
-        for column in columns_of_name:
-            if column in columns_in_use:
-                continue
-            candidate = _value_in_column(row.value(column), field, column)
-            if candidate is not None:
-                yield candidate
-        if not columns_of_name:
-            yield from _value_at_path(row, usual_name)
-
-
-def _value_at_path(row: _Cells, dotted_name: str) -> Iterator[FoundValue]:
-    """Yield what a name such as ``inputs.query`` leads to: a key in a column ``inputs``."""
-    outer_name, _, path = dotted_name.partition(".")
-    outer_columns = row.columns(outer_name) if path else ()
-    if not outer_columns:
-        return
-    outer_column = outer_columns[0]
-    is_there, value = row.follow(outer_column, path.split("."))
-    if is_there:
-        yield FoundValue(value, f"{outer_column}.{path}")
-
-
 def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | None:
-    """Choose the value of a field: the first certain candidate.
-
-    If no candidate is certain, or the first certain one is empty, the first of all is
-    chosen. Returns None if there is no candidate.
-
-    Args:
-        field: The field.
-        candidates: The values that may be the field's; the most specific name first.
+    """Return the first of the values that may be a field's; None if there is none.
 
     Raises:
-        AmbiguousColumns: If another certain candidate differs from the chosen one.
+        AmbiguousColumns: If it is filled, and another one is, too, and differs. Lists
+            and their JSON are equal.
     """
-    certain_values = [candidate for candidate in candidates if candidate.is_certain]
-    if not certain_values:
-        return candidates[0] if candidates else None
-    chosen_value, *rivals = certain_values
-    if not is_filled(chosen_value.value, field):
-        return candidates[0]
-    if field in _FIELDS_WITH_RIVALS:
-        _refuse_rivals(field, chosen_value, rivals)
-    return chosen_value
-
-
-def _refuse_rivals(
-    field: str, chosen: FoundValue, rivals: Sequence[FoundValue]
-) -> None:
-    """Raise ``AmbiguousColumns`` if another column may hold the field and differs.
-
-    Example: the columns "answer" and "response" hold "Blue." and "Red.". Lists and
-    their JSON are equal.
-
-    Args:
-        field: The field.
-        chosen: The value that was chosen for the field.
-        rivals: The other values that may be the field's. A value is passed over if it
-            is empty, or if it is known not to be this field's.
-    """
+    if not candidates:
+        return None
+    chosen, *rivals = candidates
+    if field not in _FIELDS_WITH_RIVALS or not is_filled(chosen.value, field):
+        return chosen
     content = _content(chosen.value)
     for rival in rivals:
-        if not is_filled(rival.value, field) or _is_no_rival(field, chosen, rival):
+        name = plain_name(rival.column.rpartition(".")[2])
+        is_of_retrieved = field == "contexts" and name in _NAMES_OF_RETRIEVED
+        if is_of_retrieved or not is_filled(rival.value, field):
             continue
         if _content(rival.value) != content:
             raise AmbiguousColumns(
@@ -415,6 +366,7 @@ def _refuse_rivals(
                 f" {field}, and differ; name the right one: --{field}-column (in Python"
                 f" {field}_column=), or leave the other out"
             )
+    return chosen
 
 
 def _content(value: Any) -> list[Any]:
@@ -423,22 +375,6 @@ def _content(value: Any) -> list[Any]:
         element.strip() if isinstance(element, str) else element
         for element in as_list(value)
     ]
-
-
-def _is_no_rival(field: str, chosen: FoundValue, rival: FoundValue) -> bool:
-    """Tell whether another value is known not to contradict the chosen one.
-
-    It is a part of the chosen value, DeepEval's ideal context beside the retrieved one,
-    or the field ``retrieved`` beside the contexts.
-    """
-    if rival.column.startswith(f"{chosen.column}."):
-        return True
-    name = plain_name(chosen.column.rpartition(".")[2])
-    rival_name = plain_name(rival.column.rpartition(".")[2])
-    if (name, rival_name) == _DEEPEVAL_CONTEXTS:
-        return True
-    names_of_retrieved = {plain_name(name) for name in _COLUMNS["retrieved"]}
-    return field == "contexts" and rival_name in names_of_retrieved
 
 
 def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
@@ -455,8 +391,7 @@ def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
         return _own_result_in_column(value, field, column)
     if field == "history" and not _may_be_history(value):
         return None
-    is_text_field = field in _INNER_NAMES
-    if is_text_field:
+    if field in _INNER_NAMES:
         return _text_in_column(value, field, column)
     return FoundValue(value, column)
 
@@ -479,8 +414,7 @@ def _own_result_in_column(value: Any, field: str, column: str) -> FoundValue | N
 def _text_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     """Return the text that a column holds for a text field, such as the answer.
 
-    Returns None if the column holds something else, and an uncertain value for an object
-    without any key that usually holds the text.
+    Returns None for an object without any key that usually holds the text.
 
     Args:
         value: The column's value: a text, an object, messages, or the JSON of one.
@@ -497,7 +431,7 @@ def _text_in_column(value: Any, field: str, column: str) -> FoundValue | None:
     text_inside = _text_in(data, field)
     if text_inside is not None:
         return FoundValue(text_inside.value, column)
-    return FoundValue(value, column, is_certain=not is_object)
+    return None if is_object else FoundValue(value, column)
 
 
 def _may_be_history(value: Any) -> bool:
