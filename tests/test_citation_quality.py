@@ -804,7 +804,7 @@ def test_rows_of_a_table_are_judged_from_the_command_line(
     assert main([*command, *written, "--explain"]) == 0
     printed = capsys.readouterr().out
     assert "Rows: 2 no fault found, 1 input missing." in printed
-    assert "rows not scored: 1 without context or another input" in printed
+    assert "rows not scored: 1 without an input that it needs" in printed
     results = [
         row.results["citation_quality"] for row in Report.from_jsonl(out).results
     ]

@@ -78,7 +78,7 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
     assert run("evaluate rows.jsonl --explain --out out.jsonl") == 0
     shown = capsys.readouterr()
     assert "context_utilization 1.000" in shown.out
-    not_scored = "context_recall, rows not scored: 2 without context or another input."
+    not_scored = "context_recall, rows not scored: 2 without an input that it needs."
     assert not_scored in shown.out
     assert "Rows: 2 no fault found." in shown.out
     worth = "lexical (compares words; misses subtle failures, and some gross ones)"

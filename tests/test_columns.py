@@ -330,7 +330,7 @@ def test_a_gate_does_not_pass_over_rows_without_contexts(
         "--quiet",
     ]
     assert main([*command, "--fail-under", "adherence=0.5"]) == 3
-    assert "30 without context or another input" in capsys.readouterr().out
+    assert "30 without an input that it needs" in capsys.readouterr().out
 
 
 def test_the_command_refuses_a_file_before_anything_is_judged(
@@ -370,15 +370,19 @@ def test_the_command_refuses_a_file_before_anything_is_judged(
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"facts": ["a"], "retrieved": ["a"], "other": "x"}, ""),
+        ({"facts": ["a"], "retrieved": ["a"]}, ""),
+        (
+            {"facts": ["a"], "retrieved": ["a"], "reply": "x"},
+            "no row has answer; name the column by --answer-column",
+        ),
         ({"answer": "a", "contexts": ["a"], "other": "x"}, ""),
         (
             {"answer": "a", "found": "x"},
-            "no row has contexts or reference; columns that were not recognised: found",
+            "no row has contexts or reference; name the column by --contexts-column",
         ),
     ],
 )
-def test_where_no_metric_applies_the_columns_are_told(
+def test_a_field_that_no_row_has_is_told_with_the_columns_that_may_hold_it(
     row: dict[str, Any], words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     list(iterate_samples([row], {}))

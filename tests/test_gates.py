@@ -137,7 +137,7 @@ def test_three_ways(low: float, high: float, outcome: str) -> None:
             [*FIFTY[:40], *["failed"] * 10],
             "40 of 50 rows were scored, and a gate needs",
         ),
-        ([*FIFTY[:40], *["missing"] * 10], "10 without context or another input"),
+        ([*FIFTY[:40], *["missing"] * 10], "10 without an input that it needs"),
         ([*FIFTY[:40], *["not judged"] * 10], "Not scored: 10 without a result."),
         ([*FIFTY[:40], *["bad"] * 10], "Not scored: 10 unreadable."),
         ([*FIFTY[:40], *["declined"] * 60], "40 of 100 rows were answered"),
@@ -304,6 +304,13 @@ def test_a_run_that_ended_early_is_undecided() -> None:
     decision = decide(Gate(metric="m", at_least=0.5), rows)
     assert decision.outcome == "undecided"
     assert "the limit is reached" in decision.sentence
+
+
+def test_a_gate_may_be_a_text() -> None:
+    gate = Gate(metric="m", at_least=0.7)
+    assert decide("m=0.7", EIGHTEEN) == decide(gate, EIGHTEEN.summary())
+    with pytest.raises(SettingError, match="context_adherence was not asked for"):
+        decide("faithfulness=0.7", EIGHTEEN)
 
 
 def test_in_a_test_suite() -> None:

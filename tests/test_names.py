@@ -72,6 +72,8 @@ NOT_FOUND = {
     "score": "'score' means several metrics here: other_score, good_score; write the",
     "adherense": "no metric 'adherense' here (did you mean 'context_adherence'?); there",
     "own_recal": "did you mean 'own_recall'",
+    "faithfulness": "did you mean 'context_adherence'",
+    "answer_relevance": "(answer_relevance was not asked for: add it",
     "nothing alike": "no metric 'nothing alike' here; there are: my_tone, own_recall",
 }
 

@@ -296,7 +296,7 @@ def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:
     ]
     page = page_of(Report([*rows, bad]), tmp_path)
     assert (
-        "Rows not scored: 1 without context or another input, 1 failed (RateLimited)."
+        "Rows not scored: 1 without an input that it needs, 1 failed (RateLimited)."
         in page
     )
     assert "Undefined:" not in page

@@ -6,6 +6,7 @@ import json
 import math
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -490,6 +491,13 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ("SECRET", {}, "a row must be an object with named fields, got str"),
     (["SECRET"], {}, "a row must be an object with named fields, got list"),
 ]
+
+
+def test_an_object_is_a_row_of_its_fields() -> None:
+    case = SimpleNamespace(input="Q?", actual_output="A.", retrieval_context=["A."])
+    case._private = "x"
+    expected = Sample(question="Q?", answer="A.", contexts=["A."])
+    assert Sample.from_row(case) == expected
 
 
 @pytest.mark.parametrize(("row", "columns", "message"), BAD)

@@ -135,7 +135,7 @@ def test_a_metric_undefined_on_every_row_stays() -> None:
             found.interval,
         ) == (None,) * 6
     assert numbers["m"].unscored_in_words == (
-        "1 without context or another input, 1 without a fact in the reference"
+        "1 without an input that it needs, 1 without a fact in the reference"
     )
     assert "NaN" not in numbers.model_dump_json()
 

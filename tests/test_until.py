@@ -512,7 +512,7 @@ def earlier(*scores: float | str, **more: Any) -> Report:
         ({"gates": ["good=0.5"]}, 'gates= end a run until="decided"'),
         (
             {"until": "decided", "gates": ["adherence=0.5"]},
-            "no metric 'adherence' for a gate; there are: good",
+            "no metric 'adherence' for a gate .*; there are: good",
         ),
         ({"until": "decided", "gates": ["good"]}, "metric=threshold"),
         ({"until": "decided", "gates": {"good": 0.5}}, "metric=threshold"),

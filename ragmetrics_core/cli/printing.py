@@ -11,6 +11,7 @@ from ragmetrics_core.data.display import as_line
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.reporting.glance import Glance
 from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.screen import reason_lines
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.tables import footnotes, text_grid
 
@@ -83,6 +84,7 @@ def explain_lines(
     groups = ", ".join(f"{count:,} {name}" for name, count in glance.groups.items())
     lines = ["", *map(str, glance.decisions), *text_grid(summary).splitlines(), ""]
     lines.append(f"Rows: {groups or 'none'}.")
+    lines += [f"  {line}" for line in reason_lines(glance)]
     if glance.failures:
         lines.append(f"! {glance.failures}")
     lines += [f"! {sign}" for sign in summary.signs]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib.resources import files
 
 from ragmetrics_core.data.blank import is_blank
 from ragmetrics_core.data.errors import SettingError
@@ -137,14 +138,60 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
             f"{name!r} means several metrics {place}: {', '.join(candidates)}; write"
             " the full name"
         )
-    # "tome" is near the last word of "my_tone": (did you mean 'my_tone'?)
-    full_name_of = {_last_word(metric): metric for metric in metrics}
-    full_name_of |= {metric: metric for metric in metrics}
-    hint = did_you_mean(name, full_name_of.keys(), stands_for=full_name_of)
     metrics_in_words = ", ".join(metrics) or "none"
     raise SettingError(
-        f"no metric {name!r} {place}{hint}; there are: {metrics_in_words}"
+        f"no metric {name!r} {place}{_metric_hint(name, metrics)}; there are:"
+        f" {metrics_in_words}"
     )
+
+
+def _metric_hint(name: str, metrics: Sequence[str]) -> str:
+    """Say which metric a name may mean; "" if none is near.
+
+    "tome" is near the last word of "my_tone". "faithfulness" is elsewhere the name of
+    context_adherence.
+    """
+    meant = metric_meant_by(name, metrics)
+    if meant is None:
+        return ""
+    if meant in metrics:
+        return f" (did you mean {meant!r}?)"
+    return f" ({meant} was not asked for: add it to the metrics)"
+
+
+def metric_meant_by(name: str, own: Iterable[str] = ()) -> str | None:
+    """Return the metric that a name may mean, by its usual names here and elsewhere.
+
+    Args:
+        name: The name, e.g. "FaithfulnessMetric" of another library.
+        own: Full names of further metrics, which come before ours.
+
+    Returns:
+        The metric's full name; None if no name is near.
+    """
+    full_name_of = _full_names_by_alias()
+    full_name_of |= {_last_word(metric): metric for metric in own}
+    full_name_of |= {metric: metric for metric in own}
+    plain = plain_name(name).removesuffix("metric").removesuffix("evaluator")
+    near = nearest_name(plain, full_name_of)
+    return None if near is None else full_name_of[near]
+
+
+def _full_names_by_alias() -> dict[str, str]:
+    """Return the full name of a metric of ours, by each name that people may write.
+
+    Example: "faithfulness" (its name in another library) and the short "adherence" both
+    mean "context_adherence".
+    """
+    import tomllib  # a run whose metrics are named in full reads no aliases
+
+    resource = files("ragmetrics_core.data").joinpath("aliases.toml")
+    aliases_by_name: dict[str, list[str]] = tomllib.loads(resource.read_text("utf-8"))
+    full_name_by_alias: dict[str, str] = {}
+    for full, aliases in aliases_by_name.items():
+        for alias in (full, *aliases, _last_word(full)):
+            full_name_by_alias.setdefault(alias, full)
+    return full_name_by_alias
 
 
 def _metrics_meant_by(name: str, metrics: Sequence[str]) -> list[str]:

@@ -65,10 +65,21 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
             sample.
     """
     if not isinstance(row, Mapping):
+        row = _fields_of_object(row)
+    return _sample(row, find_fields(row, columns))
+
+
+def _fields_of_object(row: object) -> Row:
+    """Return the fields of an object, such as a test case of another library.
+
+    Raises ``RowError`` for what has none.
+    """
+    fields = getattr(row, "__dict__", None)
+    if not fields or isinstance(row, type):
         raise RowError(
             f"a row must be an object with named fields, got {type(row).__name__}"
         )
-    return _sample(row, find_fields(row, columns))
+    return {name: value for name, value in fields.items() if name[:1] != "_"}
 
 
 def columns_by_field(

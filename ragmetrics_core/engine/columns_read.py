@@ -1,4 +1,4 @@
-"""Makes samples of the rows of one table, and says why none of them can be judged."""
+"""Makes samples of the rows of one table, and says which field no row has."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -77,24 +77,25 @@ class ColumnsRead:
 
     @property
     def sentences(self) -> list[str]:
-        """A list of one sentence if no shipped metric can apply, else [].
+        """A list of one sentence if a field is missing in all rows, else [].
 
-        The sentence names the fields that no sample has, and the options that say which
-        column holds them. If every column was recognised, there is no hint. Example:
-        the columns "q" and "out" give "… no row has contexts or answer or reference".
+        A column that was not recognised may hold it; if every column was recognised,
+        there is no hint. A missing reference is told only where no shipped metric can
+        apply, since many tables have none.
         """
-        if self._a_metric_may_apply or not self.unread:
-            return []
         absent_fields = [
             field
             for field in _SUBSTITUTE_BY_NEEDED_FIELD  # its keys: the needed fields
             if field not in self._fields_of_any_sample
         ]
+        if self._a_metric_may_apply and absent_fields == ["reference"]:
+            return []
+        if not absent_fields or not self.unread:
+            return []
         columns = names_in_words(self.unread, most=_MOST_NAMES)
         options = ", ".join(f"--{field}-column" for field in absent_fields)
         arguments = ", ".join(f"{field}_column=" for field in absent_fields)
         return [
-            "none of the four metrics applies: no row has"
-            f" {' or '.join(absent_fields)}; columns that were not recognised:"
-            f" {columns}; name the right ones with {options} (in Python {arguments})"
+            f"no row has {' or '.join(absent_fields)}; name the column by {options} (in"
+            f" Python {arguments}); not recognised: {columns}"
         ]

@@ -479,7 +479,7 @@ def _check_settings(
     if gates and until is None:
         raise SettingError(
             'gates= end a run until="decided"; of a run over all rows ask'
-            " decide(gate, report)"
+            ' ragmetrics_core.decide("adherence=0.8", report)'
         )
 
 

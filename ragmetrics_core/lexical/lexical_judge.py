@@ -111,9 +111,9 @@ class LexicalJudge(Judge):
         answer_to = _ANSWERS.get(type(question))
         if answer_to is None:
             message = (
-                "the embedded judge 'lexical' counts words and cannot answer questions"
-                f" of type {type(question).__name__}; use a language model instead,"
-                ' e.g. judge="gpt-4o-mini"'
+                "the embedded judge 'lexical' compares words, which does not answer what"
+                f" this metric asks ({type(question).__name__}); name a model as the"
+                " judge, e.g. gpt-4o-mini"
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
         reply = await compute_beside_loop(partial(answer_to, question), lane="judge")

@@ -1,7 +1,6 @@
 """The metrics by name, each imported when a run measures it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.resources import files
 from inspect import isfunction
 from typing import Any
 
@@ -10,10 +9,10 @@ from ragmetrics_core.data import (
     NotJson,
     RowError,
     SettingError,
-    did_you_mean,
     import_named_object,
     json_value,
 )
+from ragmetrics_core.data.nearest import metric_meant_by
 from ragmetrics_core.metrics.metric import Metric
 
 
@@ -113,14 +112,8 @@ def full_name(name: str) -> str:
     for full, class_name in _CLASS_NAME_BY_NAME.items():
         if plain in (full, _short_name(full), class_name.casefold()):
             return full
-    full_name_by_alias = _full_names_by_alias()
-    # "FaithfulnesMetric" is looked for as "faithfulnes": the nearest alias is
-    # "faithfulness", and the metric's full name is suggested
-    near = did_you_mean(
-        plain.removesuffix("metric").removesuffix("evaluator").strip("_"),
-        full_name_by_alias,
-        stands_for=full_name_by_alias,
-    )
+    meant = metric_meant_by(plain)
+    near = f" (did you mean {meant!r}?)" if meant else ""
     raise SettingError(
         f"no metric is named {name!r}{near}; there are: {', '.join(NAMED_METRICS)}, and"
         " module:name for one of your own, with --set module:name.field"
@@ -133,26 +126,6 @@ def _short_name(name: str) -> str:
     The full name is returned for a metric whose last word would be ambiguous.
     """
     return name if name in _WITHOUT_SHORT_NAME else name.rpartition("_")[2]
-
-
-def _full_names_by_alias() -> dict[str, str]:
-    """Return the full name of a metric of ours, by each name that people may write.
-
-    Example: "faithfulness" (its name in another library), "contextadherence" and the
-    short "adherence" all have the value "context_adherence". The keys have no
-    underscores, and callers look up names without them.
-    """
-    import tomllib  # a run whose metrics are named in full reads no aliases
-
-    resource = files("ragmetrics_core.metrics").joinpath("aliases.toml")
-    aliases_by_name: dict[str, list[str]] = tomllib.loads(resource.read_text("utf-8"))
-    full_name_by_alias: dict[str, str] = {}
-    for full, aliases in aliases_by_name.items():
-        for alias in (full, *aliases):
-            full_name_by_alias[alias.replace("_", "")] = full
-    for full in NAMED_METRICS:
-        full_name_by_alias[_short_name(full)] = full
-    return full_name_by_alias
 
 
 def metrics_with_settings(

@@ -218,7 +218,14 @@ class SqliteStore(ReplyStore):
         """
 
         def fetch(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
-            row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
+            # Texts are read as bytes, so that a damaged text raises nothing.
+            connection.text_factory = bytes
+            try:
+                row: tuple[Any, ...] | None = connection.execute(
+                    query, values
+                ).fetchone()
+            finally:
+                connection.text_factory = str
             return row
 
         return self._use(fetch)
@@ -252,8 +259,6 @@ class SqliteStore(ReplyStore):
             try:
                 if self._connection is None:
                     self._connection = connect(self.path)
-                    # so that a damaged text raises nothing
-                    self._connection.text_factory = bytes
                 return work(self._connection)
             except _TROUBLE as error:
                 self.close()

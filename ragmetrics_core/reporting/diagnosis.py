@@ -241,6 +241,7 @@ RULES: tuple[Rule, ...] = (
         lambda row: row.unsure and row.adherent is not True,
         "Read the unsure rows, or let a stronger model judge.",
     ),
+    Rule("right anyway", None, "fine", lambda row: bool(row.low), ""),
 )
 """The rules, in the order in which they are tried."""
 

@@ -169,6 +169,10 @@ Until = UntilDecided | Literal["decided"] | None
 class MeasuredRun(Protocol):
     """What has a summary, as ``Report`` does."""
 
+    @property
+    def metrics(self) -> Sequence[str]:
+        """Names of the metrics."""
+
     def summary(self, *, slices: Iterable[str] = ()) -> Summary:
         """The run in numbers, and by slices."""
 
@@ -232,7 +236,7 @@ def _number(digits: str, what: str, gate: str) -> float:
 
 
 def decide(
-    gate: Gate,
+    gate: Gate | str,
     measured: MeasuredRun | Summary,
     *,
     strict: bool = False,
@@ -246,7 +250,7 @@ def decide(
     interval of .75 to .88 reaches below: the sentence says so.
 
     Args:
-        gate: The gate.
+        gate: The gate, or its text, such as "adherence=0.8".
         measured: A report or its summary.
         strict: Whether the gate is undecided where the 95 % interval holds the
             threshold.
@@ -264,11 +268,13 @@ def decide(
     """
     check_share("min_scored", min_scored)
     check_share("min_answered", min_answered)
-    summary = _as_summary(measured, gate)
-    if gate.metric != ANSWERED:
-        names = [numbers.metric for numbers in summary.metrics]
+    names = _names_of_metrics(measured)
+    if isinstance(gate, str):
+        gate = parse_gate(gate, names)
+    elif gate.metric != ANSWERED:
         name = find_metric(gate.metric, names, place="of this run for a gate")
         gate = gate.model_copy(update={"metric": name})
+    summary = _as_summary(measured, gate)
     rule = _Rule(gate, strict, min_scored, min_answered)
     if gate.by is None:
         outcome, reason = rule.decide(summary)
@@ -278,6 +284,13 @@ def decide(
     return Decision(
         metric=gate.name, outcome=outcome, sentence=sentence, at_least=gate.at_least
     )
+
+
+def _names_of_metrics(measured: MeasuredRun | Summary) -> Sequence[str]:
+    """The names of the metrics that were measured."""
+    if isinstance(measured, Summary):
+        return [numbers.metric for numbers in measured.metrics]
+    return measured.metrics
 
 
 def _as_summary(measured: MeasuredRun | Summary, gate: Gate) -> Summary:

@@ -30,7 +30,7 @@ from ragmetrics_core.statistics.stopping import Outcome
 FEW_ROWS = 30
 """Fewer rows than this show faults, and decide little."""
 
-_WORST_PER_FAULT = 3
+_WORST_PER_FAULT = 10
 _BINS = 10
 _FEW_FAULTS = 0.1  # the share of rows up to which faults are called few
 _SIGN_TEST = 3.84  # the 95 % point of chi-squared with one degree of freedom
@@ -115,6 +115,9 @@ class RowGlance(Frozen):
     expected: str = Field(
         default="", repr=False, description="the expected answer, where that matters"
     )
+    reason: str = Field(
+        default="", repr=False, description="why its lowest score is so low"
+    )
 
 
 class StageGlance(Frozen):
@@ -194,6 +197,7 @@ class GlanceTally:
         self._n_by_group = Counter[tuple[str, Stage | None]]()
         self._diagnoses: dict[tuple[str, Stage | None], Diagnosis] = {}
         self._has_references = False
+        self._problem = ""  # why the first row that is none could not be read
         # of each group the rows with the lowest scores, by which they are sorted
         self._worst: dict[
             tuple[str, Stage | None], list[tuple[float, float, int, SampleResult]]
@@ -207,6 +211,7 @@ class GlanceTally:
         group = (diagnosis.name, diagnosis.stage)
         self._n_by_group[group] += 1
         self._diagnoses[group] = diagnosis
+        self._problem = self._problem or row.problem
         if row.sample is None:
             return diagnosis
         self._has_references |= not row.sample.missing("reference")
@@ -346,7 +351,8 @@ class GlanceTally:
         if summary.stopped:
             return f"The run ended early: {one_line(summary.stopped)}."
         if summary.bad_rows:
-            return f"{count_in_words(summary.bad_rows, 'row')} could not be read."
+            rows = count_in_words(summary.bad_rows, "row")
+            return f"{rows} could not be read: {self._problem}."
         n_rows = self._n_by_group.total()
         n_faults, n_open = self._count("fault"), self._count("unjudged")
         if n_open == n_rows:
@@ -452,10 +458,16 @@ class GlanceTally:
         others; then the next rows of each. Rows of which nobody can say come last.
         """
         if decisions and decisions[0].outcome == "failed":
-            lowest = self._lowest.get(_metric_of_gate(decisions[0].metric), [])
-            if lowest and lowest[0][0] < 1:
-                for score, _, row in lowest:
-                    yield row_glance(row, diagnose(row), score=score)
+            metric = _metric_of_gate(decisions[0].metric)
+            threshold = decisions[0].at_least
+            below = [
+                row
+                for score, _, row in self._lowest.get(metric, [])
+                if threshold is None or score < threshold
+            ]
+            for row in below:
+                yield row_glance(row, diagnose(row), metric=metric)
+            if below:
                 return
         candidates = []
         for group, rows in self._worst.items():
@@ -501,27 +513,28 @@ def glance_of(
 
 
 def row_glance(
-    row: SampleResult, diagnosis: Diagnosis, *, score: float | None = None
+    row: SampleResult, diagnosis: Diagnosis, *, metric: str | None = None
 ) -> RowGlance:
     """A row with what is wrong in it, quoted from the judge's evidence.
 
     Args:
         row: The row.
         diagnosis: What became of it.
-        score: The score by which it counts against a gate; None without a gate.
+        metric: The metric whose gate it counts against; None without a gate.
     """
-    scores = [
-        result.value for result in row.results.values() if isinstance(result, Scored)
+    scored = [
+        result
+        for name, result in row.results.items()
+        if isinstance(result, Scored) and metric in (None, name)
     ]
-    is_of_gate = score is not None
-    if score is None:
-        score = min(scores, default=None)
+    lowest = min(scored, key=lambda result: result.value, default=None)
+    score = None if lowest is None else lowest.value
     sample = row.sample or Sample()
     is_of_answer = diagnosis.name in _OF_ANSWERS
     quote = sample.question or sample.answer or ""
     expected = ""
     name = diagnosis.name
-    if is_of_gate and diagnosis.kind != "fault":
+    if metric is not None and diagnosis.kind != "fault":
         # it counts against a gate, whether or not a rule finds a fault in it
         name = f"scores {score:.2f}"
         is_of_answer = True
@@ -537,7 +550,15 @@ def row_glance(
         score=score,
         quote=one_line(quote, _LONGEST_TEXT),
         expected=one_line(expected, _LONGEST_TEXT),
+        reason=_reason_of(lowest),
     )
+
+
+def _reason_of(result: Scored | None) -> str:
+    """A score with its reason, in a line; "" without one."""
+    if result is None:
+        return ""
+    return one_line(f"{result.metric} {result.value:.2f}: {result.reason}")
 
 
 def _quoted(row: SampleResult) -> str:

@@ -19,6 +19,7 @@ _WORD = lazy_pattern(r"[^\W\d_]+")
 _BAR = 10
 _MOST_ROWS = 3
 _MOST_METRICS = 4
+_MOST_REASONS = 20
 _LONGEST_QUOTE = 46
 _LONGEST_EXPECTED = 24
 _LONGEST_SENTENCE = 160
@@ -180,6 +181,23 @@ def _row_line(row: RowGlance) -> str:
     if row.expected:
         line += f'   expected: "{one_line(row.expected, _LONGEST_EXPECTED)}"'
     return line
+
+
+def reason_lines(glance: Glance, most: int = _MOST_REASONS) -> list[str]:
+    """The rows to look at, a line each with what the judge says of its lowest score.
+
+    Args:
+        glance: What there is to see.
+        most: The most rows.
+    """
+    lines = [
+        f"row {row.row}: {row.name}: {row.reason or row.quote}"
+        for row in glance.worst[:most]
+    ]
+    n_further = glance.n_faults + glance.n_open - len(lines)
+    if n_further > 0 and not glance.decisions:  # rows of a gate need have no fault
+        lines.append(f"and {count_in_words(n_further, 'further row')}")
+    return lines
 
 
 def _last_lines(page: str, next_command: str) -> Iterator[_Line]:

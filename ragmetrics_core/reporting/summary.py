@@ -67,7 +67,7 @@ def _caption(run: RunFacts) -> str:
 
 # Why a metric has no meaning for rows, by the code of the result; a count comes before.
 _WHY_UNDEFINED = {
-    "missing": "without context or another input",
+    "missing": "without an input that it needs",
     "declined": "declined",
     "no_facts": "without a fact in the reference",
     "no_claim": "without a claim",

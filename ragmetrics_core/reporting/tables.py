@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ragmetrics_core.reporting.glance import Glance
 
 _FORMULA = lazy_pattern(r"\s*[=+\-@|%]|[\t\r\n]")
-_WIDTH, _LONGEST_NAME = 80, 20
+_WIDTH, _LONGEST_NAME, _MOST_ROWS = 80, 20, 10
 _HEADINGS = (
     "metric",
     "mean",
@@ -286,7 +286,7 @@ def html_screen(glance: Glance, summary: Summary, run: RunFacts) -> str:
     """
     verdicts = element("p", map(str, glance.decisions))
     headline = element("h4", [glance.headline])
-    rows = [(str(row.row), row.name, row.quote) for row in glance.worst]
+    rows = [(str(row.row), row.name, row.quote) for row in glance.worst[:_MOST_ROWS]]
     worst = table(rows, ("row", "group", "what shows it")) if rows else ""
     metrics = ""
     if summary.metrics:

@@ -107,8 +107,8 @@ def _assert_result(result: Scored | Undefined | Failed, at_least: float) -> None
         raise AssertionError(f"{result.metric} is {result.status}: {result.reason}")
     if result.value < at_least - 1e-9:
         raise AssertionError(
-            f"{result.metric} is {result.value:.4f}, less than {at_least:g}; see its"
-            " reason"
+            f"{result.metric} is {result.value:.4f}, less than {at_least:g}:"
+            f" {result.reason}"
         )
 
 

@@ -122,7 +122,8 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
             ``until`` the evaluation decides the gates itself, and ends once it has.
     """
     from ragmetrics_core.engine.evaluation import evaluate
-    from ragmetrics_core.reporting.gates import UntilDecided
+    from ragmetrics_core.reporting.gates import UntilDecided, decide
+    from ragmetrics_core.reporting.screen import reason_lines
 
     gates = arguments.pop("gates")
     gates = [gates] if isinstance(gates, str) else list(gates)
@@ -132,7 +133,7 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
     decisions: Sequence[Decision]
     if until is None:
         report = evaluate(samples, progress=False, **arguments)
-        decisions = _decide_gates(gates, report, strict=strict)
+        decisions = [decide(gate, report, strict=strict) for gate in gates]
     else:
         if until == "decided":
             until = UntilDecided()
@@ -140,31 +141,23 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
             samples, progress=False, until=until, gates=gates, **arguments
         )
         decisions = report.decisions
-    _note_summary(test, report.table(), decisions)
     sentences_of_not_passed = [
         decision.sentence for decision in decisions if decision.outcome != "passed"
     ]
+    is_passed = bool(decisions) and not sentences_of_not_passed
+    _note_summary(test, "" if is_passed else report.table(), decisions)
     if sentences_of_not_passed:
-        pytest.fail("\n".join(sentences_of_not_passed), pytrace=False)
+        lines = [*sentences_of_not_passed, *reason_lines(report.glance(decisions))]
+        pytest.fail("\n".join(lines), pytrace=False)
     return report
 
 
-def _decide_gates(
-    gates: Sequence[str], report: Report, *, strict: bool
-) -> list[Decision]:
-    """Decide each gate, such as ``adherence >= 0.8``, by a report."""
-    from ragmetrics_core.reporting.gates import decide, parse_gate
-
-    parsed_gates = [parse_gate(gate, report.metrics) for gate in gates]
-    return [decide(gate, report, strict=strict) for gate in parsed_gates]
-
-
 def _note_summary(test: pytest.Item, table: str, decisions: Sequence[Decision]) -> None:
-    """Keep what was measured for the end of the session.
+    """Keep what was measured for the end of the session; a passed test needs no table.
 
     Properties of a test travel from the workers of xdist.
     """
-    lines = [table, *map(str, decisions)]
+    lines = [*filter(None, [table]), *map(str, decisions)]
     if not decisions:
         lines.append("no gate was named: nothing is held")
     test.user_properties.append(("ragmetrics", "\n".join(lines)))
