@@ -474,6 +474,8 @@ def test_a_dry_run_counts_what_a_run_asks_and_refuses_what_it_refuses(
     for words, said in (
         # a sentence per chunk at least, and one call for all facts of a context: 1 + 1 + 7
         (("continuous", "corpus", "--documents", "1"), "calls:             9 to"),
+        (("continuous", "corpus", "--documents", "2"), "2 documents, 0 bad rows"),
+        (("continuous", "corpus"), "5 documents, 0 bad rows"),  # 20 are wanted
         (discrete, "calls:             5\n"),
         ((*discrete, "--pairs", "pairs.jsonl"), "no calls"),
     ):
