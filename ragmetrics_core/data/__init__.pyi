@@ -17,7 +17,6 @@ from ragmetrics_core.data.asking import divide_texts as divide_texts
 from ragmetrics_core.data.asking import question_part as question_part
 from ragmetrics_core.data.asking import weights_by_share as weights_by_share
 from ragmetrics_core.data.cells import follow_path as follow_path
-from ragmetrics_core.data.cells import number_as_text as number_as_text
 from ragmetrics_core.data.citations import Citation as Citation
 from ragmetrics_core.data.column_arguments import Columns as Columns
 from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES
@@ -91,6 +90,7 @@ from ragmetrics_core.data.nearest import find_metric as find_metric
 from ragmetrics_core.data.nearest import find_repeated_names as find_repeated_names
 from ragmetrics_core.data.nearest import names_in_words as names_in_words
 from ragmetrics_core.data.nearest import plain_name as plain_name
+from ragmetrics_core.data.number_values import number_as_text as number_as_text
 from ragmetrics_core.data.number_values import plain_data as plain_data
 from ragmetrics_core.data.replies import Answer as Answer
 from ragmetrics_core.data.replies import Asked as Asked

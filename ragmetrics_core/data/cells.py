@@ -17,7 +17,11 @@ from ragmetrics_core.data.errors import NotJson, RowError
 from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.messages import ROLES, text_of_content, unwrap_message
-from ragmetrics_core.data.number_values import is_number, plain_data
+from ragmetrics_core.data.number_values import (
+    is_number,
+    number_as_text,
+    plain_data,
+)
 from ragmetrics_core.data.sample import Context, Turn
 
 # LangChain (page_content, under kwargs if serialised), Haystack (content), LlamaIndex
@@ -103,18 +107,6 @@ def _only_element(value: Any) -> Any:
     if isinstance(elements, (list, tuple)) and len(elements) == 1:
         return elements[0]
     return value
-
-
-def number_as_text(value: Any) -> Any:
-    """Return a number as its text, and every other value as it is.
-
-    A whole number has no decimals. Data frames add them to a column with gaps.
-    """
-    number = plain_data(value)
-    if not is_number(number):
-        return number
-    is_whole = isinstance(number, int) or number.is_integer()
-    return str(int(number)) if is_whole else repr(number)
 
 
 def data_in(value: Any) -> Any:

@@ -4,7 +4,6 @@ A mark means what the prompt showed under its number. So marks are read only whe
 is known: from a *numbering*, which says the place of a context for each number.
 """
 
-import math
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from ragmetrics_core.data.blank import is_present
 from ragmetrics_core.data.frozen import Frozen, Text
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import (
@@ -24,6 +24,7 @@ from ragmetrics_core.data.marks import (
     may_cite,
     without_reasoning,
 )
+from ragmetrics_core.data.number_values import number_as_text
 from ragmetrics_core.data.sentences import join_lines, whole_sentences
 
 
@@ -47,10 +48,8 @@ _NO_LABELS = (
     "the answer has no marks such as [1], and the prompt does not show each passage under"
     " a number or a name to be cited"
 )
-_NOT_JOINED = (
-    "the column citations must give for each number the id of one context, or its place"
-    " from 0"
-)
+_NOT_JOINED = "the column citations must give for each number the id of one context"
+_NUMBER = lazy_pattern("[0-9]{1,3}")
 # What a chunk begins with where the prompt numbered it: "Source 1:", "[1]".
 _NUMBER_OF_TEXT = lazy_pattern(
     r"\s*(?:\[(?P<bracket>[0-9]{1,3})\]"
@@ -363,65 +362,53 @@ def numbering_of_texts(texts: Sequence[str]) -> NumberingRead:
     return NumberingRead({str(number): place for place, number in enumerate(numbers)})
 
 
-def numbering_in(value: object) -> dict[str, str | int] | None:
-    """Read a cell that maps numbers to ids or places of contexts; None for any other cell.
+def numbering_in(value: object) -> dict[str, str] | None:
+    """Read a cell that maps numbers to ids of contexts; None for any other cell.
 
-    ``{"1": "a", "[2]": 0}`` gives ``{"1": "a", "2": 0}``. Labels without a context are
-    left out, and whole decimals are places: so Parquet writes the labels of all rows.
+    ``{"1": "a", "[2]": 7}`` gives ``{"1": "a", "2": "7"}``. Labels without a context are
+    left out, as Parquet writes the labels of all rows.
     """
     if not isinstance(value, Mapping):
         return None
-    context_by_number: dict[str, str | int] = {}
+    id_by_number: dict[str, str] = {}
     for label, context in value.items():
-        is_decimal = isinstance(context, float)
-        if context is None or (is_decimal and math.isnan(context)):
+        if not is_present(context):
             continue
-        if is_decimal and context.is_integer():
-            context = int(context)
         number = str(label).strip(" []")
-        is_context = isinstance(context, (str, int)) and not isinstance(context, bool)
-        if not is_context or re.fullmatch("[0-9]{1,3}", number) is None:
+        context_id = number_as_text(context)
+        if not isinstance(context_id, str) or not _NUMBER.fullmatch(number):
             return None
-        if context_by_number.setdefault(str(int(number)), context) != context:
+        if id_by_number.setdefault(str(int(number)), context_id) != context_id:
             return None
-    return context_by_number or None
+    return id_by_number or None
 
 
 def numbering_of_column(
-    context_by_number: Mapping[str, str | int], ids: Sequence[str | None]
+    id_by_number: Mapping[str, str], ids: Sequence[str | None]
 ) -> NumberingRead:
     """Read from a table's column which context each number means.
 
     ``{"1": "doc-a"}``: number 1 means the context with the id "doc-a"; an id that no
-    context has names none. ``{"1": 0}``: the first context. The numbering is unknown
-    where a number may mean two contexts, such as places that may count from 1.
+    context has names none. The numbering is unknown where that is not sure: no id is
+    that of a context, an id is that of two, a context has none, or all are numbers,
+    which may be places.
 
     Args:
-        context_by_number: As ``numbering_in`` returns it.
+        id_by_number: As ``numbering_in`` returns it.
         ids: The ids of the contexts in their order.
     """
-    names = {number: str(context) for number, context in context_by_number.items()}
-    are_numbers = all(isinstance(each, int) for each in context_by_number.values())
-    if are_numbers and not any(name in ids for name in names.values()):
-        return _numbering_of_places(names, len(ids))
     numbering = {
-        number: ids.index(name)
-        for number, name in names.items()
-        if ids.count(name) == 1
+        number: ids.index(context_id)
+        for number, context_id in id_by_number.items()
+        if ids.count(context_id) == 1
     }
-    has_one_id_twice = any(ids.count(name) > 1 for name in names.values())
-    may_mean_others = has_one_id_twice or are_numbers or None in ids
-    if may_mean_others and len(numbering) < len(names):
-        return NumberingRead(why_unknown=_NOT_JOINED)
-    return NumberingRead(numbering)
-
-
-def _numbering_of_places(names: Mapping[str, str], n_contexts: int) -> NumberingRead:
-    """Read numbers that name contexts by their places; unknown if these may count from 1."""
-    numbering = {number: int(name) for number, name in names.items()}
-    are_inside = all(0 <= place < n_contexts for place in numbering.values())
-    repeats_numbers = all(number == name for number, name in names.items())
-    may_count_from_1 = repeats_numbers and 0 not in numbering.values()
-    if not are_inside or may_count_from_1:
+    names = id_by_number.values()
+    may_mean_others = (
+        not numbering
+        or None in ids
+        or any(ids.count(name) > 1 for name in names)
+        or all(name.isdecimal() for name in names)
+    )
+    if may_mean_others and len(numbering) < len(id_by_number):
         return NumberingRead(why_unknown=_NOT_JOINED)
     return NumberingRead(numbering)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ragmetrics_core.data import cells
 from ragmetrics_core.data.blank import is_present
-from ragmetrics_core.data.cells import data_in, is_filled, number_as_text
+from ragmetrics_core.data.cells import data_in, is_filled
 from ragmetrics_core.data.citations import (
     NumberingRead,
     is_citations,
@@ -22,7 +22,6 @@ from ragmetrics_core.data.citations import (
 )
 from ragmetrics_core.data.column_arguments import Columns
 from ragmetrics_core.data.columns import (
-    USUAL_NAMES,
     FoundValue,
     Row,
     find_fields,
@@ -31,7 +30,7 @@ from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.marks import may_cite
 from ragmetrics_core.data.nearest import did_you_mean
-from ragmetrics_core.data.number_values import plain_data
+from ragmetrics_core.data.number_values import number_as_text, plain_data
 from ragmetrics_core.data.sample import CaptureNotes, Sample
 
 _NO_ERROR = ("false", "none", "null", "nan", "0")
@@ -45,10 +44,6 @@ _NEEDED = {
     "facts": "a list of texts",
     "history": "a list of texts or of messages with a content",
 }
-_UNREADABLE_CITATIONS = (
-    "the column citations holds neither {number: id of the context} nor a list of"
-    " citations with start, end and contexts"
-)
 _Found = Mapping[str, FoundValue]
 _NO_VALUE = FoundValue(None, "")
 
@@ -134,7 +129,7 @@ def _sample(row: Row, found_by_field: _Found) -> Sample:
 
     The cell ``citations`` is a list of citations, or a numbering such as
     ``{"1": "doc-a"}``, which says what marks such as [1] in the answer mean. If the
-    cell can be read as neither, the sample has no citations, and a note says why.
+    cell is neither, it is metadata like any other.
 
     Args:
         row: The row.
@@ -154,22 +149,7 @@ def _sample(row: Row, found_by_field: _Found) -> Sample:
         raise RowError(_explain(error, found_by_field)) from None
     if sample.citations is not None:  # the cell had a list
         return sample
-    return _with_citations_of_marks(
-        sample,
-        numbering_cell,
-        is_unreadable=_has_unreadable_citations(row, found_by_field),
-    )
-
-
-def _has_unreadable_citations(row: Row, found_by_field: _Found) -> bool:
-    """Tell whether a row has citations in a form that is not read.
-
-    A column "citations" with a list of web addresses is filled, but not found as the
-    citations of a sample.
-    """
-    if "citations" in found_by_field:
-        return False
-    return any(is_present(row.get(name)) for name in USUAL_NAMES["citations"])
+    return _with_citations_of_marks(sample, numbering_cell)
 
 
 def _values_by_field(found_by_field: _Found) -> dict[str, Any]:
@@ -215,7 +195,7 @@ def _metadata(
 
 
 def _with_citations_of_marks(
-    sample: Sample, numbering_cell: Mapping[str, Any] | None, *, is_unreadable: bool
+    sample: Sample, numbering_cell: Mapping[str, str] | None
 ) -> Sample:
     """Fill a sample's citations from the marks in its answer, or note why it has none.
 
@@ -227,8 +207,6 @@ def _with_citations_of_marks(
         sample: The sample, whose citations are not known.
         numbering_cell: The numbering in the column ``citations``, such as
             ``{"1": "doc-a"}``; None if there is none.
-        is_unreadable: Whether the column ``citations`` is filled, but neither with a
-            numbering nor with a list of citations.
     """
     if sample.answer is None:
         return sample
@@ -238,10 +216,7 @@ def _with_citations_of_marks(
         if citations_read.citations is not None:
             return sample.model_copy(update={"citations": citations_read.citations})
         return _with_reason(sample, citations_read.why_unknown)
-    why_unknown = numbering_read.why_unknown
-    if is_unreadable and not why_unknown:
-        why_unknown = _UNREADABLE_CITATIONS
-    return _with_reason(sample, why_unknown)
+    return _with_reason(sample, numbering_read.why_unknown)
 
 
 def _with_reason(sample: Sample, why_unknown: str) -> Sample:
@@ -258,7 +233,7 @@ def _with_reason(sample: Sample, why_unknown: str) -> Sample:
     return sample.model_copy(update={"capture": notes})
 
 
-def _numbering(sample: Sample, cell: Mapping[str, Any] | None) -> NumberingRead:
+def _numbering(sample: Sample, cell: Mapping[str, str] | None) -> NumberingRead:
     """Read which context each number means.
 
     That is read from the column ``citations``, else from the texts of the contexts.
