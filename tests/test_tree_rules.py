@@ -670,7 +670,6 @@ ROWS: dict[str, Row] = {
         says(tool("Found.", documents=(P,)), reads(asked("Found.", PORTO))),
         [PORTO],
         "p",
-        "tool_text",
         calls="tool retrieval",
     ),
     "a search of a tool that found nothing": Row(
@@ -898,8 +897,7 @@ def test_named_contexts_without_a_text_are_refused(value: object) -> None:
 
 # a text that a tool returned beside contexts; whether the tool is to be named
 TEXTS_OF_TOOLS = {
-    **dict.fromkeys(("42", "-3.5 %", "1,024", "ok", "Done.", "null", "[]"), False),
-    **dict.fromkeys(("Berlin", "北京", "12 °C", "2026-11-04", "Shipped."), True),
+    **dict.fromkeys(("42", "Done.", "[]", "Berlin", "北京", "4.4 pounds"), False),
     FARO: True,
     PORTO: False,  # a text that is a context already
     f"Title: Porto\n{PORTO}\n[https://porto.example]": False,
@@ -910,8 +908,8 @@ TEXTS_OF_TOOLS = {
 
 
 @pytest.mark.parametrize("text", TEXTS_OF_TOOLS)
-def test_a_tools_text_beside_contexts_is_to_be_named_at_any_length(text: str) -> None:
-    """Unless it says nothing, or is a bare number, as of a calculator."""
+def test_a_tools_text_beside_contexts_is_to_be_named(text: str) -> None:
+    """Unless it is a value, as of a calculator, or says what a context says."""
     prompt = [Message("user", asked(PORTO)), Message("tool", text)]
     run = says(found(P), tool(text, name="lookup", query="6 * 7"), reads(prompt))
     (sample,) = samples_of(run)

@@ -251,11 +251,9 @@ def _doubts_of_stated(turn: Turn, answer: Answer, writer: Node) -> tuple[Doubt, 
     is_query = writer in calls.query_writers and letters_of(answer.text) == letters_of(
         reply.text
     )
-    has_searched = bool(calls.searches)
-    is_judging = is_doubtful and (
-        has_earlier_text or bool(reply.values) or not has_searched
-    )
-    is_doubted = is_query or is_judging or _is_written_on(calls, writer)
+    is_steering = reply.is_verdict and bool(reply.values)
+    is_judging = is_doubtful and (has_earlier_text or not calls.searches)
+    is_doubted = is_query or is_steering or is_judging or _is_written_on(calls, writer)
     return _GUESSED if is_doubted else ()
 
 

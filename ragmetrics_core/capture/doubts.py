@@ -89,7 +89,8 @@ _TABLE: dict[str, tuple[Grade, str]] = {
     # what is missing
     "no_search": (
         "incomplete",
-        "nothing was searched for in this turn: no contexts were found, and no tool returned a text",
+        "nothing was searched for: no contexts were found, and no tool returned a text,"
+        " neither in this turn nor in an earlier one",
     ),
     "not_recorded": (
         "incomplete",

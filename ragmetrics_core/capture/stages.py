@@ -10,7 +10,6 @@ Ledger       the searches and tool calls of this turn and of earlier ones
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ragmetrics_core.capture.answer import answers
@@ -27,14 +26,9 @@ from ragmetrics_core.capture.question import turn_of
 from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import Tree, check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Ledger, Sample
-from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _NO_OVERRIDES = Overrides()
 _FEWEST_WORDS = 6  # of a sentence; titles and links have fewer
-# "", "[]", "ok", "Done.", "null", and a bare number: "42", "-3.5 %", "1,024"
-_SAYS_NOTHING = lazy_pattern(
-    r"\W*(?:ok|okay|done|success|null|none)?\W*|[-+−]?\d[\d.,]*\s?%?", re.IGNORECASE
-)
 _HANDED_IN = (
     "a request hands documents in, in blocks of their own, that no call brought; they are"
     " not read as evidence: name the contexts by contexts_from"
@@ -171,10 +165,9 @@ def _doubts(
     elif found_answer.text is None:
         yield Doubt("no_answer")
     is_unknown = found_evidence.contexts is None and tool_doubt is None
-    if is_unknown and not is_unrecorded:
-        has_text = any(call.kind == "tool" and call.items for call in table.calls)
-        if not has_text:
-            yield Doubt("no_search")
+    has_evidence = any(call.items for call in table.calls if call.kind != "written")
+    if is_unknown and not is_unrecorded and not has_evidence:
+        yield Doubt("no_search")
 
 
 def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
@@ -212,8 +205,9 @@ def _doubt_of_tools(
 ) -> Doubt | None:
     """Return a doubt where the user has to say which tools search.
 
-    Such a tool returned a text, which nobody divided. Beside contexts, only a text that
-    the answer was shown counts.
+    Such a tool returned a text, which nobody divided. A text of a word or two, such as
+    "4.4 pounds", is a value and no passage. Beside contexts, only a text that the answer
+    was shown counts.
     """
     if found_evidence.evidence_from == "named":
         return None
@@ -229,10 +223,10 @@ def _doubt_of_tools(
         if call.kind != "tool" or call.turn != table.turn or not call.items:
             continue
         text = call.items[0].text
-        is_said_by_contexts = _are_said(text, context_letters)
-        is_mute = _SAYS_NOTHING.fullmatch(text.strip()) is not None
+        if len(letters_of(text)) < SHORTEST:
+            continue
         is_beside = found_evidence.contexts is not None
-        if is_beside and (not call.shown or is_mute or is_said_by_contexts):
+        if is_beside and (not call.shown or _are_said(text, context_letters)):
             continue
         names[call.name or "?"] = None
     return Doubt("tool_text", ", ".join(names)) if names else None

@@ -194,7 +194,7 @@ COMMENT = "The masons took the blocks from the old mill; see the chronicle."
         COMMENT,
         None,
         ("brother", "sister", "gate"),
-        doubts=("answer_guessed", "question_guessed"),
+        doubts=("question_guessed",),
     ),
 )
 def a_tool_whose_argument_is_the_answer() -> None:

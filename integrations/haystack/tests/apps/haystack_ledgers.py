@@ -199,7 +199,6 @@ def a_tool_that_fails_and_is_tried_again() -> None:
     retrieval(1, *SEEN, name="web_search", query="gate"),
     contexts=SEEN,
     answer="The masons did.",
-    doubts=("answer_guessed",),
 )
 def a_tool_whose_argument_is_the_answer() -> None:
     def final(text: Annotated[str, "the answer"]) -> str:
