@@ -533,7 +533,7 @@ def _show(plan: _Plan, measured: _Measured, glance: Glance, outcome: _Outcome) -
     lines = screen_lines(
         glance,
         page=page,
-        next_command=next_command(results),
+        next_command=next_command(results, failed=glance.outcome == "failed"),
         exit_code=outcome.exit_code,
     )
     if options.explain:

@@ -92,14 +92,20 @@ def explain_lines(
     return lines
 
 
-def next_command(results: Path | None) -> str:
-    """Return the command to run next: compare a later run with this one.
+def next_command(results: Path | None, *, failed: bool) -> str:
+    """Return the command to run next.
+
+    It shows the rows with their reasons where a gate failed, and else compares a later
+    run with this one.
 
     Args:
         results: The file of results that was written; None without one.
+        failed: Whether a gate failed.
     """
     if results is None:
         return ""
+    if failed:
+        return f"ragmetrics report {shlex.quote(str(results))} --explain"
     if results.parent.parent == FOLDER:
         return "ragmetrics compare   (after the next run)"
     return f"ragmetrics compare {shlex.quote(str(results))} NEW.jsonl"

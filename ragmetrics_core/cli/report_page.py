@@ -93,7 +93,10 @@ def run(options: argparse.Namespace) -> int:
         glance,
         page=str(options.report),
         # a later run is compared with one file, not with several that were joined
-        next_command=next_command(options.files[0]) if len(options.files) == 1 else "",
+        next_command=next_command(
+            options.files[0] if len(options.files) == 1 else None,
+            failed=glance.outcome == "failed" and not options.explain,
+        ),
         exit_code=exit_code,
     )
     if options.explain:

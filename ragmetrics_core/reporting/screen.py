@@ -115,10 +115,12 @@ def _cost(usage: Usage) -> str:
 def _headline(glance: Glance) -> Iterator[_Line]:
     """What is wrong, what to do first, how sure that is, what failed, and notes."""
     yield _Line(2, f"  {glance.headline}")
+    # beside gates the rows that failed them say more
+    rank = 10 if glance.decisions else 4
     if glance.advice:
-        yield _Line(4, f"  first  {glance.advice}")
+        yield _Line(rank, f"  first  {glance.advice}")
     if glance.sure:
-        yield _Line(5, f"  sure?  {one_line(glance.sure, _LONGEST_SENTENCE)}")
+        yield _Line(rank + 1, f"  sure?  {one_line(glance.sure, _LONGEST_SENTENCE)}")
     if glance.failures:
         yield _Line(2, f"  ! {one_line(glance.failures, _LONGEST_REASON)}")
     for note in glance.notes:
@@ -170,7 +172,7 @@ def _rows(glance: Glance, page: str) -> Iterator[_Line]:
     n_rows = glance.n_faults + glance.n_open
     if n_rows > len(shown) > 0:
         where = " in the page" if page else ""
-        yield _Line(4, f"        {n_rows:,} such rows{where}")
+        yield _Line(4, f"        {n_rows:,} rows to look at{where}")
 
 
 def _row_line(row: RowGlance) -> str:
