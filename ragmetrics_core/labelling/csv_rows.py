@@ -1,10 +1,9 @@
 """Rows of CSV and TSV, read strictly.
 
-A quotation mark that is not closed must not swallow the rows behind it. Three things
-are held against each record. Its quoting is that of RFC 4180. It has as many cells as
-the header has columns. Where it goes on over several lines, these do not look like rows
-of their own. Each line of a record that cannot be used is a bad row, so that a gate
-counts what was swallowed.
+A quotation mark that is not closed must not swallow the rows behind it. So two things
+are held against each record. It has as many cells as the header has columns. Where it
+goes on over several lines, these do not look like rows of their own. Each line of a
+record that cannot be used is a bad row, so that a gate counts what was swallowed.
 """
 
 import csv
@@ -175,17 +174,11 @@ def _rows(
     """Yield the place of each row, with the row or with the error that says what is wrong.
 
     A record that cannot be used gives a bad row for each of its lines: an unclosed
-    quotation mark joins the rows behind it to one record. Until a cell in quotes is
-    seen, a mark such as that of 5" is plain text.
+    quotation mark joins the rows behind it to one record.
     """
     row_number = 0
-    file_quotes_cells = False
     for record in records:
-        if _has_quoted_cell(record, separator):
-            file_quotes_cells = True
-        problem = _problem(
-            record, columns, separator, file_quotes_cells=file_quotes_cells
-        )
+        problem = _problem(record, columns, separator)
         if problem is None:
             row_number += 1
             yield f"{path}, row {row_number}", _row_of(record, columns)
@@ -204,27 +197,15 @@ def _row_of(record: Record, columns: Sequence[str]) -> dict[str, str | None]:
     return row
 
 
-def _problem(
-    record: Record, columns: Sequence[str], separator: str, *, file_quotes_cells: bool
-) -> str | None:
+def _problem(record: Record, columns: Sequence[str], separator: str) -> str | None:
     """Say why a record is no row of the table; None if it is one.
 
     Under the columns a, b: "1,2,3" has "more cells than the header has columns".
-
-    ``file_quotes_cells`` says whether the file puts cells in quotation marks. Only then
-    must every mark follow the rules of quoting.
     """
-    text = "".join(record.lines)
-    if "\0" in text:
+    if any("\0" in line for line in record.lines):
         return (
             "holds a NUL character, which no text has: the file is damaged, or in"
             " another encoding"
-        )
-    has_marks = '"' in text
-    if file_quotes_cells and has_marks and not _quoting(separator).fullmatch(text):
-        return (
-            "a quotation mark inside a cell that is not in quotes; put the cell in"
-            " quotes, and double marks in it"
         )
     if _has_swallowed(record, len(columns), separator):
         return (
@@ -240,13 +221,6 @@ def _problem(
 
 
 @lru_cache
-def _quoting(separator: str) -> re.Pattern[str]:
-    """A whole record by RFC 4180: cells without quotes, or in quotes with doubled ones."""
-    cell = rf'(?:"(?:[^"]++|"")*+"|[^"{re.escape(separator)}\r\n]*+)'
-    return re.compile(rf"{cell}(?:{re.escape(separator)}{cell})*+(?:\r\n|\n|\r)?")
-
-
-@lru_cache
 def _cell(separator: str) -> re.Pattern[str]:
     """A cell of a line: in quotes that are closed, or all up to the next separator."""
     mark = re.escape(separator)
@@ -259,11 +233,6 @@ def _cells_of_line(line: str, separator: str) -> list[str]:
     A quotation mark that is not closed in it is a character like others.
     """
     return _cell(separator).findall(line.rstrip("\r\n"))
-
-
-def _has_quoted_cell(record: Record, separator: str) -> bool:
-    cells = _cells_of_line(record.lines[0], separator)
-    return any(cell.startswith('"') for cell in cells)
 
 
 def _has_swallowed(record: Record, n_columns: int, separator: str) -> bool:
