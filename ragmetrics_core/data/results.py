@@ -167,6 +167,16 @@ class _Result(Frozen):
     )
     usage: Usage = Field(default_factory=Usage, description="What it cost.")
 
+    @property
+    def score(self) -> float | None:
+        """The value, under the name that other libraries give it; None without one."""
+        return None
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the score reaches the metric's threshold; None without either."""
+        return None
+
     def lines_of_outcome(self) -> list[str]:
         """Return the outcome in lines: the score and why, each verdict, the judge.
 
@@ -241,16 +251,6 @@ class Undefined(_Result):
     status: Literal["undefined"] = "undefined"
     value: None = None
 
-    @property
-    def score(self) -> None:
-        """None: there is no score."""
-        return
-
-    @property
-    def passed(self) -> None:
-        """None: nobody knows whether a threshold is reached."""
-        return
-
     code: Literal[
         "missing",
         "abstained",
@@ -276,16 +276,6 @@ class Failed(_Result):
 
     status: Literal["failed"] = "failed"
     value: None = None
-
-    @property
-    def score(self) -> None:
-        """None: there is no score."""
-        return
-
-    @property
-    def passed(self) -> None:
-        """None: nobody knows whether a threshold is reached."""
-        return
 
     error: ErrorInfo
 
