@@ -365,7 +365,7 @@ def _refuse_labels_of_others(
 
 def _is_name_of(metric: str, name: str, report: Report) -> bool:
     """Tell whether a name, in full or shortened, is that of a metric."""
-    known_names = [metric, *report.metrics]
+    known_names = list(dict.fromkeys([metric, *report.metrics]))
     try:
         full_name = find_metric(name, known_names, place="in this run")
     except SettingError:
