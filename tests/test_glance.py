@@ -311,7 +311,10 @@ def test_runs_with_a_path_of_their_own_are_compared_too(
     assert stat.S_IMODE(Path("a.jsonl").stat().st_mode) == 0o640
     capsys.readouterr()
     assert main(["compare"]) == 0
-    assert re.match(r"run 1, .* → run 2, ", capsys.readouterr().out)
+    by_default = capsys.readouterr().out
+    assert re.match(r"run 1, .* → run 2, ", by_default)
+    assert main(["compare", "1", "2"]) == 0
+    assert capsys.readouterr().out == by_default
     kept = Path(".ragmetrics/runs/2/results.jsonl")
     assert kept.read_bytes() == Path("a.jsonl").read_bytes()
     assert not kept.samefile(".ragmetrics/runs/1/results.jsonl")

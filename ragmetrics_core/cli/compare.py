@@ -12,7 +12,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import results_at
 from ragmetrics_core.cli.options import BAD_INPUT
 from ragmetrics_core.cli.printing import show
-from ragmetrics_core.cli.run_folders import FOLDER, last_results
+from ragmetrics_core.cli.run_folders import FOLDER, last_results, results_named
 from ragmetrics_core.data import InputError
 from ragmetrics_core.data.display import (
     count_in_words,
@@ -81,7 +81,7 @@ def _two_files(files: Sequence[Path]) -> tuple[Path, Path]:
     Raises:
         InputError: If there are not two.
     """
-    paths = list(files) or last_results(2)
+    paths = [results_named(path) for path in files] or last_results(2)
     if len(paths) == 2:
         first, second = paths
         return first, second

@@ -55,14 +55,13 @@ def _run(arguments: Sequence[str]) -> int:
         )
         return 2
     from ragmetrics_core.cli.parsers import COMMANDS, parse
-
-    options = parse(arguments)
-    command = COMMANDS[options.command]
     from ragmetrics_core.cli.paths import check_paths
     from ragmetrics_core.cli.printing import discard_output
     from ragmetrics_core.data.display import as_line
 
     try:
+        options = parse(arguments)
+        command = COMMANDS[options.command]
         if "fill_in" in command:  # takes what was not typed from the settings file
             _function(command["fill_in"])(options)
         check_paths(options)

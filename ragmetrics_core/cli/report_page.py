@@ -11,6 +11,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import check_folder, results_at
 from ragmetrics_core.cli.options import BAD_INPUT
 from ragmetrics_core.cli.printing import explain_lines, next_command, show_screen
+from ragmetrics_core.cli.run_folders import results_named
 from ragmetrics_core.data import InputError, project_settings
 from ragmetrics_core.page.render import PAGE_MARK, write_page_from
 from ragmetrics_core.reporting.answering import answerings_of
@@ -28,6 +29,7 @@ _NAMELESS = ("", "..")  # the name of the working folder, and of the one above
 
 def fill_in(options: argparse.Namespace) -> None:
     """Take the gates of the settings file where none is given, and name the page."""
+    options.files = [results_named(path) for path in options.files]
     if not options.fail_under:
         unused_settings = ("metrics", "judge", "api_base", "store", "columns")
         of_file = project_settings(Path.cwd(), settings_not_read=unused_settings)

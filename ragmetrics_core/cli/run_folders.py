@@ -96,6 +96,16 @@ def _numbers() -> Iterator[int]:
             yield int(folder.name)
 
 
+def results_named(path: Path) -> Path:
+    """The results of a run by its number, where no file has that name; else the path.
+
+    Example: "2" becomes ``.ragmetrics/runs/2/results.jsonl``.
+    """
+    kept = FOLDER / path / RESULTS
+    is_number = str(path).isdecimal() and not path.exists()
+    return kept if is_number and kept.is_file() else path
+
+
 def last_results(count: int) -> list[Path]:
     """The results of the last runs that have any, the earlier first."""
     if not FOLDER.is_dir():
