@@ -820,7 +820,7 @@ def test_the_embedded_judge_tells_declining_and_refuses_what_words_do_not_tell(
     for result in refused:
         assert result.status == "failed"
         assert result.error.type == "QuestionNotSupported"
-        assert "use a language model" in result.error.message
+        assert "name a model as the judge" in result.error.message
     if code:
         assert addresses.status == "undefined"
         assert addresses.code == code

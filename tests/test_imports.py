@@ -306,7 +306,7 @@ def test_an_import_is_cheap() -> None:
 PUBLIC = """
     AnswerRelevance CitationQuality ContextAdherence ContextRecall ContextSufficiency ContextUtilization
     RetrievalAccuracy RetrievalRanking Metric metric
-    Question LabelProbability ask
+    Question LabelProbability ask decide
     Sample Context Fact Turn Report Scored Undefined Failed RagMetricsError evaluate aevaluate iter_results
     Judge LLMJudge LexicalJudge EncoderJudge DecisionJudge CascadeJudge ScriptedJudge
     ChatModel LiteLLMModel OpenAICompatibleModel

@@ -268,9 +268,7 @@ class City(BaseModel):
     name: str
 
 
-@row(
-    "structured answer", Expected(answer='{"name":"Paris"}', doubts=("answer_guessed",))
-)
+@row("structured answer", Expected(answer='{"name":"Paris"}'))
 def _(kit: Kit) -> None:
     llm = kit.llm(script={"": '{"name": "Paris"}'}).as_structured_llm(City)
     assert kit.engine(llm=llm).query(QUESTION).response == City(name="Paris")
