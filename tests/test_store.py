@@ -278,6 +278,20 @@ def test_a_file_that_others_hold_is_waited_for(
     assert warnings(caplog) == []
 
 
+def test_a_file_that_another_process_is_making_is_waited_for(
+    opened: Callable[[], SqliteStore], path: Path
+) -> None:
+    store = opened()
+    store.put({KEY: FULL})
+    store.close()
+    whole = path.read_bytes()
+    path.write_bytes(bytes(len(whole)))  # its header is not there yet
+    made = threading.Timer(0.1, path.write_bytes, [whole])
+    made.start()
+    assert opened().get(KEY) == FULL
+    made.join()
+
+
 def test_a_file_that_others_hold_for_long_is_left_and_judging_goes_on(
     opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 from ragmetrics_core.data import ForeignFile, InputError, check_leads_nowhere_else
@@ -25,6 +26,8 @@ TABLE = (
 _logger = logging.getLogger("ragmetrics_core")
 # How long one change waits for a lock of another process. Judging waits with it.
 _BUSY_SECONDS = 1.0
+# A file that was changed so lately may still be made by another process.
+_MAKING_SECONDS = 0.5
 
 
 def check(path: Path) -> None:
@@ -42,6 +45,9 @@ def check(path: Path) -> None:
             file is not ours, or of another version; or if there is only the journal of
             a file that is gone.
     """
+    # Looked at before the file: another process may be making both, the file first.
+    journal = Path(f"{os.path.realpath(path)}-wal")
+    has_journal = journal.exists()
     try:
         n_bytes = path.stat().st_size
     except FileNotFoundError:
@@ -60,26 +66,23 @@ def check(path: Path) -> None:
         raise ForeignFile(f"{path} is a folder or device; name a file for replies")
     if n_bytes > 0:
         _check_header(path)
-    elif Path(f"{path}-wal").exists():
+    elif has_journal:
         raise ForeignFile(
-            f"{path}-wal is the journal of a file that is gone; remove it or name"
+            f"{journal} is the journal of a file that is gone; remove it or name"
             " another file"
         )
 
 
 def _check_header(path: Path) -> None:
     """Raise ``ForeignFile`` unless a file is ours, and of this version."""
-    try:
-        # Read by SQLite: to open and close the file in another way would release the
-        # locks that this process holds on it. As an immutable file it is neither locked,
-        # nor are its journals looked at.
-        with contextlib.closing(
-            sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)
-        ) as connection:
-            application_id = _number(connection, "application_id")
-            version = _number(connection, "user_version")
-    except sqlite3.DatabaseError:  # no database, or a damaged one
-        application_id = version = 0
+    application_id, version = _header(path)
+    # Another process may be making the file at this moment: its header comes last.
+    deadline = time.monotonic() + _MAKING_SECONDS
+    while application_id != APPLICATION_ID and time.monotonic() < deadline:
+        if time.time() - path.stat().st_mtime > _MAKING_SECONDS:
+            break
+        time.sleep(0.01)
+        application_id, version = _header(path)
     if application_id != APPLICATION_ID:
         raise ForeignFile(
             f"{path} is no file of ragmetrics' replies, or is damaged; it is left as it"
@@ -89,6 +92,23 @@ def _check_header(path: Path) -> None:
         raise ForeignFile(
             f"{path} was made by another version of ragmetrics; name another file"
         )
+
+
+def _header(path: Path) -> tuple[int, int]:
+    """Read who made a file, and its version; 0 and 0 of what is no database."""
+    try:
+        # Read by SQLite: to open and close the file in another way would release the
+        # locks that this process holds on it. As an immutable file it is neither locked,
+        # nor are its journals looked at.
+        with contextlib.closing(
+            sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)
+        ) as connection:
+            return (
+                _number(connection, "application_id"),
+                _number(connection, "user_version"),
+            )
+    except sqlite3.DatabaseError:  # no database, or a damaged one
+        return 0, 0
 
 
 def _number(connection: sqlite3.Connection, name: str) -> int:
