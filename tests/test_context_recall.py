@@ -107,6 +107,12 @@ def test_one_unrated_reference_fails_because_the_best_is_unknown():
     result, _ = score(reply, reference=["r1", "r2"])
     assert result.status == "failed"
     assert [rating.score for rating in result.evidence.ratings] == [0.2, None]
+    assert result.evidence.band == "minimal"
+
+
+def test_what_nobody_rated_lies_in_no_band():
+    result, _ = score(lambda _: JudgeError("no"))
+    assert (result.status, result.evidence.band) == ("failed", "")
 
 
 def test_without_contexts_it_says_so():

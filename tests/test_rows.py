@@ -15,13 +15,22 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
-from ragmetrics_core import Context, ContextUtilization, Fact, Sample, Turn
+from ragmetrics_core import (
+    Context,
+    ContextUtilization,
+    Fact,
+    Sample,
+    Turn,
+    evaluate,
+)
 from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.frozen import is_blank
 from ragmetrics_core.data.sample import CaptureNotes
+from ragmetrics_core.engine.columns_read import ColumnsRead
 
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."
 C = ("Anna lit the lamp.", "It was built in 1856.")
@@ -498,6 +507,22 @@ def test_an_object_is_a_row_of_its_fields() -> None:
     case._private = "x"
     expected = Sample(question="Q?", answer="A.", contexts=["A."])
     assert Sample.from_row(case) == expected
+
+
+class _Case(BaseModel):
+    input: str = "SECRET"
+    contexts: tuple[str, ...] = ("SECRET",)
+    reply_of_ours: str = "SECRET"
+
+
+@pytest.mark.parametrize("case", [_Case(), SimpleNamespace(**_Case().model_dump())])
+def test_the_columns_of_objects_are_told_without_their_texts(case: Any) -> None:
+    columns = ColumnsRead()
+    assert evaluate([case], metrics=["adherence"], progress=False).results[0].sample
+    assert columns.read_sample(case) == Sample.from_row(case)
+    (sentence,) = columns.sentences
+    assert sentence.endswith("not recognised: reply_of_ours")
+    assert "SECRET" not in sentence
 
 
 @pytest.mark.parametrize(("row", "columns", "message"), BAD)

@@ -55,12 +55,11 @@ def _run(arguments: Sequence[str]) -> int:
         )
         return 2
     from ragmetrics_core.cli.parsers import COMMANDS, parse
-    from ragmetrics_core.cli.paths import check_paths
-    from ragmetrics_core.cli.printing import discard_output
-    from ragmetrics_core.data.display import as_line
 
     try:
         options = parse(arguments)
+        from ragmetrics_core.cli.paths import check_paths  # not needed for --help
+
         command = COMMANDS[options.command]
         if "fill_in" in command:  # takes what was not typed from the settings file
             _function(command["fill_in"])(options)
@@ -68,9 +67,13 @@ def _run(arguments: Sequence[str]) -> int:
         exit_code = int(_function(command["run"])(options))
         sys.stdout.flush()  # a pipe that is closed shows only now
     except RagMetricsError as error:
+        from ragmetrics_core.data.display import as_line
+
         print(as_line(f"ragmetrics: {error}"), file=sys.stderr)
         return 2
     except BrokenPipeError:  # nobody reads what is still to be printed
+        from ragmetrics_core.cli.printing import discard_output
+
         discard_output()
         return 0
     return exit_code

@@ -28,7 +28,7 @@ _NAMELESS = ("", "..")  # the name of the working folder, and of the one above
 
 
 def fill_in(options: argparse.Namespace) -> None:
-    """Take the gates of the settings file where none is given, and name the page."""
+    """Find runs by their numbers, take the settings' gates, and name the page."""
     options.files = [results_named(path) for path in options.files]
     if not options.fail_under:
         unused_settings = ("metrics", "judge", "api_base", "store", "columns")

@@ -104,11 +104,8 @@ def _what_to_name(file: _File, missing_fields: Sequence[str]) -> str:
         return ""
     names = names_in_words(dict.fromkeys(columns), most=_SHOWN_COLUMNS)
     # a single column that was not recognised may be what is missing
-    likely = (
-        quote(next(iter(file.columns_read.unread)))
-        if len(file.columns_read.unread) == 1
-        else "NAME"
-    )
+    unread = list(file.columns_read.unread)
+    likely = quote(unread[0]) if len(unread) == 1 else "NAME"
     options = [
         f"--{field.replace('_', '-')}-column {likely}"
         for field in missing_fields or ["question"]

@@ -6,7 +6,7 @@ A clear name is found. Any other is refused, with the nearest name there is.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from ragmetrics_core.data.blank import is_blank
@@ -169,14 +169,18 @@ def metric_meant_by(name: str, own: Iterable[str] = ()) -> str | None:
     Returns:
         The metric's full name; None if no name is near.
     """
-    full_name_of = _full_names_by_alias()
-    full_name_of |= {_last_word(metric): metric for metric in own}
-    full_name_of |= {metric: metric for metric in own}
+    names = list(own)
+    full_name_of = {
+        **_full_names_by_alias(),
+        **{_last_word(metric): metric for metric in names},
+        **{metric: metric for metric in names},
+    }
     plain = plain_name(name).removesuffix("metric").removesuffix("evaluator")
     near = nearest_name(plain, full_name_of)
     return None if near is None else full_name_of[near]
 
 
+@cache
 def _full_names_by_alias() -> dict[str, str]:
     """Return the full name of a metric of ours, by each name that people may write.
 

@@ -59,16 +59,19 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         RowError: If the row is no object, holds several answers, or cannot be read as a
             sample.
     """
-    if not isinstance(row, Mapping):
-        row = _fields_of_object(row)
-    return _sample(row, find_fields(row, columns))
+    fields = fields_of_row(row)
+    return _sample(fields, find_fields(fields, columns))
 
 
-def _fields_of_object(row: object) -> Row:
-    """Return the fields of an object, such as a test case of another library.
+def fields_of_row(row: object) -> Row:
+    """Return a mapping as it is, and of another object its fields.
 
-    Raises ``RowError`` for what has none.
+    Such an object is a test case of another library.
+
+    Raises ``RowError`` for what has no fields.
     """
+    if isinstance(row, Mapping):
+        return row
     fields = getattr(row, "__dict__", None)
     if not fields or isinstance(row, type):
         raise RowError(

@@ -5,6 +5,7 @@ from typing import Any
 
 from ragmetrics_core.data import RowError, Sample, SampleResult, sample_from_row
 from ragmetrics_core.data.nearest import names_in_words
+from ragmetrics_core.data.rows import fields_of_row
 
 # The fields that the shipped metrics need, each with the field that may take its place;
 # nothing takes the place of the answer.
@@ -52,10 +53,11 @@ class ColumnsRead:
         if isinstance(row, (Sample, RowError)):
             return row
         try:
-            sample = sample_from_row(row, self._columns)
+            fields = fields_of_row(row)
+            sample = sample_from_row(fields, self._columns)
         except RowError as error:
             return error
-        self._note_columns(row, sample)
+        self._note_columns(fields, sample)
         return sample
 
     def _note_columns(self, row: Mapping[str, Any], sample: Sample) -> None:
@@ -88,9 +90,8 @@ class ColumnsRead:
             for field in _SUBSTITUTE_BY_NEEDED_FIELD  # its keys: the needed fields
             if field not in self._fields_of_any_sample
         ]
-        if self._a_metric_may_apply and absent_fields == ["reference"]:
-            return []
-        if not absent_fields or not self.unread:
+        reference_alone = self._a_metric_may_apply and absent_fields == ["reference"]
+        if not absent_fields or not self.unread or reference_alone:
             return []
         columns = names_in_words(self.unread, most=_MOST_NAMES)
         options = ", ".join(f"--{field}-column" for field in absent_fields)

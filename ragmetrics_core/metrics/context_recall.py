@@ -151,7 +151,9 @@ class RecallEvidence(Evidence, extra="ignore"):
     """Evidence of Context Recall."""
 
     kind: Literal["context_recall"] = "context_recall"
-    band: str = Field(description="Band of our rubric that the score lies in.")
+    band: str = Field(
+        description="Band of our rubric that the score lies in; empty without a score."
+    )
     best: int = Field(
         description="Index of the reference that matched best; of equals the first."
     )
@@ -249,8 +251,9 @@ class ContextRecall(Metric):
         best_score = max(scores)
         best_index = scores.index(best_score)
         with_contexts = bool(parts["contexts"].texts)
+        is_rated = ratings[best_index].score is not None
         evidence = RecallEvidence(
-            band=band_of(best_score),
+            band=band_of(best_score) if is_rated else "",
             best=best_index,
             ratings=ratings,
             with_contexts=with_contexts,

@@ -151,7 +151,7 @@ function matrixOf(evidence) {
 
 function ratingsOf(evidence, sample, result) {
   const { ratings } = evidence;
-  const band = text("Band of the rubric: " + evidence.band, "muted text");
+  const band = evidence.band && text("Band of the rubric: " + evidence.band, "muted text");
   if (ratings.length === 1) return [band];
   return [band, ...ratings.map((rating, place) => {
     const reason = rating.reason && rating.reason !== result.reason ? text(rating.reason, "muted text") : null;

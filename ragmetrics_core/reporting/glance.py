@@ -5,9 +5,9 @@ It holds the verdict, the three stages with their faults, the metrics, and the w
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import nsmallest
 from typing import Any
 
 from pydantic import Field
@@ -56,7 +56,7 @@ _WEAKEST: dict[Stage, tuple[str, str]] = {
     "prompt": ("The prompt", "the right text was found, and not shown"),
     "answer": (
         "The generator",
-        "the answer is wrong although the right text was there",
+        "the answer {is_wrong} although the right text was there",
     ),
 }
 """What is weak, and what its rows show."""
@@ -222,16 +222,11 @@ class GlanceTally:
         ]
         lowest = min(scores, default=0.0)
         mean = sum(scores) / len(scores) if scores else 0.0
-        kept = self._worst.setdefault(group, [])
-        kept.append((lowest, mean, row.index, row))
-        self._worst[group] = nsmallest(_WORST_PER_FAULT, kept, key=_sort_key)
+        _keep_lowest(self._worst.setdefault(group, []), (lowest, mean, row.index, row))
         for name, result in row.results.items():
             if isinstance(result, Scored):
                 of_metric = self._lowest.setdefault(name, [])
-                of_metric.append((result.value, row.index, row))
-                self._lowest[name] = nsmallest(
-                    _WORST_PER_FAULT, of_metric, key=_sort_key
-                )
+                _keep_lowest(of_metric, (result.value, row.index, row))
         return diagnosis
 
     def glance(
@@ -488,6 +483,12 @@ def _inside(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
 
+def _keep_lowest(kept: list[Any], entry: Sequence[Any]) -> None:
+    """Put an entry into its place in a sorted list of the lowest few."""
+    insort(kept, entry, key=_sort_key)
+    del kept[_WORST_PER_FAULT:]
+
+
 def _sort_key(entry: Sequence[Any]) -> tuple[Any, ...]:
     """All of an entry but the row, which has no order."""
     return tuple(entry[:-1])
@@ -644,14 +645,12 @@ def _sentence_on(
 ) -> str:
     """Say of the weakest stage how many rows show it."""
     looks = "is" if is_clear and not by_words else "looks"
-    subject, what = _WEAKEST[weakest.stage]
+    is_wrong = "looks wrong" if by_words else "is wrong"
     if "declined wrongly" in weakest.faults:
-        what = what.replace(" wrong", " wrong, or declines,")
-    if by_words:
-        what = what.replace(" is wrong", " looks wrong")
-    return (
-        f"{subject} {looks} weakest: in {weakest.n_faults:,} of {n_rows:,} rows {what}."
-    )
+        is_wrong += ", or declines,"
+    subject, what = _WEAKEST[weakest.stage]
+    rows = f"{weakest.n_faults:,} of {n_rows:,} rows"
+    return f"{subject} {looks} weakest: in {rows} {what.format(is_wrong=is_wrong)}."
 
 
 def _failures(summary: Summary) -> str:

@@ -185,16 +185,11 @@ def _row_line(row: RowGlance) -> str:
     return line
 
 
-def reason_lines(glance: Glance, most: int = _MOST_REASONS) -> list[str]:
-    """The rows to look at, a line each with what the judge says of its lowest score.
-
-    Args:
-        glance: What there is to see.
-        most: The most rows.
-    """
+def reason_lines(glance: Glance) -> list[str]:
+    """The rows to look at, a line each with what the judge says of its lowest score."""
     lines = [
         f"row {row.row}: {row.name}: {row.reason or row.quote}"
-        for row in glance.worst[:most]
+        for row in glance.worst[:_MOST_REASONS]
     ]
     n_further = glance.n_faults + glance.n_open - len(lines)
     if n_further > 0 and not glance.decisions:  # rows of a gate need have no fault

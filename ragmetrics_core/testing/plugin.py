@@ -145,22 +145,16 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
         decision.sentence for decision in decisions if decision.outcome != "passed"
     ]
     is_passed = bool(decisions) and not sentences_of_not_passed
-    _note_summary(test, "" if is_passed else report.table(), decisions)
+    measured = [] if is_passed else [report.table()]
+    measured += map(str, decisions)
+    if not decisions:
+        measured.append("no gate was named: nothing is held")
+    # for the end of the session; properties of a test travel from the workers of xdist
+    test.user_properties.append(("ragmetrics", "\n".join(measured)))
     if sentences_of_not_passed:
         lines = [*sentences_of_not_passed, *reason_lines(report.glance(decisions))]
         pytest.fail("\n".join(lines), pytrace=False)
     return report
-
-
-def _note_summary(test: pytest.Item, table: str, decisions: Sequence[Decision]) -> None:
-    """Keep what was measured for the end of the session; a passed test needs no table.
-
-    Properties of a test travel from the workers of xdist.
-    """
-    lines = [*filter(None, [table]), *map(str, decisions)]
-    if not decisions:
-        lines.append("no gate was named: nothing is held")
-    test.user_properties.append(("ragmetrics", "\n".join(lines)))
 
 
 def _arguments_of_markers(test: pytest.Item) -> dict[str, Any]:
