@@ -51,6 +51,15 @@ WRONG: list[tuple[Tree, str]] = [
     (tree(answers=Answer("Paris.", "answer")), "answers that are one Answer: give a t"),
     (tree({"documents": FOUND[0]}), "documents that are one Document: give a tuple"),
     (tree(model={"prompt": SHOWN[0]}), "a prompt that is one Message: give a tuple"),
+    (
+        tree({"ended": None}),
+        "'search' .* returned something and has no end: give ended",
+    ),
+    (tree(model={"ended": None}), "'write' .* returned something and has no end"),
+    (
+        tree(model={"kind": "tool", "reply": None, "text": "It.", "ended": None}),
+        "no end",
+    ),
     (tree({"error": OSError()}), "'search' .* error that is a OSError: give its words"),
     (tree(error=OSError()), "the tree has an error that is a OSError: give its words"),
 ]

@@ -175,8 +175,8 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
     if calls.tree.n_without_text:
         yield Doubt("not_recorded", f"of {calls.tree.n_without_text} documents")
     for node in calls.nodes:
-        has_returned = node.ended is not None or node.documents is not None
-        if node.kind == "retriever" and not has_returned and node.error is None:
+        has_no_end = node.ended is None and node.error is None
+        if node.kind == "retriever" and has_no_end:
             yield Doubt("not_recorded", f"of the search {node.name}, which did not end")
         if node.lacks_texts:
             yield Doubt("not_recorded", f"of what the provider's {node.name} found")

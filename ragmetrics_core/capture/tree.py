@@ -184,7 +184,7 @@ class Node:
             all below it is no part of the answering, e.g. an evaluator).
         name: What the framework calls it; of a tool the tool's name.
         began: When it began: any number that rises over all calls of a process.
-        ended: When it ended; None if it never did.
+        ended: When it ended; None if it never did, so that it returned nothing.
         children: The calls inside it.
         query: What it was asked; of a tool the one text argument, else its arguments as
             JSON.
@@ -414,7 +414,8 @@ def check_tree(tree: Tree) -> None:
     Raises:
         SettingError: A call has an unknown kind, a text stands in place of a
             ``Document``, ``Message`` or ``Answer``, one of these in place of a tuple,
-            or an exception in place of its words. The error names the call.
+            an exception in place of its words, or a call returned something and did
+            not end. The error names the call.
     """
     if not isinstance(tree.answers, Iterable):
         kind = type(tree.answers).__name__
@@ -464,4 +465,7 @@ def _problem_of_call(call: Node) -> str:
     if call.reply is not None and not isinstance(call.reply, Message):
         kind = type(call.reply).__name__
         return f"has a reply that is a {kind}: give Message('assistant', text)"
+    returned = (call.documents, call.reply, call.text)
+    if call.ended is None and returned != (None, None, None):
+        return "returned something and has no end: give ended, a number above began"
     return ""

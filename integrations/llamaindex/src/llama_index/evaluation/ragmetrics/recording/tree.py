@@ -56,7 +56,7 @@ def as_run(response: object) -> Run:
         )
     # None for a stream that the application has not read to its end
     answer = copies.answer_of(returned)
-    run = Run(Node("step", "response", text=answer))
+    run = Run(Node("step", "response", ended=0.0, text=answer))
     run.result = response
     is_unread_stream = isinstance(returned, copies.Streamed) and answer is None
     run.is_complete = not is_unread_stream
