@@ -83,8 +83,9 @@ def _typed_questions_on_support(question: Adherent) -> list[TypedQuestion]:
     supported = [
         TypedQuestion(
             "predicate",
-            f"`answer.{label}` claims nothing, or `chunks` say or imply all that it"
-            " claims; that it is true elsewhere is not enough.",
+            f"`answer.{label}` claims nothing, or `chunks`, with what the user says of"
+            " their own case, say or imply all that it claims; that it is true elsewhere"
+            " is not enough.",
         )
         for label in sentences(question["answer"])
     ]
@@ -219,7 +220,7 @@ _LABELS: tuple[tuple[Needs | None, str], ...] = (
     ("user", "`user` alone"),
     ("own", "`own`, which the assistant said before, and no context"),
     (None, "nothing, because it claims nothing"),
-    ("none", "none of these"),
+    ("none", "none of these, or `contexts` only contradict it"),
 )
 _OPTIONS = tuple(
     Option(letter, meaning)

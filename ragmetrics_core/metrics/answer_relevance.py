@@ -44,8 +44,8 @@ _GRADES_IN_WORDS = (
 
 _ANSWER_ADDRESSES_QUESTION = TypedQuestion(
     "predicate",
-    "`answer` addresses `question`, be it right or wrong, also with a caveat; to"
-    " address another question is not enough.",
+    "`answer` addresses `question`, be it right or wrong, also with a caveat or by saying"
+    " that nobody knows; to address another question is not enough.",
 )
 
 
@@ -145,7 +145,7 @@ class AnswerRelevance(Metric):
         0.667
     """
 
-    version: ClassVar[str] = "6"
+    version: ClassVar[str] = "7"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("answer",))
 
     name: str = Field(default="answer_relevance", min_length=1)

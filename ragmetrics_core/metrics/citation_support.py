@@ -38,8 +38,8 @@ from ragmetrics_core.metrics.typed_states import (
 )
 
 _NOT_ENOUGH = (
-    "that it is true elsewhere is not enough, and `before` only tells what its words"
-    " mean"
+    "what the user says of their own case counts; that it is true elsewhere is not"
+    " enough, and `before` only tells what its words mean"
 )
 
 

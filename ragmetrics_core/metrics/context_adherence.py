@@ -104,7 +104,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "11"
+    version: ClassVar[str] = "12"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),

@@ -75,11 +75,12 @@ class RateRecall(Question[Rating]):
 
 
 _BAND_MEANINGS = {
-    "none": "unrelated to `reference`, or contradicts everything in it",
+    "none": "unrelated to `reference`, contradicts everything in it, or only says that it"
+    " does not know, where `reference` does not",
     "minimal": "touches the matter and misses nearly everything",
     "partial": "holds a part, or most of it with a serious error",
-    "mostly": "holds it with small omissions or inaccuracies",
-    "perfect": "holds everything and contradicts nothing",
+    "mostly": "holds it with small omissions, inaccuracies or such additions",
+    "perfect": "holds everything, and nothing lowers it",
 }
 _BANDS_AS_LEVELS = tuple(
     Option(name, meaning) for name, meaning in _BAND_MEANINGS.items()
@@ -201,7 +202,7 @@ class ContextRecall(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "10"
+    version: ClassVar[str] = "11"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)

@@ -57,10 +57,11 @@ from ragmetrics_core.metrics.typed_states import (
 
 _CHUNKS_SUFFICE = TypedQuestion(
     "predicate",
-    "`chunks` hold all that `question` asks for; knowledge from elsewhere does not"
-    " count. It may take several steps from chunk to chunk. Where `question` can be"
-    " read in several ways or `chunks` contradict each other, `chunks` decide which"
-    " holds.",
+    "`chunks` hold all that `question` asks for, be it that there is none or that nobody"
+    " knows; knowledge from elsewhere does not count, what the user says of their own"
+    " case does. It may take several steps from chunk to chunk. Where `question` can be"
+    " read in several ways, `chunks` answer each; where `chunks` contradict each other,"
+    " they decide which holds.",
 )
 
 
@@ -177,7 +178,7 @@ class ContextSufficiency(Metric):
         (0.0, 'rightly_declined')
     """
 
-    version: ClassVar[str] = "6"
+    version: ClassVar[str] = "7"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)

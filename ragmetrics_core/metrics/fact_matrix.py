@@ -38,9 +38,10 @@ from ragmetrics_core.data.replies import (
     Texts,
     verdicts_of,
 )
-from ragmetrics_core.data.typed import NOTE, Chances, State, TypedForm, TypedQuestion
+from ragmetrics_core.data.typed import Chances, State, TypedForm, TypedQuestion
 from ragmetrics_core.metrics.typed_states import (
     names_in_state,
+    opening,
     predicate_of_each,
     reply_on_each,
 )
@@ -155,8 +156,8 @@ class FactInContext(Question[Any]):
 
 
 def _state_of_context_and_facts(question: FactInContext) -> State:
-    """Return a context, and one fact or all of them; the question is not needed."""
-    state: dict[str, Any] = {"note": NOTE, "context": question["context"]}
+    """Return what was asked, a context, and one fact or all of them."""
+    state: dict[str, Any] = {**opening(question), "context": question["context"]}
     if "facts" in question.parts:
         part = question.parts["facts"]
         state["facts"] = dict(zip(part.labels, part.texts, strict=True))
@@ -167,8 +168,8 @@ def _state_of_context_and_facts(question: FactInContext) -> State:
 
 _TYPED_FORM_ON_FACTS = predicate_of_each(
     "facts",
-    "`context` says or implies all of `{name}`; the same topic, or other knowledge, is"
-    " not enough.",
+    "`context` says or implies all of `{name}`, whose words `question` explains; the"
+    " same topic, or other knowledge, is not enough.",
     "covered",
     _state_of_context_and_facts,
 )
