@@ -434,3 +434,21 @@ def test_a_metric_that_the_second_run_lacks_is_undecided_and_said(
 
 
 KEYS = st.sampled_from([None, "x", "y", "z"])
+
+
+def test_a_slice_counts_the_rows_without_a_partner_like_the_line_of_all_rows() -> None:
+    """Whichever run lost them: what a slice lost is not equal."""
+    rows = run_of(*[0.5] * 40, grouped=True).results
+    whole, lesser = (
+        Report(list(kept), RunFacts(metrics={"m": "m|v1"}))
+        for kept in (rows, [row for row in rows if row.index > 29 or row.index % 2])
+    )
+    for comparison in (
+        whole.compare(lesser, slices="topic"),
+        lesser.compare(whole, slices="topic"),
+    ):
+        said = {
+            change.name: (change.rows, change.verdict == "identical")
+            for change in comparison.changes
+        }
+        assert said == {"m": (40, False), "m [a]": (20, False), "m [b]": (20, True)}

@@ -165,7 +165,7 @@ def test_law_no_request_shows_what_its_question_does_not_name(
         ContextUtilization(judging="listwise"): {question, answer, *shown_contexts},
         ContextAdherence(): {question, answer, *shown_contexts},
         ContextRecall(): {question, answer, reference, *shown_contexts},
-        RetrievalAccuracy(): {fact, *shown_contexts},
+        RetrievalAccuracy(): {question, fact, *shown_contexts},
         ContextUtilization(): {question, answer, *shown_contexts},
     }
     of_one_chunk = (RetrievalAccuracy(), ContextUtilization())

@@ -228,6 +228,26 @@ def test_a_poll_is_repaired_on_its_own(loopback_server: Serve) -> None:
     assert (answers.usage.calls, answers.usage.repairs) == (2, 1)
 
 
+def test_polls_with_equal_unusable_replies_are_each_repaired(
+    loopback_server: Serve,
+) -> None:
+    """Equal repair requests of several polls are several polls, not one shared call."""
+    replies = iter(range(1, 6))
+
+    def reply(body: dict[str, Any]) -> Any:
+        if len(body["messages"]) == 1:
+            return ["Yes."] * body.get("n", 1)
+        return json.dumps({"good": next(replies)})
+
+    server = loopback_server(reply)
+    session, store = session_of(server), MemoryStore()
+    answers = in_loop(
+        lambda: run_of(session, store=store).ask(asked(), read, polls=5), session
+    )
+    assert sorted(outcomes(answers)) == [1, 2, 3, 4, 5]
+    assert answers.usage.repairs == 5
+
+
 # Fit to what the endpoint can do.
 
 

@@ -318,8 +318,8 @@ class Session:
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again, once, for a reply that cannot be used.
 
-        The repair is a request like any other: it is stored, and equal ones share a
-        call. If it brings nothing usable, both replies are forgotten, so that the next
+        The repair is a request like any other: it is stored, and equal ones of the same
+        poll share a call. If it brings nothing usable, both replies are forgotten, so that the next
         run begins anew.
 
         Args:
