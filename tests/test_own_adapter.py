@@ -40,7 +40,6 @@ def contract(folder: Path, framework: str, adapter: str) -> Any:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder from which modules are imported, here and in processes."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     yield tmp_path
     for name in ("minirag", "minirag_ragmetrics"):
         sys.modules.pop(name, None)
@@ -198,6 +197,28 @@ def test_every_assert_of_a_contract_says_what_to_do(file: Path) -> None:
     asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     assert asserts
     assert [node.lineno for node in asserts if node.msg is None] == []
+
+
+def test_a_framework_without_streams_and_async_keeps_the_contract(
+    folder: Path,
+) -> None:
+    right = contract(folder, FRAMEWORK, ADAPTER)
+
+    async def no_async(turn: GoldenTurn) -> None:
+        del turn
+
+    right.play_streamed = lambda turn: None
+    right.play_async = no_async
+    right.test_streamed()
+    right.test_async()
+    right.test_requests_of_two_tenants_never_mix()
+
+
+def test_the_contract_says_why_an_adapter_cannot_be_imported(folder: Path) -> None:
+    right = contract(folder, FRAMEWORK, ADAPTER)
+    (folder / "minirag_ragmetrics.py").write_text("import nowhere\n")
+    with pytest.raises(AssertionError, match="No module named 'nowhere'"):
+        right.test_other_frameworks_and_clients_stay_out()
 
 
 class Reranked(AdapterContract):
