@@ -188,6 +188,15 @@ def test_a_trace_of_a_conversation_that_gives_no_sample_is_named(name: str) -> N
     assert read.notes.without_sample == [("a" * 32, "no_retrieval")]
 
 
+def test_documents_on_a_span_of_an_unknown_kind_are_told_with_the_kind() -> None:
+    told = json.dumps(otlp(*openinference()[:2]))
+    read = samples_from_spans([json.loads(told.replace("RETRIEVER", "SEARCH"))])
+    assert list(read) == []
+    assert read.notes.without_sample == [("a" * 32, "no_retrieval")]
+    assert read.notes.kinds == {"SEARCH": 1}
+    assert any("as a search: SEARCH (1)" in line for line in read.notes.sentences)
+
+
 def test_an_agent_that_called_a_tool_is_a_sample_and_the_tool_is_named() -> None:
     read = samples_from_spans([otlp(*agent())])
     (sample,) = read

@@ -106,7 +106,7 @@ def test_a_search_of_the_provider_without_texts_is_incomplete(
     assert [context.text for context in sample.known_contexts] == [GATE][:retrieves]
     assert sample.answer == ANSWER
     assert samples.notes.without_sample == []
-    assert "no span records documents" not in " ".join(samples.notes.sentences)
+    assert "no search records documents" not in " ".join(samples.notes.sentences)
     assert samples.notes.incomplete == {"not_recorded": 1}
 
 

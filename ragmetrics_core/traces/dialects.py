@@ -44,6 +44,7 @@ class Reading:
 
     Attributes:
         kind: What the call is: a model, a retriever, a tool, a step.
+        kind_word: The instrumentation's own word for that, as it is written.
         input: What went into it.
         output: What came out.
         documents: Documents that the call returned; None where it names none.
@@ -62,6 +63,7 @@ class Reading:
     """
 
     kind: Kind | None = None
+    kind_word: str = ""
     input: Any = None
     output: Any = None
     documents: tuple[Document, ...] | None = None
@@ -232,6 +234,7 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
     readable_output = without_written_objects(output)
     return Reading(
         kind=_kind(attributes, names["mark"]),
+        kind_word=_kind_word(attributes, names["mark"]),
         input=input_value or _messages_given(fields) or None,
         output=readable_output,
         has_unread_output=readable_output != output,
@@ -301,10 +304,13 @@ def _kind(attributes: Mapping[str, Any], mark: str) -> Kind | None:
     """What a span's call is, such as "model"; an unknown word means "step"."""
     if "ragmetrics.judge" in attributes:
         return "ignored"
-    word = str(plain(attributes.get(mark)) or "").lower()
-    if not word:
-        return None
-    return _KINDS.get(word, "step")
+    word = _kind_word(attributes, mark)
+    return _KINDS.get(word.lower(), "step") if word else None
+
+
+def _kind_word(attributes: Mapping[str, Any], mark: str) -> str:
+    """The instrumentation's word for what a span's call is, such as "RETRIEVER"."""
+    return str(plain(attributes.get(mark)) or "")
 
 
 def value_of(attributes: Mapping[str, Any], name: str) -> Any:

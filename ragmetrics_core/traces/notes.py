@@ -44,7 +44,7 @@ _IDS_ONLY = "ids_only"  # documents of which only the ids were recorded
 # what to do, by the reason why there is no sample
 _MENDS_TRACE: Mapping[Code, str] = {
     "no_retrieval": (
-        "no span records documents. If the retrieval stands in another trace, put a"
+        "no search records documents. If the retrieval stands in another trace, put a"
         " span around both"
     ),
     "incomplete": "the run broke off, or waits for a person; nothing mends that",
@@ -83,6 +83,8 @@ class Notes:
         examples: What the first sample of each such code says.
         tools: How often a tool returned text that is no context, by its name: in traces
             without a sample, and in samples that have no contexts.
+        kinds: How often documents stood on a span that is no search by the word for its
+            kind, by that word: in traces without a sample.
         switches: What makes the instrumentations seen record texts, by their dialect.
     """
 
@@ -91,6 +93,7 @@ class Notes:
     incomplete: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     tools: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
     switches: dict[str, str] = field(default_factory=dict)
 
     def count_what_is_missing(self, sample: Sample) -> None:
@@ -139,6 +142,12 @@ class Notes:
         for code in self._codes:
             if code in _MENDS_TRACE:
                 lines.append(f"{code}: {_MENDS_TRACE[code]}")
+        if self.kinds:
+            kinds = ", ".join(f"{kind} ({count})" for kind, count in self.kinds.items())
+            lines.append(
+                "documents stand on spans of a kind that is not known as a search:"
+                f" {kinds}; let them be of the kind retriever"
+            )
         return lines
 
     def _of_samples(self) -> list[str]:

@@ -64,6 +64,8 @@ class TraceReader:
         reason_by_trace_without_sample: Why a trace gives no sample, by its id; of each
             trace that was read and gave none so far.
         tools: In how many traces without a sample a tool returned text, by its name.
+        kinds: In how many traces without a sample documents stood on a span of a kind
+            that is no search, by the kind.
         dialects: The dialects whose marks were seen on spans.
         has_marked_spans: Whether any span bore the mark of a dialect.
         attributes_without_mark: Names of attributes that were seen while no span bore a
@@ -98,6 +100,7 @@ class TraceReader:
         self.reason_by_trace_without_sample: dict[str, Code] = {}
         # names of tools that returned text and may have retrieved, with how often
         self.tools: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
         self.dialects: set[str] = set()  # the dialects of the spans so far
         # A mark is an attribute that tells a span's dialect. If no span has a mark, the
         # spans are in no known dialect: the error that says so names their attributes.
@@ -174,6 +177,7 @@ class TraceReader:
         if not samples and self.reason_by_trace_without_sample[trace] == "no_retrieval":
             # a tool that returned text may have retrieved: ``context_tools`` names it
             self.tools.update(_tools_with_text(calls))
+            self.kinds.update(_kinds_with_documents(calls))
         return samples
 
     def _read_calls(self, trace: str, spans: Sequence[Span]) -> list[Call] | None:
@@ -262,6 +266,16 @@ def _tools_with_text(calls: Sequence[Call]) -> set[str]:
         if reading is not None and reading.kind == "tool" and reading.output:
             names.add(reading.tool or call.span.name)
     return names - ANSWER_TOOLS
+
+
+def _kinds_with_documents(calls: Sequence[Call]) -> set[str]:
+    """The words for the kinds of steps that record documents as a search does."""
+    words = set()
+    for call in chain.from_iterable(call.walk() for call in calls):
+        reading = call.reading
+        if reading is not None and reading.kind == "step" and reading.documents:
+            words.add(reading.kind_word)
+    return words
 
 
 def _has_content(reading: Reading) -> bool:
@@ -397,6 +411,7 @@ class SpanSamples(Iterable[Sample]):
         self.notes.tools.update(reader.tools)
         if self._context_tools is not None and not self._context_tools:
             self.notes.tools.clear()
+        self.notes.kinds.update(reader.kinds)
         # settings of the instrumentations that make them record texts
         self.notes.switches = switches_of(reader.dialects)
 
