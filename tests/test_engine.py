@@ -36,8 +36,7 @@ from ragmetrics_core.data.errors import (
     SettingError,
 )
 from ragmetrics_core.data.replies import Answer, Usage
-from ragmetrics_core.engine.rows_in_flight import AHEAD
-from ragmetrics_core.engine.run import POOL
+from ragmetrics_core.engine.run import AHEAD
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
@@ -116,7 +115,28 @@ def test_streaming_reads_only_a_bounded_number_ahead():
     for _ in range(200):
         next(stream)
     stream.close()
-    assert taken <= 200 + POOL + AHEAD + 1
+    assert taken <= 200 + 2 * 4
+
+
+def test_the_first_result_of_a_slow_source_comes_after_few_rows() -> None:
+    n_read = 0
+    n_judged = threading.Semaphore(1)
+
+    @metric(requires=["answer"])
+    def counted(sample: Sample) -> bool:
+        n_judged.release()
+        return True
+
+    def slow() -> Iterator[Sample]:
+        """Rows of which each comes once the one before it is judged."""
+        nonlocal n_read
+        for sample in numbered(60):
+            assert n_judged.acquire(timeout=20)
+            n_read += 1
+            yield sample
+
+    next(iter_results(slow(), counted, judge=ScriptedJudge({})))
+    assert n_read < 30
 
 
 def waits_for_the_last(rows: int, *, first: int) -> Metric:
@@ -244,7 +264,7 @@ def test_behind_a_row_that_does_not_end_a_bounded_number_is_read():
     stream = iter_results(counted(), waiting, judge=ScriptedJudge({}), concurrency=2)
     assert next(stream).results["waiting"].value == 1.0
     stream.close()
-    assert AHEAD <= read <= AHEAD + POOL + 1
+    assert AHEAD <= read <= AHEAD + 1
 
 
 def test_a_run_until_decided_starts_no_row_ahead_of_the_next_one():

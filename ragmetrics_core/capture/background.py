@@ -473,7 +473,7 @@ class BackgroundEvaluator(Generic[Run]):
 
         None while no run waits, or too many samples are being judged.
         """
-        if not self._queue or self._n_in_flight >= self._run.window:
+        if not self._queue or self._n_in_flight >= self._run.most_rows:
             return None
         return max(0.0, self._queue[0].due - time.monotonic())
 

@@ -40,8 +40,8 @@ def iter_results(
     consumes results, a bounded number ahead. With ``until`` the samples of a list are
     judged in a random order, and the log says what was decided. What an iterator of
     samples raises comes at the end, behind the results of the rows before it. Example:
-    a million rows of a generator: the first result comes as soon as the first row is
-    judged, and the rows are never all in memory.
+    a million rows of a generator: once the first row is judged, its result comes before
+    one more row is read, and the rows are never all in memory.
     """
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
     # For a misspelt argument the error suggests one of this function's own arguments.

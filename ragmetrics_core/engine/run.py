@@ -8,6 +8,7 @@ import logging
 import platform
 import sys
 import time
+from collections import deque
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -38,7 +39,6 @@ from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Show
 from ragmetrics_core.engine.resolve import NOBODY, JudgeLike, is_judge_chosen
-from ragmetrics_core.engine.rows_in_flight import AHEAD, RowsInFlight
 from ragmetrics_core.engine.sample_judging import (
     SampleJudging,
     addresses_of,
@@ -76,6 +76,17 @@ _PACKAGES_BY_MODULE = {
 }
 POOL = 64
 """Most other samples that a metric is given to look at, where it needs some."""
+AHEAD = 1024
+"""Most rows that may have started whose results nobody has taken.
+
+A slow row delays the results of all rows behind it, since results are given in input
+order. Up to this many rows are judged meanwhile; their results wait.
+"""
+# Two ready results are given for each new row that starts. So the results that have
+# piled up behind a slow row become fewer.
+_RESULTS_BEFORE_A_ROW = 2
+# Seconds that the loop of all judges has to end its rows after an interrupt.
+_SECONDS_TO_INTERRUPT = 4.0
 
 
 class Run:
@@ -84,7 +95,6 @@ class Run:
     Arguments and errors are those of ``evaluate``.
 
     Attributes:
-        window: Most samples in flight. It bounds the memory, and uses every call slot.
         why_part: Why the samples are only a part of all, e.g. because they come from a
             report whose run ended early; "" if they are complete.
         batch_store: The store of a run in batches. It holds requests back, to send many
@@ -128,7 +138,6 @@ class Run:
         self._date = _now()
         self.metrics = choose_metrics(metrics)
         self.concurrency = concurrency
-        self.window = 2 * concurrency  # rows that are judged at a time, at most
         self.interrupted = False
         # what the user's iterator of rows raised behind its first row
         self.source_error: Exception | None = None
@@ -144,7 +153,11 @@ class Run:
         self.batch_store = self._make_batch_store(store) if batch else None
         self.store = self.batch_store or resolve_store(store)
         self._judging = self._make_judging(judge_by_metric)
-        self.rows = RowsInFlight(self._judging, self.window)
+        # The rows that have started and whose results nobody has taken, in their order.
+        self._started: deque[Future[SampleResult]] = deque()
+        # By the row's index in the input: the results that the run's caller has not
+        # got yet. An interrupt finds them here, whatever it interrupted.
+        self._results: dict[int, SampleResult] = {}
         # Ends the run once it is decided whether the gates hold: until="decided".
         self.decider = (
             None if until is None else _make_decider(until, gates, self.metrics)
@@ -243,6 +256,11 @@ class Run:
             decisions=decisions,
         )
 
+    @property
+    def most_rows(self) -> int:
+        """Most rows that are judged at a time."""
+        return self._judging.most_rows
+
     def start_rows(
         self,
         samples: Samples,
@@ -254,9 +272,8 @@ class Run:
         kinds:
 
         - the future of the next row in order: gives its ``SampleResult``, which the
-          caller hands to ``note_next_result``;
-        - a future that gives None, as soon as any row has finished. Example: row 0 is
-          slow, and row 1 has finished; one more row starts in its place.
+          caller hands to ``take``;
+        - a future that gives None, as soon as one more row may be judged.
 
         Args:
             samples: What holds the samples.
@@ -264,7 +281,7 @@ class Run:
                 function that returns it.
         """
         self._note_part(samples)  # why they are only a part of all samples, if they are
-        self.rows.results_not_handed_on.clear()  # of an earlier evaluation by this run
+        self._results.clear()  # of an earlier evaluation by this run
         rows = self._until_source_fails(
             warn_of_doubles(iterate_samples(samples, columns))
         )
@@ -273,18 +290,40 @@ class Run:
         if self.decider is not None:  # it draws the rows of a list at random
             is_list = isinstance(samples, Sized)
             numbered_rows = self.decider.rows_in_order(rows, listed=is_list)
-        # Some metrics compare a sample with others: they get the first ``POOL``
-        # samples.
-        first_rows = list(islice(numbered_rows, POOL))
+        first_rows = list(islice(numbered_rows, self._number_of_others_needed))
         self._prepare_metrics([row for _, row in first_rows])
         for index, row in chain(first_rows, numbered_rows):
             if self._are_gates_decided() or self._is_over():
                 break
-            self.rows.start(index, row, self.metrics)
-            yield from self.rows.futures_until_room(
-                most_not_taken=self._most_not_taken, is_over=self._is_over
-            )
-        yield from self.rows.futures_until_all_are_taken()
+            self._started.append(submit(self._judge(index, row)))
+            yield from self._results_to_take()
+            yield submit(self._judging.wait_for_room())
+        while self._started:
+            yield self._started[0]
+
+    async def _judge(self, index: int, row: Sample | RowError) -> SampleResult:
+        """Judge a row, and keep its result until the run's caller gets it."""
+        result = await self._judging.judge(index, row, self.metrics)
+        self._results[index] = result
+        return result
+
+    def _results_to_take(self) -> Iterator[Future[SampleResult]]:
+        """Yield the results that are taken before one more row starts.
+
+        A run with gates takes none early: so equal runs decide after equal rows,
+        whatever their timing.
+        """
+        n_early = _RESULTS_BEFORE_A_ROW if self.decider is None else 0
+        for _ in range(n_early):
+            if self._started and self._started[0].done():
+                yield self._started[0]
+        while len(self._started) >= self._most_not_taken:
+            yield self._started[0]
+
+    @property
+    def _number_of_others_needed(self) -> int:
+        """How many rows are read before the first is judged, for metrics to look at."""
+        return POOL if any(metric.needs_others for metric in self.metrics) else 0
 
     def _until_source_fails(
         self, rows: Iterator[Sample | RowError]
@@ -315,7 +354,9 @@ class Run:
         of these are judged meanwhile. A run with gates judges only a few meanwhile: the
         slow row may decide the gates, and the others were then judged for nothing.
         """
-        return max(AHEAD, self.window) if self.decider is None else self.window
+        if self.decider is not None:
+            return self.most_rows
+        return max(AHEAD, self.most_rows)
 
     def _prepare_metrics(self, first_rows: Iterable[Sample | RowError]) -> None:
         """Show the metrics the first samples; some compare a sample with others."""
@@ -353,18 +394,15 @@ class Run:
             self._budget.expire()
         return self._budget.reached is not None or self._judging.refused is not None
 
-    def note_next_result(self, result: SampleResult) -> SampleResult:
-        """Count the next row as taken, and let its result decide the gates of the run.
-
-        Returns the result. It stays in ``rows.results_not_handed_on`` until the caller
-        removes it there.
+    def take(self, result: SampleResult) -> SampleResult:
+        """Take the next row's result, which may decide the gates of the run.
 
         Raises:
             JudgeUnavailable: If a judge has never answered and says that it never will.
                 Where calls to another judge were paid, nothing is raised: the run ends
                 with the results it has.
         """
-        self.rows.take()
+        self._started.popleft()
         refusal = self._judging.refused
         if refusal is not None and not self._judging.was_paid:
             raise refusal
@@ -372,18 +410,31 @@ class Run:
             self.decider.take(result)
         return result
 
+    def hand_on(self, result: SampleResult) -> SampleResult:
+        """Return a result, which an interrupt need not give any more."""
+        del self._results[result.index]
+        return result
+
     def interrupt(self) -> Iterator[SampleResult]:
-        """End the run before its rows are done, and yield what nobody has taken.
+        """End the run before its rows are done, and yield what nobody has got.
 
         These are the results of the rows that are done, and of the rows that were cut
-        off what they cost.
+        off what they cost. A row that does not end within a few seconds, e.g. because
+        its judge blocks the event loop, is given up without a result.
         """
         self.interrupted = True
-        yield from self.rows.end()
+        with suppress(TimeoutError):
+            submit(self._judging.interrupt()).result(timeout=_SECONDS_TO_INTERRUPT)
+        for index in sorted(self._results):
+            result = self._results.pop(index)
+            # Without any of these, all metrics were cut off before they spent anything.
+            if result.results or result.unfinished or result.problem:
+                yield result
 
     def give_up_unfinished_rows(self) -> None:
         """End what is in flight."""
-        self.rows.cancel()
+        for future in self._started:
+            future.cancel()
 
     @property
     def has_unanswered_batches(self) -> bool:
@@ -519,11 +570,7 @@ def stream(
                 take_in_replies = run.batch_store.look_at_batches()
                 wait_for(run.do_before_deadline(take_in_replies))
             for next_result in _results_of(futures):
-                result = display.add(run.note_next_result(next_result))
-                # From here on the caller has the result. An interrupt before this line
-                # still finds it there, and yields it below.
-                del run.rows.results_not_handed_on[result.index]
-                yield result
+                yield run.hand_on(display.add(run.take(next_result)))
             if run.batch_store is not None:
                 wait_for(run.do_before_deadline(run.batch_store.submit()))
         except KeyboardInterrupt:
@@ -534,11 +581,7 @@ def stream(
 
 
 def _results_of(futures: Iterator[Future[Any]]) -> Iterator[SampleResult]:
-    """Wait for each future of ``start_rows``, and yield those results that are a row's.
-
-    A result of None only tells that some row has finished: ``start_rows`` starts one
-    more row when it is asked for the next future.
-    """
+    """Wait for each future of ``start_rows``, and yield those results that are a row's."""
     for future in futures:
         result: SampleResult | None = future.result()
         if result is not None:
@@ -562,14 +605,8 @@ async def astream(
         try:
             for future in futures:
                 next_result: SampleResult | None = await asyncio.wrap_future(future)
-                if next_result is None:
-                    # No row's result: it only tells that some later row has finished.
-                    # One more row starts when the next future is asked for.
-                    continue
-                result = display.add(run.note_next_result(next_result))
-                # from here on the caller has the result
-                del run.rows.results_not_handed_on[result.index]
-                yield result
+                if next_result is not None:
+                    yield run.hand_on(display.add(run.take(next_result)))
         finally:
             run.give_up_unfinished_rows()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ragmetrics_core.data import (
@@ -34,6 +35,8 @@ from ragmetrics_core.models.reply_store import ReplyStore
 # At least so many questions may be open beyond the calls in flight. They wait for a
 # call to end, for their next attempt, or for their reply to be read.
 _MIN_QUESTIONS_AHEAD = 32
+# Seconds that what is in flight has to end after an interrupt.
+_SECONDS_TO_END = 2.0
 
 
 def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, Judge]:
@@ -117,6 +120,7 @@ class SampleJudging:
     Attributes:
         models: The names of models that replied, as they named themselves.
         sessions: The session that each judge opened for this run, without repeats.
+        most_rows: Most rows that are judged at a time: enough to use every call slot.
     """
 
     def __init__(
@@ -141,7 +145,9 @@ class SampleJudging:
         """
         self.models: set[str] = set()
         self.sessions: list[Judge] = []
+        self.most_rows = 2 * concurrency
         self._budget = budget
+        self._row_slots = asyncio.Semaphore(self.most_rows)
         n_questions_ahead = max(_MIN_QUESTIONS_AHEAD, concurrency // 8)
         # Each open question of the run holds one slot. Their number is bounded, since
         # a question that waits takes memory.
@@ -189,7 +195,11 @@ class SampleJudging:
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
         # ``_start_of_sample`` is a lock: samples start one after the other.
-        async with asyncio.TaskGroup() as group, self._start_of_sample:
+        async with (
+            self._row_slots,
+            asyncio.TaskGroup() as group,
+            self._start_of_sample,
+        ):
             tasks = await self._start_metrics(group, row, metrics)
             # The tasks take the free slots before the next sample starts.
             await asyncio.sleep(0)
@@ -246,9 +256,18 @@ class SampleJudging:
             unfinished=spent_unfinished if has_spent else None,
         )
 
-    def interrupt(self) -> None:
-        """End what is in flight; call it on the judges' loop."""
+    async def wait_for_room(self) -> None:
+        """Wait until one more row may be judged."""
+        async with self._row_slots:
+            return
+
+    async def interrupt(self) -> None:
+        """Cut all rows off, and wait a few seconds until they have ended."""
         self._budget.interrupt()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS_TO_END):
+                for _ in range(self.most_rows):
+                    await self._row_slots.acquire()
 
     @property
     def was_paid(self) -> bool:
