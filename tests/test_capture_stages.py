@@ -347,6 +347,40 @@ def test_a_run_that_should_have_searched_is_a_sample_and_others_are_none() -> No
     assert codes(only(run, Overrides(question=QUESTION))) == {"no_search"}
 
 
+@pytest.mark.parametrize("n_found", [0, 1])
+def test_a_search_that_failed_found_nothing_that_is_known(n_found: int) -> None:
+    """Nor is it known of one beside it that nothing was there to find."""
+    failed = call("retriever", query=QUESTION, error="TimeoutError")
+    held = documents(BRIDGE)[:n_found]
+    searches = (failed, *([found(*held)] if held else []))
+    sample = only(says(*searches, reads(asked(*(each.text for each in held)))))
+    assert sample.answer == ANSWER
+    if held:
+        assert (texts(sample), codes(sample)) == ([BRIDGE], set())
+    else:
+        assert (sample.contexts, codes(sample)) == (None, {"no_search"})
+    broken = only(tree(failed))
+    assert (broken.contexts, broken.answer) == (None, None)
+    assert codes(broken) == {"no_answer", "no_search"}
+
+
+def test_of_two_likely_answers_the_one_whose_prompt_shows_the_named_question_counts() -> (
+    None
+):
+    """The run itself was asked something else."""
+    calls = (
+        found(*documents(BRIDGE)),
+        reads(f"{BRIDGE}\nWhen was it opened?", "It was opened in 1874."),
+        reads("Say goodbye to the user.", "Goodbye, and come again soon."),
+    )
+    named = Overrides(question="When was it opened?")
+    assert only(tree(*calls, question="Say goodbye to the user.")).answer == (
+        "Goodbye, and come again soon."
+    )
+    sample = only(tree(*calls, question="Say goodbye to the user."), named)
+    assert sample.answer == "It was opened in 1874."
+
+
 # Citations
 
 CITING: dict[str, tuple[str, list[tuple[int, ...]] | None]] = {

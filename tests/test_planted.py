@@ -181,3 +181,19 @@ def test_an_answer_from_what_an_earlier_turn_found_needed_no_search() -> None:
         (diagnosis,) = evaluate([sample], metrics, judge=judge, progress=False).faults
         assert diagnosis.name != "did not search"
         assert diagnosis.stage is None
+
+
+def test_a_search_that_failed_was_made() -> None:
+    failed = {"kind": "retrieval", "turn": 1, "items": [], "error": "TimeoutError"}
+    sample = Sample(
+        question="Who did?",
+        answer="Anna.",
+        ledger={"turn": 1, "calls": [failed]},
+        capture=CaptureNotes(
+            grade="incomplete", doubts={"no_search": "the search failed"}
+        ),
+    )
+    metrics = [ContextAdherence(polls=1)]
+    judge = ScriptedJudge({})
+    diagnoses = evaluate([sample], metrics, judge=judge, progress=False).faults
+    assert "did not search" not in [each.name for each in diagnoses]

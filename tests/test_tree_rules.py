@@ -1041,13 +1041,13 @@ FLOWS: dict[str, tuple[list[Tree], list[Told]]] = {
         [alone(found(P)), alone(reads("What time is it?", "Five, as far as I know."))],
         [(QUESTION, [PORTO], None, f"{FLOW} no_answer")],
     ),
-    "a title that reads the answer": (  # its answer may be wrong
+    "a title that reads the answer": (
         [
             alone(found(P)),
             alone(reads(asked(PORTO))),
             alone(reads(f"Title for: {ANSWER} {PORTO}", TITLE)),
         ],
-        [(QUESTION, [PORTO], TITLE, "answer_guessed which_turn")],
+        [(QUESTION, [PORTO], ANSWER, "answer_guessed which_turn")],
     ),
     "notes on each document, an answer from the notes": (
         [

@@ -105,6 +105,13 @@ SUGGESTS = model(
             "It cost a fortune.",
             False,
         ),
+        # the user named the question of the block: these are its parts
+        (
+            QUESTION,
+            [ASKS_IN_PARTS, searches_and_answers("Who opened it?", "The mayor.", 1.0)],
+            "The mayor.",
+            True,
+        ),
         # the user chose one of the questions that a model proposed
         (
             None,
@@ -124,6 +131,22 @@ def test_of_several_models_called_by_themselves_none_is_sure_to_answer(
     assert sample.answer == answer
     assert ("which_turn" not in sample.capture.doubts) == is_sure
     assert sample.capture.grade == ("exact" if is_sure else "inferred")
+
+
+def test_no_doubt_in_a_block_around_one_question_says_to_put_one_there() -> None:
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides(question=QUESTION))
+    for query, answer, began in [
+        ("Who opened it?", "The mayor.", 1.0),
+        ("What did it cost?", "It cost a fortune.", 3.0),
+    ]:
+        assert turns.add(searches_and_answers(query, answer, began)) == []
+    (sample,) = turns.finish()
+    assert sample.capture is not None
+    assert sample.capture.warnings == (sample.capture.doubts["which_turn"],)
+    assert (
+        "the last answer counts; name its place by answer_from="
+        in (sample.capture.doubts["which_turn"])
+    )
 
 
 def test_a_turn_may_rest_on_what_an_earlier_one_found() -> None:

@@ -77,12 +77,12 @@ def _answers_found(turn: Turn) -> list[FoundAnswer]:
         return [_with_writer(turn, answer) for answer in tree.answers]
     in_output = _calls_in_output(calls)
     if in_output:
-        call = _preferred(in_output, calls)
+        call = _preferred(in_output, turn.question)
         doubts = _GUESSED if len(in_output) > 1 else _doubts_of_reply(calls, call)
         return [_said_by(calls, call, doubts)]
     if calls.likely_answers:
         likely = calls.likely_answers
-        call = _preferred(likely, calls)
+        call = _preferred(likely, turn.question)
         is_only_one = len(likely) == 1 and not _is_empty(tree.output)
         doubts = _doubts_of_reply(calls, call) if is_only_one else _GUESSED
         return [_said_by(calls, call, doubts)]
@@ -101,13 +101,13 @@ def _said_by(calls: Calls, call: Node, doubts: tuple[Doubt, ...]) -> FoundAnswer
     return FoundAnswer(Answer(text, f"reply of {call.name}"), call, doubts=doubts)
 
 
-def _preferred(among: Sequence[Node], calls: Calls) -> Node:
+def _preferred(among: Sequence[Node], question: str | None) -> Node:
     """Return the last of some calls; those shown the question go first."""
-    question = as_one_line(calls.tree.question)
+    line = as_one_line(question)
     shown_question = [
         call
         for call in among
-        if question and any(question in as_one_line(m.text) for m in call.prompt)
+        if line and any(line in as_one_line(m.text) for m in call.prompt)
     ]
     return (shown_question or among)[-1]
 

@@ -89,8 +89,8 @@ _TABLE: dict[str, tuple[Grade, str]] = {
     # what is missing
     "no_search": (
         "incomplete",
-        "nothing was searched for: no contexts were found, and no tool returned a text,"
-        " neither in this turn nor in an earlier one",
+        "nothing was searched for, or the search failed: no contexts were found, and no"
+        " tool returned a text, neither in this turn nor in an earlier one",
     ),
     "not_recorded": (
         "incomplete",

@@ -253,7 +253,7 @@ class _Reading:
         """Take the last list of documents before the answer as the contexts."""
         documents, is_sure = self._documents_of_flow()
         if documents is None:
-            return  # nothing was searched for: the contexts are unknown
+            return  # no search, or none that did not fail: the contexts are unknown
         if (documents or self.found.passages) and not is_sure:
             self.doubts.append(_BY_DATA_FLOW)
         unique = {self.found.identity(document): document for document in documents}
@@ -271,17 +271,21 @@ class _Reading:
                 for document in documents or ()
                 if writers.of(document, float("inf")) is None
             ]
-            is_empty = documents == () and self._has_searched()
+            is_empty = documents == () and self._a_search_ended()
             if evidence_of_flow or is_empty:
                 return evidence_of_flow, answer.is_extracted
         if not self.lists:
-            if tree.n_without_text or not self._has_searched():
+            if tree.n_without_text or not self._a_search_ended():
                 return None, True
             return (), True
         return self._last_documents(), False
 
-    def _has_searched(self) -> bool:
-        return any(each.kind == "retrieval" for each in self.found.brought)
+    def _a_search_ended(self) -> bool:
+        """Whether a search gave documents or an empty list, and did not fail."""
+        return any(
+            each.kind == "retrieval" and each.error is None
+            for each in self.found.brought
+        )
 
     def _last_documents(self) -> list[Document]:
         """Return what the last calls returned of which no later call took anything."""

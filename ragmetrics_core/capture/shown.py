@@ -372,7 +372,10 @@ class _Search:
         return True
 
     def _beginning(self, form: Form) -> Showing:
-        """Return a doubt where the first letters of a text stand on free ground."""
+        """Return a doubt where the first letters of a text stand on free ground.
+
+        Only its beginning is looked for: applications that cut a text cut off its end.
+        """
         beginning = form.letters[:SHORTEST]
         if len(beginning) < SHORTEST:
             return _NOT_SHOWN

@@ -54,6 +54,10 @@ _SEVERAL_ANSWERS = (
     "several runs of this turn answered: the last answer counts; put"
     " capture(question=…) around the calls that answer one question"
 )
+_SEVERAL_ANSWERS_IN_BLOCK = (
+    "several runs of this block answered: the last answer counts; name its place by"
+    " answer_from="
+)
 _MAY_BE_EXAMPLES = (
     "messages of user and assistant stand before the question in the prompt: they are"
     " taken for earlier turns, and may be examples"
@@ -61,7 +65,9 @@ _MAY_BE_EXAMPLES = (
 _PAUSED = "a graph waits for a person; its question is evaluated when it is resumed"
 
 
-def join_trees(trees: Sequence[Tree], name: str) -> Tree:
+def join_trees(
+    trees: Sequence[Tree], name: str, *, is_question_named: bool = False
+) -> Tree:
     """Join the runs of one turn into one run.
 
     Example: run 1 searched, and run 2 asked a model with what was found. The joined run
@@ -72,6 +78,8 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
             it is.
         name: Why they belong together: ``FLOW`` for runs of plain functions, ``THREAD``
             for a run that stopped for a person and those that resumed it.
+        is_question_named: Whether the user named the question of all these runs. If
+            not, runs that were asked different questions are in doubt.
     """
     if len(trees) == 1:
         return trees[0]
@@ -86,7 +94,8 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     for tree in trees:
         given_fields = {**tree.given_fields, **given_fields}
         doubts += tree.doubts
-    if len({tree.question for tree in asking_runs}) > 1:
+    are_asked_unlike = len({tree.question for tree in asking_runs}) > 1
+    if are_asked_unlike and not is_question_named:
         doubts.append(_SEVERAL_QUESTIONS)
     return replace(
         answering_run,
@@ -277,27 +286,43 @@ def _texts_asked(tree: Tree) -> list[str]:
     return [text for text in texts if text.strip()]
 
 
-def _join_flow(runs: Sequence[Tree]) -> Tree:
+def _join_open_turn(runs: Sequence[Tree]) -> Tree:
     """Join the runs of plain functions that are one turn.
 
-    Several of them may have answered: one its question and one what to ask next, or each
-    a part of the question. Of several questions that a model wrote one may have become
-    the user's own.
+    Of several questions that a model wrote one may have become the user's own.
     """
     tree = join_trees(runs, FLOW)
+    for place, run in enumerate(runs):
+        reply = _last_reply(run)
+        n_asked = _n_asked_of(reply, runs[place + 1 :])
+        if 0 < n_asked < len(reply.text.strip().splitlines()):
+            tree = _doubtful(tree, _ONE_OF_SEVERAL)
+    return _doubtful(tree, _SEVERAL_ANSWERS) if _several_answered(runs) else tree
+
+
+def _join_block(runs: Sequence[Tree]) -> Tree:
+    """Join the runs of a block around one question: the user named both."""
+    tree = join_trees(runs, FLOW, is_question_named=True)
+    is_doubtful = _several_answered(runs)
+    return _doubtful(tree, _SEVERAL_ANSWERS_IN_BLOCK) if is_doubtful else tree
+
+
+def _several_answered(runs: Sequence[Tree]) -> bool:
+    """Whether several runs may have answered, after a search if there was one.
+
+    One may have answered the question and one what to ask next, or each a part of it.
+    What a later run was asked is no answer.
+    """
     has_searched = not any(map(_only_retrieves, runs))
     answering: list[Tree] = []
     for place, run in enumerate(runs):
         has_searched = has_searched or _only_retrieves(run)
         reply = _last_reply(run)
-        n_asked = _n_asked_of(reply, runs[place + 1 :])
-        if n_asked:
-            if n_asked < len(reply.text.strip().splitlines()):
-                tree = _doubtful(tree, _ONE_OF_SEVERAL)
-        elif has_searched and _may_answer(reply):
+        is_asked_later = _n_asked_of(reply, runs[place + 1 :]) > 0
+        if has_searched and _may_answer(reply) and not is_asked_later:
             answering.append(run)
     answering = [run for run in answering if run.answers] or answering
-    return _doubtful(tree, _SEVERAL_ANSWERS) if len(answering) > 1 else tree
+    return len(answering) > 1
 
 
 def _n_asked_of(reply: Reply, later_runs: Iterable[Tree]) -> int:
@@ -592,12 +617,12 @@ class Turns(Generic[Run]):
         """Make the samples of open turns as they are now."""
         samples: list[Sample] = []
         for turn in turns:
-            samples += self._samples_of(_join_flow(turn.runs))
+            samples += self._samples_of(_join_open_turn(turn.runs))
         return samples
 
     def _samples_of_block(self) -> list[Sample]:
         """Make the samples of a block around one question: all its runs are one turn."""
-        return self._samples_of(_join_flow(self._runs_of_block))
+        return self._samples_of(_join_block(self._runs_of_block))
 
     def _samples_of(self, tree: Tree) -> list[Sample]:
         """Make the samples of one turn, and remember it for later turns."""

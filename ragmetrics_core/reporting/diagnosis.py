@@ -393,9 +393,14 @@ def is_declined(row: SampleResult) -> bool | None:
 
 
 def _did_not_search(sample: Sample) -> bool:
-    """Whether the run was captured, nothing was searched for, and no turn before did."""
+    """Whether the run was captured, nothing was searched for, and no turn before did.
+
+    A search that failed was one.
+    """
     is_told = sample.capture is not None and "no_search" in sample.capture.doubts
-    return is_told and sample.missing("ledger")
+    calls = sample.ledger.calls if sample.ledger else ()
+    has_failed = any(call.kind == "retrieval" and call.error for call in calls)
+    return is_told and not has_failed and sample.missing("ledger")
 
 
 def _was_anything_found(sample: Sample) -> bool | None:
