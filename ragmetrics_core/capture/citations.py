@@ -155,7 +155,7 @@ def _sources_named(found_answer: FoundAnswer) -> list[CitedSource]:
     writer = found_answer.writer
     if writer is not None and writer.reply is not None and not sources:
         sources = writer.reply.cited_sources
-    return [source for source in sources or () if source.is_cited and not source.label]
+    return list(sources or ())
 
 
 def _of_sources(

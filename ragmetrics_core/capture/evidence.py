@@ -64,7 +64,7 @@ class _Reading:
         result = Evidence(prompts=None if prompts is None else tuple(prompts))
         if "contexts" in self.turn.named:
             self._name(result)
-        elif any(_is_context(showing) for _, showing in self.showings.values()):
+        elif any(showing.is_context for _, showing in self.showings.values()):
             self._show(result)
             self._doubt_further_calls()
             self._doubt_provider()
@@ -110,7 +110,7 @@ class _Reading:
             if is_summed_up and showing.extent == "not":
                 showing = _PERHAPS_SUMMED_UP
             before = self.showings.get(identity)
-            if before is None or _is_surer(showing, before[1]):
+            if before is None or showing.sureness > before[1].sureness:
                 self.showings[identity] = (document, showing)
         self._doubt_showings(len(prompts))
 
@@ -188,7 +188,7 @@ class _Reading:
         shown = [
             (showing.place, identity, document, showing)
             for identity, (document, showing) in self.showings.items()
-            if _is_context(showing)
+            if showing.is_context
         ]
         shown.sort(key=lambda each: each[0] or (0, 0))
         result.contexts = tuple(
@@ -250,10 +250,14 @@ class _Reading:
         self.doubts = [] if contexts else [Doubt("no_contexts_named")]
 
     def _follow_flow(self, result: Evidence) -> None:
-        """Take the last list of documents before the answer as the contexts."""
-        documents, is_sure = self._documents_of_flow()
+        """Take the documents of the framework's own flow, else the last list, as contexts."""
+        documents = self._documents_of_framework()
+        # no model stands between documents and the answer that a reader cut out of them
+        is_sure = documents is not None and self.found_answer.answer.is_extracted
         if documents is None:
-            return  # no search, or none that did not fail: the contexts are unknown
+            documents = self._last_documents()
+        if documents is None:
+            return
         if (documents or self.found.passages) and not is_sure:
             self.doubts.append(_BY_DATA_FLOW)
         unique = {self.found.identity(document): document for document in documents}
@@ -261,24 +265,23 @@ class _Reading:
         result.identities = tuple(unique)
         result.evidence_from = "flow"
 
-    def _documents_of_flow(self) -> tuple[Sequence[Document] | None, bool]:
-        """Return the documents by the framework's word or the last list; and if it is sure."""
-        answer, tree = self.found_answer.answer, self.turn.tree
+    def _documents_of_framework(self) -> list[Document] | None:
+        """Return the documents that the answer carries, or the run; None without any.
+
+        An empty list says that nothing was found, where a search ended.
+        """
         writers = self.calls.writers
-        for documents in (answer.documents, tree.flow_documents):
-            evidence_of_flow = [
+        carried = (self.found_answer.answer.documents, self.turn.tree.flow_documents)
+        for documents in carried:
+            found_documents = [
                 document
                 for document in documents or ()
                 if writers.of(document, float("inf")) is None
             ]
             is_empty = documents == () and self._a_search_ended()
-            if evidence_of_flow or is_empty:
-                return evidence_of_flow, answer.is_extracted
-        if not self.lists:
-            if tree.n_without_text or not self._a_search_ended():
-                return None, True
-            return (), True
-        return self._last_documents(), False
+            if found_documents or is_empty:
+                return found_documents
+        return None
 
     def _a_search_ended(self) -> bool:
         """Whether a search gave documents or an empty list, and did not fail."""
@@ -287,8 +290,15 @@ class _Reading:
             for each in self.found.brought
         )
 
-    def _last_documents(self) -> list[Document]:
-        """Return what the last calls returned of which no later call took anything."""
+    def _last_documents(self) -> list[Document] | None:
+        """Return what the last calls returned of which no later call took anything.
+
+        [] where searches found nothing, or all was dropped; None where what was found is
+        unknown.
+        """
+        if not self.lists:
+            is_known = self._a_search_ended() and not self.turn.tree.n_without_text
+            return [] if is_known else None
         returned = [each for each in self.lists if each.is_returned]
         if returned and not returned[0].documents:
             return []  # everything was dropped
@@ -305,14 +315,14 @@ class _Reading:
 
     def _note_fates(self, result: Evidence) -> None:
         """Note what the prompts show of each passage, and which call dropped it."""
-        handed_on = _HandedOn(self.found, self.lists, self._seen_in_prompts())
-        result.dropped_by, result.ranks = handed_on.dropped_by, handed_on.ranks
+        fates = _Fates(self.found, self.lists, self._seen_in_prompts())
+        result.dropped_by, result.ranks = fates.dropped_by, fates.ranks
         is_chain_known = _LEAVES_CHAIN_OPEN.isdisjoint(
             each.code for each in self.doubts
         )
         for identity, (_, showing) in self.showings.items():
             is_open = (
-                identity in handed_on.replaced
+                identity in fates.replaced
                 or not is_chain_known
                 or self.found.has_documents_of_unknown_origin
             )
@@ -323,11 +333,11 @@ class _Reading:
         return {
             identity
             for identity, (_, showing) in self.showings.items()
-            if _is_context(showing)
+            if showing.is_context
         }
 
 
-class _HandedOn:
+class _Fates:
     """What the calls that took passages did with them.
 
     A call dropped what it took and did not return, if it returned nothing that it did
@@ -350,14 +360,14 @@ class _HandedOn:
         self.ranks: dict[DocumentKey, int | None] = {}
         self.replaced: set[DocumentKey] = set()
         # of several lists one may lead nowhere: whether these were kept is unknown
-        self._divided: set[DocumentKey] = set()
+        self._sorted: set[DocumentKey] = set()
         taken_by: dict[Node, set[DocumentKey]] = {}
         for each in lists_from_last:
             if not each.is_returned:
                 taken = set(map(found.identity, each.documents))
                 taken_by[each.call] = taken
-                if each.call.divided_documents:
-                    self._divided |= taken
+                if each.call.sorts_documents:
+                    self._sorted |= taken
         for each in lists_from_last:
             if each.is_returned:
                 returned = list(map(found.identity, each.documents))
@@ -380,7 +390,7 @@ class _HandedOn:
             self.dropped_by.update(dict.fromkeys(left_out, call))
         for rank, identity in enumerate(returned, start=1):
             if identity in taken:
-                known_rank = None if identity in self._divided else rank
+                known_rank = None if identity in self._sorted else rank
                 self.ranks.setdefault(identity, known_rank)
 
 
@@ -416,18 +426,6 @@ def _messages_of_earlier_turns(call: Node, own_replies: set[str]) -> list[str]:
             last_reply = number
     earlier = call.prompt[:last_reply]
     return [message.text for message in earlier if message.role in ("user", "tool")]
-
-
-def _is_context(showing: Showing) -> bool:
-    """Whether a passage is a context: some text of it is shown."""
-    return bool(showing.text)
-
-
-def _is_surer(showing: Showing, other: Showing) -> bool:
-    order = ("whole", "part", "unknown", "not")
-    mine = (order.index(showing.extent), -len(showing.text))
-    others = (order.index(other.extent), -len(other.text))
-    return mine < others
 
 
 # The notes on retrieved passages, for the journey

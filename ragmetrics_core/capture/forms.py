@@ -243,7 +243,7 @@ _AFTER_CUT = lazy_pattern(rf"[^\w\n]{{0,4}}{_DOTS}")
 _LONGEST_SIGNS = 12
 
 
-def begins_entry(source: str, start: int) -> bool:
+def _begins_entry(source: str, start: int) -> bool:
     """Whether a place in a text begins a line, an entry, a cell or words behind a label."""
     before = source[max(0, start - _LONGEST_SIGNS) : start]
     if start > _LONGEST_SIGNS:
@@ -261,13 +261,13 @@ def ends_entry(source: str, end: int) -> bool:
 
 def is_entry(source: str, start: int, end: int) -> bool:
     """Whether a place in a text is a line, an entry, a cell, in quotes or behind a label."""
-    return begins_entry(source, start) and ends_entry(source, end)
+    return _begins_entry(source, start) and ends_entry(source, end)
 
 
 def is_cut_before(source: str, start: int) -> bool:
     """Whether what stood before a place in a text was cut off: dots, or an entry begins."""
     before = source[max(0, start - _LONGEST_SIGNS) : start]
-    return _BEFORE_CUT.search(before) is not None or begins_entry(source, start)
+    return _BEFORE_CUT.search(before) is not None or _begins_entry(source, start)
 
 
 def is_cut_behind(source: str, end: int) -> bool:

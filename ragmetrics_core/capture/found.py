@@ -22,7 +22,7 @@ from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
-Kind = Literal["retrieval", "tool", "given", "written"]
+BroughtKind = Literal["retrieval", "tool", "given", "written"]
 
 _WORD = lazy_pattern(r"\w+")
 _FIRST_WORDS = 2
@@ -45,7 +45,7 @@ class Brought:
             call was handed them. They count where they are contexts.
     """
 
-    kind: Kind
+    kind: BroughtKind
     call: Node
     documents: tuple[Document, ...] = ()
     text: str | None = None
@@ -137,6 +137,7 @@ class Found:
         is_search = call.kind == "retriever" or call in self.calls.named_tools
         if each.is_returned and is_search:
             self._doubt_imagined(call, documents)
+            # a search all of whose documents a model wrote brought nothing, not even ()
             if documents or not each.documents:
                 self._bring(call, documents, "retrieval")
         elif each.is_returned:
@@ -144,7 +145,7 @@ class Found:
         elif self._is_outermost(call):
             self._bring(call, self._new(documents), "given")
         else:
-            self._origins(documents)
+            self._tie_to_passages(documents)
         self.lists.append(DocumentList(each.moment, call, each.is_returned, documents))
         for document in documents:
             self._note(document, call)
@@ -186,7 +187,7 @@ class Found:
         It made what stands in passages, or holds some: pieces, windows, summaries. And
         where it kept nothing of what it was given, it made all of it.
         """
-        origins = self._origins(documents)
+        origins = self._tie_to_passages(documents)
         new_documents = self._new(documents)
         made = [each for each in new_documents if origins.get(each.text)]
         others = [each for each in new_documents if not origins.get(each.text)]
@@ -228,11 +229,16 @@ class Found:
             )
         ]
 
-    def _origins(self, documents: Sequence[Document]) -> dict[str, list[DocumentKey]]:
-        """Return the passages that hold each new document, or stand in it, by its text.
+    def _tie_to_passages(
+        self, documents: Sequence[Document]
+    ) -> dict[str, list[DocumentKey]]:
+        """Take new documents for passages, where they are passages in other words.
 
         A document that is the only one of its only passage is this passage, cut or with
         words around it; with an id of its own only where it holds little else.
+
+        Returns:
+            The passages that hold each new document, or stand in it, by its text.
         """
         new_documents = self._new(documents)
         if not new_documents:
@@ -261,7 +267,7 @@ class Found:
         self,
         call: Node,
         documents: Sequence[Document],
-        kind: Kind,
+        kind: BroughtKind,
         *,
         is_made_of_others: bool = False,
     ) -> None:

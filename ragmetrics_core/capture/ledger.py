@@ -212,7 +212,7 @@ def _result_of_tool(tool: Node, calls: Calls) -> Brought | None:
     if not has_model and _presents_documents(tool, text):
         return None
     reply = _reply_repeated(tool, text, calls)
-    if reply is not None or is_written_by_model(tool, calls):
+    if reply is not None or _is_written_by_model(tool, calls):
         return Brought("written", tool, text=reply or text)
     if _presents_documents(tool, text):
         return None
@@ -246,7 +246,7 @@ def _presents_documents(tool: Node, text: str) -> bool:
     return has_searched
 
 
-def is_written_by_model(tool: Node, calls: Calls) -> bool:
+def _is_written_by_model(tool: Node, calls: Calls) -> bool:
     """Whether a tool's text is what a model wrote, alone or among a few words.
 
     The model ran inside the tool, or had chosen the tool's argument.

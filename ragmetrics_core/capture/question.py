@@ -151,10 +151,12 @@ def _value_user_named(field: str, tree: Tree, overrides: Overrides) -> tuple[boo
 
 # The question
 
-_Found = tuple[str | None, tuple[Doubt, ...]]
+_QuestionAndDoubts = tuple[str | None, tuple[Doubt, ...]]
 
 
-def _question(calls: Calls, overrides: Overrides, named: Mapping[str, Any]) -> _Found:
+def _question(
+    calls: Calls, overrides: Overrides, named: Mapping[str, Any]
+) -> _QuestionAndDoubts:
     """Return the question, and what is uncertain about it."""
     tree = calls.tree
     if overrides.question is not None:
@@ -163,10 +165,10 @@ def _question(calls: Calls, overrides: Overrides, named: Mapping[str, Any]) -> _
         return question_in(named["question"]), ()
     if tree.question is not None:
         return tree.question, _doubts_of_repeated(calls, tree.question)
-    return question_without_input(calls)
+    return _question_without_input(calls)
 
 
-def question_without_input(calls: Calls) -> _Found:
+def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
     """Return what was asked where no run had the question as its input.
 
     It is the query that no model wrote, else the user's last message to a model. It is

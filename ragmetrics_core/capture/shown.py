@@ -1,9 +1,11 @@
 """What of some texts the messages of prompts show: the one text rule. Pure.
 
-No other file compares texts with prompts. Texts are compared by their letters and
-digits (``forms``). A text is shown **whole** where all its letters stand in one message,
-on ground that nothing else took; **in part** where a long run of them does. What is less
-sure than that is told with a doubt.
+What of a document is a context is decided here alone. Other files ask of single texts
+whether a prompt holds them: of replies (``answer``), of tools' texts (``ledger``), of
+numbers (``citations``). All compare texts by their letters and digits (``forms``). A text
+is shown **whole** where all its letters stand in one message, on ground that nothing else
+took; **in part** where a long run of them does. What is less sure than that is told with
+a doubt.
 
 Example: the candidates are "The bridge opened in 1874." and "The ferry runs hourly.",
 and a message says "Use this: - The bridge opened in 1874. When did it open?". The first
@@ -24,6 +26,8 @@ from ragmetrics_core.capture.forms import (
 )
 
 Extent = Literal["whole", "part", "unknown", "not"]
+
+_FROM_LEAST_SURE: tuple[Extent, ...] = ("not", "unknown", "part", "whole")
 
 SHORTEST = 16  # letters of a text that stands nowhere by chance
 _SHORTEST_PART = 24  # letters of a part
@@ -52,7 +56,7 @@ class Showing:
 
     Attributes:
         extent: "whole"; "part"; "unknown", with a doubt; or "not".
-        text: The text that is shown; "" for one that is not, or where it is unknown.
+        text: The text that is shown; "" for one that is not, or where that is unknown.
         place: The number of the message, and where in it; None where nothing is shown.
         doubt: The code of what is uncertain; "" if nothing is.
     """
@@ -62,8 +66,19 @@ class Showing:
     place: tuple[int, int] | None = None
     doubt: str = ""
 
+    @property
+    def is_context(self) -> bool:
+        """Whether it makes a context: some text of the candidate is shown, perhaps in doubt."""
+        return bool(self.text)
+
+    @property
+    def sureness(self) -> tuple[int, int]:
+        """Its rank: what is surely shown goes before what may be, and longer before shorter."""
+        return _FROM_LEAST_SURE.index(self.extent), len(self.text)
+
 
 _NOT_SHOWN = Showing("not")
+_INSIDE_ANOTHER = Showing("unknown", doubt="inside_another")
 
 
 @dataclass(eq=False)
@@ -73,9 +88,11 @@ class _Message:
     Attributes:
         number: Its number among the messages.
         form: Its letters.
-        owners: For each letter the number of the candidate that took it, from 1; 0 for
-            free ground.
+        taken: For each letter 1 if a candidate, or a known text, took it; 0 for free
+            ground.
         known_places: Where the question, the history, instructions and replies stand.
+        owners: What candidates took: from where, to where, and the candidate's number.
+        seeds: Where its free runs of ``_SEED`` letters stand; None before anybody asks.
     """
 
     number: int
@@ -214,7 +231,6 @@ class _Search:
         self._messages = messages
         self.showings: list[Showing] = [_NOT_SHOWN] * len(candidates)
         self._claims = self._sorted_claims()
-        self._is_found = [False] * len(candidates)
 
     def _sorted_claims(self) -> list[tuple[int, str]]:
         """List each candidate with each of its texts, in the order of their claims."""
@@ -231,23 +247,14 @@ class _Search:
 
     def find_whole_texts(self) -> None:
         """Find the candidates that are shown whole, or only inside of other texts."""
-        lists_of_texts = self._lists_of_texts()
         for number, text in self._claims:
-            if not self._is_found[number]:
-                showing = self._whole(number, text, lists_of_texts)
-                if showing is not None:
-                    self.showings[number] = showing
-                    self._is_found[number] = showing.extent != "not"
+            if self.showings[number].extent == "not":
+                self.showings[number] = self._whole(number, text)
         for message in self._messages:
             message.close_known_places()
 
-    def _lists_of_texts(self) -> list[int]:
-        return [candidate.list_number for candidate in self._candidates]
-
-    def _whole(
-        self, number: int, text: str, lists_of_texts: Sequence[int]
-    ) -> Showing | None:
-        """Return where a text is shown whole; None if it stands nowhere as words."""
+    def _whole(self, number: int, text: str) -> Showing:
+        """Return where a text is shown whole, or why it stands in a message at all."""
         letters = letters_of(text)
         if not letters:
             return self._without_letters(text)
@@ -273,38 +280,35 @@ class _Search:
             doubt = "" if is_one_entry else "short_text"
             extent: Extent = "whole" if is_one_entry else "unknown"
             return Showing(extent, text, first_place, doubt)
+        list_number = self._candidates[number].list_number
         if owner is not None and owner != number:
-            list_of_owner = lists_of_texts[owner]
-            is_in_list_of_owner = lists_of_texts[number] <= list_of_owner
-            return (
-                Showing("unknown", doubt="inside_another")
-                if is_in_list_of_owner
-                else _NOT_SHOWN
-            )
+            is_in_list_of_owner = self._candidates[owner].list_number == list_number
+            # a later list that holds the longer text alone put it in the place of this
+            return _INSIDE_ANOTHER if is_in_list_of_owner else _NOT_SHOWN
         if known_place is None:
-            return None
-        if lists_of_texts[number] == 0:  # the last list holds it: perhaps it was shown
+            return _NOT_SHOWN
+        if list_number == 0:  # the last list holds it: perhaps it was shown
             return Showing("unknown", text, known_place, "quoted")
         return Showing("unknown", doubt="quoted")
 
-    def _without_letters(self, text: str) -> Showing | None:
+    def _without_letters(self, text: str) -> Showing:
         """Return a doubt for a text of signs alone that stands in a message."""
         signs = text.strip()
         if signs and any(signs in message.form.source for message in self._messages):
             return Showing("unknown", doubt="short_text")
-        return None
+        return _NOT_SHOWN
 
     # Parts
 
     def find_parts(self) -> None:
         """Find parts of the candidates that are not shown whole."""
         for number in dict.fromkeys(number for number, _ in self._claims):
-            if self._is_found[number]:
+            if self.showings[number].extent != "not":
                 continue
             in_part = [
                 self._in_part(number, text) for text in self._candidates[number].texts
             ]
-            showing, places = min(in_part, key=lambda each: _sureness(each[0]))
+            showing, places = max(in_part, key=lambda each: each[0].sureness)
             self.showings[number] = showing
             for message, start, end in places:
                 message.take(start, end, number)
@@ -461,9 +465,3 @@ def _united(parts: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             united.append((start, end))
     return united
-
-
-def _sureness(showing: Showing) -> tuple[int, bool]:
-    """Rank a showing: what is shown for sure before what may be, then what is not."""
-    order = {"whole": 0, "part": 1, "unknown": 2, "not": 3}
-    return order[showing.extent], not showing.text

@@ -94,6 +94,7 @@ def _sample(
         capture=CaptureNotes(
             grade=worst_grade(doubts),
             evidence_from=found_evidence.evidence_from,
+            # of several doubts of one code the first is told
             doubts={doubt.code: doubt.sentence for doubt in reversed(doubts)},
             warnings=_warnings(turn, doubts),
             intermediate=_intermediate(turn, found_answer),

@@ -11,7 +11,7 @@ from ragmetrics_core.capture.plain_values import documents_in, texts_in
 from ragmetrics_core.capture.shown import SHORTEST
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
-_FEWEST_LISTS = 2  # a step divides documents into two lists at least
+_FEWEST_LISTS = 2  # a step sorts documents into two lists at least
 
 
 def note_documents_of_step(node: Node, given: object, returned: object) -> None:
@@ -19,10 +19,8 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
 
     Example: a step was given [A], and returned [A, B]: it passed A on, and brought B. A
     with another text or score counts as brought. A step that returned an empty list in
-    the place of its documents dropped them all: its documents are ().
-
-    The lists into which the step divided its documents are written into the call as
-    well, as a router divides them into "current" and "outdated".
+    the place of its documents dropped them all: its documents are (). Whether the step
+    sorted its documents is written into the call as well.
 
     Args:
         node: The call, with its ``documents_among_inputs``; it is changed.
@@ -43,15 +41,15 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
     else:
         node.documents = tuple(brought) or None  # None: it brought no documents
     node.documents_passed_on = tuple(passed_on)
-    node.divided_documents = lists_divided(given, returned)
+    node.sorts_documents = sorts_documents(given, returned)
 
 
-def lists_divided(given: object, returned: object) -> tuple[tuple[Document, ...], ...]:
-    """Return the lists into which a step divided its documents; () if it did not.
+def sorts_documents(given: object, returned: object) -> bool:
+    """Whether a step sorted its documents into several lists, each under its own name.
 
     Example: a step was given ``{"documents": [A, B, C]}``, and returned ``{"documents":
-    [A, B], "rejected": [C]}``: (A, B) and (C,). A list that the step was given as it is,
-    and hands on among others, was divided by nobody here.
+    [A, B], "rejected": [C]}``. A list that the step was given as it is, and hands on
+    among others, counts for none of them.
 
     Args:
         given: What the step was given.
@@ -59,7 +57,7 @@ def lists_divided(given: object, returned: object) -> tuple[tuple[Document, ...]
     """
     returned = _without_wrapping(returned, ("outputs", "output"))
     if not isinstance(returned, Mapping) or len(returned) < _FEWEST_LISTS:
-        return ()
+        return False
     document_keys_taken = {
         _keys_of(documents) for documents in _lists_under_names(given)
     }
@@ -68,7 +66,7 @@ def lists_divided(given: object, returned: object) -> tuple[tuple[Document, ...]
         for documents in _lists_under_names(returned)
         if _keys_of(documents) not in document_keys_taken
     ]
-    return tuple(lists_made) if len(lists_made) >= _FEWEST_LISTS else ()
+    return len(lists_made) >= _FEWEST_LISTS
 
 
 def _keys_of(documents: Sequence[Document]) -> tuple[DocumentKey, ...]:
@@ -154,7 +152,7 @@ def _is_empty_list(value: object) -> bool:
 _EMPTY = frozenset(("", "[]", "()"))
 
 
-def searching_tools(nodes: Iterable[Node]) -> frozenset[str]:
+def _searching_tools(nodes: Iterable[Node]) -> frozenset[str]:
     """Return the names of the tools that gave documents in some call."""
     tools = [node for node in nodes if node.kind == "tool"]
     return frozenset(tool.name for tool in tools if tool.documents)
@@ -168,7 +166,7 @@ def name_empty_searches(root: Node) -> None:
     gives this as well.
     """
     nodes = list(root.walk())
-    names = searching_tools(nodes)
+    names = _searching_tools(nodes)
     for node in nodes:
         is_search = node.kind == "tool" and node.name in names
         gave_a_list = node.documents is None and (node.text or "").strip() in _EMPTY

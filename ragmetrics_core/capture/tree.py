@@ -129,10 +129,6 @@ class CitedSource:
         statement: The part of the answer that it is named for; None for all of it.
         start: Where that part begins, where the framework or provider tells it.
         end: Where it ends.
-        label: The number by which the answer's own marks name it, where the framework
-            tells it.
-        is_cited: False for a source that the framework only counts, so that the numbers
-            of the others have a meaning.
         text: The text of the source, or the text that holds it, where the provider says
             which one it means: several contexts may have its name, or hold its quote.
     """
@@ -142,8 +138,6 @@ class CitedSource:
     statement: str | None = field(default=None, repr=False)
     start: int | None = None
     end: int | None = None
-    label: str | None = None
-    is_cited: bool = True
     names: tuple[str, ...] = field(default=(), repr=False)
     text: str | None = field(default=None, repr=False)
 
@@ -193,8 +187,8 @@ class Node:
             () for an empty list. Of a step only those that it did not merely pass on.
         documents_among_inputs: Documents that stood among the inputs of a step.
         documents_passed_on: Those of them that the step passed on.
-        divided_documents: Of a step that returned its documents as several lists, each
-            under a name of its own, these lists: those it kept, and those it rejected.
+        sorts_documents: Whether it is a step that sorted its documents into several
+            lists, such as those it kept and those it rejected.
         text: What a tool or agent returned, as the model sees it.
         result: What a tool returned, as plain values: texts, numbers, mappings, and
             tuples of these. It tells how the text divides into passages; None if the
@@ -235,7 +229,7 @@ class Node:
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
     documents_among_inputs: tuple[Document, ...] = field(default=(), repr=False)
     documents_passed_on: tuple[Document, ...] = field(default=(), repr=False)
-    divided_documents: tuple[tuple[Document, ...], ...] = field(default=(), repr=False)
+    sorts_documents: bool = False
     text: str | None = field(default=None, repr=False)
     result: Any = field(default=None, repr=False)
     prompt: tuple[Message, ...] = field(default=(), repr=False)

@@ -27,7 +27,7 @@ from ragmetrics_core.capture.plain_values import (
     texts_in,
 )
 from ragmetrics_core.capture.providers import add_provider_evidence
-from ragmetrics_core.capture.step_documents import lists_divided
+from ragmetrics_core.capture.step_documents import sorts_documents
 from ragmetrics_core.capture.unread_requests import (
     UnreadRequest,
     parameters_in_reply,
@@ -110,11 +110,10 @@ class Calls:
     def _fill_documents_and_error(self, call: Call, node: Node) -> None:
         """Write into a call which documents its span returned, and whether it failed.
 
-        Example: a grader returns {"relevant": [A], "rejected": [B]}: both lists are
-        written, as lists into which it divided its documents.
+        A grader that returns {"relevant": [A], "rejected": [B]} sorts its documents.
         """
         call.documents = self._documents_returned(node)
-        call.divided_documents = lists_divided(node.input, node.output_by_socket)
+        call.sorts_documents = sorts_documents(node.input, node.output_by_socket)
         call.error = node.error or ("no output" if node.output is None else None)
 
     def _call_of_agent(self, enclosing: Call, node: Node) -> Call:

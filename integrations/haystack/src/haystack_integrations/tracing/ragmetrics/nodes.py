@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,6 @@ from pydantic import BaseModel
 from ragmetrics_core.capture import Answer, Document, Listener, Message, ToolCall
 from ragmetrics_core.capture.hooks import Problems
 from ragmetrics_core.capture.providers import ProviderEvidence, evidence_in_reply
-from ragmetrics_core.capture.tree import CitedSource
 
 PIPELINE = "haystack.pipeline.run"
 COMPONENT = "haystack.component.run"
@@ -165,8 +164,6 @@ class Copier:
             replies=tuple(replies),
             documents=tuple(self._document(document) for document in documents),
             question=answer.query,
-            # all of them with their numbers; each notes whether the reply cites it
-            cited_sources=_numbered_sources(documents),
             model=model if isinstance(model, str) else None,
         )
 
@@ -266,27 +263,6 @@ def _are_answers_of_one_conversation(elements: Collection[object]) -> bool:
         message for message in message_lists[0] if isinstance(message, ChatMessage)
     ]
     return any(message.role.value != "assistant" for message in messages)
-
-
-def _numbered_sources(
-    documents: Sequence[haystack.Document],
-) -> tuple[CitedSource, ...] | None:
-    """The documents that an ``AnswerBuilder`` counted, and which of them are cited.
-
-    With ``reference_pattern`` it notes the number of each document and whether the
-    reply cites it. Example: the reply "Old [2]." cites the document of the number 2.
-    None if it notes nothing.
-    """
-    sources: list[CitedSource] = []
-    for document in documents:
-        number = document.meta.get("source_index")
-        is_cited = document.meta.get("referenced")
-        if not isinstance(number, int) or not isinstance(is_cited, bool):
-            return None
-        sources.append(
-            CitedSource(id=document.id, label=str(number), is_cited=is_cited)
-        )
-    return tuple(sources) or None
 
 
 @dataclass(eq=False, slots=True)
