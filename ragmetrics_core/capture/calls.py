@@ -438,7 +438,7 @@ class Writers:
     queries that they answer, or if it has few words beside the answer of an engine inside the
     run: "Sub question: When did it open? Response: In 1874.". Such a document is no
     evidence. A found page that quotes "In 1874." among its own words was written by no
-    call.
+    call. The share is high because replies of the whole run are compared.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -543,19 +543,8 @@ class Order:
         return bisect_left(self._beginnings.get(tools_around, ()), call.began)
 
     @cached_property
-    def _model_calls(self) -> list[Node]:
-        """The application's own calls of models that did not fail, of nested ones the outermost."""
-        inner: set[Node] = set()
-        for model in self.calls.prompted:
-            _, *inside = model.walk()
-            inner.update(inside)
-        return [
-            node for node in self.calls.prompted if not node.error and node not in inner
-        ]
-
-    @cached_property
     def _agents(self) -> set[str | None]:
-        return {_innermost_agent(self.calls.paths[node]) for node in self._model_calls}
+        return {_innermost_agent(self.calls.paths[node]) for node in self.calls.models}
 
     @cached_property
     def _rank_by_tool_call(self) -> dict[str | None, int]:
@@ -571,7 +560,7 @@ class Order:
     def _beginnings(self) -> dict[Path, list[float]]:
         """When the model calls began, in order, by the tools around them."""
         beginnings: dict[Path, list[float]] = defaultdict(list)
-        for model in self._model_calls:
+        for model in self.calls.models:
             beginnings[tools_of(self.calls.paths[model])].append(model.began)
         for moments in beginnings.values():
             moments.sort()

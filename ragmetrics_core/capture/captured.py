@@ -36,7 +36,6 @@ _TEXT_FIELDS = (
 class UserValues:
     """Values that the user gives for what is captured; see ``FrontDoor.capture``."""
 
-    question: str | None = None
     reference: str | tuple[str, ...] | list[str] | None = None
     id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -53,8 +52,6 @@ class UserValues:
             number: How many samples the same capture gave before; 0 for the first.
         """
         new_values: dict[str, Any] = {}
-        if self.question is not None:
-            new_values["question"] = self.question
         if self.reference is not None:
             new_values["reference"] = self.reference
         if self.id is not None:

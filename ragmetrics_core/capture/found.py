@@ -151,7 +151,11 @@ class Found:
             self._note(document, call)
 
     def _doubt_imagined(self, search: Node, documents: Sequence[Document]) -> None:
-        """Note a search that returned what a model inside it wrote of nothing found."""
+        """Note a search that returned what a model inside it wrote of nothing found.
+
+        ``Writers`` knows no replies from inside of searches. Only a text that equals
+        one is told, as a doubt: a search may well find what its model was shown.
+        """
         _, *inner_calls = search.walk()
         replies = {letters_of(inner.reply.text) for inner in inner_calls if inner.reply}
         if not replies:

@@ -121,13 +121,10 @@ class FrontDoor(Generic[Run]):
             SettingError: If a place is neither a text nor callable, or the adapter does
                 not know a setting.
         """
-        # the rules that read a run need the question, too
         overrides = Overrides(
             question_from, contexts_from, answer_from, context_tools, question
         )
-        user_values = UserValues(
-            question, reference, id, dict(metadata or {}), conversation
-        )
+        user_values = UserValues(reference, id, dict(metadata or {}), conversation)
         sample_maker = self.turns(overrides, Problems())
         sample_maker.share_with_conversation(conversation, redact)
         captured = self._captured(sample_maker, user_values, redact)

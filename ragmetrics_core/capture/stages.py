@@ -81,8 +81,11 @@ def _sample(
         retrieved = tuple(document.context() for document in documents)
     doubts = list(_doubts(turn, found_answer, found, found_evidence, table))
     cited = cited_by(turn, found_answer, found_evidence)
+    question = turn.question
+    if question is None:
+        question = found_answer.answer.question
     sample = Sample(
-        question=turn.question or found_answer.answer.question,
+        question=question,
         contexts=found_evidence.contexts,
         retrieved=retrieved,
         answer=found_answer.text,

@@ -196,12 +196,15 @@ class _OpenTurn:
 
     def asked_for(self, tree: Tree) -> bool:
         """Return whether one of its model runs wrote what a run was asked, the first time."""
-        asked_before = {text for run in self.runs for text in _texts_asked(run)}
-        return any(
-            reply.writes_query(text) and text not in asked_before
-            for reply in self.replies
+        written = [
+            text
             for text in _texts_asked(tree)
-        )
+            if any(reply.writes_query(text) for reply in self.replies)
+        ]
+        if not written:
+            return False
+        asked_before = {text for run in self.runs for text in _texts_asked(run)}
+        return not asked_before.issuperset(written)
 
     def is_read_by(self, tree: Tree) -> bool:
         """Return whether a run was given or shown a text that it found, or works on its answer.
@@ -352,6 +355,13 @@ def _messages_shown(tree: Tree) -> list[Message]:
 class Turns(Generic[Run]):
     """Makes samples of runs as they end, and joins runs that belong to one question.
 
+    Everybody calls ``add`` for each run. What then waits becomes samples as follows::
+
+        samples_that_wait   capture, when samples are read; the runs stay
+        samples_due         watch, from time to time: what has waited long enough
+        finish              watch and traces at their end, samples_from
+        finish_trace        traces, behind each trace: loose runs join no other trace
+
     Args:
         trees: Makes the trees of a recorded run.
         overrides: Where the user says that question, contexts and answer are.
@@ -403,22 +413,22 @@ class Turns(Generic[Run]):
         """
         with self._lock:
             self._n_runs += 1
-            samples = self._samples_due()
+            samples = self.samples_due()
             trees = self._trees_of(run)
             if isinstance(trees, Tree):
                 raise SettingError("trees() of an adapter returned a Tree: yield it")
             for tree in trees:
                 check_tree(tree)  # before anything reads it
                 samples += self._take_in(tree)
-            self._n_samples += len(samples)
             return samples
 
     def samples_due(self) -> list[Sample]:
         """Return the samples of what has waited long enough for a further run."""
         with self._lock:
-            samples = self._samples_due()
-            self._n_samples += len(samples)
-            return samples
+            latest_end = time.monotonic() - _LONGEST_WAIT_SECONDS
+            return self._close(
+                [turn for turn in self._open_turns if turn.last_added <= latest_end]
+            )
 
     @property
     def seconds_until_due(self) -> float | None:
@@ -436,7 +446,7 @@ class Turns(Generic[Run]):
             # a further run may change these samples: they are remembered in a copy
             self.conversations = conversations.copy()
             try:
-                return self._samples_of_all_waiting()
+                return self._samples_of_waiting_runs()
             finally:
                 self.conversations = conversations
 
@@ -446,41 +456,33 @@ class Turns(Generic[Run]):
         Runs that wait for a person are kept.
         """
         with self._lock:
-            samples = self._samples_of_all_waiting()
-            self._forget_all_waiting()
-            self._n_samples += len(samples)
+            samples = self._samples_of_waiting_runs()
+            self._open_turns = []
+            self._runs_of_block = []
+            for key, runs in list(self._interrupted.items()):
+                if not runs[-1].is_paused:
+                    del self._interrupted[key]
             return samples
 
     def finish_trace(self) -> list[Sample]:
         """Make the samples of loose runs, and forget them: no run of another trace joins."""
         with self._lock:
-            samples = self._samples_of_open_turns(self._open_turns)
-            self._open_turns = []
-            self._n_samples += len(samples)
-            return samples
+            return self._close(self._open_turns)
 
-    def _samples_of_all_waiting(self) -> list[Sample]:
+    def _samples_of_waiting_runs(self) -> list[Sample]:
         """Make the samples of all that waits, and note why there are none."""
         samples = self._samples_of_open_turns(self._open_turns)
         if self._runs_of_block:
-            samples += self._samples_of_block()
+            samples += self._samples_of(_join_block(self._runs_of_block))
         for runs in self._interrupted.values():
             if runs[-1].is_paused:
                 self.problems.note(_PAUSED)
             else:
                 samples += self._samples_of(join_trees(runs, THREAD))
-        is_without_samples = self._n_runs > 0 and not (self._n_samples or samples)
+        is_without_samples = self._n_runs > 0 and not self._n_samples
         if is_without_samples and self._hint and not self.problems:
             self.problems.note(self._hint)
         return samples
-
-    def _forget_all_waiting(self) -> None:
-        """Forget all that waits, but the runs that wait for a person."""
-        self._open_turns = []
-        self._runs_of_block = []
-        for key, runs in list(self._interrupted.items()):
-            if not runs[-1].is_paused:
-                del self._interrupted[key]
 
     def _take_in(self, tree: Tree) -> list[Sample]:
         """Take in one run, and return the samples that are complete now."""
@@ -599,13 +601,6 @@ class Turns(Generic[Run]):
         n_too_many = max(0, len(self._open_turns) - _MOST_WAITING)
         return self._close(self._open_turns[:n_too_many])
 
-    def _samples_due(self) -> list[Sample]:
-        """Make the samples of the open turns that have waited long enough."""
-        latest_end = time.monotonic() - _LONGEST_WAIT_SECONDS
-        return self._close(
-            [turn for turn in self._open_turns if turn.last_added <= latest_end]
-        )
-
     def _close(self, turns: Sequence[_OpenTurn]) -> list[Sample]:
         """Make the samples of open turns, which then wait no longer."""
         if not turns:
@@ -620,39 +615,16 @@ class Turns(Generic[Run]):
             samples += self._samples_of(_join_open_turn(turn.runs))
         return samples
 
-    def _samples_of_block(self) -> list[Sample]:
-        """Make the samples of a block around one question: all its runs are one turn."""
-        return self._samples_of(_join_block(self._runs_of_block))
-
     def _samples_of(self, tree: Tree) -> list[Sample]:
         """Make the samples of one turn, and remember it for later turns."""
         placed_tree = self.conversations.place_turn(tree)
         # an answer may rest on what an earlier turn of its conversation found
         is_of_application = tree.root.kind != "model" and bool(_model_calls(tree))
-        goes_on = is_of_application and bool(placed_tree.earlier_calls)
-        if goes_on or self._should_have_searched(tree):
+        if is_of_application and placed_tree.earlier_calls:
             placed_tree = replace(placed_tree, is_always_a_sample=True)
         if placed_tree.is_history_of_prompt:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
         samples = samples_of(placed_tree, self._overrides)
         self.conversations.add(placed_tree, samples)
+        self._n_samples += len(samples)
         return samples
-
-    def _should_have_searched(self, tree: Tree) -> bool:
-        """Return whether a run answered without a search that it should have made.
-
-        Its model was offered a tool that the user named as one that searches, or the
-        user named the question of the block.
-        """
-        model_calls = _model_calls(tree)
-        has_failed = bool(tree.error or tree.root.error)
-        if not model_calls or has_failed or _has_searched(tree):
-            return False
-        if tree.root.called_a_tool or tree.root.input_documents:
-            return False
-        context_tools = set(self._overrides.context_tools or ())
-        offered_tools: set[str] = set()
-        for call in model_calls:
-            offered_tools.update(call.offered_tools)
-        is_offered_search = not context_tools.isdisjoint(offered_tools)
-        return is_offered_search or self._overrides.question is not None

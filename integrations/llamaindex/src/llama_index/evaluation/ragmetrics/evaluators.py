@@ -26,7 +26,7 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
 )
-from ragmetrics_core.capture.captured import UserValues
+from ragmetrics_core.capture.captured import sample_with
 from ragmetrics_core.data.errors import RagMetricsError, SettingError
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.engine.resolve import resolve_judge
@@ -291,12 +291,13 @@ def native(
 def _responded(query: str | None, response: Any, reference: References) -> Sample:
     """Return the sample of a response; with ``query`` and ``reference`` where given."""
     sample = Sample() if response is None else _sample_of(response)
-    expected = (
-        reference
-        if reference is None or isinstance(reference, str)
-        else tuple(reference)
-    )
-    return UserValues(query, expected).apply_to(sample, 0)
+    given: dict[str, object] = {}
+    if query is not None:
+        given["question"] = query
+    if reference is not None:
+        is_one = isinstance(reference, str)
+        given["reference"] = reference if is_one else tuple(reference)
+    return sample_with(sample, given)
 
 
 def _sample_of(response: Any) -> Sample:
