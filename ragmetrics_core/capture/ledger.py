@@ -98,8 +98,10 @@ def _places_of_documents(
     brought: Brought, found: Found, found_evidence: Evidence
 ) -> tuple[int, ...] | None:
     """Return the places of the documents that are contexts; None if that is unknown."""
+    if not brought.documents:
+        return ()
     if found_evidence.evidence_from == "flow":
-        return None if brought.documents else ()
+        return None
     if found_evidence.contexts is None:
         return None if found_evidence.prompts is None else ()
     texts = {letters_of(context.text) for context in found_evidence.contexts}

@@ -51,7 +51,11 @@ def broken_retriever() -> Row:
         ("failing components", "failing retriever"),
         app,
         asked("retriever", "prompt"),
-        [Expected([], None, error=True, complete=False, doubts=("broken",))],
+        [
+            Expected(
+                [], None, error=True, complete=False, doubts=("broken", "no_search")
+            )
+        ],
     )
 
 

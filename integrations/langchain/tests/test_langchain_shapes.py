@@ -769,7 +769,12 @@ def fallback_of_chain_all_fail() -> None:
 
 
 @shape(
-    Turn(contexts=[], answer=None, error="OSError('index is gone')", doubts=["broken"])
+    Turn(
+        contexts=[],
+        answer=None,
+        error="OSError('index is gone')",
+        doubts=["broken", "no_search"],
+    )
 )
 def error_in_retriever() -> None:
     with suppress(OSError):
