@@ -47,8 +47,8 @@ from ragmetrics_core.metrics.typed_states import (
 
 _CLAIMS_SOMETHING = TypedQuestion(
     "predicate",
-    "`answer` makes a claim or gives advice; a greeting, an offer, or a lack of"
-    " knowledge is neither.",
+    "`answer` makes a claim or gives advice; a greeting, an offer, whom to ask, or that"
+    " the sources or the assistant do not know, is neither; that nobody knows is a claim.",
 )
 
 _DECLINES = "The answer only declines to answer; it makes no claim."
@@ -83,9 +83,10 @@ def _typed_questions_on_support(question: Adherent) -> list[TypedQuestion]:
     supported = [
         TypedQuestion(
             "predicate",
-            f"`answer.{label}` claims nothing, or `chunks`, with what the user says of"
-            " their own case, say or imply all that it claims; that it is true elsewhere"
-            " is not enough.",
+            f"`answer.{label}` makes no claim and gives no advice, or `chunks`, with what"
+            " the user says of their own case, say or imply all of it; that it is true"
+            " elsewhere is not enough. That the sources do not tell something holds unless"
+            " `chunks` tell it.",
         )
         for label in sentences(question["answer"])
     ]
@@ -219,7 +220,10 @@ _LABELS: tuple[tuple[Needs | None, str], ...] = (
     ),
     ("user", "`user` alone"),
     ("own", "`own`, which the assistant said before, and no context"),
-    (None, "nothing, because it claims nothing"),
+    (
+        None,
+        "nothing: it neither claims nor advises, nor calls unknown what a context tells",
+    ),
     ("none", "none of these, or `contexts` only contradict it"),
 )
 _OPTIONS = tuple(
@@ -253,8 +257,9 @@ def _typed_questions_on_labels(question: RestsOn) -> list[TypedQuestion]:
     return [
         TypedQuestion(
             "choice",
-            f"What is needed to hold all that `answer.{label}` claims? The first of"
-            " these that is enough; to be true in the world is not.",
+            f"What is needed to hold all that `answer.{label}` claims? F if `contexts`"
+            " only contradict it; else the first of these that is enough; to be true in"
+            " the world is not.",
             _OPTIONS,
         )
         for label in sentences(question["answer"])

@@ -44,7 +44,8 @@ _GRADES_IN_WORDS = (
 
 _ANSWER_ADDRESSES_QUESTION = TypedQuestion(
     "predicate",
-    "`answer` addresses `question`, be it right or wrong, also with a caveat or by saying"
+    "`answer` addresses `question` or a part of it, be it right or wrong, also with a"
+    " caveat, by denying what it takes for granted, or by saying that there is none or"
     " that nobody knows; to address another question is not enough.",
 )
 
@@ -145,7 +146,7 @@ class AnswerRelevance(Metric):
         0.667
     """
 
-    version: ClassVar[str] = "7"
+    version: ClassVar[str] = "8"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("answer",))
 
     name: str = Field(default="answer_relevance", min_length=1)

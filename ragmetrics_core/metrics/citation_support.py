@@ -113,7 +113,9 @@ def _state_of_sentences(question: MakesClaim) -> State:
 
 _TYPED_FORM_ON_GROUP = predicate_of_each(
     "group",
-    f"`passages` together say or imply all that `statement` claims; {_NOT_ENOUGH}.",
+    "`statement` makes no claim and gives no advice, or `passages` together say or imply"
+    f" all of it; {_NOT_ENOUGH}. That the sources do not tell something holds unless"
+    " `passages` tell it.",
     "supported",
     _state,
 )
@@ -125,8 +127,9 @@ _TYPED_FORM_ON_EACH = predicate_of_each(
 )
 _TYPED_FORM_ON_CLAIMS = predicate_of_each(
     "sentences",
-    "`{name}` makes a claim or gives advice; a greeting, a heading, a lead-in, an"
-    " offer, a question to the user, or a lack of knowledge is neither.",
+    "`{name}` makes a claim or gives advice; a greeting, a heading, a lead-in, an offer,"
+    " whom to ask, a question to the user, what the user said of their own case, or that"
+    " the sources or the assistant do not know, is neither; that nobody knows is a claim.",
     "claims",
     _state_of_sentences,
     is_weighed=False,

@@ -104,7 +104,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "12"
+    version: ClassVar[str] = "13"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),

@@ -102,9 +102,10 @@ def _typed_question(question: RateRecall) -> list[TypedQuestion]:
     has_contexts = bool(question["contexts"])
     harmless = "that `chunks` hold" if has_contexts else "that contradict nothing"
     wording = (
-        "How accurately does `answer` match `reference`, the expected answer? Its"
-        f" wording and additions {harmless} do not count; other additions and"
-        " contradictions lower it."
+        "How accurately does `answer` match `reference`, the expected answer, which counts"
+        " where `chunks` disagree with it? Its wording, offers, what the user says of their"
+        f" own case, caveats that nothing refutes, and additions {harmless} do not count;"
+        " other additions and contradictions lower it."
     )
     return [TypedQuestion("score", wording, _BANDS_AS_LEVELS)]
 
@@ -202,7 +203,7 @@ class ContextRecall(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "11"
+    version: ClassVar[str] = "12"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)

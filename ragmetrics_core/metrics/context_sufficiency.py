@@ -57,11 +57,12 @@ from ragmetrics_core.metrics.typed_states import (
 
 _CHUNKS_SUFFICE = TypedQuestion(
     "predicate",
-    "`chunks` hold all that `question` asks for, be it that there is none or that nobody"
-    " knows; knowledge from elsewhere does not count, what the user says of their own"
-    " case does. It may take several steps from chunk to chunk. Where `question` can be"
-    " read in several ways, `chunks` answer each; where `chunks` contradict each other,"
-    " they decide which holds.",
+    "`chunks` hold all that `question` asks for, be it that there is none, that nobody"
+    " knows, or that what `question` takes for granted is false. What the user says of"
+    " their own case counts; knowledge from elsewhere only helps to read `chunks`. It may"
+    " take several steps from chunk to chunk. Where `question` can be read in several"
+    " ways, `chunks` answer each or decide; where they contradict each other, they decide"
+    " which holds.",
 )
 
 
@@ -178,7 +179,7 @@ class ContextSufficiency(Metric):
         (0.0, 'rightly_declined')
     """
 
-    version: ClassVar[str] = "7"
+    version: ClassVar[str] = "8"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)

@@ -118,7 +118,7 @@ _GRADE_MEANINGS = (
     "none of these: it shares the topic, or contradicts `answer`",
     "only a step on the way from `question` to `answer`",
     "a part of what `answer` states",
-    "all that `answer` states, its caveats aside",
+    "all that `answer` states, its caveats and the user's own case aside",
 )
 _GRADE_LEVELS = tuple(
     Option(str(grade), meaning) for grade, meaning in enumerate(_GRADE_MEANINGS)
@@ -262,7 +262,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "11"
+    version: ClassVar[str] = "12"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("question",),
         ("contexts",),

@@ -50,7 +50,8 @@ class Declined(Question[DeclinedJudgement]):
 _DECLINES = TypedQuestion(
     "predicate",
     "`answer` makes no claim that answers any part of `question`, and it says that it"
-    " cannot or will not answer; a partial answer with a caveat makes such a claim.",
+    " cannot or will not answer; a partial answer with a caveat makes such a claim, and"
+    " so does that there is none or that nobody knows.",
 )
 
 

@@ -168,8 +168,8 @@ def _state_of_context_and_facts(question: FactInContext) -> State:
 
 _TYPED_FORM_ON_FACTS = predicate_of_each(
     "facts",
-    "`context` says or implies all of `{name}`, whose words `question` explains; the"
-    " same topic, or other knowledge, is not enough.",
+    "`context` says or implies all of `{name}`; `question` explains its words and the"
+    " user's own case. The same topic, or other knowledge, is not enough.",
     "covered",
     _state_of_context_and_facts,
 )
