@@ -254,7 +254,7 @@ class _Search:
             message.close_known_places()
 
     def _whole(self, number: int, text: str) -> Showing:
-        """Return where a text is shown whole, or why it stands in a message at all."""
+        """Return how a text stands whole in the messages: shown, quoted or inside another."""
         letters = letters_of(text)
         if not letters:
             return self._without_letters(text)

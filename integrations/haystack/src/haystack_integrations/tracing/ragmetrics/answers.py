@@ -1,6 +1,5 @@
 """What a run answered: answer objects, else texts in its output, by the name of their socket or their writer."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,6 +8,7 @@ from haystack_integrations.tracing.ragmetrics.components import Calls, replies
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_TOOL, Node, Run
 
 from ragmetrics_core.capture import Answer, Document, Message
+from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.plain_values import (
     as_one_line,
     documents_in,
@@ -17,9 +17,6 @@ from ragmetrics_core.capture.plain_values import (
 )
 
 _ANSWER_SOCKETS = ("replies", "reply", "answer", "answers", "response", "last_message")
-_VERDICT = re.compile(
-    r"(?is)\W*(yes|no|true|false|pass(ed)?|fail(ed)?|(in)?valid|(un)?(safe|grounded)|\d+)\W*|\s*{(?!.*\"answer\").*}\s*"
-)
 _MAY_BE_A_REMARK = (
     "the answer's call was shown what another model wrote of the documents: the answer"
     " may be a remark on it"
@@ -38,24 +35,29 @@ def answers(calls: Calls) -> list[Answer]:
     The first of these that the run has are its answers:
 
     1. Answer objects in its output, such as an ``AnswerBuilder`` makes.
-    2. The answer objects of the last component that made some.
-    3. Texts in its output, such as a model's replies. If several named outputs hold
+    2. Texts in its output, such as a model's replies. If several named outputs hold
        texts: the texts whose model was shown documents.
 
+    Where the output holds no text, or verdicts alone, the objects of the last component
+    that made some stand for those in the output. If all objects are passages that a
+    reader (an extractive model) cut out of documents, the texts go first.
+
     Example: the output {"llm": {"replies": ["Anna"]}} gives the answer "Anna" with the
-    call of "llm". If all objects are passages that a reader (an extractive model) cut
-    out of documents, the texts go first.
+    call of "llm".
 
     Returns:
         The answers; empty if there is none: the core's rules look for one then.
     """
     outputs = _outputs(calls.run)
     texts = _answers_in_texts(calls, outputs)
-    objects = _answer_objects(calls, outputs, texts)
-    are_all_extracted = all(answer.is_extracted for answer in objects)
+    objects: list[Answer] = []
+    for place, value in outputs:
+        objects += _objects(place, value)
+    if not objects and all(_is_verdict(answer) for answer in texts):
+        objects = _objects_of_last_component(calls.run)
     if not objects:
         return _preferring_those_of_documents(calls, texts)
-    if texts and are_all_extracted:
+    if texts and all(answer.is_extracted for answer in objects):
         # a reader cut out "1874", and a model wrote "It opened in 1874.": the model's
         return [
             replace(answer, doubts=(*answer.doubts, _BESIDE_A_READER))
@@ -64,20 +66,9 @@ def answers(calls: Calls) -> list[Answer]:
     return [_with_call(calls, answer) for answer in objects]
 
 
-def _answer_objects(
-    calls: Calls, outputs: list[tuple[str, Any]], texts: list[Answer]
-) -> list[Answer]:
-    """Find the answer objects in a run's output, else those of its last component.
-
-    Args:
-        calls: The calls of the run.
-        outputs: The run's output: for each socket its place and value.
-        texts: The texts of the output; an object from which a model wrote one is a draft.
-    """
-    objects: list[Answer] = []
-    for place, value in outputs:
-        objects += _objects(place, value)
-    return objects or _objects_of_last_component(calls, texts)
+def _is_verdict(answer: Answer) -> bool:
+    """Whether a text judges, steers or asks on, so that it answers nothing."""
+    return Reply(Message("assistant", answer.text or "")).is_verdict
 
 
 def _answers_in_texts(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answer]:
@@ -141,42 +132,16 @@ def _preferring_those_of_documents(calls: Calls, texts: list[Answer]) -> list[An
     ]
 
 
-def _objects_of_last_component(calls: Calls, texts: list[Answer]) -> list[Answer]:
-    """Find the answer objects of the last component that made some besides drafts.
-
-    They are drafts if a later call of a model wrote one of the final texts. Example: an
-    ``AnswerBuilder`` made "Rome.", and a second model wrote the run's output: "Rome."
-    is a draft.
-
-    Args:
-        calls: The calls of the run.
-        texts: The final texts of the output, each with the call that wrote it.
-    """
-    last_first = sorted(
-        calls.run.components(), key=lambda node: node.closed, reverse=True
-    )
+def _objects_of_last_component(run: Run) -> list[Answer]:
+    """Find the answer objects of the last component that made some for the user."""
+    last_first = sorted(run.components(), key=lambda node: node.closed, reverse=True)
     for node in last_first:
         objects: list[Answer] = []
         for name, value in node.output_by_socket.items():
             objects += _objects(f"{node.path}.{name}", value)
-        if objects and not _is_draft(node, texts):
+        if objects and not _is_in_tool_before_answer(node):
             return objects
     return []
-
-
-def _is_draft(node: Node, final_texts: list[Answer]) -> bool:
-    """Whether the answer objects of a component are only drafts of the run's answer.
-
-    A later call of a model wrote a final text then, which is no mere verdict.
-    """
-    if _is_in_tool_before_answer(node):
-        return True
-    for answer in final_texts:
-        call = answer.writing_call
-        is_later = call is not None and call.began > node.closed
-        if is_later and not _is_verdict(answer.text or ""):
-            return True
-    return False
 
 
 def _is_in_tool_before_answer(node: Node) -> bool:
@@ -197,14 +162,6 @@ def _with_call(calls: Calls, answer: Answer) -> Answer:
     if writer is None:
         return answer
     return replace(answer, writing_call=calls.call_by_span[writer])
-
-
-def _is_verdict(text: str) -> bool:
-    """True for a judgement in a word, such as "yes", and for a list of questions."""
-    if _VERDICT.fullmatch(text):
-        return True
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    return len(lines) > 1 and all(line.endswith("?") for line in lines)
 
 
 def _writer_of(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:
