@@ -17,7 +17,7 @@ from ragmetrics_core.reporting.tables import footnotes, text_grid
 
 _RED, _GREEN, _BLUE, _BOLD, _PLAIN = (f"\x1b[{n}m" for n in (31, 32, 36, 1, 0))
 _BAR = lazy_pattern(r"(?<= )#+(?=-* )")
-_FAULT = lazy_pattern(r"^( +\d+  x  )(.{17})")
+_FAULT = lazy_pattern(r"^(  row \d+ +x  )(.{17})")
 _NOT_PASSED = lazy_pattern(
     r"^(failed|undecided):|gates? (?:failed|is undecided)|, \d+ (?:failed|undecided)"
 )

@@ -31,6 +31,7 @@ from ragmetrics_core.page.sample_rows import (
 from ragmetrics_core.page.wordings import EXPLANATIONS
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.diagnosis import RULES, Diagnosis, diagnose
+from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.glance import Glance, GlanceTally, date_of, question_of
 from ragmetrics_core.reporting.journey import journey_of
 from ragmetrics_core.reporting.judge_card import figures_of_cards
@@ -171,6 +172,7 @@ def page_data(
     }
     return {
         "glance": glance,
+        "verdict": all_in_words(glance.decisions),
         "date": date_of(run),
         "screen_rows": len(rows),
         "summary": summary,
@@ -192,7 +194,8 @@ def page_data(
 def _faults_in_order(glance: Glance) -> list[list[str]]:
     """The names of the faults at the weakest stage, then those of all others."""
     names = {rule.name for rule in RULES if rule.kind == "fault"}
-    return [list(glance.faults_first), sorted(names - set(glance.faults_first))]
+    first = list(glance.weakest.faults) if glance.weakest else []
+    return [first, sorted(names.difference(first))]
 
 
 def _facets(rows: Sequence[SampleResult], to_label: Collection[str]) -> dict[str, Any]:

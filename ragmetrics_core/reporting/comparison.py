@@ -222,7 +222,7 @@ class Comparison(Frozen):
             sentence = f"{change.name}: {change.verdict}; {change.in_words}"
             if self.stopped:
                 outcome = "undecided"
-                sentence = f"{change.name} is not held: {self.stopped}"
+                sentence = f"{change.name} cannot be decided: {self.stopped}"
             decisions.append(
                 Decision(metric=change.name, outcome=outcome, sentence=sentence)
             )
@@ -320,7 +320,11 @@ class Comparison(Frozen):
 
 
 def _largest_change(pair: Pair, metrics: Iterable[str]) -> Changed | None:
-    """The largest change of a row's scores; None if none changed."""
+    """The largest change of a row's scores; None if none changed.
+
+    Of equal changes it is the last metric's: usefulness, which comes first, is judged
+    against the answer, and falls with it.
+    """
     before, after = pair
     largest: Changed | None = None
     for metric in metrics:
@@ -329,7 +333,7 @@ def _largest_change(pair: Pair, metrics: Iterable[str]) -> Changed | None:
         if score_before is None or score_after is None:
             continue
         change = Changed(score_after - score_before, metric, before, after)
-        if largest is None or abs(change.difference) > abs(largest.difference):
+        if largest is None or abs(change.difference) >= abs(largest.difference):
             largest = change
     is_moved = largest is not None and abs(largest.difference) > ROUNDING
     return largest if is_moved else None

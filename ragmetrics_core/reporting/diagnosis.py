@@ -119,7 +119,7 @@ class Rule(NamedTuple):
     advice: str
 
 
-_SEARCH = "Search the store by hand: add the document, or mend the search."
+_SEARCH = "Look some up in the store by hand: add the document, or mend the search."
 _PROMPT = "Look at what stands between search and prompt: rerankers, filters, limits."
 _DECLINING = "Look at what your instructions say about declining; try another model."
 _ANSWER = "Instruct the model to keep to the text, or try a stronger one."

@@ -315,7 +315,7 @@ class _Rule(NamedTuple):
         """
         why_undecided = self._why_undecided(summary)
         if why_undecided:
-            return "undecided", f"is not held: {why_undecided}."
+            return "undecided", f"cannot be decided: {why_undecided}."
         measure = self._measure(summary)
         threshold = self.gate.at_least
         by_bounds = three_way(measure.low, measure.high, threshold)

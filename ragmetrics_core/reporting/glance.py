@@ -33,6 +33,7 @@ FEW_ROWS = 30
 _WORST_PER_FAULT = 10
 _BINS = 10
 _FEW_FAULTS = 0.1  # the share of rows up to which faults are called few
+_FEW_TO_READ = 5  # fewer faults than this say little of what to mend
 _SIGN_TEST = 3.84  # the 95 % point of chi-squared with one degree of freedom
 _LONGEST_TITLE = 60
 _LONGEST_TEXT = 300
@@ -180,9 +181,9 @@ class Glance(Frozen):
     )
 
     @property
-    def faults_first(self) -> tuple[str, ...]:
-        """The names of the faults at the weakest stage; its rows are looked at first."""
-        return tuple(_weakest(self.stages).faults)
+    def weakest(self) -> StageGlance | None:
+        """The stage with clearly the most faults, if any; its rows are looked at first."""
+        return _weakest(self.stages)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -304,15 +305,16 @@ class GlanceTally:
             counts[name] += count
         return dict(counts.most_common())
 
-    def _advice(self, weakest: StageGlance, summary: Summary) -> str:
-        """How to mend most faults; with few rows, that they are to be read first.
+    def _advice(self, weakest: StageGlance | None, summary: Summary) -> str:
+        """How to mend most faults; with few, that they are to be read first.
 
         Without a fault, what to do about most rows of which nobody can say. It is told
         how many of the faults the advice covers, if it does not cover all.
         """
         kind: Kind = "fault" if self._of_kind("fault") else "unjudged"
         n_rows = self._count(kind)
-        if kind == "fault" and summary.rows < FEW_ROWS:
+        are_few = summary.rows < FEW_ROWS or n_rows < _FEW_TO_READ
+        if kind == "fault" and are_few:
             rows = count_in_words(n_rows, "row")
             return f"Read the {rows} with a fault before you change anything."
         rows_by_advice = Counter[str]()
@@ -327,10 +329,15 @@ class GlanceTally:
         return f"For {n_covered:,} of the {rows}, {_inside(advice)}"
 
     def _at_stage_to_mend(
-        self, kind: Kind, weakest: StageGlance
+        self, kind: Kind, weakest: StageGlance | None
     ) -> list[tuple[str, Stage | None]]:
-        """The groups of the weakest stage; those of no known stage where these are more."""
+        """The groups of the weakest stage; those of no known stage where these are more.
+
+        All groups, where no stage is the weakest.
+        """
         groups = self._of_kind(kind)
+        if weakest is None:
+            return groups
         unknown = [group for group in groups if group[1] is None]
         n_unknown = sum(self._n_by_group[group] for group in unknown)
         if n_unknown > weakest.n_faults:
@@ -364,11 +371,11 @@ class GlanceTally:
             f" {100 * low:.0f}–{100 * high:.0f} % of others, if {judge} is right"
         )
         if n_rows < FEW_ROWS:
-            sentence += f"; too few to decide: take {FEW_ROWS}"
+            sentence += f"; too few to decide: take {FEW_ROWS} or more"
         return f"{sentence}."
 
     def _headline(
-        self, weakest: StageGlance, summary: Summary, *, by_words: bool
+        self, weakest: StageGlance | None, summary: Summary, *, by_words: bool
     ) -> str:
         """Say which stage is weakest, and how many rows show it.
 
@@ -381,19 +388,20 @@ class GlanceTally:
         if n_open > max(n_faults, n_rows // 2):
             name, count = self._names("unjudged").most_common(1)[0]
             return f"{count:,} of {count_in_words(n_rows, 'row')}: {name}."
-        if 2 * summary.declined > n_rows and weakest.n_faults < summary.declined:
+        if 2 * summary.declined > n_rows and n_faults < summary.declined:
             return f"{summary.declined:,} of {n_rows:,} answers decline."
         if not n_faults:
             return self._no_fault(n_rows, n_open)
         sentence = self._faults_in_words(weakest, by_words=by_words)
-        return f"{sentence} Besides: {self._open_in_words()}." if n_open else sentence
+        return f"{sentence} Unclear: {self._open_in_words()}." if n_open else sentence
 
-    def _faults_in_words(self, weakest: StageGlance, *, by_words: bool) -> str:
+    def _faults_in_words(self, weakest: StageGlance | None, *, by_words: bool) -> str:
         """Say at which stage most rows went wrong, and how many."""
         n_rows = self._n_by_group.total()
         n_faults = self._count("fault")
-        n_unknown = n_faults - sum(self._stage(stage).n_faults for stage in STAGES)
-        if n_unknown > weakest.n_faults:
+        n_by_stage = Counter({stage: self._stage(stage).n_faults for stage in STAGES})
+        n_unknown = n_faults - sum(n_by_stage.values())
+        if n_unknown > max(n_by_stage.values()):
             n_unclear = self._names("fault")["unclear"]
             if 2 * n_unclear > n_unknown:
                 rows = count_in_words(n_rows, "row")
@@ -404,26 +412,19 @@ class GlanceTally:
                 f"In {n_unknown:,} of {n_rows:,} rows the answer {looks} wrong;"
                 f" {would_tell} would tell whether the search or the generator."
             )
-        n_by_stage = sorted(stage.n_faults for stage in map(self._stage, STAGES))
-        if n_by_stage[-1] == n_by_stage[-2]:
-            parts = [
-                f"{stage.n_faults:,} in the {stage.stage}"
-                for stage in map(self._stage, STAGES)
-                if stage.n_faults
-            ]
-            if n_unknown:
-                parts.append(f"{n_unknown:,} at an unknown stage")
-            rows = count_in_words(n_rows, "row")
-            show = "seem to show" if by_words else "show"
-            return f"{n_faults:,} of {rows} {show} a fault: {', '.join(parts)}."
-        sentence = _sentence_on(
-            weakest,
-            n_rows,
-            by_words=by_words,
-            is_clear=_is_clearly_more(n_by_stage[-1], n_by_stage[-2]),
-        )
         few = "Few faults. " if n_faults <= _FEW_FAULTS * n_rows else ""
-        return few + sentence
+        if weakest is not None:
+            return few + _sentence_on(weakest, n_rows, by_words=by_words)
+        parts = [
+            f"{count:,} in the {stage}"
+            for stage, count in n_by_stage.most_common()
+            if count
+        ]
+        if n_unknown:
+            parts.append(f"{n_unknown:,} at an unknown stage")
+        rows = f"{n_faults:,} of {count_in_words(n_rows, 'row')}"
+        shows = "seems to show" if by_words else "shows"
+        return f"{few}A fault {shows} in {rows}: {', '.join(parts)}."
 
     def _open_in_words(self) -> str:
         """What became of the rows of which nobody can say, as "37 unsure, 2 declined"."""
@@ -443,7 +444,7 @@ class GlanceTally:
         return f"No fault was found in {rows}; wrong answers show beside references."
 
     def _rows_to_show(
-        self, weakest: StageGlance, decisions: Sequence[Decision]
+        self, weakest: StageGlance | None, decisions: Sequence[Decision]
     ) -> Iterable[RowGlance]:
         """The rows that failed the first gate; else those with faults.
 
@@ -469,7 +470,7 @@ class GlanceTally:
             kind = self._diagnoses[group].kind
             if kind == "fine":
                 continue
-            is_elsewhere = group[1] != weakest.stage
+            is_elsewhere = weakest is not None and group[1] != weakest.stage
             for place, (score, mean, index, row) in enumerate(rows):
                 order = (kind == "unjudged", place, is_elsewhere)
                 candidates.append((*order, score, mean, index, row))
@@ -626,25 +627,20 @@ def _histogram(scores: Sequence[float]) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def _weakest(stages: Iterable[StageGlance]) -> StageGlance:
-    """The stage with the most faults."""
-    return max(stages, key=lambda stage: stage.n_faults)
+def _weakest(stages: Iterable[StageGlance]) -> StageGlance | None:
+    """The stage with the most faults; None where that may be chance.
 
-
-def _is_clearly_more(n_most: int, n_next: int) -> bool:
-    """Whether chance alone would rarely put so many more faults at one of two stages.
-
-    This is the sign test at about 5 %. Example: 9 against 2 are clearly more, 3 against 1
-    are not.
+    This is the sign test at about 5 %. Example: 9 against 2 faults are clearly more, 3
+    against 1 are not.
     """
-    return (n_most - n_next) ** 2 > _SIGN_TEST * (n_most + n_next)
+    *_, second, first = sorted(stages, key=lambda stage: stage.n_faults)
+    lead, both = first.n_faults - second.n_faults, first.n_faults + second.n_faults
+    return first if lead**2 > _SIGN_TEST * both else None
 
 
-def _sentence_on(
-    weakest: StageGlance, n_rows: int, *, by_words: bool, is_clear: bool
-) -> str:
+def _sentence_on(weakest: StageGlance, n_rows: int, *, by_words: bool) -> str:
     """Say of the weakest stage how many rows show it."""
-    looks = "is" if is_clear and not by_words else "looks"
+    looks = "looks" if by_words else "is"
     is_wrong = "looks wrong" if by_words else "is wrong"
     if "declined wrongly" in weakest.faults:
         is_wrong += ", or declines,"

@@ -104,7 +104,7 @@ class SequentialDecision(Decision):
 
     def undecided(self, reason: str) -> Self:
         """Return the same gate as undecided, because not all rows are there."""
-        sentence = f"{self.metric} is not held: {reason}."
+        sentence = f"{self.metric} cannot be decided: {reason}."
         return self.model_copy(update={"outcome": "undecided", "sentence": sentence})
 
     @property

@@ -130,31 +130,38 @@ def _headline(glance: Glance) -> Iterator[_Line]:
 def _metrics(glance: Glance) -> Iterator[_Line]:
     """A line for each metric, then how many answers there are."""
     width = max((len(one.metric) for one in glance.metrics), default=0)
+    width_of_counts = max((len(_counts(one)) for one in glance.metrics), default=0)
     for place, metric in enumerate(glance.metrics):
         rank = 2 if place < _MOST_METRICS else 20 + place
         if metric.mean is None:
             rank = 10
         # the sentences on gates take the place of the metrics' questions
         asks = "" if glance.decisions else metric.asks
-        yield _Line(rank, _metric_line(metric, min(width, 28), asks))
+        yield _Line(rank, _metric_line(metric, min(width, 28), width_of_counts, asks))
     if glance.answers is not None:
         yield _Line(3, f"  {glance.answered:,} of {glance.answers:,} answered")
 
 
-def _metric_line(metric: MetricGlance, width: int, asks: str) -> str:
+def _counts(metric: MetricGlance) -> str:
+    """How many rows of a metric are a yes."""
+    return f"{metric.n_yes:,} of {metric.n_scored:,}"
+
+
+def _metric_line(
+    metric: MetricGlance, width: int, width_of_counts: int, asks: str
+) -> str:
     """A metric with its bar, mean, interval, how many rows are a yes, and its question."""
     name = one_line(metric.metric, width or 1)
     if metric.mean is None:
         return f"  {name:<{width}}  not scored"
-    n_marks = round(metric.mean * _BAR)
+    n_marks = int(metric.mean * _BAR)  # only a mean of 1 fills the bar
     bar = "#" * n_marks + "-" * (_BAR - n_marks)
     interval = ""
     if metric.low is not None and metric.high is not None:
         interval = f"{_short(metric.low)}–{_short(metric.high)}"
-    counts = f"{metric.n_yes:,} of {metric.n_scored:,}"
     return (
         f"  {name:<{width}}  {bar}  {_short(metric.mean):>4}  {interval:<8} "
-        f" {counts:<9}  {asks}"
+        f" {_counts(metric):<{width_of_counts}}  {asks}"
     ).rstrip()
 
 
@@ -172,14 +179,14 @@ def _rows(glance: Glance, page: str) -> Iterator[_Line]:
     n_rows = glance.n_faults + glance.n_open
     if n_rows > len(shown) > 0:
         where = " in the page" if page else ""
-        yield _Line(4, f"        {n_rows:,} rows to look at{where}")
+        yield _Line(4, f"  {n_rows:,} rows to look at{where}")
 
 
 def _row_line(row: RowGlance) -> str:
     """A row: its number, what became of it, and the words that show it."""
     mark = {"fault": "x", "unjudged": "?", "fine": " "}[row.kind]
     quote = one_line(row.quote, _LONGEST_QUOTE)
-    line = f'  {row.row:>4}  {mark}  {row.name:<17}  "{quote}"'
+    line = f'  row {row.row:<5}  {mark}  {row.name:<17}  "{quote}"'
     if row.expected:
         line += f'   expected: "{one_line(row.expected, _LONGEST_EXPECTED)}"'
     return line
