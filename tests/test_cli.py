@@ -105,7 +105,7 @@ GATES = [
     (
         "--fail-under adherence=0.5 --fail-under recall=0.5",
         3,
-        "undecided: context_recall is not held: nothing was scored",
+        "undecided: context_recall cannot be decided: nothing was scored",
     ),
     (
         "--dry-run --fail-under adherence=0.9",

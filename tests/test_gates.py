@@ -275,7 +275,7 @@ SLICED = Gate(metric="m", at_least=0.5, by="language")
         (
             [("de", 0.9), ("en", "failed")],
             "undecided",
-            ' "en": is not held: nothing was',
+            ' "en": cannot be decided: nothing was',
         ),
         ([("de", 0.9), ("en", "failed"), ("fr", 0.1)], "failed", "1 of 3 slices"),
     ],

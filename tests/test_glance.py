@@ -98,21 +98,21 @@ def test_headlines(fault: str, headline: str) -> None:
         # it has more, and not clearly
         (
             {"no fault": 10, "made up": 3, "not in the text": 1},
-            "The generator looks weakest: in 3 of 14 rows the answer is wrong",
+            "A fault shows in 4 of 14 rows: 3 in the answer, 1 in the search.",
             "Read the 4 rows with a fault before you change anything.",
             "so in 12–55 % of others",
         ),
         # two have as many
         (
             {"no fault": 4, "made up": 1, "not in the text": 1},
-            "2 of 6 rows show a fault: 1 in the search, 1 in the answer.",
+            "A fault shows in 2 of 6 rows: 1 in the search, 1 in the answer.",
             "Read the 2 rows with a fault before you change anything.",
-            "too few to decide: take 30.",
+            "too few: take 30 or more.",
         ),
         (
             {"no fault": 39, "made up": 1},
-            "Few faults. The generator looks weakest: in 1 of 40 rows the answer",
-            "Instruct the model to keep",
+            "Few faults. A fault shows in 1 of 40 rows: 1 in the answer.",
+            "Read the 1 row with a fault before you change anything.",
             "so in 0–13 % of others, if the judge is right.",
         ),
     ],
@@ -143,8 +143,8 @@ def test_what_is_wrong_what_to_do_first_and_how_sure(
         (
             {"fine": 30, "made up": 1, "unsure": 9},
             "In 1 of 40 rows the answer looks wrong; ContextSufficiency would tell whether"
-            " the search or the generator. Besides: 9 unsure.",
-            "A reference, or ContextSufficiency",
+            " the search or the generator. Unclear: 9 unsure.",
+            "Read the 1 row with a fault",
             "Faults in 1 to 10 of 40 rows, so in 0–40 % of others",
             ["x", "?", "?"],
         ),
@@ -180,7 +180,7 @@ def test_rows_of_which_the_judge_is_unsure_are_told_and_listed(
     assert_short(lines)
     for words in (headline, f"first  {first}", sure):
         assert words in "\n".join(lines), lines
-    assert re.findall(r"^ +\d+  ([x?])  ", "\n".join(lines), re.MULTILINE) == marks
+    assert re.findall(r"^  row \d+ +([x?])  ", "\n".join(lines), re.MULTILINE) == marks
 
 
 def test_a_stage_that_nobody_can_tell_is_not_named() -> None:

@@ -275,7 +275,7 @@ class GlanceTally:
             n_open=self._count("unjudged"),
             failures=_failures(summary),
             notes=tuple(notes),
-            sure=self._how_sure(summary, by_words=by_words),
+            sure=self._how_sure(summary),
         )
 
     def _count(self, kind: Kind) -> int:
@@ -348,7 +348,7 @@ class GlanceTally:
         """The groups of this kind, in the order in which they were met."""
         return [group for group, one in self._diagnoses.items() if one.kind == kind]
 
-    def _how_sure(self, summary: Summary, *, by_words: bool) -> str:
+    def _how_sure(self, summary: Summary) -> str:
         """What other rows would show; or what keeps these from saying it."""
         if summary.stopped:
             return f"The run ended early: {one_line(summary.stopped)}."
@@ -365,13 +365,12 @@ class GlanceTally:
         counts = (
             f"{n_faults:,}" if not n_open else f"{n_faults:,} to {n_faults + n_open:,}"
         )
-        judge = "this judge of words" if by_words else "the judge"
         sentence = (
             f"Faults in {counts} of {count_in_words(n_rows, 'row')}, so in"
-            f" {100 * low:.0f}–{100 * high:.0f} % of others, if {judge} is right"
+            f" {100 * low:.0f}–{100 * high:.0f} % of others, if the judge is right"
         )
         if n_rows < FEW_ROWS:
-            sentence += f"; too few to decide: take {FEW_ROWS} or more"
+            sentence += f"; too few: take {FEW_ROWS} or more"
         return f"{sentence}."
 
     def _headline(
