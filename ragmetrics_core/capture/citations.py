@@ -1,6 +1,6 @@
 """What a captured answer cites, in three sure forms; else unknown, with a reason. Pure.
 
-1. What the framework's answer object or the model's provider says of a context.
+1. What the model's provider says of a context.
 2. Marks such as ``[2]``, where the prompt numbers each context on the line on which it
    begins.
 3. The numbers in a structured reply, by the same numbering.
@@ -26,9 +26,7 @@ from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.data.marks import cites_otherwise, marks_in, may_cite
 from ragmetrics_core.data.sentences import split_sentences
 
-NOTHING_CITES = (
-    "nothing in the answer cites, and no framework or provider says that it does"
-)
+NOTHING_CITES = "nothing in the answer cites, and no provider says that it does"
 NO_NUMBERING = "the prompt does not number each context on the line on which it begins"
 SEVERAL_CONTEXTS = "a number or name fits several contexts, or none"
 OTHER_NOTATION = "the answer may cite in another notation than [1]"
@@ -146,16 +144,15 @@ def _is_as_written(turn: Turn, found_answer: FoundAnswer) -> bool:
     return any(answer == "".join(text.split()) for text in texts)
 
 
-# 1. What the framework or the provider says
+# 1. What the provider says
 
 
 def _sources_named(found_answer: FoundAnswer) -> list[CitedSource]:
-    """List the sources that the answer object, else the model's provider, says are cited."""
-    sources = found_answer.answer.cited_sources
+    """List the sources that the model's provider says are cited."""
     writer = found_answer.writer
-    if writer is not None and writer.reply is not None and not sources:
-        sources = writer.reply.cited_sources
-    return list(sources or ())
+    if writer is None or writer.reply is None:
+        return []
+    return list(writer.reply.cited_sources or ())
 
 
 def _of_sources(
@@ -181,7 +178,7 @@ def _context_of_source(source: CitedSource, contexts: Sequence[Context]) -> int 
     ways = [
         partial(_has_text, source),
         partial(_has_quote, source),
-        *(partial(_has_name, str(name)) for name in (source.id, *source.names) if name),
+        *(partial(_has_name, name) for name in source.names if name),
     ]
     for fits in ways:
         places = [place for place, context in enumerate(contexts) if fits(context)]
@@ -199,19 +196,12 @@ def _has_quote(source: CitedSource, context: Context) -> bool:
     return len(quote) >= SHORTEST and quote in letters_of(context.text)
 
 
-def _has_name(name: str | int, context: Context) -> bool:
+def _has_name(name: str, context: Context) -> bool:
     return name == context.id or name in context.metadata.values()
 
 
 def _span(source: CitedSource, answer: str) -> tuple[int, int] | None:
     """Return the part of the answer that a source is named for; None if it is not there."""
-    if source.statement is not None:
-        start = answer.find(source.statement)
-        is_once = start >= 0 and answer.find(source.statement, start + 1) < 0
-        if is_once and source.statement:
-            return start, start + len(source.statement)
-        if source.start is None:
-            return None
     is_point = source.start == source.end
     if source.start is None or source.end is None:
         return 0, len(answer)

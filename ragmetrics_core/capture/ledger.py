@@ -251,8 +251,8 @@ def _presents_documents(tool: Node, text: str) -> bool:
 def _is_written_by_model(tool: Node, calls: Calls) -> bool:
     """Whether a tool's text is what a model wrote, alone or among a few words.
 
-    The model ran inside the tool, or had chosen the tool's argument. So half of the text
-    is enough here, where ``Writers`` wants three quarters.
+    The model ran inside the tool, or had chosen the tool's argument. So a reply of some
+    length is enough here, where ``Writers`` wants three quarters of the text.
     """
     letters = letters_of(tool.text)
     _, *inner_calls = tool.walk()
@@ -262,16 +262,10 @@ def _is_written_by_model(tool: Node, calls: Calls) -> bool:
             written += calls.replies[inner].texts
         elif inner.kind == "agent" and inner.text:
             written.append(inner.text)
-    if inner_calls and any(
-        form == letters or (2 * len(form) >= len(letters) and form in letters)
-        for form in map(letters_of, written)
-        if form
-    ):
-        return True
-    if any(
-        len(form) >= SHORTEST and form in letters for form in map(letters_of, written)
-    ):
-        return True
+    for reply in filter(None, map(letters_of, written)):
+        is_enough = len(reply) >= SHORTEST or 2 * len(reply) >= len(letters)
+        if is_enough and reply in letters:
+            return True
     return bool(tool.query) and _ends_in(letters, letters_of(tool.query))
 
 

@@ -120,22 +120,19 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class CitedSource:
-    """A source that an answer names beside its text.
+    """A source that a model's provider names beside the text of a reply.
 
     Attributes:
-        id: The id of a context, or a name, address or number under which it was shown.
-        names: What it is called beside its id: its address, file, title.
+        names: What it is called: the id of a context, its address, file, title.
         quote: Words that stand in the source.
-        statement: The part of the answer that it is named for; None for all of it.
-        start: Where that part begins, where the framework or provider tells it.
+        start: Where the part of the reply begins that it is named for; None for all of
+            the reply.
         end: Where it ends.
         text: The text of the source, or the text that holds it, where the provider says
             which one it means: several contexts may have its name, or hold its quote.
     """
 
-    id: str | int | None = None
     quote: str | None = field(default=None, repr=False)
-    statement: str | None = field(default=None, repr=False)
     start: int | None = None
     end: int | None = None
     names: tuple[str, ...] = field(default=(), repr=False)
@@ -291,8 +288,6 @@ class Answer:
         documents: The documents that it carries: its data flow. None if it carries
             none.
         question: The question that it carries.
-        cited_sources: What it cites, by the framework's own word; None if it says
-            nothing.
         model: The model that wrote it, as the framework names it.
         doubts: What is uncertain about it, in words; the sample says it.
     """
@@ -304,7 +299,6 @@ class Answer:
     is_extracted: bool = False
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
     question: str | None = field(default=None, repr=False)
-    cited_sources: tuple[CitedSource, ...] | None = None
     model: str | None = None
     doubts: tuple[str, ...] = ()
 
