@@ -138,7 +138,6 @@ def generated(seed: int, *, cut: bool = False) -> Run:
     tree = Tree(
         root,
         question=QUESTION,
-        question_place="input",
         answers=(Answer(REPLY, "output"),),
     )
     return Run(tree, returned, shown, cut)
@@ -518,7 +517,7 @@ def test_without_a_question_nothing_is_exact(seed: int) -> None:
         node.query = None
 
     asked = changed(run.tree, forget)
-    sample = only_sample(replace(asked, question=None, question_place=""))
+    sample = only_sample(replace(asked, question=None))
     assert sample.question is None
     assert sample.capture is not None
     assert sample.capture.grade in ("inferred", "incomplete")

@@ -31,7 +31,7 @@ def run(
     )
     nodes = [search, *(step(float(at)) for at, step in enumerate(steps, start=2))]
     root = Node("step", "chain", 0.0, 99.0, children=nodes)
-    (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
+    (sample,) = samples_of(Tree(root, question=QUESTION))
     assert sample.capture is not None
     assert sample.capture.passages is not None
     return sample.capture.passages
@@ -107,7 +107,7 @@ def test_contexts_that_the_user_names_tell_which_passages_were_shown() -> None:
     """The prompt shows another passage as well. What is not named is no warning."""
     search = searches(P, F, E)(1.0)
     root = Node("step", "chain", 0.0, 99.0, children=[search, answers(P, F)(2.0)])
-    tree = Tree(root, question=QUESTION, question_place="input")
+    tree = Tree(root, question=QUESTION)
     named = Overrides(contexts_from=lambda *_: [P.text])
     (sample,) = samples_of(tree, named)
     assert sample.capture is not None
@@ -299,7 +299,7 @@ def test_where_no_prompt_is_known_nobody_knows_what_was_shown() -> None:
     """LlamaIndex's mode "generation" asks the model without what was found."""
     search = Node("retriever", "search", 1.0, 1.5, query=QUESTION, documents=DOCS)
     root = Node("step", "engine", 0.0, 99.0, children=[search])
-    tree = Tree(root, question=QUESTION, question_place="input", flow_documents=())
+    tree = Tree(root, question=QUESTION, flow_documents=())
     (sample,) = samples_of(tree)
     assert sample.capture is not None
     assert sample.capture.evidence_from == "flow"

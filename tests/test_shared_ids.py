@@ -60,7 +60,7 @@ def run(
         reply=Message("assistant", reply),
     )
     root = Node("step", "chain", 0.0, 99.0, children=[*searches, *steps, model])
-    (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
+    (sample,) = samples_of(Tree(root, question=QUESTION))
     return sample
 
 
@@ -141,7 +141,7 @@ def test_documents_handed_in_share_no_id_with_what_was_found() -> None:
     root = Node(
         "step", "chain", 0.0, 9.0, input_documents=(handed_in,), children=children
     )
-    (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
+    (sample,) = samples_of(Tree(root, question=QUESTION))
     assert sample.ledger is not None
     assert {call.kind for call in sample.ledger.calls} == {"given", "retrieval"}
     assert sample.capture is not None

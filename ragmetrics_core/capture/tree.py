@@ -314,7 +314,6 @@ class Tree:
     Attributes:
         root: The outermost call.
         question: The user's question.
-        question_place: Where it was found, in words: "the question of the run".
         standalone_question: A rewrite of the question, where the framework names one;
             else the rules look at the queries.
         history: Earlier turns of the conversation, oldest first, without the question.
@@ -363,7 +362,6 @@ class Tree:
 
     root: Node
     question: str | None = None
-    question_place: str = ""
     standalone_question: str | None = None
     history: tuple[Turn, ...] = ()
     is_history_of_prompt: bool = False

@@ -101,7 +101,6 @@ def join_trees(
         answering_run,
         root=Node("step", name, roots[0].began, max(last_ends, default=None), roots),
         question=asking_run.question if asking_runs else None,
-        question_place=asking_run.question_place,
         history=asking_run.history or answering_run.history,
         error=answering_run.error or answering_run.root.error,
         gives_only_documents=all(tree.gives_only_documents for tree in trees),

@@ -22,9 +22,7 @@ from ragmetrics_core.data import Turn
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.traces.dialects import Reading
 
-# where a question was read from, if the run's own span does not record it
-FIRST_PROMPT = "first prompt"
-_ASKED_IN_PROMPT = (
+ASKED_IN_PROMPT = (
     "the run's span records no question; the user's last message in the first prompt"
     " stands for it"
 )
@@ -46,9 +44,11 @@ def add_question(tree: Tree, reading: Reading) -> None:
     """
     is_run = tree.root.kind in ("step", "agent")
     tree.continues = is_run and _continues_a_run(reading.input)
-    tree.question, tree.question_place = _question(tree, reading)
-    if tree.question_place == FIRST_PROMPT:
-        tree.doubts += (_ASKED_IN_PROMPT,)
+    tree.question = _question(tree, reading)
+    if tree.question is None and is_run and reading.says_nothing:
+        tree.question = _question_of_first_prompt(tree.root)
+        if tree.question is not None:
+            tree.doubts += (ASKED_IN_PROMPT,)
     if is_run:
         _add_history(tree, reading)
         _add_documents_given(tree.root, reading.input)
@@ -85,30 +85,19 @@ def _continues_a_run(inputs: Any) -> bool:
     return inputs is None
 
 
-def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
-    """Find the user's question, and say in words where it was found.
+def _question(tree: Tree, reading: Reading) -> str | None:
+    """Find the user's question in the metadata, else in the input; None without one.
 
-    Example: the span of the chain "qa" with the input {"question": "Who?"} gives
-    ("Who?", "input of qa"). The places are tried in this order: the user's metadata,
-    the input, the first prompt if the span says nothing. Of
-    a model or a retriever that was called alone only the metadata count. None and "" if
-    there is no question.
+    Example: the span of the chain "qa" has the input {"question": "Who?"}. Of a model or
+    a retriever that was called alone only the metadata count.
     """
-    root = tree.root
-    question = reading.user_fields.get("question")
+    question: str | None = reading.user_fields.get("question")
     if question is not None:
-        return question, "metadata['ragmetrics']['question']"
-    if root.kind not in ("step", "agent"):
-        return None, ""
-    if not tree.continues:  # a run that goes on is asked nothing anew
-        question = _question_in_input(reading.input)
-        if question is not None:
-            return question, f"input of {root.name}"
-    if reading.says_nothing:
-        question = _question_of_first_prompt(root)
-        if question is not None:
-            return question, FIRST_PROMPT
-    return None, ""
+        return question
+    is_run = tree.root.kind in ("step", "agent")
+    if not is_run or tree.continues:  # a run that goes on is asked nothing anew
+        return None
+    return _question_in_input(reading.input)
 
 
 def _question_in_input(inputs: Any) -> str | None:

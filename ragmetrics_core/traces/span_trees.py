@@ -20,7 +20,7 @@ from ragmetrics_core.traces.parts import are_documents_cut
 from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.span_nodes import node_of
 from ragmetrics_core.traces.span_questions import (
-    FIRST_PROMPT,
+    ASKED_IN_PROMPT,
     add_question,
     holds_several_texts,
     only_message,
@@ -111,7 +111,7 @@ def _has_own_question(reading: Reading) -> bool:
 def _searches_and_answers(tree: Tree) -> bool:
     """Whether a run calls a retriever and a model, and was asked its own question."""
     kinds = {node.kind for node in tree.root.walk()}
-    is_step_of_another = tree.question_place == FIRST_PROMPT
+    is_step_of_another = ASKED_IN_PROMPT in tree.doubts
     return {"model", "retriever"} <= kinds and not is_step_of_another
 
 

@@ -189,12 +189,9 @@ def _add_question(
     question_of_answer = None if answer is None else answer.question
     if user_text is None:
         # no input is a question, but the answer has ``query="Who?"``
-        if answer is not None and question_of_answer:
-            tree.question = question_of_answer
-            tree.question_place = f"{answer.place} query"
+        tree.question = question_of_answer or None
         return
     tree.question = user_text.text
-    tree.question_place = ", ".join(user_text.places)
     if user_text.is_one_of_several:
         # the user handed in ["Who?", "When?"], and nothing tells which was asked
         tree.doubts = (_ONE_OF_SEVERAL,)

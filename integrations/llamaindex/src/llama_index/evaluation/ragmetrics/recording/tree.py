@@ -100,7 +100,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     models = [node for node in run.root.walk() if node.kind == "model"]
     _note_streamed_reply(run, models)
     tree = replace(run)  # a copy; a ``Run`` is a ``Tree``
-    tree.question, tree.question_place = question(run)
+    tree.question = question(run)
     _add_history(tree, models)
     _add_answer(tree)
     # Other runs are a sample only if they retrieved something.
@@ -319,35 +319,31 @@ def _unwrap_queries(tool: Node) -> None:
             child.query = tool.query
 
 
-def question(run: Run) -> tuple[str | None, str]:
-    """Find the user's question in a run, and say where it was found.
+def question(run: Run) -> str | None:
+    """Find the user's question in a run; that of an engine is its argument.
 
-    The question of an engine is its argument.
-
-    Returns:
-        The question and its place in words. None and "" for a run that answers no
-        question by itself, such as that of a retriever.
+    None for a run that answers no question by itself, such as that of a retriever.
     """
     if run.kind in ("retrieve", "post", "model", "program"):
-        return None, ""
+        return None
     if run.kind == "workflow":
         return _question_of_workflow(run)
-    return run.root.query, f"argument of {run.kind}"
+    return run.root.query
 
 
-def _question_of_workflow(run: Run) -> tuple[str | None, str]:
-    """Find the question of a workflow, and say where it was found.
+def _question_of_workflow(run: Run) -> str | None:
+    """Find the question of a workflow.
 
-    Example: ``workflow.run(user_msg="Who?")`` gives ("Who?", "user_msg"). Without a
-    field for it, the question is the last message of a ``chat_history`` that the user
-    ends. None and "" if neither tells: an earlier question is not asked now.
+    Example: ``workflow.run(user_msg="Who?")`` asks "Who?". Without a field for it, the
+    question is the last message of a ``chat_history`` that the user ends. None if
+    neither tells: an earlier question is not asked now.
     """
     field = _question_field(run)
     if field is not None:
-        return _texts_given(run)[field], f"start event: {field}"
+        return _texts_given(run)[field]
     if _ends_with_user(run.history):  # ``run(chat_history=[…])`` alone
-        return run.history[-1].content, "last user message of chat_history"
-    return None, ""
+        return run.history[-1].content
+    return None
 
 
 def _first_query(run: Run) -> str | None:
