@@ -166,6 +166,13 @@ def asked(outcomes: Sequence[Outcome]) -> Report:
     return Report(rows)
 
 
+def test_a_report_before_the_gate_is_told_the_order() -> None:
+    rows = report(*FIFTY)
+    for gate, measured in ((rows, "m=0.9"), (rows, ["m=0.9"]), ("m=0.9", "m=0.9")):
+        with pytest.raises(SettingError, match="takes a gate, then a report"):
+            decide(gate, measured)  # type: ignore[arg-type]
+
+
 def test_rightly_undefined_rows_leave_the_denominator() -> None:
     rows = report(*FIFTY, *["no_claim"] * 50)
     assert decide(Gate(metric="m", at_least=0.9), rows).outcome == "passed"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import RightJudge, planted_rows, sample_of
 
-from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core import Metric, Report, Sample, ask, evaluate, metric
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import EMBEDDED
 from ragmetrics_core.data.results import (
@@ -181,6 +181,55 @@ def test_rows_of_which_the_judge_is_unsure_are_told_and_listed(
     for words in (headline, f"first  {first}", sure):
         assert words in "\n".join(lines), lines
     assert re.findall(r"^  row \d+ +([x?])  ", "\n".join(lines), re.MULTILINE) == marks
+
+
+def test_where_most_rows_failed_the_first_step_is_about_the_failure() -> None:
+    error = ErrorInfo(type="JudgeUnavailable", message="wrong key")
+    failed = Failed(metric="context_adherence", reason="wrong key", error=error)
+    made_up = Scored(
+        metric="context_adherence",
+        value=0.0,
+        reason="",
+        evidence=AdherenceEvidence(asked=1, yes=0, no=1),
+    )
+    sample = Sample(question="Who?", answer="She.", contexts=["She."])
+    rows = [
+        SampleResult(index=place, sample=sample, results={"context_adherence": result})
+        for place, result in enumerate([made_up, failed, failed, failed, failed])
+    ]
+    screen = str(Report(rows))
+    assert "4 of 5 rows: judge failed." in screen
+    assert "first  Check the judge's model, key, address and limits" in screen
+
+
+class Politeness(Metric):
+    """Is the answer polite?
+
+    More than that nobody asks.
+    """
+
+    name: str = "politeness"
+
+    def plan(self, sample: Sample) -> Any:
+        yield from ask([])
+        return self.scored(1.0, sample.answer or "")
+
+
+@metric
+def long_asked(sample: Sample) -> float:
+    """Is there anything in the answer that a reader would call impolite at all?"""
+    return float(sample.answer == "")
+
+
+def test_a_short_docstring_stands_beside_the_bar_of_an_own_metric(
+    tmp_path: Path,
+) -> None:
+    report = evaluate([{"answer": "Sit."}], [Politeness(), long_asked], progress=False)
+    report.to_jsonl(tmp_path / "results.jsonl")
+    for one in (report, Report.from_jsonl(tmp_path / "results.jsonl")):
+        by_name = {line.split()[0]: line for line in str(one).splitlines() if line}
+        assert by_name["politeness"].endswith("  Is the answer polite?")
+        assert by_name["long_asked"].endswith(" 0 of 1")
 
 
 def test_a_stage_that_nobody_can_tell_is_not_named() -> None:

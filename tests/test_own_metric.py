@@ -522,7 +522,7 @@ class Polled(Metric):
     """Takes its fields as flat names, and has settings of its own."""
 
     name: str = "polled"
-    requires = ("answer",)  # type: ignore[assignment]
+    requires = ("answer",)
     polls: int = 1
     told: str = ""
 
@@ -554,6 +554,17 @@ def test_a_class_takes_flat_names_and_refuses_unknown_ones_when_it_is_made() -> 
     assert Polled().needs == (("answer",),)
     with pytest.raises(SettingError, match="requires names anwser"):
         type("Wrong", (Polled,), {"requires": ("anwser",), "__module__": __name__})
+
+
+def test_prompts_stand_in_the_signature_of_a_class_and_not_of_a_function() -> None:
+    first, second = (Instructions(f"Judge {n}.\n---\n{{answer}}") for n in "12")
+
+    class Asking(Polled):
+        def instructions(self) -> tuple[Instructions, ...]:
+            return (second if self.told else first,)
+
+    assert Asking().signature.prompt != Asking(told="no").signature.prompt
+    assert asking(first).signature == asking(second).signature
 
 
 def asking(told: Instructions) -> Metric:

@@ -150,14 +150,14 @@ class Metric(SilentData, Settings, ABC):
 
     Attributes:
         version: Changes whenever a prompt or a rule changes scores.
-        requires: What a sample must hold; of each group one field is enough.
+        requires: Fields that a sample must hold; of a group of fields one is enough.
         in_thread: Whether a plan computes for long or waits, so that it is carried out
             in a worker thread.
         asks_judge: Whether a plan asks anything; results of others name no judge.
     """
 
     version: ClassVar[str] = "1"
-    requires: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    requires: ClassVar[tuple[str | tuple[str, ...], ...]] = ()
     in_thread: ClassVar[bool] = False
     asks_judge: ClassVar[bool] = True
 
@@ -204,7 +204,8 @@ class Metric(SilentData, Settings, ABC):
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:
         """Fields that a sample must hold; of each group one is enough."""
-        return self.requires
+        # ``__init_subclass__`` has made groups of the names
+        return cast("_FieldGroups", self.requires)
 
     def gap(self, sample: Sample) -> Undefined | None:
         """Say why the metric is undefined for a sample; None if it applies.
@@ -515,7 +516,7 @@ class FunctionMetric(Metric):
                 " the function at the top of a module"
             )
         settings = self.model_dump()
-        return _rebuild_metric, (module, path, self.version, self.requires, settings)
+        return _rebuild_metric, (module, path, self.version, self.needs, settings)
 
 
 @overload

@@ -98,7 +98,7 @@ def _questions_of(comparison: Comparison) -> dict[str, str]:
     """By metric what it asks, as far as its judges can tell."""
     by_words = set(comparison.judges) == {EMBEDDED}
     return {
-        metric: question_of(metric, by_words=by_words)
+        metric: question_of(metric, {}, by_words=by_words)
         for metric in comparison.metrics_in_order
     }
 

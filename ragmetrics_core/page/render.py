@@ -166,7 +166,10 @@ def page_data(
         "open": [rule.name for rule in RULES if rule.kind == "unjudged"],
         "facets": _facets(rows, to_label),
         "yes_above": ONE_HALF,
-        "asks": {metric: question_of(metric, by_words=False) for metric in metrics},
+        "asks": {
+            metric: question_of(metric, run.questions, by_words=False)
+            for metric in metrics
+        },
         "histograms": {metric.metric: metric.histogram for metric in glance.metrics},
         "means": {metric.metric: metric.mean for metric in glance.metrics},
     }

@@ -263,9 +263,14 @@ def decide(
         The decision, with a sentence that says why.
 
     Raises:
-        SettingError: If a share is not in [0, 1], the metric was not measured, or no
-            sample has the key of the slices.
+        SettingError: If a share is not in [0, 1], the metric was not measured, no
+            sample has the key of the slices, or the report stands before the gate.
     """
+    if not isinstance(gate, (Gate, str)) or not hasattr(measured, "metrics"):
+        raise SettingError(
+            'decide() takes a gate, then a report: decide("adherence=0.8", report); got'
+            f" {type(gate).__name__}, then {type(measured).__name__}"
+        )
     check_share("min_scored", min_scored)
     check_share("min_answered", min_answered)
     names = _names_of_metrics(measured)

@@ -37,6 +37,7 @@ _FEW_TO_READ = 5  # fewer faults than this say little of what to mend
 _SIGN_TEST = 3.84  # the 95 % point of chi-squared with one degree of freedom
 _LONGEST_TITLE = 60
 _LONGEST_TEXT = 300
+_LONGEST_QUESTION = 40
 _MOST_FILES = 3
 _OF_ANSWERS = ("made up", "partial", "not as expected", "off the question", "unsure")
 _WHAT_IS_UNSUPPORTED = {"unsupported", "sentences", "claims"}
@@ -266,7 +267,8 @@ class GlanceTally:
             stages=stages,
             groups=self._groups(),
             metrics=tuple(
-                _metric(numbers, by_words=by_words) for numbers in summary.metrics
+                _metric(numbers, run.questions, by_words=by_words)
+                for numbers in summary.metrics
             ),
             answered=summary.answered,
             answers=summary.asked or None,
@@ -281,6 +283,12 @@ class GlanceTally:
     def _count(self, kind: Kind) -> int:
         """Rows of this kind, of a known stage or not."""
         return sum(self._names(kind).values())
+
+    @property
+    def _is_mostly_open(self) -> bool:
+        """Whether of most rows nobody can say whether they have a fault."""
+        n_half = self._n_by_group.total() // 2
+        return self._count("unjudged") > max(self._count("fault"), n_half)
 
     def _names(self, kind: Kind) -> Counter[str]:
         """Rows of this kind by what became of them."""
@@ -308,10 +316,11 @@ class GlanceTally:
     def _advice(self, weakest: StageGlance | None, summary: Summary) -> str:
         """How to mend most faults; with few, that they are to be read first.
 
-        Without a fault, what to do about most rows of which nobody can say. It is told
-        how many of the faults the advice covers, if it does not cover all.
+        Without a fault, and where most rows are open, what to do about the open ones. It
+        is told how many rows the advice covers, if it does not cover all.
         """
-        kind: Kind = "fault" if self._of_kind("fault") else "unjudged"
+        has_faults = bool(self._of_kind("fault"))
+        kind: Kind = "fault" if has_faults and not self._is_mostly_open else "unjudged"
         n_rows = self._count(kind)
         are_few = summary.rows < FEW_ROWS or n_rows < _FEW_TO_READ
         if kind == "fault" and are_few:
@@ -384,7 +393,7 @@ class GlanceTally:
         n_faults, n_open = self._count("fault"), self._count("unjudged")
         if not n_rows:
             return "There is no row."
-        if n_open > max(n_faults, n_rows // 2):
+        if self._is_mostly_open:
             name, count = self._names("unjudged").most_common(1)[0]
             return f"{count:,} of {count_in_words(n_rows, 'row')}: {name}."
         if 2 * summary.declined > n_rows and n_faults < summary.declined:
@@ -591,24 +600,28 @@ def _with_support(
             yield float(part[support]), str(part[text])
 
 
-def question_of(metric: str, *, by_words: bool) -> str:
-    """What a metric asks, in a few words; "" for a metric of the user's own.
+def question_of(metric: str, questions: Mapping[str, str], *, by_words: bool) -> str:
+    """What a metric asks, in a few words; "" where its own question is longer.
 
     Args:
         metric: Its name.
+        questions: The metrics' own questions, by their names.
         by_words: Whether only a judge of words judged, which sees less.
     """
-    asks = _QUESTIONS.get(metric, "")
+    own = questions.get(metric, "")
+    asks = _QUESTIONS.get(metric, own if len(own) <= _LONGEST_QUESTION else "")
     return _QUESTIONS_OF_WORDS.get(metric, asks) if by_words else asks
 
 
-def _metric(numbers: MetricSummary, *, by_words: bool) -> MetricGlance:
+def _metric(
+    numbers: MetricSummary, questions: Mapping[str, str], *, by_words: bool
+) -> MetricGlance:
     """A metric as it is seen first."""
     interval = numbers.interval
     return MetricGlance(
         metric=numbers.metric,
         stage=_STAGE_BY_METRIC.get(numbers.metric),
-        asks=question_of(numbers.metric, by_words=by_words),
+        asks=question_of(numbers.metric, questions, by_words=by_words),
         mean=numbers.mean,
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,

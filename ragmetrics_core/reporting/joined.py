@@ -138,11 +138,11 @@ def _join_facts(runs: Sequence[RunFacts], file_names: Sequence[str]) -> RunFacts
     Example: runs of 3 and 4 seconds took 7. If the first one was interrupted,
     ``stopped`` is "monday.jsonl: it was interrupted".
     """
-    facts: dict[str, Any] = {"metrics": {}, "addresses": {}, "details": {}}
-    for run in runs:
-        facts["metrics"] |= run.metrics
-        facts["addresses"] |= run.addresses
-        facts["details"] |= run.details
+    facts: dict[str, Any] = {}
+    for name in ("metrics", "questions", "addresses", "details"):
+        facts[name] = {}
+        for run in runs:
+            facts[name] |= getattr(run, name)
     reasons = [
         f"{file_name}: {run.ended_early}"
         for run, file_name in zip(runs, file_names, strict=True)

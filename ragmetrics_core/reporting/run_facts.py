@@ -165,6 +165,9 @@ class RunFacts(Frozen):
         default={},
         description="the signature of each metric, in the order of the report",
     )
+    questions: dict[str, str] = Field(
+        default={}, description="by metric, the first line of its docstring"
+    )
     started: str = Field(default="", description="when the run began, ISO 8601 in UTC")
     seconds: float = Field(
         default=0.0, ge=0, allow_inf_nan=False, description="how long it took"
