@@ -166,7 +166,9 @@ class RunFacts(Frozen):
         description="the signature of each metric, in the order of the report",
     )
     questions: dict[str, str] = Field(
-        default={}, description="by metric, the first line of its docstring"
+        default={},
+        repr=False,
+        description="by metric, the first line of its docstring",
     )
     started: str = Field(default="", description="when the run began, ISO 8601 in UTC")
     seconds: float = Field(
