@@ -290,7 +290,7 @@ def test_tokens_and_price() -> None:
 def test_an_unknown_price_is_said() -> None:
     found = estimate([SAMPLE], [ContextRecall()], LLMJudge(Priced(ALL, None)))
     assert found.low.cost is None
-    assert "price:             unknown" in found.text()
+    assert "price:             unknown; cap the run by --max-calls" in found.text()
 
 
 def test_lists_of_verdicts_are_longer_replies() -> None:

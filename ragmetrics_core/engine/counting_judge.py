@@ -120,33 +120,22 @@ class CountingJudge(Judge):
 
         A question without an example is counted, and answered with an error.
         """
-        models = self._judge.models
-        if models and isinstance(models[0], DecisionModel):
-            return self._answer_typed(question, models[0])
-        return self._answer(question)
-
-    def _answer(self, question: Question[R]) -> Answer[R]:
-        """Count a question to chat models, or to a judge of a user's own."""
         check_template(question.instructions, tuple(question.parts))
         replies = self._example_replies(question)
-        if self._needs_other_tokens(question):
+        models = self._judge.models
+        if models and isinstance(models[0], DecisionModel):
+            converted = convert_question(question)
+            if converted.reply is not None:  # it is known without asking
+                return Answer(converted.reply)
+            self._count_typed(models[0], converted.state, list(converted.typed_by_json))
+            replies = replies[:1]  # one answer, however often a chat model is polled
+        elif self._needs_other_tokens(question):
             return Answer(NotAnswered(no_logprobs(self.name)))
-        if self._judge.models:
+        elif models:
             self._count_prompts(question, replies)
         elif not counts_by_itself(self._judge):
             # Nobody knows what a judge of a user's own sends, and nothing is stored.
             self._counted.usage += Usage(calls=1, cost=None)
-        return self._example_answer(question, replies)
-
-    def _answer_typed(self, question: Question[R], model: DecisionModel) -> Answer[R]:
-        """Count a question to a decision model."""
-        check_template(question.instructions, tuple(question.parts))
-        converted = convert_question(question)
-        if converted.reply is not None:  # it is known without asking
-            return Answer(converted.reply)
-        self._count_typed(model, converted.state, list(converted.typed_by_json))
-        # one answer, however often a chat model is polled
-        replies = self._example_replies(question)[:1]
         return self._example_answer(question, replies)
 
     def _count_typed(

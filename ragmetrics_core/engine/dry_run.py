@@ -6,7 +6,7 @@ It is a run with a judge that counts instead of calling.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ragmetrics_core.data import (
     ErrorInfo,
@@ -20,11 +20,10 @@ from ragmetrics_core.data.errors import MetricCrashed, RowError
 from ragmetrics_core.engine.counting_judge import Counted, NoExample
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.own_judge import counts_by_itself, parts_of
-from ragmetrics_core.engine.resolve import judge_of_metric
 from ragmetrics_core.engine.run import POOL
-from ragmetrics_core.engine.sample_judging import SampleJudging
+from ragmetrics_core.engine.sample_judging import SampleJudging, judges_by_metric
 from ragmetrics_core.engine.scoring import prepare_metric, signature_with_judge
-from ragmetrics_core.judging.judge import Judge, check_judge
+from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import FunctionMetric, Metric
 from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.limits import Budget
@@ -33,29 +32,26 @@ from ragmetrics_core.models.reply_store import MemoryStore
 _CONCURRENCY = 32
 _ASSUMPTIONS = (
     "Tokens: 3 to 4 characters each; replies as long as usual for their form.",
-    "Facts: one to three per sentence of a reference.",
-    (
-        "Cause: low adherence asks for one more call; the range is from no sample to"
-        " all."
-    ),
+    "Calls: from the replies that lead to the fewest further questions to the most.",
     "Not counted: repairs of unusable replies, retries, hidden reasoning.",
     "A question that is asked twice counts once.",
     "Not deducted: replies that the store holds already, which cost nothing.",
 )
 
 
-class Failing(NamedTuple):
+@dataclass
+class Failing:
     """On how many samples a metric fails, and why.
 
     Attributes:
-        n_samples: How many samples.
         reason: Why it fails on the first of them.
         is_crash: Whether its own code, or a question that it makes, is at fault.
+        n_samples: How many samples.
     """
 
-    n_samples: int
     reason: str
-    is_crash: bool
+    is_crash: bool = False
+    n_samples: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,7 @@ class Estimate:
         """
         lines = [
             f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
-            f"calls:             {_range_in_words(self.low.calls, self.high.calls)}",
+            f"calls:             {self._range('calls')}",
             f"prompt tokens:     {self._tokens('prompt_tokens')}",
             f"completion tokens: {self._tokens('completion_tokens')}",
             f"price:             {self._price}",
@@ -121,31 +117,34 @@ class Estimate:
             lines += _ASSUMPTIONS
         return "\n".join(lines)
 
+    def _range(self, count: str) -> str:
+        """The bounds of a count of the usage, e.g. of its calls, in words."""
+        low, high = getattr(self.low, count), getattr(self.high, count)
+        return _range_in_words(f"{low:,}", f"{high:,}")
+
     def _tokens(self, kind: Literal["prompt_tokens", "completion_tokens"]) -> str:
         """Tokens of a kind, in words; unknown of judges of a user's own."""
-        if self.own_judges:
-            return "unknown"
-        return _range_in_words(getattr(self.low, kind), getattr(self.high, kind))
+        return "unknown" if self.own_judges else self._range(kind)
 
     def _cascade_line(self) -> str:
         """Say how many questions the free judge of a cascade passes on."""
         n_questions = self.high.spared + self.high.passed
-        passed = _range_in_words(self.low.passed, self.high.passed)
         return (
-            f"cascade:           the cheap judge, which is free, was asked; {passed} of"
-            f" {n_questions:,} questions pass on to the strong one"
+            "cascade:           the cheap judge, which is free, was asked;"
+            f" {self._range('passed')} of {n_questions:,} questions pass on to the strong"
+            " one"
         )
 
     @property
     def _price(self) -> str:
         """Say the price of a run, in calls and in batches.
 
-        Example: "$0.1000 to $0.2000, in batches $0.0500 to $0.1000". "unknown" if a
-        model has no known price.
+        Example: "$0.1000 to $0.2000, in batches $0.0500 to $0.1000". Where a model has
+        no known price, what caps the run instead.
         """
         low, high = self.low.cost, self.high.cost
         if low is None or high is None:
-            return "unknown"
+            return "unknown; cap the run by --max-calls"
         price = _range_in_words(f"${low:.4f}", f"${high:.4f}")
         # ``batch_share`` is the price in a batch, as a share of the usual price
         if self.batch_share != 1.0:
@@ -201,12 +200,11 @@ class _RowsCounted:
     def _add_failure(self, name: str, error: ErrorInfo) -> None:
         if error.type == NoExample.__name__:
             return  # in a run the question has a reply
-        is_crash = error.type == MetricCrashed.__name__
         reason = error.message.removeprefix(f"{name}: ").removesuffix("; see error.raw")
-        failure = self.failing.get(name, Failing(0, reason, is_crash))
-        self.failing[name] = failure._replace(
-            n_samples=failure.n_samples + 1, is_crash=failure.is_crash or is_crash
-        )
+        failure = self.failing.setdefault(name, Failing(reason))
+        failure.n_samples += 1
+        if error.type == MetricCrashed.__name__:
+            failure.is_crash = True
 
 
 def _asks_nothing(metric: Metric) -> bool:
@@ -234,7 +232,7 @@ def estimate(
     Raises:
         SettingError: If a metric or judge is one that a run refuses.
     """
-    judge_by_metric = _judge_by_metric(judge, metrics)
+    judge_by_metric = judges_by_metric(metrics, judge)
     low, high = Counted(high=False), Counted(high=True)
     judging_low = _judging(low, judge_by_metric)
     judging_high = _judging(high, judge_by_metric)
@@ -297,22 +295,6 @@ async def _judge(
     return await gather_all(judging.judge(0, row, metrics) for row in rows)
 
 
-def _judge_by_metric(
-    judge: Judge | None, metrics: Sequence[Metric]
-) -> dict[str, Judge]:
-    """Return the judge of each metric, by the metric's name.
-
-    Raises:
-        SettingError: If it is no judge.
-    """
-    judge_by_metric: dict[str, Judge] = {}
-    for metric in metrics:
-        metric_judge = judge_of_metric(metric, judge)
-        check_judge(metric_judge)
-        judge_by_metric[metric.name] = metric_judge
-    return judge_by_metric
-
-
 def _batch_share(judges: Iterable[Judge]) -> float:
     """Return the price of a request in a batch, as a share of the price of a call.
 
@@ -337,12 +319,6 @@ def _names_of_own_judges(judges: Iterable[Judge]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _range_in_words(low: int | str, high: int | str) -> str:
+def _range_in_words(low: str, high: str) -> str:
     """Return two numbers as a range in words; one number if they are equal."""
-    if low == high:
-        return _in_words(low)
-    return f"{_in_words(low)} to {_in_words(high)}"
-
-
-def _in_words(number: int | str) -> str:
-    return number if isinstance(number, str) else f"{number:,}"
+    return low if low == high else f"{low} to {high}"

@@ -250,7 +250,12 @@ _BAD_ROW = Diagnosis("unreadable", None, "unjudged", "Mend the row of the table.
 _APPLICATION_FAILED = Diagnosis(
     "application failed", None, "unjudged", "Its run ended in an error."
 )
-_NOT_JUDGED = Diagnosis("not judged", None, "unjudged", "Run again.")
+_NOT_JUDGED = Diagnosis(
+    "not judged",
+    None,
+    "unjudged",
+    "Run again; if a limit ended the run, raise it before.",
+)
 _JUDGE_FAILED = Diagnosis(
     "judge failed",
     None,
