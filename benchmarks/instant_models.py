@@ -16,7 +16,7 @@ from ragmetrics_core.models.chat import (
     Choice,
     TokenAlternatives,
 )
-from ragmetrics_core.models.decision_forms import json_text, openai_body
+from ragmetrics_core.models.decision_forms import json_text, openai_fields
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.openai_form import decision_prices
 
@@ -149,7 +149,7 @@ class RecordingDecisions(DecisionModel):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer, and count tokens."""
-        body = openai_body("recording", request.messages[0].content)
+        body = {"model": "recording", **openai_fields(request.messages[0].content)}
         self.bodies.append(json_text(body))
         choices = tuple(
             Choice(json.dumps(_even(question))) for question in body["questions"]

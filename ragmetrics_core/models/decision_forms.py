@@ -1,8 +1,8 @@
-"""The two forms in which services take typed questions and give their answers.
+"""The forms in which services take typed questions, and how their answers are read.
 
 OpenAI's ``POST /v1/decisions`` takes a list of questions and gives a list of answers.
 System One's ``POST /v1/systemone``, which other services share, takes and gives maps by
-name.
+name. One reader reads the answers of both.
 
 In our own form, a request is JSON: a *state*, which is the texts to judge, and
 questions about it. The answer to a question is a JSON list of probabilities: one for a
@@ -11,7 +11,7 @@ predicate, which is true or false; one for each option of any other question.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragmetrics_core.data import Chances, ContentRefused, TypedQuestion
@@ -30,6 +30,9 @@ So the sum of several probabilities may differ from 1 by half of this for each o
 _LEAST_SLACK = 1e-6
 # Characters that are kept of an answer that cannot be used.
 _LONGEST_RAW = 2_000
+# The field that holds the number of a predicate, by the type of the answer: in OpenAI's
+# form, and in System One's.
+_NUMBER_OF_PREDICATE = {"predicate": "probability", "noul": "noul"}
 # Part of the names of fields that say that a part of the request was not read, e.g.
 # ``truncated_questions``, ``state_truncated`` or ``state_tokens_dropped``.
 _TRUNCATED = lazy_pattern("truncated|tokens_dropped", re.IGNORECASE)
@@ -59,18 +62,14 @@ def request_text(state: str, questions: Sequence[str]) -> str:
 # How requests are sent
 
 
-def openai_body(model: str, request: str) -> Body:
-    """Return the body of a request in OpenAI's form."""
+def openai_fields(request: str) -> Body:
+    """Return the state and the questions of a request in OpenAI's form."""
     request_data = json.loads(request)
     questions = [
         _openai_question(_name(index), *question)
         for index, question in enumerate(request_data["questions"])
     ]
-    return {
-        "model": model,
-        "input": json_text(request_data["state"]),
-        "questions": questions,
-    }
+    return {"input": json_text(request_data["state"]), "questions": questions}
 
 
 def _openai_question(name: str, kind: str, wording: str, options: list[Any]) -> Body:
@@ -124,68 +123,7 @@ def object_of_single_names(pairs: Sequence[tuple[str, Any]]) -> Body:
     return by_name
 
 
-def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
-    """Read the answers of a reply in OpenAI's form, one for each question.
-
-    An answer belongs to the question of its name: ``{"name": "q1", "probability": .9}``
-    to the question "q1". An answer without a name belongs to the question at the same
-    place in the list. Example: answers named "q2" and "q1": the choices stand in the
-    order of the questions.
-
-    Args:
-        model: Name of the model that was asked, for messages.
-        request: The request, as JSON.
-        body: The body of the reply, as parsed from JSON.
-
-    Raises:
-        UnusableReply: If it holds no list of answers, or two answers of one name.
-    """
-    answers = body.get("answers") if isinstance(body, dict) else None
-    if not isinstance(answers, list):
-        raise no_answers(model, "decisions")
-    answer_by_name: dict[object, Any] = {}
-    for index, answer in enumerate(answers):
-        if not isinstance(answer, dict):
-            continue
-        name = answer.get("name", _name(index))
-        if not isinstance(name, str) or name in answer_by_name:
-            # Of two answers of one name, nobody can tell which is meant.
-            raise no_answers(model, "decisions")
-        answer_by_name[name] = answer
-    return _choices(request, body, answer_by_name, _openai_numbers)
-
-
-def systemone_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
-    """Read the answers of a reply in System One's form, one for each question.
-
-    Raises:
-        UnusableReply: If it holds no answers by name.
-    """
-    answers = body.get("answers") if isinstance(body, dict) else None
-    if not isinstance(answers, dict):
-        raise no_answers(model, "systemone")
-    return _choices(request, body, answers, _systemone_numbers)
-
-
-def no_answers(model: str, form: str) -> UnusableReply:
-    """Return the error for a reply without answers in the form of its endpoint."""
-    return UnusableReply(
-        f"{model} sent a body without the answers of /v1/{form}: check that the endpoint"
-        " speaks that form"
-    )
-
-
-_ReadNumbers = Callable[[Mapping[str, Any], str, Sequence[str]], list[Any]]
-"""Reads the probabilities of an answer; given are the answer, and the kind and the labels
-of its question."""
-
-
-def _choices(
-    request: str,
-    body: Any,
-    answer_by_name: Mapping[Any, Any],
-    read_numbers: _ReadNumbers,
-) -> tuple[Choice, ...]:
+def choices_of(request: str, body: Any) -> tuple[Choice, ...]:
     """Return one choice for each question: its probabilities, or why there are none.
 
     Example: two questions, the second refused: ``Choice("[0.9]")`` and
@@ -194,43 +132,68 @@ def _choices(
 
     Args:
         request: The request, as JSON.
-        body: The body of the reply, which may say that the request was truncated.
-        answer_by_name: The answer to each question, by the question's name.
-        read_numbers: Reads the probabilities of an answer in the service's form.
+        body: The body of the reply, as parsed from JSON. It may say that the request
+            was truncated.
+
+    Raises:
+        UnusableReply: If it holds no answers, or two answers of one name.
     """
+    answer_by_name = _answers_by_name(body)
     is_truncated = _is_truncated(body)
     choices: list[Choice] = []
-    for index, question in enumerate(json.loads(request)["questions"]):
-        kind, _words, options = question
+    for index, (kind, _wording, options) in enumerate(json.loads(request)["questions"]):
         answer = answer_by_name.get(_name(index))  # questions are named by their index
-        labels = [label for label, _ in options]
         if is_truncated or _is_truncated(answer):
             choices.append(Choice("the request was truncated", finish="length"))
         elif isinstance(answer, dict) and answer.get("type") == "refusal":
             choices.append(Choice("refused", finish="refused"))
         else:
-            choices.append(_choice(answer, kind, labels, read_numbers))
+            choices.append(_choice(answer, kind, [label for label, _ in options]))
     return tuple(choices)
 
 
-def _choice(
-    answer: object, kind: str, labels: Sequence[str], read_numbers: _ReadNumbers
-) -> Choice:
+def _answers_by_name(body: Any) -> Mapping[str, Any]:
+    """Return the answers of a reply, by the names of their questions.
+
+    Answers come by name, or in a list: ``{"name": "q1", "probability": .9}`` then
+    belongs to the question "q1", and an answer without a name to the question at the
+    same place.
+
+    Raises:
+        UnusableReply: If there are none, or two of one name: nobody can tell which is
+            meant.
+    """
+    answers = body.get("answers") if isinstance(body, dict) else None
+    if isinstance(answers, dict):
+        return answers
+    if not isinstance(answers, list):
+        raise UnusableReply("a body without answers")
+    answer_by_name: dict[str, Any] = {}
+    for index, answer in enumerate(answers):
+        if not isinstance(answer, dict):
+            continue
+        name = answer.get("name", _name(index))
+        if not isinstance(name, str) or name in answer_by_name:
+            raise UnusableReply("two answers of one name")
+        answer_by_name[name] = answer
+    return answer_by_name
+
+
+def _choice(answer: object, kind: str, labels: Sequence[str]) -> Choice:
     """Return a choice with the numbers of an answer; of finish "other" if unreadable."""
     try:
         if not isinstance(answer, dict):
             raise TypeError
-        return Choice(json.dumps(read_numbers(answer, kind, labels)))
+        return Choice(json.dumps(_numbers(answer, kind, labels)))
     except (TypeError, KeyError, ValueError):
         return Choice(repr(answer)[:_LONGEST_RAW], "other")
 
 
-def _openai_numbers(
-    answer: Mapping[str, Any], kind: str, labels: Sequence[str]
-) -> list[Any]:
-    """Return the probabilities in an answer of OpenAI, in the order of the options.
+def _numbers(answer: Mapping[str, Any], kind: str, labels: Sequence[str]) -> list[Any]:
+    """Return the probabilities in an answer, in the order of the options.
 
-    Example: ``{"type": "predicate", "probability": .9}`` gives ``[.9]``.
+    Examples: ``{"type": "predicate", "probability": .9}`` and ``{"type": "noul",
+    "noul": .9}`` give ``[.9]``.
 
     Args:
         answer: The answer.
@@ -239,57 +202,20 @@ def _openai_numbers(
         labels: The labels of the options.
 
     Raises:
-        KeyError, TypeError, ValueError: If the answer has another form.
-    """
-    if answer["type"] != kind:
-        raise ValueError
-    if kind == "predicate":
-        return [answer["probability"]]
-    values: Sequence[object] = labels if kind == "choice" else range(len(labels))
-    entries = answer["probabilities"]  # such as [{"value": 0, "probability": .2}, …]
-    probability_by_value = {entry["value"]: entry["probability"] for entry in entries}
-    return _probabilities_in_order(probability_by_value, values, n_listed=len(entries))
-
-
-def _systemone_numbers(
-    answer: Mapping[str, Any], kind: str, labels: Sequence[str]
-) -> list[Any]:
-    """Return the probabilities in an answer of System One, in the options' order.
-
-    Example: ``{"type": "noul", "noul": .9}`` to a predicate gives ``[.9]``.
-
-    Args:
-        answer: The answer.
-        kind: "predicate", a yes or no, which System One calls "noul" and answers with
-            one number; "choice", whose options are named by their labels; or "score",
-            whose levels are counted from "0".
-        labels: The labels of the options.
-
-    Raises:
-        KeyError, TypeError, ValueError: If the answer has another form.
+        KeyError, TypeError, ValueError: If the answer has another form, is one to
+            another question, or does not list each option once.
     """
     if kind == "predicate":
-        if answer["type"] != "noul":
-            raise ValueError
-        return [answer["noul"]]
-    if answer["type"] != kind:  # it answers another question than was asked
-        raise ValueError
-    levels = [str(level) for level in range(len(labels))]
-    values = labels if kind == "choice" else levels
-    probability_by_value = answer["probabilities"]
-    # The number listed must be that of the options: none is missing, none is foreign.
-    return _probabilities_in_order(
-        probability_by_value, values, n_listed=len(probability_by_value)
+        return [answer[_NUMBER_OF_PREDICATE[answer["type"]]]]
+    values = (
+        labels if kind == "choice" else [str(level) for level in range(len(labels))]
     )
-
-
-def _probabilities_in_order(
-    probability_by_value: Mapping[Any, Any], values: Sequence[object], *, n_listed: int
-) -> list[Any]:
-    """Return the probabilities of all options; ValueError unless each is listed once."""
-    if n_listed != len(values):
+    listed = answer["probabilities"]
+    if answer["type"] != kind or len(listed) != len(values):
         raise ValueError
-    return [probability_by_value[value] for value in values]
+    if isinstance(listed, list):  # such as [{"value": 0, "probability": .2}, …]
+        listed = {str(entry["value"]): entry["probability"] for entry in listed}
+    return [listed[value] for value in values]
 
 
 def _is_truncated(answer: Any) -> bool:
@@ -305,6 +231,16 @@ def _is_truncated(answer: Any) -> bool:
             if value and _TRUNCATED.search(str(name)):
                 return True
     return False
+
+
+def tokens_by_name(body: Any) -> Mapping[str, Any]:
+    """Return the numbers of tokens in a reply, by the names that chat endpoints use."""
+    usage = body.get("usage")
+    counted = usage if isinstance(usage, Mapping) else {}
+    return {
+        "prompt_tokens": counted.get("input_tokens"),
+        "completion_tokens": counted.get("output_tokens"),
+    }
 
 
 def chances_of(typed: TypedQuestion, choice: Choice, model: str) -> Chances:
@@ -380,13 +316,3 @@ def _numbers_of(choice: Choice) -> list[Any]:
 
 def _is_probability(number: object) -> bool:
     return is_number(number) and 0 <= number <= 1
-
-
-def tokens_by_name(body: Any) -> Mapping[str, Any]:
-    """Return the numbers of tokens in a reply, by the names that chat endpoints use."""
-    usage = body.get("usage")
-    counted = usage if isinstance(usage, Mapping) else {}
-    return {
-        "prompt_tokens": counted.get("input_tokens"),
-        "completion_tokens": counted.get("output_tokens"),
-    }

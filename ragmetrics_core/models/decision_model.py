@@ -19,14 +19,13 @@ from ragmetrics_core.models.addresses import (
     Provider,
     provider_endpoint,
 )
-from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.decision_forms import (
     Body,
+    choices_of,
     object_of_single_names,
-    openai_body,
-    openai_choices,
-    systemone_choices,
+    openai_fields,
     systemone_fields,
     tokens_by_name,
 )
@@ -140,11 +139,17 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
         """
         state_and_questions = request.messages[0].content
         data = await compute_beside_loop(
-            lambda: json.dumps(self._body(state_and_questions)).encode(),
+            lambda: json.dumps(self.body(request)).encode(),
             size=len(state_and_questions),
         )
         reply_body = await self._ask(self.form.strip("/"), data)
-        choices = self._choices(state_and_questions, reply_body)
+        try:
+            choices = choices_of(state_and_questions, reply_body)
+        except errors.UnusableReply as error:
+            raise errors.UnusableReply(
+                f"{self.name} sent {error}: check that the endpoint speaks the form of"
+                f" /v1/{self.form.strip('/')}"
+            ) from None
         reply = reply_of(
             self.name,
             choices,
@@ -180,13 +185,13 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
             )
         return super()._error(fault)
 
-    @abstractmethod
-    def _body(self, request: str) -> Body:
-        """Return the body of a request, as this form of endpoint takes it."""
+    def body(self, request: ChatRequest) -> Body:
+        """Return the body of a request, as it is sent."""
+        return {"model": self.model, **self._fields(request.messages[0].content)}
 
     @abstractmethod
-    def _choices(self, request: str, body: Any) -> tuple[Choice, ...]:
-        """Read the answers from a reply's body; ``UnusableReply`` if it holds none."""
+    def _fields(self, request: str) -> Body:
+        """Return state and questions as this form of endpoint takes them."""
 
 
 class OpenAIDecisionModel(ServedDecisionModel):
@@ -204,11 +209,8 @@ class OpenAIDecisionModel(ServedDecisionModel):
     provider = OPENAI
     most_questions = 400
 
-    def _body(self, request: str) -> Body:
-        return openai_body(self.model, request)
-
-    def _choices(self, request: str, body: Any) -> tuple[Choice, ...]:
-        return openai_choices(self.name, request, body)
+    def _fields(self, request: str) -> Body:
+        return openai_fields(request)
 
 
 class SystemOneModel(ServedDecisionModel):
@@ -246,11 +248,8 @@ class SystemOneModel(ServedDecisionModel):
             )
         return model.removeprefix(_TYPESAFE)
 
-    def _body(self, request: str) -> Body:
-        return {"model": self.model, **systemone_fields(request)}
-
-    def _choices(self, request: str, body: Any) -> tuple[Choice, ...]:
-        return systemone_choices(self.name, request, body)
+    def _fields(self, request: str) -> Body:
+        return systemone_fields(request)
 
 
 def decision_model(
