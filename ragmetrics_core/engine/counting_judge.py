@@ -6,7 +6,7 @@ a run like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,6 @@ from ragmetrics_core.data import (
     NotAnswered,
     Question,
     R,
-    SampleResult,
     Usage,
     Weight,
     verdicts_of,
@@ -26,7 +25,7 @@ from ragmetrics_core.data.errors import QuestionNotSupported
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.own_judge import counts_by_itself
 from ragmetrics_core.judging.cascade import CascadeJudge
-from ragmetrics_core.judging.decision_judge import convert_question
+from ragmetrics_core.judging.decision_judge import ConvertedQuestion, convert_question
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.chat import Capabilities, ChatModel
 from ragmetrics_core.models.decision_forms import request_text
@@ -74,13 +73,6 @@ class Counted:
             run(model.prepare())
         return self._counting(judge)
 
-    def add_cascades(self, results: Iterable[SampleResult]) -> None:
-        """Add how many questions cascades spared their strong judges, or passed on."""
-        for result in results:
-            for outcome in result.results.values():
-                usage = outcome.usage
-                self.usage += Usage(spared=usage.spared, passed=usage.passed)
-
     def _counting(self, judge: Judge, *, is_sure: bool = True) -> Judge:
         if not isinstance(judge, CascadeJudge):
             return CountingJudge(judge, self, is_sure=is_sure)
@@ -121,41 +113,53 @@ class CountingJudge(Judge):
         A question without an example is counted, and answered with an error.
         """
         check_template(question.instructions, tuple(question.parts))
+        answer = self._answer(question)
+        self._counted.usage += answer.usage
+        return answer
+
+    def _answer(self, question: Question[R]) -> Answer[R]:
+        """Return the example reply, with the usage that a run would have."""
         replies = self._example_replies(question)
         models = self._judge.models
+        usage = Usage()
         if models and isinstance(models[0], DecisionModel):
             converted = convert_question(question)
             if converted.reply is not None:  # it is known without asking
                 return Answer(converted.reply)
-            self._count_typed(models[0], converted.state, list(converted.typed_by_json))
+            usage = self._usage_of_typed(models[0], converted)
             replies = replies[:1]  # one answer, however often a chat model is polled
         elif self._needs_other_tokens(question):
             return Answer(NotAnswered(no_logprobs(self.name)))
         elif models:
-            self._count_prompts(question, replies)
+            usage = self._usage_of_prompts(question, replies)
         elif not counts_by_itself(self._judge):
             # Nobody knows what a judge of a user's own sends, and nothing is stored.
-            self._counted.usage += Usage(calls=1, cost=None)
-        return self._example_answer(question, replies)
+            usage = Usage(calls=1, cost=None)
+        if replies:
+            return Answer(self._asked(question, replies), usage)
+        kind = type(question).__name__
+        no_example = NoExample(f"questions of type {kind} name no example reply")
+        return Answer(NotAnswered(no_example), usage)
 
-    def _count_typed(
-        self, model: DecisionModel, state: str, typed_questions: Sequence[str]
-    ) -> None:
-        """Count the requests for typed questions about equal texts, all as JSON."""
+    def _usage_of_typed(
+        self, model: DecisionModel, converted: ConvertedQuestion
+    ) -> Usage:
+        """What the requests for a question's typed questions take."""
         new_questions = [
             question
-            for question in dict.fromkeys(typed_questions)
-            if self._is_new(state, question)
+            for question in converted.typed_by_json
+            if self._is_new(converted.state, question)
         ]
+        usage = Usage()
         most = model.most_questions
         for start in range(0, len(new_questions), most):
-            text = request_text(state, new_questions[start : start + most])
+            text = request_text(converted.state, new_questions[start : start + most])
             n_characters = len(text)
             if self._counted.high:
                 n_characters = 2 * len(text) + _FORM_OF_TYPED
             n_tokens = self._tokens(n_characters)
-            usage = Usage(calls=1, prompt_tokens=n_tokens)
-            self._counted.usage += _with_cost(usage, model)
+            usage += _with_cost(Usage(calls=1, prompt_tokens=n_tokens), model)
+        return usage
 
     def _is_new(self, *parts: object) -> bool:
         """Whether something is counted for the first time."""
@@ -197,33 +201,25 @@ class CountingJudge(Judge):
             for poll_index in range(question.first_poll, last_poll)
         )
 
-    def _example_answer(
-        self, question: Question[R], replies: tuple[R, ...]
-    ) -> Answer[R]:
-        """Answer with example replies; with an error if there are none."""
-        if not replies:
-            kind = type(question).__name__
-            return Answer(
-                NotAnswered(
-                    NoExample(f"questions of type {kind} name no example reply")
-                )
-            )
+    def _asked(self, question: Question[R], replies: tuple[R, ...]) -> Asked[R]:
+        """Return example replies, sure of their verdicts where that is wanted."""
         weights: tuple[Weight, ...] = ()
         if question.wanted_probability is not None and self._is_sure:
             weights = (Weight(1.0),) * len(verdicts_of(replies[0]))
-        return Answer(Asked(replies, weights=weights))
+        return Asked(replies, weights=weights)
 
-    def _count_prompts(self, question: Question[R], replies: tuple[R, ...]) -> None:
-        """Count the calls of chat models: each model is asked every question.
+    def _usage_of_prompts(self, question: Question[R], replies: tuple[R, ...]) -> Usage:
+        """What the calls of chat models take: each model is asked every question.
 
         Example: polls 0 to 2 and later 3 to 4 count as two new questions.
         """
         n_polls_before = question.first_poll or 0
         parts = tuple(question.parts.values())
+        usage = Usage()
         if not self._is_new(
             type(question), n_polls_before, question.instructions, *parts
         ):
-            return
+            return usage
         tokens_of_reply = _LONG_REPLY if self._counted.high else _SHORT_REPLY
         if replies:
             text = replies[0].model_dump_json(exclude_defaults=True)
@@ -231,12 +227,13 @@ class CountingJudge(Judge):
         tokens_of_prompt = self._tokens(_characters(question)) + _TOKENS_AROUND_PROMPT
         for model in self._judge.models:
             n_replies, n_calls = self._replies_and_calls(question, model.capabilities())
-            usage = Usage(
+            usage_of_model = Usage(
                 calls=n_calls,
                 prompt_tokens=n_calls * tokens_of_prompt,
                 completion_tokens=n_replies * tokens_of_reply,
             )
-            self._counted.usage += _with_cost(usage, model)
+            usage += _with_cost(usage_of_model, model)
+        return usage
 
     def _replies_and_calls(
         self, question: Question[R], capabilities: Capabilities

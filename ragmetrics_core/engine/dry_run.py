@@ -159,6 +159,7 @@ class _RowsCounted:
     """The rows that a dry run has gone through, and what became of each metric.
 
     Attributes:
+        usage: What they would cost.
         n_samples: How many rows are samples.
         n_bad_rows: How many rows are none.
         reasons: Why a metric is undefined on the first row where it is, by its name.
@@ -167,6 +168,7 @@ class _RowsCounted:
             support one of its questions or it crashes, and why; by its name.
     """
 
+    usage: Usage = field(default_factory=Usage)
     n_samples: int = 0
     n_bad_rows: int = 0
     reasons: dict[str, str] = field(default_factory=dict)
@@ -184,6 +186,7 @@ class _RowsCounted:
 
     def add(self, result: SampleResult) -> None:
         """Count one more row; the first reason of each kind is kept."""
+        self.usage += result.usage
         if result.sample is None:
             self.n_bad_rows += 1
             return
@@ -233,9 +236,8 @@ def estimate(
         SettingError: If a metric or judge is one that a run refuses.
     """
     judge_by_metric = judges_by_metric(metrics, judge)
-    low, high = Counted(high=False), Counted(high=True)
-    judging_low = _judging(low, judge_by_metric)
-    judging_high = _judging(high, judge_by_metric)
+    judging_low = _judging(Counted(high=False), judge_by_metric)
+    judging_high = _judging(Counted(high=True), judge_by_metric)
     rows = iter(samples)
     # Some metrics compare a sample with others: they get the first ``POOL`` samples.
     rows_in_hand = list(islice(rows, POOL))
@@ -244,24 +246,23 @@ def estimate(
     for metric in ready_metrics:
         signature_with_judge(metric, judge_by_metric[metric.name])
     asking_metrics = [metric for metric in ready_metrics if not _asks_nothing(metric)]
-    rows_counted = _RowsCounted()
+    low, high = _RowsCounted(), _RowsCounted()
     while rows_in_hand:
-        low.add_cascades(run(_judge(judging_low, rows_in_hand, asking_metrics)))
-        # The upper bound asks both judges of a cascade, and so finds out if either of
-        # them refuses a question.
-        results = run(_judge(judging_high, rows_in_hand, asking_metrics))
-        high.add_cascades(results)
-        for result in results:
-            rows_counted.add(result)
+        for result in run(_judge(judging_low, rows_in_hand, asking_metrics)):
+            low.add(result)
+        for result in run(_judge(judging_high, rows_in_hand, asking_metrics)):
+            high.add(result)
         rows_in_hand = list(islice(rows, POOL))
     judges = list(judge_by_metric.values())
     return Estimate(
-        samples=rows_counted.n_samples,
+        samples=high.n_samples,
         low=low.usage,
         high=high.usage,
-        bad_rows=rows_counted.n_bad_rows,
-        left_out=rows_counted.left_out,
-        failing=rows_counted.failing,
+        bad_rows=high.n_bad_rows,
+        left_out=high.left_out,
+        # The upper bound asks both judges of a cascade, and so finds out if either of
+        # them refuses a question.
+        failing=high.failing,
         batch_share=_batch_share(judges),
         own_judges=_names_of_own_judges(judges),
     )
