@@ -270,7 +270,6 @@ ASKED = st.fixed_dictionaries(
         "temperature": st.sampled_from([None, 0.0, 1.0]),
         "top_logprobs": st.sampled_from([0, 5]),
         "max_tokens": st.sampled_from([None, 5, 50]),
-        "replicate": st.sampled_from([0, 1]),
         "poll": st.sampled_from([0, 1]),
         "name": TEXTS,
         "cache_key": TEXTS,
@@ -304,7 +303,7 @@ def key_in_store(asked: dict[str, Any], **how: Any) -> str:
             for name in ("schema", "temperature", "top_logprobs", "max_tokens")
         },
     )
-    session = Session(model, replicate=asked["replicate"], **how)
+    session = Session(model, **how)
     run = session.during(store=Keys(), concurrency=3)
     asking = run.ask(
         request,

@@ -506,9 +506,7 @@ NO_NUMBERS: tuple[Any, ...] = (math.nan, math.inf, -math.inf, -1, True, False, "
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
-@pytest.mark.parametrize(
-    "setting", ["timeout", "attempts", "max_tokens", "top_logprobs", "replicate"]
-)
+@pytest.mark.parametrize("setting", ["timeout", "attempts", "max_tokens"])
 def test_a_judge_refuses_settings_that_are_no_numbers_in_range(
     setting: str, value: Any
 ) -> None:

@@ -43,7 +43,6 @@ from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.session import Session
 from ragmetrics_core.models.threads import compute_beside_loop
-from ragmetrics_core.models.typed_asking import decide
 
 
 @dataclass(eq=False, repr=False)
@@ -58,8 +57,6 @@ class DecisionJudge(ModelJudge):
         attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call, beside the model's own timeout; None for no
             limit.
-        replicate: Number of an independent repetition: stored answers of one are not
-            used for another.
 
     Raises:
         SettingError: If the model is none of typed questions, or a number is out of
@@ -126,8 +123,8 @@ class DecisionJudge(ModelJudge):
         typed_jsons = list(converted.typed_by_json)
         most = self.model.most_questions
         decided = await gather_all(
-            decide(
-                session, converted.state, typed_jsons[start : start + most], read_answer
+            session.ask_typed(
+                converted.state, typed_jsons[start : start + most], read_answer
             )
             for start in range(0, len(typed_jsons), most)
         )

@@ -39,6 +39,8 @@ from ragmetrics_core.models.features import gather_all, no_logprobs
 from ragmetrics_core.models.session import Session
 from ragmetrics_core.models.threads import compute_beside_loop
 
+# Alternatives per token, where log-probabilities are asked for.
+_ALTERNATIVES = 5
 # modules whose replies are read in proportion to their length
 _OURS = "ragmetrics_core."
 
@@ -51,12 +53,9 @@ class LLMJudge(ModelJudge):
         model: The chat model.
         max_tokens: Limit of a reply's length, in tokens; a reply that it cuts off is
             asked again with four times as much.
-        top_logprobs: Alternatives per token, where log-probabilities are asked for.
         attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call, beside the model's own timeout; None for no
             limit.
-        replicate: Number of an independent repetition, e.g. of a noise study: stored
-            replies of one are not used for another.
 
     Raises:
         SettingError: If the model is none, or lacks its name or its method, or a number
@@ -70,7 +69,6 @@ class LLMJudge(ModelJudge):
 
     _: KW_ONLY
     max_tokens: int = 1024
-    top_logprobs: int = 5
 
     def __post_init__(self) -> None:
         if isinstance(self.model, DecisionModel):
@@ -79,7 +77,6 @@ class LLMJudge(ModelJudge):
                 " DecisionJudge(model), or its name as the judge"
             )
         self._check_number("max_tokens", least=1)
-        self._check_number("top_logprobs", least=0)
         super().__post_init__()
 
     async def answer(self, question: Question[R]) -> Answer[R]:
@@ -154,8 +151,7 @@ class _Asking:
             temperature=question.temperature,
             max_tokens=judge.max_tokens,
         )
-        has_logprobs = "logprobs" not in session.lacking()
-        self._top_logprobs = judge.top_logprobs if has_logprobs else 0
+        self._has_logprobs = "logprobs" not in session.lacking()
 
     async def poll(self) -> Asked[Any]:
         """Ask for as many independent replies (polls) as the question wants.
@@ -204,7 +200,7 @@ class _Asking:
         """
         # at another temperature the probabilities are not those of the model
         request = replace(self._request, temperature=1.0)
-        if not self._top_logprobs:  # the model tells no probabilities of tokens
+        if not self._has_logprobs:
             if wanted_probability.needs_tokens:
                 raise no_logprobs(self._judge_name)
             return await self._weigh_by_polls(request, wanted_probability)
@@ -261,7 +257,7 @@ class _Asking:
 
         Raises ``JudgeError`` if there is no reply that can be read.
         """
-        with_logprobs = replace(request, top_logprobs=self._top_logprobs)
+        with_logprobs = replace(request, top_logprobs=_ALTERNATIVES)
         replies, errors = await self._ask(with_logprobs, polls=1, first_poll=0)
         if errors:
             raise errors[0]

@@ -28,8 +28,6 @@ class ModelJudge(Judge):
         attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call, beside the model's own timeout; None for no
             limit.
-        replicate: Number of an independent repetition, e.g. of a noise study: stored
-            replies of one are not used for another.
 
     Raises:
         SettingError: If the model is none, or lacks its name or its method, or a number
@@ -40,22 +38,17 @@ class ModelJudge(Judge):
     _: KW_ONLY
     attempts: int = 8
     timeout: float | None = 300.0
-    replicate: int = 0
 
     def __post_init__(self) -> None:
         """Check the settings, and make the session to the model; nothing is sent."""
         check_model(self.model)
         self._check_number("attempts", least=1)
-        self._check_number("replicate", least=0)
         if self.timeout is not None:
             self._check_is_positive("timeout")
         self.name = self.model.name
         self.models = (self.model,)
         self._session = Session(
-            self.model,
-            attempts=self.attempts,
-            timeout=self.timeout,
-            replicate=self.replicate,
+            self.model, attempts=self.attempts, timeout=self.timeout
         )
         # set in the copy of this judge that works for a run, with the run's store and budget
         self._run_session: Session | None = None

@@ -35,7 +35,7 @@ async def read_all(
     """
 
     def read_here() -> list[T | errors.JudgeError]:
-        return [_read(outcome, read) for outcome in outcomes]
+        return [read_outcome(outcome, read) for outcome in outcomes]
 
     if own_reader:
         results = call_in_thread(
@@ -48,12 +48,15 @@ async def read_all(
     return await compute_beside_loop(read_here, size=n_characters)
 
 
-def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:
+def read_outcome(
+    outcome: Outcome, read: Callable[[Choice], T]
+) -> T | errors.JudgeError:
+    """Read a reply; return an error if there is none, or it cannot be used."""
     if isinstance(outcome, errors.JudgeError):
         return outcome
     try:
         return read(outcome)
-    except errors.UnusableReply as error:
+    except errors.JudgeError as error:
         return error
 
 

@@ -27,9 +27,11 @@ from ragmetrics_core.models.chat import (
     ChatReply,
     ChatRequest,
     Choice,
+    Message,
     Origin,
     check_prices,
 )
+from ragmetrics_core.models.decision_forms import request_text
 from ragmetrics_core.models.endpoint_state import EndpointState
 from ragmetrics_core.models.features import (
     FittedRequest,
@@ -42,6 +44,7 @@ from ragmetrics_core.models.reply_reading import (
     Outcome,
     explain_error,
     read_all,
+    read_outcome,
     request_for_repair,
 )
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
@@ -49,9 +52,6 @@ from ragmetrics_core.models.spending import spending_here
 from ragmetrics_core.models.threads import compute_beside_loop
 
 T = TypeVar("T")
-
-RequestMaker = Callable[[Sequence[str]], ChatRequest]
-"""Makes the request for the replies under the keys that it is given."""
 
 _NOTHING = Usage()
 
@@ -133,15 +133,12 @@ class Session:
         attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call, beside the model's own timeout; None for no
             limit.
-        replicate: Number of an independent repetition of the same requests. Each
-            repetition has stored replies of its own.
     """
 
     model: ChatModel
     _: KW_ONLY
     attempts: int = 8
     timeout: float | None = 300.0
-    replicate: int = 0
     # features that the model turned out to lack
     _found_missing: set[str] = field(default_factory=set)
     _shared_by_loop: _SharedByLoop = field(default_factory=WeakKeyDictionary)
@@ -335,14 +332,14 @@ class Session:
         keys = await self._keys(request, 1, poll)
         if isinstance(problem, errors.ContentRefused):
             # The model declines to answer, and would decline again.
-            self.reject(keys)
+            self._reject(keys)
             return problem, Usage()
         repair = request_for_repair(request, reply, problem)
         repair_keys = await self._keys(repair, 1, poll)
         fetched = await self._fetch_chat(repair, repair_keys)
         (result,) = await read_one(fetched.in_order())
         if isinstance(result, errors.UnusableReply):
-            self.reject([*keys, *repair_keys])
+            self._reject([*keys, *repair_keys])
         return result, replace(fetched.usage, repairs=fetched.usage.calls)
 
     async def _fetch_chat(self, request: ChatRequest, keys: Sequence[str]) -> Fetched:
@@ -364,10 +361,10 @@ class Session:
     ) -> list[str]:
         """Return the key of each reply in the store, one per poll.
 
-        A key is a digest of everything that changes the reply: the model, the request,
-        the number of the repetition, and the index of the poll. Example: 3 polls of one
-        request have 3 keys; the same request in a later run has the same keys. Keys of
-        a long request are made in a thread.
+        A key is a digest of everything that changes the reply: the model, the request
+        and the index of the poll. Example: 3 polls of one request have 3 keys; the same
+        request in a later run has the same keys. Keys of a long request are made in a
+        thread.
 
         Args:
             request: The request.
@@ -376,7 +373,7 @@ class Session:
         """
 
         def make_keys() -> list[str]:
-            digest_of_all = self.digest(
+            digest_of_all = self._digest(
                 [(message.role, message.content) for message in request.messages],
                 request.schema,
                 request.temperature,
@@ -391,37 +388,72 @@ class Session:
         n_characters = sum(len(message.content) for message in request.messages)
         return await compute_beside_loop(make_keys, size=n_characters)
 
-    # Typed questions, whose requests ``typed_asking`` makes
+    # Asking typed questions
 
-    async def fetch_typed(
-        self, make_request: RequestMaker, keys: Sequence[str]
-    ) -> Fetched:
-        """Return the answers to typed questions, which have no feature to leave out.
+    async def ask_typed(
+        self,
+        state: str,
+        questions: Sequence[str],
+        read: Callable[[str, Choice], T],
+    ) -> tuple[dict[str, T | errors.JudgeError], Usage]:
+        """Ask typed questions about the same texts, in one request.
+
+        Each answer is stored under its own key, so that only missing answers are asked
+        for. An unusable answer is not asked for again: the same request would give the
+        same answer. Example: of 4 questions 1 is stored; the request asks 3.
 
         Args:
-            make_request: Makes the request for the answers under some of the keys.
-            keys: The key of each answer in the store.
+            state: The texts that the questions are about, as JSON.
+            questions: Different questions, each as JSON.
+            read: Reads the answer to a question; raises ``JudgeError`` if the answer
+                cannot be used.
+
+        Returns:
+            By question the answer as it was read, or an error; and what all cost.
         """
+        await self.prepare()
+        question_by_key = {
+            self._digest(state, "typed", question): question for question in questions
+        }
 
-        async def complete(request: ChatRequest, send: Send) -> ChatReply:
-            async with self._prepared.endpoint.first_with(()):
-                return await send(request, 0)
+        def make_request(keys: Sequence[str]) -> ChatRequest:
+            text = request_text(state, [question_by_key[key] for key in keys])
+            return ChatRequest((Message("user", text),), n=len(keys), temperature=None)
 
-        return await self._fetch(make_request, keys, complete)
+        fetched = await self._fetch(
+            make_request, list(question_by_key), self._complete_typed
+        )
+        answers: dict[str, T | errors.JudgeError] = {}
+        for (key, question), outcome in zip(
+            question_by_key.items(), fetched.in_order(), strict=True
+        ):
+            answer = read_outcome(outcome, partial(read, question))
+            if isinstance(outcome, Choice) and isinstance(answer, errors.JudgeError):
+                self._reject([key])
+            answers[question] = answer
+        return answers, fetched.usage
 
-    def digest(self, *parts: object) -> str:
-        """Return a digest of data of JSON, of the model and of the repetition."""
-        return _digest(json.dumps([self._model_identity, self.replicate, *parts]))
+    async def _complete_typed(self, request: ChatRequest, send: Send) -> ChatReply:
+        """Send a request that has no feature to leave out."""
+        async with self._prepared.endpoint.first_with(()):
+            return await send(request, 0)
 
-    def reject(self, keys: Sequence[str]) -> None:
+    # Keys, stored replies, and one call for equal requests at the same time
+
+    def _digest(self, *parts: object) -> str:
+        """Return a digest of data of JSON, and of the model."""
+        return _digest(json.dumps([self._model_identity, *parts]))
+
+    def _reject(self, keys: Sequence[str]) -> None:
         """Forget replies that cannot be used: the next run asks again."""
         for key in keys:
             self._reply_store.reject(key)
 
-    # Stored replies, and one call for equal requests at the same time
-
     async def _fetch(
-        self, make_request: RequestMaker, keys: Sequence[str], complete: _Complete
+        self,
+        make_request: Callable[[Sequence[str]], ChatRequest],
+        keys: Sequence[str],
+        complete: _Complete,
     ) -> Fetched:
         """Return the replies under some keys: stored, awaited, or called for.
 
