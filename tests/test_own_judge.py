@@ -24,6 +24,7 @@ from ragmetrics_core.data import (
     Bit,
     Instructions,
     LabelProbability,
+    LimitReached,
     NotAnswered,
     Part,
     SettingError,
@@ -33,11 +34,13 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.typed import TypedForm, TypedQuestion
 from ragmetrics_core.engine.dry_run import estimate
+from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.chat import ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.decision_model import DecisionModel
+from ragmetrics_core.models.limits import Budget
 
 ROWS = [
     {"question": "Who?", "contexts": [f"Anna lit {n}."], "answer": f"Anna lit {n}."}
@@ -146,6 +149,38 @@ def test_a_session_of_ones_own_is_handed_the_limits_and_trusted(tmp_path: Any) -
     assert judge.asked == 40
     assert judge.settings["concurrency"] == 7
     assert judge.settings["budget"].limits == limits
+
+
+class LimitsOfAJob(Budget):
+    """Limits that are kept elsewhere, as those of a job on several machines are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.usages: list[Usage | None] = []
+
+    async def acquire(self) -> int:
+        if len(self.usages) == 3:
+            raise LimitReached("the job has no call left")
+        return await super().acquire()
+
+    def observe(self, number: int, usage: Usage | None) -> None:
+        super().observe(number, usage)
+        self.usages.append(usage)
+
+
+def test_limits_that_are_kept_elsewhere_hold_for_a_judge_of_ones_own() -> None:
+    judge, limits = Oracle(), LimitsOfAJob()
+    run = Run("utilization", judge, 1, None, limits)
+    results = list(stream(run, ROWS, progress=False, columns={}))
+    assert judge.asked == 3
+    assert limits.usages == [Usage(calls=1, cost=0.001)] * 3
+    assert sum(result.usage.calls for result in results) == 3
+
+
+def test_under_a_cap_on_money_as_many_questions_are_in_flight_as_surely_fit() -> None:
+    judge = Oracle()
+    judged(judge, limits=Limits(max_cost=1.0), concurrency=4)
+    assert (judge.asked, judge.most_in_flight) == (40, 4)
 
 
 def test_no_limit_counts_a_judge_that_is_free() -> None:

@@ -77,8 +77,7 @@ class OwnJudge(Judge):
     """A judge of a user's own in one run: counted, and its answers checked.
 
     It is awaited on the event loop of all judges. It also wraps a judge of ours that
-    calls no model, such as the scripted judge. Under a limit on money its requests go
-    one by one, because their cost is known at their end.
+    calls no model, such as the scripted judge.
 
     Args:
         judge: The session that the judge opened for the run.
@@ -88,8 +87,7 @@ class OwnJudge(Judge):
 
     def __init__(self, judge: Judge, concurrency: int, budget: Budget | None) -> None:
         self._judge = judge
-        has_max_cost = budget is not None and budget.limits.max_cost is not None
-        self._slots = asyncio.Semaphore(1 if has_max_cost else concurrency)
+        self._slots = asyncio.Semaphore(concurrency)
         self._budget = budget
         self._rate: RateLimiter | None = None
         if budget is not None and budget.limits.requests_per_minute is not None:
@@ -119,15 +117,18 @@ class OwnJudge(Judge):
             try:
                 if self._rate is not None:
                     await self._rate.acquire()
-                await budget.wait_for_room()
+                number = await budget.acquire()
             except LimitReached as error:
                 return Answer(NotAnswered(error.with_traceback(None)))
-            budget.calls += 1
-            answer = await self._ask(question)
-            # an answer that says nothing of its usage leaves its cost unknown
-            usage = answer.usage
-            cost = None if usage == Usage() else usage.cost
-            budget.count(max(usage.calls - 1, 0), cost)  # one call is counted
+            usage: Usage | None = None  # of a question that fails or is given up
+            try:
+                answer = await self._ask(question)
+                # an answer that says nothing of its usage leaves its cost unknown
+                is_told = answer.usage != Usage()
+                usage = answer.usage if is_told else Usage(cost=None)
+                budget.calls += max(usage.calls - 1, 0)  # one call is counted
+            finally:
+                budget.observe(number, usage)
         return answer
 
     async def _ask(self, question: Question[Any]) -> Answer[Any]:

@@ -188,7 +188,8 @@ class Attempts:
             outcome = error
             raise
         finally:
-            self.budget.observe(number, outcome)
+            usage = outcome.usage if isinstance(outcome, ChatReply) else None
+            self.budget.observe(number, usage)
             self.endpoint.observe(outcome)
         return outcome
 

@@ -20,6 +20,7 @@ from ragmetrics_core.data import (
     SettingError,
     Settings,
     TransientJudgeError,
+    Usage,
 )
 from ragmetrics_core.models.chat import ChatReply
 
@@ -201,17 +202,6 @@ class Budget:
         Raises:
             LimitReached: If a cap is reached.
         """
-        await self.wait_for_room()
-        self.calls += 1
-        self._n_in_flight += 1
-        return self.calls
-
-    async def wait_for_room(self) -> None:
-        """Wait until the caps leave room for one more call.
-
-        Raises:
-            LimitReached: If a cap is reached.
-        """
         self.check()
         while not self._fits():
             if self._n_in_flight:
@@ -220,29 +210,21 @@ class Budget:
                 # not even one more call is sure to fit
                 self._stop(f"max_cost={self.limits.max_cost:g} was reached")
             self.check()
+        self.calls += 1
+        self._n_in_flight += 1
+        return self.calls
 
-    def count(self, n_calls: int, cost: float | None) -> None:
-        """Count calls of a user's own judge, and what they cost.
-
-        Args:
-            n_calls: How many calls it made.
-            cost: US dollars; None if the judge does not say it, which ends a run with
-                ``max_cost``.
-        """
-        self.calls += n_calls
-        self._count_cost(cost)
-
-    def observe(self, number: int, outcome: ChatReply | JudgeError | None) -> None:
-        """Count what a call cost; one that failed or was given up cost nothing.
+    def observe(self, number: int, usage: Usage | None) -> None:
+        """Count what a call cost.
 
         Args:
             number: The number of the call.
-            outcome: How it ended; None if it was given up.
+            usage: What it used; None if it failed or was given up, and cost nothing.
         """
         del number  # the limits of a job on several machines need it
         self._n_in_flight -= 1
-        if isinstance(outcome, ChatReply):
-            self._count_cost(outcome.usage.cost)
+        if usage is not None:
+            self._count_cost(usage.cost)
         self._next_end.set()
         self._next_end = asyncio.Event()
 

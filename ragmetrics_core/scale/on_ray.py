@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from ragmetrics_core.data import JudgeError, LimitReached, Usage, import_extra
-from ragmetrics_core.models.chat import ChatReply
+from ragmetrics_core.data import LimitReached, Usage, import_extra
 from ragmetrics_core.models.limits import Budget, Limits, RateLimiter
 from ragmetrics_core.scale.scorer import Scorer
 
@@ -152,11 +151,9 @@ class JobLimits:
         if number not in self._calls_in_flight:
             return
         self._calls_in_flight.pop(number).cancel()
-        reply = None
         if usage is not None:
-            reply = ChatReply((), usage)
             self._dearest = max(self._dearest, usage.cost or 0.0)
-        self._budget.observe(number, reply)
+        self._budget.observe(number, usage)
 
 
 class _JobBudget(Budget):
@@ -182,7 +179,6 @@ class _JobBudget(Budget):
             self.check()  # raises it
         return int(number_or_reason)
 
-    def observe(self, ticket: int, outcome: ChatReply | JudgeError | None) -> None:
+    def observe(self, number: int, usage: Usage | None) -> None:
         """Tell how a call ended."""
-        usage = outcome.usage if isinstance(outcome, ChatReply) else None
-        self._keeper.observe.remote(ticket, usage)
+        self._keeper.observe.remote(number, usage)
