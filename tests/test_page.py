@@ -188,7 +188,7 @@ def test_nothing_can_leave_a_script_element() -> None:
     found = [
         entry_of(row, ["context_utilization", "other"], diagnose(row)) for row in rows
     ]
-    (line,) = detail_lines([(only, None, diagnose(only)) for only in rows])
+    (line,) = detail_lines([(only, diagnose(only)) for only in rows])
     for text in (json_text(found), pack_lines([line])):
         assert not set("<>&\u2028") & set(text)
     assert found == [

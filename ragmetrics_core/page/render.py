@@ -33,7 +33,6 @@ from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.diagnosis import RULES, Diagnosis, diagnose
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.glance import Glance, GlanceTally, date_of, question_of
-from ragmetrics_core.reporting.journey import journey_of
 from ragmetrics_core.reporting.judge_card import figures_of_cards
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary
@@ -150,9 +149,7 @@ def page_data(
     ]
     order = _worst_first(table_entries)
     packed_details = pack_lines(
-        detail_lines(
-            (rows[place], journey_of(rows[place]), diagnoses[place]) for place in order
-        )
+        detail_lines((rows[place], diagnoses[place]) for place in order)
     )
     script_data = {
         "metrics": metrics,

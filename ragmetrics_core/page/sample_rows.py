@@ -21,6 +21,7 @@ from ragmetrics_core.reporting.journey import (
     FactOnItsWay,
     Passage,
     SampleJourney,
+    journey_of,
 )
 from ragmetrics_core.reporting.jsonl import plain
 from ragmetrics_core.reporting.tables import is_formula
@@ -222,7 +223,7 @@ def _short_facts(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def detail_lines(
-    rows: Iterable[tuple[SampleResult, SampleJourney | None, Diagnosis]],
+    rows: Iterable[tuple[SampleResult, Diagnosis]],
 ) -> Iterator[str]:
     """Yield everything known of each row, one JSON object per line, in their order.
 
@@ -230,12 +231,12 @@ def detail_lines(
     ``answer`` how the answer is shown, ``claims`` what they rest on, ``formulas`` which columns a spreadsheet would
     compute, and ``advice`` what to mend.
     """
-    for row, followed, diagnosis in rows:
+    for row, diagnosis in rows:
         n_cut = Counter[str]()
         text, fields = _data_of(_drop_earlier_items(row), n_cut)
         added = {
             "cut": +n_cut,
-            "journey": journey_data(followed),
+            "journey": journey_data(journey_of(row)),
             "answer": _answer_data(fields),
             "claims": _claims_of_majority(fields),
             "formulas": [
