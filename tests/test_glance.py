@@ -26,6 +26,7 @@ from ragmetrics_core.data.results import (
 )
 from ragmetrics_core.metrics.adherence_evidence import AdherenceEvidence
 from ragmetrics_core.reporting.gates import decide, parse_gate
+from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.screen import screen_lines
 
@@ -226,10 +227,15 @@ def test_a_short_docstring_stands_beside_the_bar_of_an_own_metric(
 ) -> None:
     report = evaluate([{"answer": "Sit."}], [Politeness(), long_asked], progress=False)
     report.to_jsonl(tmp_path / "results.jsonl")
-    for one in (report, Report.from_jsonl(tmp_path / "results.jsonl")):
+    read = Report.from_jsonl(tmp_path / "results.jsonl")
+    joined = join_runs([report, read], ["a", "b"])
+    for one in (report, read, Report(joined.rows, joined.run)):
         by_name = {line.split()[0]: line for line in str(one).splitlines() if line}
         assert by_name["politeness"].endswith("  Is the answer polite?")
         assert by_name["long_asked"].endswith(" 0 of 1")
+    report.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert page.count("Is the answer polite?") == 2  # beside its bar, and for the rows
 
 
 def test_a_stage_that_nobody_can_tell_is_not_named() -> None:
