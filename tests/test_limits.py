@@ -194,7 +194,7 @@ def test_each_setting_says_what_it_is(kind: type[Settings]) -> None:
 @settings(max_examples=examples(60), deadline=None)
 def test_no_minute_holds_more_than_the_limit(limit: int, gaps: list[float]) -> None:
     clock, sent = Clock(), []
-    limiter = RateLimiter(Budget(clock=clock, sleep=clock.wait), limit)
+    limiter = RateLimiter(Budget(Limits(requests_per_minute=limit), clock, clock.wait))
 
     async def run() -> None:
         for gap in gaps:
@@ -222,7 +222,9 @@ def test_calls_are_spread_over_the_minute(
     per_minute: float, expected: list[float]
 ) -> None:
     clock, sent = Clock(), []
-    limiter = RateLimiter(Budget(clock=clock, sleep=clock.wait), per_minute)
+    limiter = RateLimiter(
+        Budget(Limits(requests_per_minute=per_minute), clock, clock.wait)
+    )
 
     async def run() -> None:
         for _ in range(4):
@@ -235,7 +237,9 @@ def test_calls_are_spread_over_the_minute(
 
 def test_a_run_that_may_not_call_any_more_waits_no_longer() -> None:
     clock = Clock()
-    limiter = RateLimiter(Budget(Limits(deadline=10), clock, clock.wait), 1)
+    limiter = RateLimiter(
+        Budget(Limits(deadline=10, requests_per_minute=1), clock, clock.wait)
+    )
 
     async def run() -> list[object]:
         return await asyncio.gather(

@@ -21,7 +21,11 @@ from ragmetrics_core.engine.counting_judge import Counted, NoExample
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.own_judge import counts_by_itself, parts_of
 from ragmetrics_core.engine.run import POOL
-from ragmetrics_core.engine.sample_judging import SampleJudging, judges_by_metric
+from ragmetrics_core.engine.sample_judging import (
+    SampleJudging,
+    distinct_judges,
+    judges_by_metric,
+)
 from ragmetrics_core.engine.scoring import prepare_metric, signature_with_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import FunctionMetric, Metric
@@ -274,7 +278,8 @@ def _judging(counted: Counted, judge_by_metric: Mapping[str, Judge]) -> SampleJu
     Metrics of one judge share what is counted, as they share replies in a run.
     """
     judge_by_identity = {
-        id(judge): counted.judge(judge) for judge in judge_by_metric.values()
+        identity: counted.judge(judge)
+        for identity, judge in distinct_judges(judge_by_metric).items()
     }
     counting_judges = {
         name: judge_by_identity[id(judge)] for name, judge in judge_by_metric.items()

@@ -89,9 +89,7 @@ class OwnJudge(Judge):
         self._judge = judge
         self._slots = asyncio.Semaphore(concurrency)
         self._budget = budget
-        self._rate: RateLimiter | None = None
-        if budget is not None and budget.limits.requests_per_minute is not None:
-            self._rate = RateLimiter(budget, budget.limits.requests_per_minute)
+        self._rate = RateLimiter(budget or Budget())
         self.name = judge.name
         self.models = judge.models
         self.free = judge.free
@@ -115,8 +113,7 @@ class OwnJudge(Judge):
             return await self._ask(question)
         async with self._slots:
             try:
-                if self._rate is not None:
-                    await self._rate.acquire()
+                await self._rate.acquire()
                 number = await budget.acquire()
             except LimitReached as error:
                 return Answer(NotAnswered(error.with_traceback(None)))

@@ -42,6 +42,7 @@ from ragmetrics_core.engine.resolve import NOBODY, JudgeLike, is_judge_chosen
 from ragmetrics_core.engine.sample_judging import (
     SampleJudging,
     addresses_of,
+    distinct_judges,
     judges_by_metric,
     refuse_unknown_prices,
 )
@@ -149,7 +150,7 @@ class Run:
         # Whether the caller chose the judge of each metric, instead of a default.
         self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
-        self.judges = _distinct_judges(judge_by_metric.values())
+        self.judges = list(distinct_judges(judge_by_metric).values())
         self.batch_store = self._make_batch_store(store) if batch else None
         self.store = self.batch_store or resolve_store(store)
         self._judging = self._make_judging(judge_by_metric)
@@ -224,7 +225,7 @@ class Run:
         metric.
         """
         details_by_judge = {
-            session.name: session.details for session in self._judging.sessions
+            judge.session.name: judge.session.details for judge in self._judging.judges
         }
         # only of a run that ends as soon as its gates are decided
         notes: tuple[str, ...] = ()
@@ -501,11 +502,6 @@ def _versions_of_packages() -> dict[str, str]:
         if module in sys.modules:
             versions[package] = _version_of(package)
     return versions
-
-
-def _distinct_judges(judges: Iterable[Judge]) -> list[Judge]:
-    """Return the judges without repeats, in their order."""
-    return list({id(judge): judge for judge in judges}.values())
 
 
 def _question_of(metric: Metric) -> str:

@@ -18,7 +18,7 @@ from ragmetrics_core.data import (
     did_you_mean,
 )
 from ragmetrics_core.engine.loop import run as wait_for
-from ragmetrics_core.engine.resolve import NOBODY, JudgeLike, resolve_judge
+from ragmetrics_core.engine.resolve import JudgeLike, judge_of_metric, resolve_judge
 from ragmetrics_core.engine.scoring import (
     RunJudge,
     carry_out,
@@ -54,22 +54,22 @@ def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, J
         SettingError: If what is given as a judge is no judge, or a model of a judge
             states invalid prices.
     """
-    judge_by_model: dict[str | None, Judge] = {}  # None for no model named
-    judge_by_metric: dict[str, Judge] = {}
-    for metric in metrics:
-        if not metric.asks_judge:
-            judge_by_metric[metric.name] = NOBODY
-            continue
-        model = metric.model if judge is None else None
-        if model not in judge_by_model:
-            judge_by_model[model] = resolve_judge(judge, metric_model=model)
-        judge_by_metric[metric.name] = judge_by_model[model]
-    for resolved_judge in judge_by_model.values():
+    if judge is not None and any(metric.asks_judge for metric in metrics):
+        judge = resolve_judge(judge)  # once, so that all metrics share its session
+    judge_by_metric = {
+        metric.name: judge_of_metric(metric, judge) for metric in metrics
+    }
+    for resolved_judge in distinct_judges(judge_by_metric).values():
         check_judge(resolved_judge)
         _refuse_unknown_bands(resolved_judge)
         for chat_model in resolved_judge.models:
             _check_prices_stated(chat_model)
     return judge_by_metric
+
+
+def distinct_judges(judge_by_metric: Mapping[str, Judge]) -> dict[int, Judge]:
+    """Return the judges without repeats, by their ``id()``."""
+    return {id(judge): judge for judge in judge_by_metric.values()}
 
 
 def _refuse_unknown_bands(judge: Judge) -> None:
@@ -119,7 +119,7 @@ class SampleJudging:
 
     Attributes:
         models: The names of models that replied, as they named themselves.
-        sessions: The session that each judge opened for this run, without repeats.
+        judges: The judges of this run, without repeats.
         most_rows: Most rows that are judged at a time: enough to use every call slot.
     """
 
@@ -144,7 +144,6 @@ class SampleJudging:
             budget: What the run may spend.
         """
         self.models: set[str] = set()
-        self.sessions: list[Judge] = []
         self.most_rows = 2 * concurrency
         self._budget = budget
         self._row_slots = asyncio.Semaphore(self.most_rows)
@@ -155,20 +154,22 @@ class SampleJudging:
         # Held while the metrics of a sample start, so that samples start one by one.
         self._start_of_sample = asyncio.Lock()
         # By the ``id()`` of a judge: the judge with its session and the run's limits.
-        run_judge_by_identity: dict[int, RunJudge] = {}
+        judge_by_identity = {
+            identity: RunJudge(
+                judge,
+                budget=budget,
+                store=store,
+                concurrency=concurrency,
+                slots=self._question_slots,
+            )
+            for identity, judge in distinct_judges(judge_by_metric).items()
+        }
+        self.judges = list(judge_by_identity.values())
         # The judge of each metric in this run, by the metric's name.
-        self._run_judge_by_metric: dict[str, RunJudge] = {}
-        for metric_name, judge in judge_by_metric.items():
-            if id(judge) not in run_judge_by_identity:
-                session = judge.session(
-                    concurrency=concurrency, store=store, budget=budget
-                )
-                check_judge(session)
-                self.sessions.append(session)
-                run_judge_by_identity[id(judge)] = RunJudge(
-                    session, self._question_slots, budget, concurrency
-                )
-            self._run_judge_by_metric[metric_name] = run_judge_by_identity[id(judge)]
+        self._judge_by_metric = {
+            name: judge_by_identity[id(judge)]
+            for name, judge in judge_by_metric.items()
+        }
 
     def check_signatures(self, metrics: Sequence[Metric]) -> None:
         """Check that every metric and judge can say what its settings are.
@@ -176,7 +177,7 @@ class SampleJudging:
         If one cannot, the run ends before anything is paid.
         """
         for metric in metrics:
-            self._run_judge_by_metric[metric.name].signature_of(metric)
+            self._judge_by_metric[metric.name].signature_of(metric)
 
     async def judge(
         self, index: int, row: Sample | RowError, metrics: Sequence[Metric]
@@ -220,7 +221,7 @@ class SampleJudging:
         # each question then takes a slot of its own.
         async with self._question_slots:
             for metric in metrics:
-                judge = self._run_judge_by_metric[metric.name]
+                judge = self._judge_by_metric[metric.name]
                 judging = carry_out(metric, sample, judge)
                 tasks[metric.name] = group.create_task(judging)
         return tasks
@@ -272,12 +273,12 @@ class SampleJudging:
     @property
     def was_paid(self) -> bool:
         """True if any call of the run was paid."""
-        return any(judge.paid for judge in self._run_judge_by_metric.values())
+        return any(judge.paid for judge in self.judges)
 
     @property
     def unavailable(self) -> JudgeUnavailable | None:
         """Why a judge of the run will answer no more; None if all judges go on."""
-        for judge in self._run_judge_by_metric.values():
+        for judge in self.judges:
             if judge.unavailable is not None:
                 return judge.unavailable
         return None
@@ -288,7 +289,7 @@ class SampleJudging:
 
         None if there is no such judge.
         """
-        for judge in self._run_judge_by_metric.values():
+        for judge in self.judges:
             error = judge.unavailable
             if error is None:
                 continue  # the judge goes on

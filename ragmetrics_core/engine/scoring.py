@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeGuard, TypeVar, cast
 
@@ -33,7 +32,7 @@ from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcome
 from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.limits import Budget
-from ragmetrics_core.models.reply_store import resolve_store
+from ragmetrics_core.models.reply_store import ReplyStore, resolve_store
 from ragmetrics_core.models.spending import note_spending
 from ragmetrics_core.models.threads import (
     call_in_thread,
@@ -107,9 +106,7 @@ async def score_one(
     store_path = os.environ.get("RAGMETRICS_STORE")
     store = _store_of_path(store_path) if store_path else None
     around = _run_around.get() or _RunAround(Budget(), [])
-    session = judge.session(concurrency=32, store=store, budget=around.budget)
-    check_judge(session)
-    run_judge = RunJudge(session, budget=around.budget)
+    run_judge = RunJudge(judge, budget=around.budget, store=store)
     outcome = await carry_out(metric, sample, run_judge)
     around.usages.append(outcome.usage)
     if run_judge.unavailable is not None:
@@ -206,36 +203,53 @@ def _refuse_unknown_fields(unknown_fields: Mapping[str, Any]) -> None:
         )
 
 
-@dataclass
 class RunJudge:
-    """A judge's session in one run, and what became of its questions so far."""
+    """A judge in one run: its session, and what became of its questions so far.
 
-    session: Judge
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
-    """One for each question that may be open at a time, in the whole run.
+    Args:
+        judge: The judge.
+        budget: The limits of the run, and what was spent of them; None for no limit.
+        store: Where replies are kept; None for memory.
+        concurrency: Most calls in flight.
+        slots: One for each question that may be open at a time, in the whole run. An
+            open question holds its prompt and a hundred small objects, which the
+            garbage collector visits again and again. Opening thousands ahead takes
+            longer than asking them.
 
-    An open question holds its prompt and a hundred small objects, which the garbage
-    collector visits again and again. Opening thousands ahead takes longer than asking
-    them.
+    Attributes:
+        session: The judge as it is asked. One of a user's own is wrapped, so that it
+            holds up nobody and is counted.
+        answered: How many questions it answered.
+        paid: Whether any call of it was paid.
+        unavailable: Why it answers no question; None if nothing is known against it.
+
+    Raises:
+        SettingError: If the judge's session is no judge.
     """
-    budget: Budget = field(default_factory=Budget)
-    """The limits of the run, and what was spent of them."""
-    concurrency: int = 64
-    """Most requests to a judge of a user's own in flight."""
-    answered: int = 0
-    """How many questions it answered."""
-    paid: bool = False
-    """Whether any call of it was paid."""
-    unavailable: errors.JudgeUnavailable | None = None
-    """Why it answers no question; None if nothing is known against it."""
-    # By the metric's name: the metric, and its signature by this judge.
-    _signatures: dict[str, tuple[Metric, Signature]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Wrap a judge of a user's own, so that it holds up nobody and is counted."""
-        self.session = judge_in_run(
-            self.session, concurrency=self.concurrency, budget=self.budget
+    def __init__(
+        self,
+        judge: Judge,
+        *,
+        budget: Budget | None = None,
+        store: ReplyStore | None = None,
+        concurrency: int = 32,
+        slots: asyncio.Semaphore | None = None,
+    ) -> None:
+        self.budget = budget or Budget()
+        self.slots = slots or asyncio.Semaphore(2 * concurrency)
+        session = judge.session(
+            concurrency=concurrency, store=store, budget=self.budget
         )
+        check_judge(session)
+        self.session = judge_in_run(
+            session, concurrency=concurrency, budget=self.budget
+        )
+        self.answered = 0
+        self.paid = False
+        self.unavailable: errors.JudgeUnavailable | None = None
+        # By the metric's name: the metric, and its signature by this judge.
+        self._signatures: dict[str, tuple[Metric, Signature]] = {}
 
     def signature_of(self, metric: Metric) -> Signature:
         """Return the signature of a metric by this judge, made once for all samples.

@@ -56,7 +56,7 @@ class Attempts:
         endpoint: Knows whether the model's endpoint answers at all.
         slots_of_run: Bounds the calls in flight of this run.
         slots: Bounds the calls in flight of all runs of the session.
-        rate: Bounds the calls per minute of this run; None for no bound.
+        rate: Bounds the calls per minute of this run.
         budget: What the run may spend.
         most_attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call; None for no limit.
@@ -66,7 +66,7 @@ class Attempts:
     endpoint: EndpointState
     slots_of_run: asyncio.Semaphore
     slots: Slots
-    rate: RateLimiter | None
+    rate: RateLimiter
     budget: Budget
     most_attempts: int
     timeout: float | None
@@ -177,8 +177,7 @@ class Attempts:
         self, request: ChatRequest, sent_at: list[float]
     ) -> ChatReply:
         """Call if the budget allows it; tell budget and endpoint how the call ended."""
-        if self.rate is not None:
-            await self.rate.acquire()
+        await self.rate.acquire()
         self.endpoint.refuse_during_outage()
         number = await self.budget.acquire()
         outcome: ChatReply | errors.JudgeError | None = None  # it was given up

@@ -381,16 +381,16 @@ _LONGEST_WAIT = (
 
 
 class RateLimiter:
-    """Spaces the calls of a run to one model, so that no minute holds more than a limit.
+    """Spaces the calls of a run to one model, so that no minute holds too many.
 
     Args:
-        budget: The run's budget, which has the clock.
-        per_minute: The limit.
+        budget: The run's budget, which has the limit and the clock.
     """
 
-    def __init__(self, budget: Budget, per_minute: float) -> None:
+    def __init__(self, budget: Budget) -> None:
+        per_minute = budget.limits.requests_per_minute
         self._budget = budget
-        self._seconds_between = 60 / per_minute
+        self._seconds_between = 0.0 if per_minute is None else 60 / per_minute
         self._next_leaves_at = budget.clock()
 
     async def acquire(self) -> None:

@@ -79,13 +79,10 @@ class Fetched:
         outcomes: By key, the reply or why there is none; None for a reply that is not
             there yet.
         usage: What it cost.
-        paid_keys: The keys for which this run sent a call. The replies under the others
-            were stored, or other runs were calling for them.
     """
 
     outcomes: dict[str, Outcome | None]
     usage: Usage = _NOTHING
-    paid_keys: set[str] = field(default_factory=set)
 
     @property
     def missing(self) -> list[str]:
@@ -231,14 +228,12 @@ class Session:
         # Without a key nobody knows the model's settings: replies then stay in memory.
         self._reply_store = shared.memory if cache_key is None else self._store
         shared.slots.most = max(shared.slots.most, self._concurrency)
-        per_minute = self._budget.limits.requests_per_minute
-        rate = None if per_minute is None else RateLimiter(self._budget, per_minute)
         self._attempts = Attempts(
             self.model,
             shared.endpoint,
             asyncio.Semaphore(self._concurrency),
             shared.slots,
-            rate,
+            RateLimiter(self._budget),
             self._budget,
             self.attempts,
             self.timeout,
@@ -540,7 +535,6 @@ class Session:
             reply = await complete(request, send)
             missing = [key for key in keys if fetched.outcomes[key] is None]
             fetched.outcomes.update(_reasons_of_missing(missing, reply))
-            fetched.paid_keys.update(keys)
             fetched.add(reply.usage)
         finally:
             for key in keys:

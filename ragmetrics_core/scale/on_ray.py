@@ -98,9 +98,7 @@ class JobLimits:
 
     def __init__(self, limits: Limits) -> None:
         self._budget = Budget(limits)
-        self._rate: RateLimiter | None = None
-        if limits.requests_per_minute is not None:
-            self._rate = RateLimiter(self._budget, limits.requests_per_minute)
+        self._rate = RateLimiter(self._budget)
         # By number of the call: a timer that takes the call for lost.
         self._calls_in_flight: dict[int, asyncio.TimerHandle] = {}
         self._dearest = 0.0  # US dollars of the dearest call so far
@@ -121,8 +119,7 @@ class JobLimits:
             calls may be sent.
         """
         try:
-            if self._rate is not None:
-                await self._rate.acquire()
+            await self._rate.acquire()
             await self._budget.acquire()
         except LimitReached as reached:
             return str(reached)
