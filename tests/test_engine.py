@@ -36,7 +36,7 @@ from ragmetrics_core.data.errors import (
     SettingError,
 )
 from ragmetrics_core.data.replies import Answer, Usage
-from ragmetrics_core.engine.run import AHEAD
+from ragmetrics_core.engine.run import AHEAD, Run, stream
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
@@ -137,6 +137,16 @@ def test_the_first_result_of_a_slow_source_comes_after_few_rows() -> None:
 
     next(iter_results(slow(), counted, judge=ScriptedJudge({})))
     assert n_read < 30
+
+
+def test_a_run_that_was_left_begins_anew() -> None:
+    run = Run("adherence", LexicalJudge(), 4, None)
+    left = stream(run, ROWS[:30], progress=False, columns={})
+    next(left)
+    left.close()
+    results = list(stream(run, ROWS[30:60], progress=False, columns={}))
+    answers = [result.sample.answer for result in results if result.sample]
+    assert answers == [row["answer"] for row in ROWS[30:60]]
 
 
 def waits_for_the_last(rows: int, *, first: int) -> Metric:

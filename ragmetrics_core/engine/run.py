@@ -283,7 +283,9 @@ class Run:
                 function that returns it.
         """
         self._note_part(samples)  # why they are only a part of all samples, if they are
-        self._results.clear()  # of an earlier evaluation by this run
+        # what an earlier evaluation by this run left, if its caller went before its end
+        self._started.clear()
+        self._results.clear()
         rows = self._until_source_fails(
             warn_of_doubles(iterate_samples(samples, columns))
         )
