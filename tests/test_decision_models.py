@@ -127,6 +127,36 @@ def test_a_number_among_those_of_options_that_is_none_fails_at_once(
         assert len(server.requests) == 1
 
 
+def test_an_option_that_nobody_asked_about_or_that_stands_twice_fails_at_once(
+    form: str,
+) -> None:
+    typed = TypedQuestion(
+        "choice", "Which?", (Option("A", "one"), Option("B", "another"))
+    )
+
+    class More(DecisionServer):
+        def completion(self, body: Body) -> Body:
+            reply = super().completion(body)
+            answers = reply["answers"]
+            if isinstance(answers, list):
+                answers[0]["probabilities"].append({"value": "A", "probability": 0.5})
+            else:
+                answers["q1"]["probabilities"]["C"] = 0.0
+            return reply
+
+    with More(lambda *_: [0.5, 0.5]) as server:
+        error = error_of(FORMS[form](server.base_url), typed)
+        assert isinstance(error, errors.UnusableReply)
+
+
+def test_two_answers_of_one_name_are_no_answer() -> None:
+    answer = {"type": "predicate", "name": "q1", "probability": 0.9}
+    other = {**answer, "probability": 0.1}
+    with DecisionServer(lambda *_: 0.9, extra={"answers": [answer, other]}) as server:
+        error = error_of(FORMS["decisions"](server.base_url))
+    assert "two answers of one name" in str(error)
+
+
 @pytest.mark.parametrize("answers", [None, "q1", 3, [], {}], ids=str)
 def test_answers_that_are_none_fail_at_once(form: str, answers: Any) -> None:
     with DecisionServer(lambda *_: 0.9, extra={"answers": answers}) as server:
