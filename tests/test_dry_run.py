@@ -250,6 +250,12 @@ def test_a_mistake_in_a_metric_is_seen_before_any_call(mistake: str) -> None:
     assert words in result.results["tone"].reason
 
 
+def test_only_where_calls_are_a_range_is_it_said_why() -> None:
+    because = "Calls: fewest where"
+    assert because in count(ALL, ContextAdherence()).text()
+    assert because not in count(ALL, tone_with()).text()
+
+
 def test_what_only_a_dry_run_cannot_answer_is_no_crash() -> None:
     assert not count(ALL, tone_with(example=False)).failing
 

@@ -36,7 +36,6 @@ from ragmetrics_core.models.reply_store import MemoryStore
 _CONCURRENCY = 32
 _ASSUMPTIONS = (
     "Tokens: 3 to 4 characters each; replies as long as usual for their form.",
-    "Calls: from the replies that lead to the fewest further questions to the most.",
     "Not counted: repairs of unusable replies, retries, hidden reasoning.",
     "A question that is asked twice counts once.",
     "Not deducted: replies that the store holds already, which cost nothing.",
@@ -117,6 +116,8 @@ class Estimate:
                 f"{name} {verb} on {failure.n_samples:,} of {self.samples:,} {unit}:"
                 f" {failure.reason}"
             )
+        if self.low.calls < self.high.calls:
+            lines.append("Calls: fewest where replies lead to no further question.")
         if self.high.prompt_tokens:
             lines += _ASSUMPTIONS
         return "\n".join(lines)

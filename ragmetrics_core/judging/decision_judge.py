@@ -27,7 +27,6 @@ from ragmetrics_core.data import (
     Usage,
 )
 from ragmetrics_core.data.typed import TypedForm, problem_of_typed
-from ragmetrics_core.judging import windows
 from ragmetrics_core.judging.judge import (
     problem_of_missing_weights,
     problem_of_reply,
@@ -83,39 +82,17 @@ class DecisionJudge(ModelJudge):
         """The version of the wordings."""
         return {"typed": WORDING}
 
-    async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question, by typed questions that share a request.
+    async def _answer_whole(self, session: Session, question: Question[R]) -> Answer[R]:
+        """Ask the typed questions of a metric's question, and join their answers.
 
-        A text that is too long for the model is divided, and its parts are asked about,
-        where the question says how.
-
-        Raises:
-            JudgeUnavailable: If the model cannot be prepared; nothing was sent.
-        """
-        if self._run_session is None:
-            return await self._for_one_call().answer(question)
-        converted = await _render(question)
-        answer = await self._ask_typed_questions(self._run_session, converted)
-        partial_questions = windows.halve_questions(question, answer)
-        if not partial_questions:
-            return answer
-        partial_answers = await gather_all(map(self.answer, partial_questions))
-        return windows.join_verdicts(question, answer, partial_answers)
-
-    async def _ask_typed_questions(
-        self, session: Session, converted: ConvertedQuestion
-    ) -> Answer[Any]:
-        """Send the typed questions of a metric's question, and join their answers.
-
-        Example: a metric asks which of two facts a context covers. That was converted
+        Example: a metric asks which of two facts a context covers. That is converted
         into two typed questions, "it covers fact 1" and "it covers fact 2". The model
         answers each with a probability. Seven typed questions, for a model that takes 3
         at a time, are 3 requests.
-
-        Args:
-            session: Sends a request, and reads the answers in its reply.
-            converted: The metric's question, converted.
         """
+        converted = await compute_beside_loop(
+            partial(convert_question, question), size=question.n_characters
+        )
         if converted.reply is not None:  # known without asking
             return Answer(converted.reply)
         # reads the model's answer to one typed question, and checks its probabilities
@@ -157,13 +134,6 @@ class ConvertedQuestion:
     typed_by_json: Mapping[str, TypedQuestion] = field(default_factory=dict)
     typed_jsons: tuple[str, ...] = ()
     reply: Asked[Any] | NotAnswered | None = None
-
-
-async def _render(question: Question[Any]) -> ConvertedQuestion:
-    """Convert a question into typed questions, beside the event loop if it is long."""
-    return await compute_beside_loop(
-        partial(convert_question, question), size=question.n_characters
-    )
 
 
 def convert_question(question: Question[Any]) -> ConvertedQuestion:

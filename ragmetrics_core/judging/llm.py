@@ -27,7 +27,7 @@ from ragmetrics_core.data.errors import (
     SettingError,
     TooFewPolls,
 )
-from ragmetrics_core.judging import windows
+from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.judging.probabilities import read_weights
 from ragmetrics_core.judging.reading import ReadReply, read
@@ -35,7 +35,7 @@ from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import schema_of
 from ragmetrics_core.models.chat import ChatRequest
 from ragmetrics_core.models.decision_model import DecisionModel
-from ragmetrics_core.models.features import gather_all, no_logprobs
+from ragmetrics_core.models.features import no_logprobs
 from ragmetrics_core.models.session import Session
 from ragmetrics_core.models.threads import compute_beside_loop
 
@@ -76,31 +76,8 @@ class LLMJudge(ModelJudge):
                 f"{self.model.name} answers typed questions and writes nothing: take"
                 " DecisionJudge(model), or its name as the judge"
             )
-        self._check_number("max_tokens", least=1)
+        check_number("LLMJudge(max_tokens=)", self.max_tokens, least=1)
         super().__post_init__()
-
-    async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question.
-
-        If a text is too long for the model, the question is asked window by window
-        where that can be.
-
-        A run of many questions shares a ``session``. If no question will be answered,
-        the reply's error is ``JudgeUnavailable``, and the usage says what was paid
-        before.
-
-        Raises:
-            JudgeUnavailable: If the model cannot be prepared; nothing was sent.
-            SettingError: If the template shows a part that the question does not have.
-        """
-        if self._run_session is None:
-            return await self._for_one_call().answer(question)
-        answer = await self._answer_whole(self._run_session, question)
-        partial_questions = windows.halve_questions(question, answer)
-        if not partial_questions:
-            return answer
-        partial_answers = await gather_all(map(self.answer, partial_questions))
-        return windows.join_verdicts(question, answer, partial_answers)
 
     async def _answer_whole(self, session: Session, question: Question[R]) -> Answer[R]:
         """Ask a question with all its texts, and return the answer with what it cost.
