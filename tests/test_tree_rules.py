@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,7 +59,6 @@ from ragmetrics_core.capture import (
 )
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
-from ragmetrics_core.data import RowError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample import Turn as Said
 
@@ -530,11 +530,9 @@ ROWS: dict[str, Row] = {
             reads(f"Which airport? {FARO}", "It is the one of Faro."),
             answers=(Answer("in the north", "output"),),
         ),
-        [FARO],
+        [PORTO],
         "p f",
-        "further_call writer_guessed",
         answer="in the north",
-        hedged="contexts",
     ),
     "a status line that no model wrote": Row(
         tree(
@@ -652,9 +650,31 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO],
         None,
+        hedged="retrieved",
+        where=Overrides(context_tools={"search"}),
+    ),
+    "text of two lines of a tool named as context": Row(
+        says(
+            reads(QUESTION, CALL),
+            tool(f"{PORTO}\n{FARO}", name="search"),
+            reads(after_tool(f"{PORTO}\n{FARO}")),
+        ),
+        [f"{PORTO}\n{FARO}"],
+        None,
         "undivided",
         hedged="retrieved",
         where=Overrides(context_tools={"search"}),
+    ),
+    "a passage that a step left out, and that the prompt quotes from elsewhere": Row(
+        says(
+            found(P, F),
+            reranked((P, F), F),
+            reads(f"Earlier: {PORTO}\nNow: {FARO}\n{QUESTION}"),
+        ),
+        [PORTO, FARO],
+        "p f",
+        "quoted",
+        hedged="contexts",
     ),
     "a tool that gives documents, and one that gives text": Row(
         says(
@@ -889,10 +909,13 @@ def test_no_sample(run: Tree) -> None:
 @pytest.mark.parametrize(
     "value", [[{"body": PORTO, "source": "a"}], {"body": PORTO, "source": "a"}]
 )
-def test_named_contexts_without_a_text_are_refused(value: object) -> None:
+def test_named_contexts_without_a_text_are_unknown(value: object) -> None:
     run = says(reads(asked(PORTO)), lookup_outputs=({"chunks": value},))
-    with pytest.raises(RowError, match=r"without a text .*: body, source"):
-        samples_of(run, Overrides(contexts_from="chunks"))
+    (sample,) = samples_of(run, Overrides(contexts_from="chunks"))
+    assert sample.contexts is None
+    assert sample.capture is not None
+    doubt = sample.capture.doubts["no_contexts_named"]
+    assert re.search(r"without a text .*: body, source", doubt)
 
 
 # a text that a tool returned beside contexts; whether the tool is to be named

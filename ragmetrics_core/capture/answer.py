@@ -198,19 +198,20 @@ def _writer_by_text(calls: Calls, answer: Answer) -> Node | None:
             return call
         if structure is not None and structure in reply.values:
             return call
-    return _writer_by_letters(calls, letters_of(answer.text))
+    return _writer_by_letters(calls, answer.text or "")
 
 
-def _writer_by_letters(calls: Calls, letters: str) -> Node | None:
-    """Return the last call whose reply holds the answer, or is held by it by half."""
+def _writer_by_letters(calls: Calls, text: str) -> Node | None:
+    """Return the last call whose reply holds the answer, or is held by it by half.
+
+    A short answer must be an entry of the reply, such as the words behind "Answer:".
+    """
+    for call in reversed(calls.models):
+        if shows([calls.replies[call].text], text):
+            return call
+    letters = letters_of(text)
     if len(letters) < SHORTEST:
         return None
-    holders: list[Node] = []
-    for call in calls.models:
-        if letters in letters_of(calls.replies[call].text):
-            holders.append(call)
-    if holders:
-        return holders[-1]
     held = _replies_inside(calls, letters)
     held_letters = {letters_of(calls.replies[call].text) for call in held}
     n_held = sum(map(len, held_letters))
@@ -234,7 +235,7 @@ def _doubts_of_stated(turn: Turn, answer: Answer, writer: Node) -> tuple[Doubt, 
     It may be a query, or a verdict on an earlier text.
     """
     calls = turn.calls
-    if writer not in calls.replies:
+    if "answer" in turn.named or writer not in calls.replies:
         return ()
     reply = calls.replies[writer]
     has_earlier_text = any(

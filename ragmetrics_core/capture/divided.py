@@ -32,14 +32,16 @@ def divided(text: str, result: object = None) -> tuple[Document, ...] | None:
         result: What it returned, as plain values; None if the text is all of it.
 
     Returns:
-        The passages; () for an empty list; None if the text has no structure that says
-        where a passage ends.
+        The passages; () for an empty list; a text of one line is one; None if the text
+        has no structure that says where a passage ends.
     """
     for value in (result, parse_json(text)):
         passages = None if isinstance(value, str) else _passages(value, _DEPTH)
         if passages is not None:
             return passages
-    return None
+    is_plain = isinstance(result, str | None) and parse_json(text) is None
+    is_one_line = "\n" not in text.strip()
+    return (Document(text),) if is_plain and is_one_line else None
 
 
 def _passages(value: object, depth: int) -> tuple[Document, ...] | None:

@@ -83,14 +83,14 @@ _TABLE: dict[str, tuple[Grade, str]] = {
     ),
     "no_contexts_named": (
         "inferred",
-        "contexts_from= led to a place without any text",
+        "contexts_from= led to a place without any text{}",
     ),
     "provider": ("inferred", "{}"),
     # what is missing
     "no_search": (
         "incomplete",
         "nothing was searched for, or the search failed: no contexts were found, and no"
-        " tool returned a text, neither in this turn nor in an earlier one",
+        " tool returned a text; if an earlier turn did, name both turns by conversation=",
     ),
     "not_recorded": (
         "incomplete",

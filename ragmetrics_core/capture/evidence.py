@@ -23,7 +23,7 @@ from ragmetrics_core.capture.shown import (
     find_shown,
 )
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
-from ragmetrics_core.data import PassageNote
+from ragmetrics_core.data import PassageNote, RowError
 
 _BY_DATA_FLOW = Doubt("by_data_flow")
 # with these it is not known which prompts show what the answer rests on
@@ -243,9 +243,13 @@ class _Reading:
 
     def _name(self, result: Evidence) -> None:
         """Take what ``contexts_from=`` names as the contexts."""
-        contexts = tuple(contexts_in(self.turn.named["contexts"]))
-        result.contexts = contexts
         result.evidence_from = "named"
+        try:
+            contexts = tuple(contexts_in(self.turn.named["contexts"]))
+        except RowError as error:  # objects without a text
+            self.doubts = [Doubt("no_contexts_named", f": {error}")]
+            return
+        result.contexts = contexts
         result.identities = (None,) * len(contexts)
         self.doubts = [] if contexts else [Doubt("no_contexts_named")]
 
@@ -320,6 +324,8 @@ class _Reading:
         is_chain_known = _LEAVES_CHAIN_OPEN.isdisjoint(
             each.code for each in self.doubts
         )
+        if fates.shown_though_left_out:
+            self.doubts.append(Doubt("quoted"))
         for identity, (_, showing) in self.showings.items():
             is_open = (
                 identity in fates.replaced
@@ -348,6 +354,8 @@ class _Fates:
         dropped_by: The first call that dropped a passage.
         ranks: The rank, from 1, in the last list that holds it.
         replaced: The passages in whose stead a call may have returned others.
+        shown_though_left_out: The passages that a call left out and a prompt shows: it
+            may quote them from elsewhere, such as an earlier answer.
     """
 
     def __init__(
@@ -359,6 +367,8 @@ class _Fates:
         self.dropped_by: dict[DocumentKey, Node] = {}
         self.ranks: dict[DocumentKey, int | None] = {}
         self.replaced: set[DocumentKey] = set()
+        self.shown_though_left_out: set[DocumentKey] = set()
+        self._seen_in_prompts = frozenset(seen_later)
         # of several lists one may lead nowhere: whether these were kept is unknown
         self._sorted: set[DocumentKey] = set()
         taken_by: dict[Node, set[DocumentKey]] = {}
@@ -388,6 +398,8 @@ class _Fates:
             self.replaced |= left_out
         elif seen_later.isdisjoint(left_out):
             self.dropped_by.update(dict.fromkeys(left_out, call))
+        else:
+            self.shown_though_left_out |= left_out & self._seen_in_prompts
         for rank, identity in enumerate(returned, start=1):
             if identity in taken:
                 known_rank = None if identity in self._sorted else rank

@@ -234,9 +234,11 @@ def _stands_alone(letter: str) -> bool:
 _LINE_BREAK = r"(?:\n|\\+[nrt]|\t)"
 _BEFORE_ENTRY = lazy_pattern(
     rf"(?:\A|{_LINE_BREAK}|[\"'“”„«»‘’`|:\[({{<>•*#=–—-])\s*"
-    r"(?:\(?\d{1,3}[.)]\s*)?\Z"
+    r"(?:\(?\d{1,3}[.)]\s*)?[$€£¥]?\Z"
 )
-_AFTER_ENTRY = lazy_pattern(rf"\s*[.,;!?]?\s*(?:\Z|{_LINE_BREAK}|[\"'“”„«»‘’`|\])}}<])")
+_AFTER_ENTRY = lazy_pattern(
+    rf"\s*[%€$£¥]?[.,;!?]?\s*(?:\Z|{_LINE_BREAK}|[\"'“”„«»‘’`|\])}}<])"
+)
 _DOTS = r"(?:\.{3}|…)"
 _BEFORE_CUT = lazy_pattern(rf"{_DOTS}[\])]?\s*\Z")
 _AFTER_CUT = lazy_pattern(rf"[^\w\n]{{0,4}}{_DOTS}")

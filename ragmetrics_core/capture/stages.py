@@ -216,8 +216,10 @@ def _doubt_of_tools(
     if found_evidence.evidence_from == "named":
         return None
     if calls.context_tools is not None:
-        is_any_called = not calls.context_tools.isdisjoint(calls.names_of_tools)
-        if is_any_called or not calls.context_tools:
+        known_tools = calls.names_of_tools.union(
+            *(m.offered_tools for m in calls.models)
+        )
+        if not calls.context_tools or not calls.context_tools.isdisjoint(known_tools):
             return None
     context_letters = [
         letters_of(context.text) for context in found_evidence.contexts or ()

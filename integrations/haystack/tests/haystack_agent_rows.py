@@ -126,7 +126,6 @@ def agent_with_function_tool() -> Row:
         found,
         "It was built in 1856, says lookup.",
         standalone="the lighthouse",
-        doubts=("undivided",),
     )
     return Row(
         ("function tool",),

@@ -375,7 +375,6 @@ def agent_text_tool() -> None:
     Turn(
         contexts=[(PARIS, None, None)],
         standalone="capital France",
-        doubts=["undivided"],
     ),
     context_tools={"web_search"},
 )

@@ -46,7 +46,7 @@ RESULTS: dict[str, tuple[Any, list[str] | None]] = {
     ),
     "a mapping of texts": ({"documents": BOTH}, BOTH),
     "one record": ({"text": FACT, "id": "f"}, [FACT]),
-    "a text": (FACT, None),
+    "a text": (FACT, [FACT]),
     "lines": (f"1. {FACT}\n2. {ROOMS}", None),
     "a mapping without a text": ({"lamp": FACT, "rooms": 11}, None),
 }

@@ -737,9 +737,7 @@ REACT = {
 
 @row(
     "ReActAgent",
-    Expected(
-        answer="The agent's answer.", standalone="capital", doubts=("writer_guessed",)
-    ),
+    Expected(answer="The agent's answer.", standalone="capital"),
 )
 def _(kit: Kit) -> None:
     script = {"Observation: The answer.": REACT["Observation"], "": REACT[""]}
