@@ -31,6 +31,14 @@ def is_users_code(frame: traceback.FrameSummary) -> bool:
     return not is_of_others and "site-packages" not in frame.filename
 
 
+def is_ours(kind: type) -> bool:
+    """Tell whether a class is one of ragmetrics, and not a user's own.
+
+    What it does computes in proportion to the texts, and waits for nothing.
+    """
+    return kind.__module__.startswith("ragmetrics_core.")
+
+
 def reason_of_crash(error: BaseException) -> str:
     """Return our own error's words, which say what to do; else ``crash_in_words``."""
     if isinstance(error, RagMetricsError):

@@ -22,7 +22,7 @@ from ragmetrics_core.data import (
     Usage,
     weights_by_share,
 )
-from ragmetrics_core.data.crashes import crash_in_words
+from ragmetrics_core.data.crashes import crash_in_words, is_ours
 from ragmetrics_core.data.errors import (
     JudgeCrashed,
     JudgeError,
@@ -34,14 +34,7 @@ from ragmetrics_core.judging.judge import Judge, check_answer
 from ragmetrics_core.models.limits import Budget, RateLimiter
 from ragmetrics_core.models.threads import is_being_cancelled
 
-_OUR_MODULES = "ragmetrics_core."
-
 _logger = logging.getLogger("ragmetrics_core")
-
-
-def is_ours(judge: Judge) -> bool:
-    """Whether the class of a judge is one of ragmetrics."""
-    return type(judge).__module__.startswith(_OUR_MODULES)
 
 
 def counts_by_itself(judge: Judge) -> bool:
@@ -70,7 +63,7 @@ def judge_in_run(session: Judge, *, concurrency: int, budget: Budget) -> Judge:
         )
     if not counts_by_itself(session):
         return OwnJudge(session, concurrency, budget)
-    return session if is_ours(session) else OwnJudge(session, concurrency, None)
+    return session if is_ours(type(session)) else OwnJudge(session, concurrency, None)
 
 
 class OwnJudge(Judge):
@@ -147,7 +140,7 @@ class OwnJudge(Judge):
         ) as error:  # code of a user's own may raise anything
             if is_being_cancelled():
                 raise
-            if is_ours(self._judge) and isinstance(error, RagMetricsError):
+            if is_ours(type(self._judge)) and isinstance(error, RagMetricsError):
                 raise  # the error already names the cause
             raise self._crash(error) from error
         check_answer(self._judge, answer, question)
@@ -173,7 +166,7 @@ class OwnJudge(Judge):
         """
         reply = answer.reply
         wanted = question.wanted_probability
-        if wanted is None or is_ours(self._judge):
+        if wanted is None or is_ours(type(self._judge)):
             return answer
         if not isinstance(reply, Asked) or reply.weights:
             return answer

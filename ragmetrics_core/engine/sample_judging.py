@@ -17,6 +17,7 @@ from ragmetrics_core.data import (
     Usage,
     did_you_mean,
 )
+from ragmetrics_core.data.crashes import is_ours
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.resolve import JudgeLike, judge_of_metric, resolve_judge
 from ragmetrics_core.engine.scoring import (
@@ -309,7 +310,7 @@ def addresses_of(judge: Judge) -> tuple[str, ...]:
 def _check_prices_stated(model: ChatModel) -> None:
     """Raise ``SettingError`` if a user's own model states prices that are invalid."""
     # Our models check their prices themselves, and may have to load a table for them.
-    if type(model).__module__.startswith("ragmetrics_core."):
+    if is_ours(type(model)):
         return
     try:
         prices = model.prices()

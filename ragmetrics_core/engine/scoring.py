@@ -25,7 +25,7 @@ from ragmetrics_core.data import (
     errors,
 )
 from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
-from ragmetrics_core.data.crashes import frame_of_users_code, reason_of_crash
+from ragmetrics_core.data.crashes import frame_of_users_code, is_ours, reason_of_crash
 from ragmetrics_core.engine.own_judge import judge_in_run
 from ragmetrics_core.engine.resolve import judge_of_metric
 from ragmetrics_core.judging.judge import Judge, check_judge
@@ -42,9 +42,6 @@ from ragmetrics_core.models.threads import (
 
 T = TypeVar("T")
 
-# Our own modules: what stands there computes in proportion to the texts, and waits for
-# nothing.
-_OUR_MODULES = "ragmetrics_core."
 # Seconds that a judge has after the deadline to say what it spent.
 _SECONDS_TO_REPORT = 0.1
 # One store for all calls while RAGMETRICS_STORE names the same file.
@@ -443,7 +440,7 @@ async def _compute_beside_loop(
 
 def _may_take_long(metric: Metric) -> bool:
     """Whether a metric is a user's own, which may compute or wait for any time."""
-    return metric.in_thread or not type(metric).__module__.startswith(_OUR_MODULES)
+    return metric.in_thread or not is_ours(type(metric))
 
 
 def _thread_name(metric: Metric) -> str:

@@ -20,6 +20,7 @@ from ragmetrics_core.data import (
     Weight,
     weights_by_share,
 )
+from ragmetrics_core.data.crashes import is_ours
 from ragmetrics_core.data.errors import (
     ContextWindowExceeded,
     JudgeError,
@@ -41,8 +42,6 @@ from ragmetrics_core.models.threads import compute_beside_loop
 
 # Alternatives per token, where log-probabilities are asked for.
 _ALTERNATIVES = 5
-# modules whose replies are read in proportion to their length
-_OURS = "ragmetrics_core."
 
 
 @dataclass(eq=False, repr=False)
@@ -303,7 +302,7 @@ class _Asking:
             partial(read, question=self._question),
             polls=polls,
             first_poll=first_poll,
-            own_reader=_may_read_slowly(self._question),  # then read in a thread
+            own_reader=not is_ours(self._question.Reply),  # then read in a thread
         )
         self.usage += answers.usage
         replies: list[ReadReply[Any]] = []
@@ -316,11 +315,6 @@ class _Asking:
             else:
                 replies.append(outcome)
         return replies, errors
-
-
-def _may_read_slowly(question: Question[BaseModel]) -> bool:
-    """Tell whether the reply's class is a user's own: it may check replies slowly."""
-    return not question.Reply.__module__.startswith(_OURS)
 
 
 def _weights_of_one_reply(
