@@ -142,8 +142,6 @@ class Run:
         self.interrupted = False
         # what the user's iterator of rows raised behind its first row
         self.source_error: Exception | None = None
-        # Why the samples are only a part of all, such as those of a report whose run
-        # was interrupted; "" if they are all.
         self.why_part = ""
         # For samples that come one by one: the latest, which some metrics look at.
         self._latest_samples_of_stream: tuple[Sample, ...] = ()
@@ -159,7 +157,6 @@ class Run:
         # By the row's index in the input: the results that the run's caller has not
         # got yet. An interrupt finds them here, whatever it interrupted.
         self._results: dict[int, SampleResult] = {}
-        # Ends the run once it is decided whether the gates hold: until="decided".
         self.decider = (
             None if until is None else _make_decider(until, gates, self.metrics)
         )
@@ -297,7 +294,7 @@ class Run:
         first_rows = list(islice(numbered_rows, self._number_of_others_needed))
         self._prepare_metrics([row for _, row in first_rows])
         for index, row in chain(first_rows, numbered_rows):
-            if self._are_gates_decided() or self._is_over():
+            if self._is_over():
                 break
             self._started.append(submit(self._judge(index, row)))
             yield from self._results_to_take()
@@ -321,14 +318,20 @@ class Run:
     def _results_to_take(self) -> Iterator[Future[SampleResult]]:
         """Yield the results that are taken before one more row starts.
 
-        A run with gates takes none early: so equal runs decide after equal rows,
-        whatever their timing.
+        A slow row delays all behind it, and many of these are judged meanwhile. A run
+        with gates judges only a few meanwhile, since the slow row may decide the gates.
+        It takes no result early: so equal runs decide after equal rows, whatever their
+        timing.
         """
-        n_early = _RESULTS_BEFORE_A_ROW if self.decider is None else 0
+        most_not_taken = self.most_rows
+        n_early = 0
+        if self.decider is None:
+            most_not_taken = max(AHEAD, self.most_rows)
+            n_early = _RESULTS_BEFORE_A_ROW
         for _ in range(n_early):
             if self._started and self._started[0].done():
                 yield self._started[0]
-        while len(self._started) >= self._most_not_taken:
+        while len(self._started) >= most_not_taken:
             yield self._started[0]
 
     @property
@@ -357,18 +360,6 @@ class Run:
             self.source_error = error
             logger.error("%s", self.stopped)  # its words may hold texts
 
-    @property
-    def _most_not_taken(self) -> int:
-        """How many rows may have started whose results the caller has not got.
-
-        Results are given in input order, so that a slow row delays all behind it: many
-        of these are judged meanwhile. A run with gates judges only a few meanwhile: the
-        slow row may decide the gates, and the others were then judged for nothing.
-        """
-        if self.decider is not None:
-            return self.most_rows
-        return max(AHEAD, self.most_rows)
-
     def _prepare_metrics(self, first_rows: Iterable[Sample | RowError]) -> None:
         """Show the metrics the first samples; some compare a sample with others."""
         first_samples = [row for row in first_rows if isinstance(row, Sample)]
@@ -376,9 +367,6 @@ class Run:
             prepare_metric(metric, first_samples) for metric in self.metrics
         ]
         self._judging.check_signatures(self.metrics)
-
-    def _are_gates_decided(self) -> bool:
-        return self.decider is not None and self.decider.done
 
     def _note_part(self, samples: Samples) -> None:
         """Note why the samples are only a part of all, if they are.
@@ -397,9 +385,11 @@ class Run:
     def _is_over(self) -> bool:
         """Whether the run ends here: no further row shall start.
 
-        It ends once a limit is reached, or once a judge that never answered says that
-        it never will.
+        It ends once its gates are decided, a limit is reached, or a judge that never
+        answered says that it never will.
         """
+        if self.decider is not None and self.decider.done:
+            return True
         is_past_deadline = self._budget.remaining == 0.0
         if is_past_deadline:
             self._budget.expire()

@@ -100,10 +100,10 @@ class Budget:
         self.limits = limits or Limits()
         self.clock = clock
         self._sleep = sleep
-        self.calls = 0  # sent so far
-        self.spent = 0.0  # US dollars so far
-        self.reached: LimitReached | None = None  # the cap that ended the run
-        self.interrupted = False  # whether somebody ended the run early
+        self.calls = 0
+        self.spent = 0.0
+        self.reached: LimitReached | None = None
+        self.interrupted = False
         self._began_at = clock()
         # The cap that ended the run, in words; "" if none did.
         self._cap_in_words = ""
