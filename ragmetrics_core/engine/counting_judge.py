@@ -124,8 +124,8 @@ class CountingJudge(Judge):
         usage = Usage()
         if models and isinstance(models[0], DecisionModel):
             converted = convert_question(question)
-            if converted.reply is not None:  # it is known without asking
-                return Answer(converted.reply)
+            if not isinstance(converted, ConvertedQuestion):  # known without asking
+                return Answer(converted)
             usage = self._usage_of_typed(models[0], converted)
             replies = replies[:1]  # one answer, however often a chat model is polled
         elif self._needs_other_tokens(question):

@@ -7,7 +7,7 @@ several typed questions about the same texts, in one request.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -93,8 +93,8 @@ class DecisionJudge(ModelJudge):
         converted = await compute_beside_loop(
             partial(convert_question, question), size=question.n_characters
         )
-        if converted.reply is not None:  # known without asking
-            return Answer(converted.reply)
+        if not isinstance(converted, ConvertedQuestion):  # known without asking
+            return Answer(converted)
         # reads the model's answer to one typed question, and checks its probabilities
         read_answer = partial(_read_decision, converted.typed_by_json, self.name)
         typed_jsons = list(converted.typed_by_json)
@@ -121,39 +121,42 @@ class ConvertedQuestion:
 
     Args:
         question: The metric's question.
+        form: Its form as typed questions.
         state: The texts that the typed questions are about, as JSON.
         typed_by_json: The typed questions by their JSON; equal typed questions are one.
         typed_jsons: The JSON of each typed question, in the order in which the answers
             are read; equal typed questions are repeated.
-        reply: The reply that is known without asking: the texts settle the question, or
-            it cannot be asked. None if the model has to be asked.
     """
 
     question: Question[Any]
-    state: str = ""
-    typed_by_json: Mapping[str, TypedQuestion] = field(default_factory=dict)
-    typed_jsons: tuple[str, ...] = ()
-    reply: Asked[Any] | NotAnswered | None = None
+    form: TypedForm[Any]
+    state: str
+    typed_by_json: Mapping[str, TypedQuestion]
+    typed_jsons: tuple[str, ...]
 
 
-def convert_question(question: Question[Any]) -> ConvertedQuestion:
+_Reply = Asked[Any] | NotAnswered
+
+
+def convert_question(question: Question[Any]) -> ConvertedQuestion | _Reply:
     """Convert a question into typed questions, to be answered with probabilities.
 
-    The result holds a reply instead if no model has to be asked: because the texts
-    settle the question, or because it cannot be asked (the reply is an error).
+    The result is a reply instead if no model has to be asked: because the texts settle
+    the question, or because it cannot be asked (the reply is an error).
     """
     if question.typed_form is None:
-        return ConvertedQuestion(question, reply=NotAnswered(_not_supported(question)))
+        return NotAnswered(_not_supported(question))
     try:
         return _convert(question, question.typed_form)
     except JudgeError as error:
-        reply = NotAnswered(error.with_traceback(None))
+        return NotAnswered(error.with_traceback(None))
     except Exception as error:  # noqa: BLE001  # a user's form may raise anything: this question alone fails
-        reply = NotAnswered(_wrong_form(question, f"raised {type(error).__name__}"))
-    return ConvertedQuestion(question, reply=reply)
+        return NotAnswered(_wrong_form(question, f"raised {type(error).__name__}"))
 
 
-def _convert(question: Question[Any], typed_form: TypedForm[Any]) -> ConvertedQuestion:
+def _convert(
+    question: Question[Any], typed_form: TypedForm[Any]
+) -> ConvertedQuestion | _Reply:
     """Convert a question into typed questions, or settle it without asking.
 
     Example: "which of these two facts does the context cover?" becomes two typed
@@ -168,19 +171,17 @@ def _convert(question: Question[Any], typed_form: TypedForm[Any]) -> ConvertedQu
         # e.g. an empty context, which holds no fact whatever the fact is
         reply = typed_form.known_reply(question)
         if reply is not None:
-            checked_reply = _check_result_of_form(question, reply, "known_reply")
-            return ConvertedQuestion(question, reply=checked_reply)
+            return _check_result_of_form(question, reply, "known_reply")
     state = typed_form.state(question)
     typed_questions = list(typed_form.typed_questions(question))
     problem = _problem_of_questions(typed_questions)
     if problem:
-        error = _wrong_form(question, problem)
-        return ConvertedQuestion(question, reply=NotAnswered(error))
+        return NotAnswered(_wrong_form(question, problem))
     typed_jsons = tuple(map(question_text, typed_questions))
     # equal typed questions stand twice in ``typed_jsons`` and once here: asked once
     typed_by_json = dict(zip(typed_jsons, typed_questions, strict=True))
     return ConvertedQuestion(
-        question, json_text(dict(state)), typed_by_json, typed_jsons
+        question, typed_form, json_text(dict(state)), typed_by_json, typed_jsons
     )
 
 
@@ -207,7 +208,7 @@ def _read_decision(
 
 def _make_reply(
     converted: ConvertedQuestion, chances_by_json: Mapping[str, Chances | JudgeError]
-) -> Asked[Any] | NotAnswered:
+) -> _Reply:
     """Combine the answers to a question's typed questions into one reply.
 
     A question on three facts was asked as three typed questions: their probabilities
@@ -227,7 +228,7 @@ def _make_reply(
             chances.append(outcome)
     if errors:
         return NotAnswered(_error_to_report(errors))
-    return _reply_of_chances(converted.question, chances)
+    return _reply_of_chances(converted.question, converted.form, chances)
 
 
 def _error_to_report(errors: Sequence[JudgeError]) -> JudgeError:
@@ -239,24 +240,21 @@ def _error_to_report(errors: Sequence[JudgeError]) -> JudgeError:
 
 
 def _reply_of_chances(
-    question: Question[Any], chances: Sequence[Chances]
-) -> Asked[Any] | NotAnswered:
+    question: Question[Any], form: TypedForm[Any], chances: Sequence[Chances]
+) -> _Reply:
     """Build the reply to a metric's question from probabilities.
 
     The question was converted into typed questions, and a model gave each of them its
     probabilities: ``[(.9,), (.1,)]`` for two facts becomes "first covered, second not".
-    Returns an error if ``read_reply`` raises or returns nonsense, and for a question
-    that cannot be converted (it has no ``typed_form``).
+    Returns an error if ``read_reply`` raises or returns nonsense.
 
     Args:
-        question: A metric's question. Of its ``typed_form`` the function
-            ``typed_questions`` made the questions; ``read_reply`` builds the reply.
+        question: A metric's question.
+        form: Its ``read_reply`` builds the reply.
         chances: The probabilities of each typed question, in order.
     """
-    if question.typed_form is None:
-        return NotAnswered(_not_supported(question))
     try:
-        returned = question.typed_form.read_reply(question, chances)
+        returned = form.read_reply(question, chances)
     except Exception as error:  # noqa: BLE001  # a user's form may raise anything: this question alone fails
         return NotAnswered(_wrong_form(question, f"raised {type(error).__name__}"))
     reply = _check_result_of_form(question, returned, "read_reply")
@@ -269,8 +267,8 @@ def _reply_of_chances(
 
 
 def _check_result_of_form(
-    question: Question[Any], reply: Asked[Any] | NotAnswered, function: str
-) -> Asked[Any] | NotAnswered:
+    question: Question[Any], reply: _Reply, function: str
+) -> _Reply:
     """Return what a typed form's function returned; the error if it is no reply."""
     problem = problem_of_reply(reply, question)
     if not problem:
