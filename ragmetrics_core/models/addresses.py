@@ -271,6 +271,15 @@ def check_variable(name: str | None) -> None:
         )
 
 
+def key_to_send(api_key: str | None, key_variable: str | None) -> str:
+    """Return the key that was given, else the present value of its variable.
+
+    "" if there is none.
+    """
+    key = os.environ.get(key_variable or "", "") if api_key is None else api_key
+    return key.strip()
+
+
 def headers_that_say_who(
     headers: Mapping[str, str], given_values: Collection[str], key: str
 ) -> list[str]:

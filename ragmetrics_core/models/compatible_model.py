@@ -7,7 +7,6 @@ import asyncio
 import atexit
 import importlib
 import json
-import os
 import sys
 from collections.abc import Mapping
 from concurrent.futures import wait
@@ -21,6 +20,7 @@ from ragmetrics_core.models.addresses import (
     NAME_A_KEY,
     OPENAI,
     PROVIDERS,
+    key_to_send,
     provider_endpoint,
     wants_a_key,
 )
@@ -394,15 +394,7 @@ class OpenAICompatibleModel(ChatModel):
             await session.close()
 
     def _key(self) -> str:
-        """Return the key that is sent; "" for none.
-
-        It is ``api_key``, else the present value of the variable ``api_key_env``.
-        """
-        if self._api_key is not None:
-            return self._api_key.strip()
-        if not self.api_key_env:
-            return ""
-        return os.environ.get(self.api_key_env, "").strip()
+        return key_to_send(self._api_key, self.api_key_env)
 
     def _headers(self) -> dict[str, str]:
         """Return the header with the key; {} without a key.

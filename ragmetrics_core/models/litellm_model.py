@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.frozen import check_number
-from ragmetrics_core.models.addresses import (
-    NAME_A_KEY,
-)
+from ragmetrics_core.models.addresses import NAME_A_KEY, key_to_send
 from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.cache_keys import (
     endpoint_key,
@@ -205,12 +203,7 @@ class LiteLLMModel(ChatModel):
         return self._shown_address
 
     def _key(self) -> str:
-        """Return the key that was given, else the value of its variable; "" for none."""
-        if self._api_key is not None:
-            return self._api_key.strip()
-        if self.api_key_env:
-            return os.environ.get(self.api_key_env, "").strip()
-        return ""
+        return key_to_send(self._api_key, self.api_key_env)
 
     def capabilities(self) -> Capabilities:
         """Return what was stated; other features are tried once."""
