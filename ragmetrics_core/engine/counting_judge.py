@@ -7,7 +7,6 @@ a run like any other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from ragmetrics_core.data import (
@@ -27,10 +26,11 @@ from ragmetrics_core.engine.own_judge import counts_by_itself
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import ConvertedQuestion, convert_question
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.models.chat import Capabilities, ChatModel
+from ragmetrics_core.models.chat import Capabilities
 from ragmetrics_core.models.decision_forms import request_text
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.features import no_logprobs
+from ragmetrics_core.models.openai_form import priced
 
 # Characters of the tags around a text.
 _TAGS = 45
@@ -158,7 +158,7 @@ class CountingJudge(Judge):
             if self._counted.high:
                 n_characters = 2 * len(text) + _FORM_OF_TYPED
             n_tokens = self._tokens(n_characters)
-            usage += _with_cost(Usage(calls=1, prompt_tokens=n_tokens), model)
+            usage += priced(Usage(calls=1, prompt_tokens=n_tokens), model.prices())
         return usage
 
     def _is_new(self, *parts: object) -> bool:
@@ -232,7 +232,7 @@ class CountingJudge(Judge):
                 prompt_tokens=n_calls * tokens_of_prompt,
                 completion_tokens=n_replies * tokens_of_reply,
             )
-            usage += _with_cost(usage_of_model, model)
+            usage += priced(usage_of_model, model.prices())
         return usage
 
     def _replies_and_calls(
@@ -265,16 +265,6 @@ class CountingJudge(Judge):
 
     def _tokens(self, n_characters: int) -> int:
         return n_characters // (_SHORT_TOKEN if self._counted.high else _LONG_TOKEN)
-
-
-def _with_cost(usage: Usage, model: ChatModel) -> Usage:
-    """Return a usage with its price by a model; None if the price is unknown."""
-    prices = model.prices()
-    if prices is None:
-        return replace(usage, cost=None)
-    price_sent, price_received = prices
-    cost_sent = usage.prompt_tokens * price_sent
-    return replace(usage, cost=cost_sent + usage.completion_tokens * price_received)
 
 
 def count_work(judge: Judge, work: Callable[[Judge], object]) -> tuple[Usage, Usage]:

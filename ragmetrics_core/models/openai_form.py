@@ -229,12 +229,17 @@ def chat_reply(
 
 def add_price(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
     """Return the reply with its cost; None if prices or tokens are unknown."""
-    cost = None
-    if prices is not None and _tells_what_is_paid(reply, prices):
-        price_sent, price_received = prices
-        cost_sent = price_sent * reply.usage.prompt_tokens
-        cost = cost_sent + price_received * reply.usage.completion_tokens
-    return replace(reply, usage=replace(reply.usage, cost=cost))
+    is_known = prices is not None and _tells_what_is_paid(reply, prices)
+    return replace(reply, usage=priced(reply.usage, prices if is_known else None))
+
+
+def priced(usage: Usage, prices: tuple[float, float] | None) -> Usage:
+    """Return a usage with what its tokens cost; None if the prices are unknown."""
+    if prices is None:
+        return replace(usage, cost=None)
+    price_sent, price_received = prices
+    cost_sent = price_sent * usage.prompt_tokens
+    return replace(usage, cost=cost_sent + price_received * usage.completion_tokens)
 
 
 def _tells_what_is_paid(reply: ChatReply, prices: tuple[float, float]) -> bool:
