@@ -4,9 +4,10 @@ An error that reaches the user names the model and says what to do.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from ragmetrics_core.data import errors
@@ -20,31 +21,24 @@ Outcome = Choice | errors.JudgeError
 _LONGER = 4
 
 
-async def read_all(
-    outcomes: Sequence[Outcome], read: Callable[[Choice], T], *, own_reader: bool
-) -> list[T | errors.JudgeError]:
-    """Read several replies; return an error for a reply that cannot be used.
-
-    Long replies are read in a thread beside the event loop.
+async def read_reply(
+    outcome: Outcome, read: Callable[[Choice], T], *, own_reader: bool
+) -> T | errors.JudgeError:
+    """Read a reply as ``read_outcome`` does, a long one in a thread beside the event loop.
 
     Args:
-        outcomes: The replies, or why there is none.
+        outcome: The reply, or why there is none.
         read: Reads a reply; raises ``UnusableReply`` if the reply cannot be used.
         own_reader: Whether ``read`` is code of a user's own. It gets a thread of its
             own, so that one that never ends holds up nobody.
     """
-
-    def read_here() -> list[T | errors.JudgeError]:
-        return [read_outcome(outcome, read) for outcome in outcomes]
-
+    read_here = partial(read_outcome, outcome, read)
     if own_reader:
-        results = call_in_thread(
+        result = call_in_thread(
             read_here, context=copy_context(), name="ragmetrics reader"
         )
-        return await asyncio.wrap_future(results)
-    n_characters = sum(
-        len(outcome.text) for outcome in outcomes if isinstance(outcome, Choice)
-    )
+        return await asyncio.wrap_future(result)
+    n_characters = len(outcome.text) if isinstance(outcome, Choice) else 0
     return await compute_beside_loop(read_here, size=n_characters)
 
 

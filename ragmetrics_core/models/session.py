@@ -43,8 +43,8 @@ from ragmetrics_core.models.limits import Budget, RateLimiter, Slots
 from ragmetrics_core.models.reply_reading import (
     Outcome,
     explain_error,
-    read_all,
     read_outcome,
+    read_reply,
     request_for_repair,
 )
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
@@ -279,63 +279,53 @@ class Session:
         await self.prepare()
         keys = await self._keys(request, polls, first_poll)
         fetched = await self._fetch_chat(request, keys)
-        outcomes = fetched.in_order()
-        results = await read_all(outcomes, read, own_reader=own_reader)
-        read_one = partial(read_all, read=read, own_reader=own_reader)
-        repairs = {}  # by the index of a reply: the coroutine that asks for it again
-        for index, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
-            # Where the call itself failed, there is no reply to repair.
-            if isinstance(outcome, Choice) and isinstance(result, errors.UnusableReply):
-                repairs[index] = self._repair(
-                    request, first_poll + index, outcome, result, read_one
-                )
-        for index, (result, cost) in zip(
-            repairs, await gather_all(repairs.values()), strict=True
-        ):
-            results[index] = result
-            fetched.add(cost)
-        explained = [
-            explain_error(result, outcome, self.model, request)
-            for outcome, result in zip(outcomes, results, strict=True)
-        ]
-        return Answers(tuple(explained), fetched.usage)
+        read_here = partial(read_reply, read=read, own_reader=own_reader)
+        results = await gather_all(
+            self._read_or_repair(request, poll, outcome, read_here, fetched)
+            for poll, outcome in enumerate(fetched.in_order(), start=first_poll)
+        )
+        return Answers(tuple(results), fetched.usage)
 
-    async def _repair(
+    async def _read_or_repair(
         self,
         request: ChatRequest,
         poll: int,
-        reply: Choice,
-        problem: errors.UnusableReply,
-        read_one: Callable[[Sequence[Outcome]], Awaitable[list[T | errors.JudgeError]]],
-    ) -> tuple[T | errors.JudgeError, Usage]:
-        """Ask again, once, for a reply that cannot be used.
+        outcome: Outcome,
+        read: Callable[[Outcome], Awaitable[T | errors.JudgeError]],
+        fetched: Fetched,
+    ) -> T | errors.JudgeError:
+        """Read a reply; ask again, once, for one that cannot be used.
 
-        The repair is a request like any other: it is stored, and equal ones of the same
-        poll share a call. If it brings nothing usable, both replies are forgotten, so that the next
+        The repair is a request like any other: it is stored, and equal ones share a
+        call. If it brings nothing usable, both replies are forgotten, so that the next
         run begins anew.
 
         Args:
             request: The request that brought the reply.
             poll: The index of the reply among those to the request.
-            reply: The reply that cannot be used.
-            problem: Why it cannot be used.
-            read_one: Reads a reply; gives an error for an unusable reply.
+            outcome: The reply, or why there is none: then nothing is repaired.
+            read: Reads a reply; gives an error for an unusable reply.
+            fetched: Gets what asking again costs.
 
         Returns:
-            What was read of the new reply, or an error; and what asking again cost.
+            What was read of the reply or of the new one, or an error that names the
+            model and says what to do.
         """
-        keys = await self._keys(request, 1, poll)
-        if isinstance(problem, errors.ContentRefused):
-            # The model declines to answer, and would decline again.
-            self._reject(keys)
-            return problem, Usage()
-        repair = request_for_repair(request, reply, problem)
-        repair_keys = await self._keys(repair, 1, poll)
-        fetched = await self._fetch_chat(repair, repair_keys)
-        (result,) = await read_one(fetched.in_order())
-        if isinstance(result, errors.UnusableReply):
-            self._reject([*keys, *repair_keys])
-        return result, replace(fetched.usage, repairs=fetched.usage.calls)
+        result = await read(outcome)
+        if isinstance(outcome, Choice) and isinstance(result, errors.UnusableReply):
+            keys = await self._keys(request, 1, poll)
+            # A model that declines to answer would decline again.
+            if not isinstance(result, errors.ContentRefused):
+                repair = request_for_repair(request, outcome, result)
+                repair_keys = await self._keys(repair, 1, poll)
+                repaired = await self._fetch_chat(repair, repair_keys)
+                fetched.add(replace(repaired.usage, repairs=repaired.usage.calls))
+                (new_outcome,) = repaired.in_order()
+                result = await read(new_outcome)
+                keys += repair_keys
+            if isinstance(result, errors.UnusableReply):
+                self._reject(keys)
+        return explain_error(result, outcome, self.model, request)
 
     async def _fetch_chat(self, request: ChatRequest, keys: Sequence[str]) -> Fetched:
         """Return the replies to a request, one under each key."""
