@@ -209,7 +209,11 @@ def test_a_repair_holds_the_reply_and_what_is_wrong_with_it(
     replies: tuple[Any, ...], outcome: Any, loopback_server: Serve
 ) -> None:
     server = loopback_server(lambda _: replies[len(server.requests) - 1])
-    (answer,) = ask_all(session_of(server), asked(schema={"type": "object"}))
+    store = MemoryStore()
+    (answer,) = ask_all(
+        session_of(server), asked(schema={"type": "object"}), store=store
+    )
+    assert len(store) == (2 if outcome == 1 else 0), "nothing unusable is kept"
     sent = [request.body["messages"] for request in server.requests]
     assert [len(messages) for messages in sent] == [1, 3]
     assert [messages[1]["content"] for messages in sent[1:]] == [
@@ -246,6 +250,26 @@ def test_polls_with_equal_unusable_replies_are_each_repaired(
     )
     assert sorted(outcomes(answers)) == [1, 2, 3, 4, 5]
     assert answers.usage.repairs == 5
+
+
+def test_a_poll_of_a_later_round_has_a_repair_of_its_own(
+    loopback_server: Serve,
+) -> None:
+    replies = iter(range(1, 3))
+
+    def reply(body: dict[str, Any]) -> Any:
+        is_repair = len(body["messages"]) > 1
+        return json.dumps({"good": next(replies)}) if is_repair else "Yes."
+
+    session, store = session_of(loopback_server(reply)), MemoryStore()
+
+    async def two_rounds() -> list[Any]:
+        run = run_of(session, store=store)
+        first = await run.ask(asked(), read)
+        second = await run.ask(asked(), read, first_poll=1)
+        return [*outcomes(first), *outcomes(second)]
+
+    assert in_loop(two_rounds, session) == [1, 2]
 
 
 # Fit to what the endpoint can do.
