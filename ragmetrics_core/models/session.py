@@ -296,9 +296,9 @@ class Session:
     ) -> T | errors.JudgeError:
         """Read a reply; ask again, once, for one that cannot be used.
 
-        The repair is a request like any other: it is stored, and equal ones share a
-        call. If it brings nothing usable, both replies are forgotten, so that the next
-        run begins anew.
+        The repair is a request like any other: it is stored, and equal ones of one poll
+        share a call. If it brings nothing usable, both replies are forgotten, so that the
+        next run begins anew.
 
         Args:
             request: The request that brought the reply.
