@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from planted import ROWS, RightJudge, planted_rows, sample_of
@@ -165,16 +166,20 @@ def test_a_reference_without_facts_blames_no_search() -> None:
     assert (diagnosis.name, diagnosis.stage) == ("made up", None)
 
 
-def test_an_answer_from_what_an_earlier_turn_found_needed_no_search() -> None:
-    earlier = {"kind": "retrieval", "turn": 1, "items": [{"text": "Anna lit it."}]}
-    sample = Sample(
+def without_contexts(turn: int, call: dict[str, Any]) -> Sample:
+    """A captured sample without contexts, whose ledger has one call."""
+    return Sample(
         question="Who did?",
         answer="Anna.",
-        ledger={"turn": 2, "calls": [earlier]},
+        ledger={"turn": turn, "calls": [{"kind": "retrieval", "turn": 1, **call}]},
         capture=CaptureNotes(
             grade="incomplete", doubts={"no_search": "nothing was searched for"}
         ),
     )
+
+
+def test_an_answer_from_what_an_earlier_turn_found_needed_no_search() -> None:
+    sample = without_contexts(2, {"items": [{"text": "Anna lit it."}]})
     for unsupported in ([], ["Anna."]):
         judge = ScriptedJudge({Adherent: {"claims": 1, "unsupported": unsupported}})
         metrics = [ContextAdherence(polls=1)]
@@ -184,15 +189,7 @@ def test_an_answer_from_what_an_earlier_turn_found_needed_no_search() -> None:
 
 
 def test_a_search_that_failed_was_made() -> None:
-    failed = {"kind": "retrieval", "turn": 1, "items": [], "error": "TimeoutError"}
-    sample = Sample(
-        question="Who did?",
-        answer="Anna.",
-        ledger={"turn": 1, "calls": [failed]},
-        capture=CaptureNotes(
-            grade="incomplete", doubts={"no_search": "the search failed"}
-        ),
-    )
+    sample = without_contexts(1, {"items": [], "error": "TimeoutError"})
     metrics = [ContextAdherence(polls=1)]
     judge = ScriptedJudge({})
     diagnoses = evaluate([sample], metrics, judge=judge, progress=False).faults

@@ -820,6 +820,16 @@ ROWS: dict[str, Row] = {
         answer="Other words.",
         where=Overrides(contexts_from=lambda _: [FARO]),
     ),
+    "named, where a prompt shows what a step left out": Row(
+        says(
+            found(P, F),
+            reranked((P, F), F),
+            reads(f"Earlier: {PORTO}\nNow: {FARO}\n{QUESTION}"),
+        ),
+        [FARO],
+        "p f",
+        where=Overrides(contexts_from=lambda _: [FARO]),
+    ),
     "named where nothing is": Row(
         says(reads(asked(PORTO)), lookup_outputs=({"chunks": []},)),
         [],

@@ -324,7 +324,7 @@ class _Reading:
         is_chain_known = _LEAVES_CHAIN_OPEN.isdisjoint(
             each.code for each in self.doubts
         )
-        if fates.shown_though_left_out:
+        if fates.shown_though_left_out and result.evidence_from == "prompt":
             self.doubts.append(Doubt("quoted"))
         for identity, (_, showing) in self.showings.items():
             is_open = (

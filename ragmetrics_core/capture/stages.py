@@ -216,9 +216,8 @@ def _doubt_of_tools(
     if found_evidence.evidence_from == "named":
         return None
     if calls.context_tools is not None:
-        known_tools = calls.names_of_tools.union(
-            *(m.offered_tools for m in calls.models)
-        )
+        offered_tools = [call.offered_tools for call in calls.models]
+        known_tools = calls.names_of_tools.union(*offered_tools)
         if not calls.context_tools or not calls.context_tools.isdisjoint(known_tools):
             return None
     context_letters = [

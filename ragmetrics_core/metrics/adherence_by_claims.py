@@ -230,6 +230,7 @@ _OPTIONS = tuple(
     Option(letter, meaning)
     for letter, (_, meaning) in zip("ABCDEF", _LABELS, strict=True)
 )
+_NONE = _OPTIONS[-1]
 # Indices in _LABELS.
 _NO_CLAIM = 4
 _SUPPORTING = (0, 1, 2)
@@ -257,9 +258,9 @@ def _typed_questions_on_labels(question: RestsOn) -> list[TypedQuestion]:
     return [
         TypedQuestion(
             "choice",
-            f"What is needed to hold all that `answer.{label}` claims? F if `contexts`"
-            " only contradict it; else the first of these that is enough; to be true in"
-            " the world is not.",
+            f"What is needed to hold all that `answer.{label}` claims? {_NONE.label} if"
+            " `contexts` only contradict it; else the first of these that is enough; to be"
+            " true in the world is not.",
             _OPTIONS,
         )
         for label in sentences(question["answer"])

@@ -8,7 +8,6 @@ options, two environment variables of ours, or two arguments.
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -333,9 +332,10 @@ def _advice_on_key_and_address(variable: str) -> str:
     )
 
 
-@lru_cache(maxsize=256)  # each request is held against all variables
 def _host(address: str) -> tuple[str, str, int] | None:
     """Return scheme, host and port of an address; None if the text is no address."""
+    if "://" not in address:
+        return None  # most variables, which each request is held against
     try:
         parts = read_address(address.strip())
     except SettingError:

@@ -154,7 +154,7 @@ def _metric_line(
     name = one_line(metric.metric, width or 1)
     if metric.mean is None:
         return f"  {name:<{width}}  not scored"
-    n_marks = int(metric.mean * _BAR)  # only a mean of 1 fills the bar
+    n_marks = int(round(metric.mean * _BAR, 6))  # only a mean of 1 fills the bar
     bar = "#" * n_marks + "-" * (_BAR - n_marks)
     interval = ""
     if metric.low is not None and metric.high is not None:
