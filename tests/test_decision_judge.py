@@ -16,7 +16,15 @@ from decision_loopback import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typed_rows import FORMS, GOLDEN, METRICS, ROW, SAMPLE
+from typed_rows import (
+    CITING,
+    FORMS,
+    FURTHER_METRICS,
+    GOLDEN,
+    METRICS,
+    ROW,
+    SAMPLE,
+)
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -128,6 +136,18 @@ def test_the_four_metrics_are_scored_in_each_form_and_send_what_the_golden_file_
     sent = sorted(bodies(server), key=json.dumps)
     golden = json.loads((GOLDEN / f"{form}.json").read_text("utf-8"))
     assert sent == golden
+
+
+def test_the_other_metrics_are_scored_and_send_what_the_golden_file_holds() -> None:
+    def answering(state: Any, question: Body) -> Chance:
+        return 0.1 if asks_if_declined(question) else claiming(state, question)
+
+    with DecisionServer(answering) as server:
+        report = judged(judge_at(server), FURTHER_METRICS, [CITING])
+        sent = sorted(bodies(server), key=json.dumps)
+    results = report.results[0].results
+    assert {result.status for result in results.values()} == {"scored"}
+    assert sent == json.loads((GOLDEN / "further.json").read_text("utf-8"))
 
 
 def test_both_forms_give_equal_scores_to_equal_answers() -> None:

@@ -143,14 +143,24 @@ FURTHER_SAMPLES: dict[str, list[dict[str, Any]]] = {
                     "mark": [36, 42],
                 },
             ],
-        }
+        },
+        {
+            "question": "Who lit it, and when?",
+            "contexts": [LIT, "Peter sold boats.", "It was in May."],
+            "answer": "Anna lit it [2]. It was in May. Peter sold boats.",
+            "citations": [{"start": 0, "end": 15, "contexts": [1], "mark": [12, 15]}],
+        },
     ]
 }
 METRICS: dict[str, Metric] = {
     "utilization": ContextUtilization(),
     "listwise": ContextUtilization(judging="listwise", k=3),
     "graded": ContextUtilization(relevance="graded", against="reference"),
+    "listwise_graded": ContextUtilization(judging="listwise", relevance="graded"),
     "probability": ContextUtilization(relevance="probability"),
+    "listwise_probability": ContextUtilization(
+        judging="listwise", relevance="probability"
+    ),
     "adherence": ContextAdherence(),
     "early": ContextAdherence(early_stop=True, polls=3, language="German"),
     "own": ContextAdherence(

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core import (
+    AnswerRelevance,
+    CitationQuality,
     ContextAdherence,
     ContextRecall,
+    ContextSufficiency,
     ContextUtilization,
     Metric,
     RetrievalAccuracy,
@@ -36,4 +39,15 @@ METRICS: tuple[Metric, ...] = (
     ContextAdherence(cause=False),
     ContextRecall(),
     RetrievalAccuracy(calls="per_context"),
+)
+CITING = Sample.from_row(
+    {**ROW, "answer": "Anna lit it [1]. It was in May [3]. Peter sold boats."}
+)
+FURTHER_METRICS: tuple[Metric, ...] = (
+    ContextUtilization(),
+    ContextUtilization(name="graded", relevance="graded"),
+    ContextUtilization(name="list", judging="listwise", relevance="graded"),
+    ContextSufficiency(),
+    AnswerRelevance(),
+    CitationQuality(required=True, numbered_from=1),
 )
