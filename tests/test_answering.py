@@ -226,24 +226,6 @@ def test_clusters_widen_the_intervals_as_those_of_means(report: Report) -> None:
     assert "over 4 clusters" in str(answering)
 
 
-def test_the_answered_are_divided_by_context_recall(report: Report) -> None:
-    divided = report.answering().right_answers
-    assert divided is not None
-    assert {case: dict(answers) for case, answers in divided.items()} == {
-        "answered": {"right": 2, "wrong": 2, "unknown": 1},
-        "unbacked": {"right": 1, "wrong": 1, "unknown": 1},
-    }
-
-
-def test_without_context_recall_nothing_is_divided(report: Report) -> None:
-    run = evaluate(
-        samples(), [ContextSufficiency()], judge=labels(), progress=False, store=False
-    )
-    assert run.answering().right_answers is None
-    assert "match" not in str(run.answering())
-    assert run.answering().cases == report.answering().cases
-
-
 def test_the_text_has_the_four_cases_two_shares_and_no_total(report: Report) -> None:
     lines = str(report.answering()).splitlines()
     assert lines == [
@@ -253,14 +235,6 @@ def test_the_text_has_the_four_cases_two_shares_and_no_total(report: Report) -> 
         "Uncertain whether the contexts were enough: 3, in no share.",
         "Answered where the contexts were enough: 5 of 7, 0.714 [0.359, 0.918].",
         "Declined where they were not: 1 of 4, 0.250 [0.046, 0.699].",
-        (
-            "Of those answered from contexts that were enough: 2 of 4 match the"
-            " reference (Context Recall above 0.5)."
-        ),
-        (
-            "Of those answered from elsewhere, as the contexts were not enough: 1 of 2"
-            " match the reference (Context Recall above 0.5)."
-        ),
         (
             '"Answered from elsewhere" does not mean wrong: a model may know the'
             " answer, and nothing shown backs it."
@@ -343,8 +317,7 @@ def test_a_metric_of_another_name_is_counted() -> None:
     run = evaluate(samples(), metrics, judge=labels(), progress=False, store=False)
     answering = run.answering("enough")
     assert answering.metric == "enough"
-    assert answering.right_answers is not None
-    assert answering.right_answers["answered"].right == 2
+    assert answering.cases["answered"] == 5
 
 
 def test_a_report_read_back_counts_the_same_without_the_metric(

@@ -19,7 +19,6 @@ from ragmetrics_core.data.replies import Mode, Usage
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult
 from ragmetrics_core.data.sample import Context, EvidenceCall, Fact, Ledger, Turn
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
-from ragmetrics_core.reporting.report import Folded
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 SIGNATURE = "m|v1|polls:5|T:1.0|prompt:3fa2|judge:gpt"
@@ -225,15 +224,6 @@ def test_facts_and_score_modes() -> None:
         accuracy("one", "polls").compare(accuracy("another", "polls"))
     with pytest.raises(InputError, match="m: score mode logprobs against polls"):
         accuracy("one", "logprobs").compare(accuracy("one", "polls"))
-
-
-def test_rows_that_are_read_anew_each_time_are_compared_like_others() -> None:
-    first, second = run_of(0.5, 0.5, 0.9), run_of(0.5, 1.0, 0.1)
-    folded = Report(Folded(first.results), first.run).compare(
-        Report(Folded(second.results), second.run)
-    )
-    assert (folded.matched.first_only, folded.matched.second_only) == ((), ())
-    assert folded.table() == first.compare(second).table()
 
 
 @pytest.mark.parametrize("n_rows", [3, 60])

@@ -101,7 +101,6 @@ def test_metrics_scores_usage() -> None:
     assert report.scores("context_recall") == [0.5, None, None, None]
     assert report.scores("mine") == [None] * 4
     assert report.usage == Usage(calls=2, cost=0.25, models=("gpt",))
-    assert report.summary()["context_utilization"].useful_share == 1
     with pytest.raises(
         SettingError, match="there are: context_recall, context_utilization, mine"
     ):

@@ -10,7 +10,6 @@ import pytest
 
 from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.metric_evidence import JudgedChunk
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import (
     ErrorInfo,
@@ -21,7 +20,6 @@ from ragmetrics_core.data.results import (
     Undefined,
 )
 from ragmetrics_core.data.sample import CaptureNotes, EvidenceCall, Ledger, Sample
-from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.reporting.groups import group_of, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -204,25 +202,6 @@ def test_failed_runs_of_the_application_are_a_sign() -> None:
     )
     assert summary.application_errors == 1
     assert summary.signs == ("the application itself failed: 1 of 1 rows.",)
-
-
-def test_usefulness_of_context_utilization() -> None:
-    def used(
-        value: float, useful: int | None, chunks: tuple[JudgedChunk, ...] = ()
-    ) -> Scored:
-        return scored(
-            value,
-            evidence=UtilizationEvidence(formula="f", chunks=chunks, useful=useful),
-        )
-
-    by_chunk = (JudgedChunk(rank=1, useful=False), JudgedChunk(rank=2, useful=True))
-    results = rows(
-        used(1, 2), used(0, 0), used(0.5, None, by_chunk), used(0, 0), used(0.3, None)
-    )
-    numbers = summarise(results, ["m"])["m"]
-    assert numbers.useful_share == 0.5  # two of the four that tell
-    assert numbers.mean_if_useful == 0.75
-    assert summarise(rows(scored(1)), ["m"])["m"].useful_share is None
 
 
 def test_order_does_not_matter() -> None:

@@ -46,7 +46,7 @@ from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
 from ragmetrics_core.reporting.glance import Glance, GlanceTally
 from ragmetrics_core.reporting.groups import KeysSought
-from ragmetrics_core.reporting.report import Folded, JsonlWriter
+from ragmetrics_core.reporting.report import JsonlWriter
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.screen import screen_lines
 from ragmetrics_core.reporting.summary import Summary, Tally
@@ -106,7 +106,9 @@ class _Measured:
         names = [metric.name for metric in plan.metrics]
         self.score_tally = Tally(names, cluster=cluster, slices=plan.slices)
         self.glance_tally = GlanceTally()  # for the first screen
-        self.kept_results = Folded() if plan.options.report else None
+        self.kept_results: list[SampleResult] | None = None
+        if plan.options.report:
+            self.kept_results = []
 
     @property
     def reasons(self) -> dict[str, str]:

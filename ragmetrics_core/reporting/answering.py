@@ -4,7 +4,6 @@ Four cases and two shares, and never one number: an application that declines mo
 better in one share and worse in the other.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
@@ -24,7 +23,6 @@ from ragmetrics_core.data.metric_evidence import (
     AnsweringCase,
     Sufficed,
 )
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.reporting.groups import numbering
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.means import (
@@ -34,7 +32,6 @@ from ragmetrics_core.statistics.means import (
     mean_interval,
 )
 
-_WITH_ANSWER: tuple[AnsweringCase, ...] = ("answered", "unbacked")
 _NOT_WRONG = (
     '"Answered from elsewhere" does not mean wrong: a model may know the answer, and'
     " nothing shown backs it."
@@ -71,16 +68,6 @@ class AnsweringShare(Frozen):
         return text
 
 
-class RightAnswers(Frozen):
-    """How many answers of one case match the reference."""
-
-    right: int = Field(default=0, description="answers with a Context Recall above 0.5")
-    wrong: int = Field(default=0, description="answers with a lower one")
-    unknown: int = Field(
-        default=0, description="answers without a score of Context Recall"
-    )
-
-
 class Answering(Frozen):
     """What an application did with its questions. ``str()`` tells it as text.
 
@@ -98,13 +85,6 @@ class Answering(Frozen):
     )
     rightly_declined: AnsweringShare = Field(
         description="declined, of the samples whose contexts were not enough"
-    )
-    right_answers: dict[AnsweringCase, RightAnswers] | None = Field(
-        default=None,
-        description=(
-            "answers that match the reference, by case; None where no answer has a"
-            " score of Context Recall"
-        ),
     )
 
     def __str__(self) -> str:
@@ -133,8 +113,8 @@ class Answering(Frozen):
     def sentences(self) -> tuple[str, ...]:
         """Write the sentences under the table.
 
-        They are on uncertain samples, on both shares, on right answers, and on rows
-        without a case. A last sentence says that answers without enough contexts need
+        They are on uncertain samples, on both shares, and on rows without a case. A
+        last sentence says that answers without enough contexts need
         not be wrong. Example: "Answered where the contexts were enough: 40 of 50, 0.800
         …".
         """
@@ -143,7 +123,6 @@ class Answering(Frozen):
             f"{CASES_IN_WORDS['uncertain'].capitalize()}: {n_uncertain:,}, in no share.",
             f"Answered where the contexts were enough: {self.answered}.",
             f"Declined where they were not: {self.rightly_declined}.",
-            *self._sentences_on_right_answers(),
         ]
         if self.without_case:
             sentences.append(
@@ -152,17 +131,6 @@ class Answering(Frozen):
         if self.cases["unbacked"]:
             sentences.append(_NOT_WRONG)
         return tuple(sentences)
-
-    def _sentences_on_right_answers(self) -> Iterator[str]:
-        """How many answers match the reference, for each case with an answer."""
-        for case, answers in (self.right_answers or {}).items():
-            n_known = answers.right + answers.wrong
-            if n_known == 0:
-                continue
-            yield (
-                f"Of those {CASES_IN_WORDS[case]}: {answers.right:,} of {n_known:,}"
-                f" match the reference (Context Recall above 0.5)."
-            )
 
     def _repr_html_(self) -> str:
         return element("pre", [str(self)])
@@ -194,21 +162,14 @@ def count_answering(
     clusters: dict[AnsweringCase, list[int]] = {
         case: [] for case in get_args(AnsweringCase)
     }
-    matches: dict[AnsweringCase, Counter[str]] = {
-        case: Counter() for case in _WITH_ANSWER
-    }
     n_rows = 0
     for row in results:
         n_rows += 1
         cluster_number = number_of(row.sample)
         case = _case_of(row, metric)
-        if case is None:
-            continue
-        clusters[case].append(cluster_number)
-        if case in matches:
-            matches[case][_match_with_reference(row)] += 1
+        if case is not None:
+            clusters[case].append(cluster_number)
     n_by_case = {case: len(numbers) for case, numbers in clusters.items()}
-    has_recall = any(count["right"] or count["wrong"] for count in matches.values())
     return Answering(
         metric=metric,
         cases=n_by_case,
@@ -217,9 +178,6 @@ def count_answering(
         rightly_declined=_share(
             clusters["rightly_declined"], clusters["unbacked"], has_intervals
         ),
-        right_answers={case: RightAnswers(**count) for case, count in matches.items()}
-        if has_recall
-        else None,
     )
 
 
@@ -262,11 +220,3 @@ def _case_of(row: SampleResult, metric: str) -> AnsweringCase | None:
             " ContextSufficiency"
         )
     return result.evidence.case
-
-
-def _match_with_reference(row: SampleResult) -> str:
-    """``right``, ``wrong`` or ``unknown``, by the Context Recall of the answer."""
-    result = row.results.get("context_recall")
-    if not isinstance(result, Scored):
-        return "unknown"
-    return "right" if is_yes(result.value) else "wrong"

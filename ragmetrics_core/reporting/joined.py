@@ -5,9 +5,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from ragmetrics_core.data import SampleResult, SettingError
-from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.comparison import MeasuredRun
-from ragmetrics_core.reporting.copies import KnownRows
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 T = TypeVar("T")
@@ -18,8 +16,8 @@ class Joined(NamedTuple):
 
     Attributes:
         run: Their facts.
-        rows: Their rows, numbered anew; a copy of an earlier row is left out.
-        warnings: How many rows are copies, and how many questions stand in two files.
+        rows: Their rows, numbered anew.
+        warnings: How many questions stand in two files.
     """
 
     run: RunFacts
@@ -30,9 +28,7 @@ class Joined(NamedTuple):
 def join_runs(reports: Sequence[MeasuredRun], names: Sequence[str]) -> Joined:
     """Join several runs to one over all their rows, in their order.
 
-    A row of a run that stands in an earlier one, too, with the same sample and the same
-    results, counts once. Example: runs of 2 and 3 rows make one of 5 rows, numbered 0 to
-    4; two copies of one run make that run.
+    Example: runs of 2 and 3 rows make one of 5 rows, numbered 0 to 4.
 
     Args:
         reports: The runs, at least one.
@@ -44,50 +40,25 @@ def join_runs(reports: Sequence[MeasuredRun], names: Sequence[str]) -> Joined:
             their gates: the bounds of such a mean hold for the rows of that run alone.
     """
     _refuse_what_cannot_be_joined(reports, names)
-    rows_by_report = _without_copies(reports)
+    all_rows = chain.from_iterable(report.results for report in reports)
     rows = tuple(
         row.model_copy(update={"index": new_index})
-        for new_index, row in enumerate(chain.from_iterable(rows_by_report))
+        for new_index, row in enumerate(all_rows)
     )
     run = _join_facts([report.run for report in reports], names)
-    warnings = tuple(_repeated_questions(rows_by_report, names))
-    n_copies = sum(len(report.results) for report in reports) - len(rows)
-    if n_copies:
-        # such rows are not held against the rows of their inputs any more
-        inputs = [source.model_copy(update={"rows": None}) for source in run.inputs]
-        note = (
-            f"{count_in_words(n_copies, 'row')} are copies of rows in an earlier file, and"
-            " count once."
-        )
-        run = run.model_copy(
-            update={"inputs": tuple(inputs), "notes": (*run.notes, note)}
-        )
-        warnings = (note, *warnings)
-    return Joined(run, rows, warnings)
-
-
-def _without_copies(reports: Iterable[MeasuredRun]) -> list[list[SampleResult]]:
-    """The rows of each run that stand in no earlier one with the same results."""
-    known_rows = KnownRows()
-    rows_by_report = []
-    for report in reports:
-        rows = [row for row in report.results if not known_rows.has(row)]
-        for row in rows:
-            known_rows.add(row)
-        rows_by_report.append(rows)
-    return rows_by_report
+    return Joined(run, rows, tuple(_repeated_questions(reports, names)))
 
 
 def _repeated_questions(
-    rows_by_report: Sequence[Sequence[SampleResult]], names: Sequence[str]
+    reports: Sequence[MeasuredRun], names: Sequence[str]
 ) -> Iterator[str]:
     """Warn of each run that asks what earlier ones asked.
 
     Two runs over the same questions are no more evidence than one.
     """
     earlier: set[str] = set()
-    for rows, name in zip(rows_by_report, names, strict=True):
-        samples = [row.sample for row in rows if row.sample is not None]
+    for report, name in zip(reports, names, strict=True):
+        samples = [row.sample for row in report.results if row.sample is not None]
         questions = {sample.question for sample in samples if sample.question}
         n_repeated = len(questions & earlier)
         if n_repeated:

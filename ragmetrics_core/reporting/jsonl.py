@@ -9,6 +9,7 @@ what changes or leaves raises it, and every earlier number is read.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from math import isfinite
@@ -29,7 +30,6 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.results import Signature
-from ragmetrics_core.reporting.copies import KnownRows
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
 FORMAT = 4
@@ -158,7 +158,7 @@ class _ReportContent:
         self._run: RunFacts | None = None  # None for a file of rows alone
         self._tells_missing = True
         self._rows: list[SampleResult] = []
-        self._copies = KnownRows()
+        self._rows_by_index: defaultdict[int, list[SampleResult]] = defaultdict(list)
         self._n_copies = 0
         # in words, of the lines that hold no row
         self._broken_lines: list[str] = []
@@ -211,10 +211,11 @@ class _ReportContent:
                 row = _without_unknown_contexts(row)
         except InputError as error:
             raise _BrokenLine(str(error)) from None
-        if self._copies.has(row, index=row.index):
+        rows_of_index = self._rows_by_index[row.index]
+        if row in rows_of_index:
             self._n_copies += 1
         else:
-            self._copies.add(row, index=row.index)
+            rows_of_index.append(row)
             self._rows.append(row)
 
     def report(self) -> tuple[RunFacts, tuple[SampleResult, ...]]:

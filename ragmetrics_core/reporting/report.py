@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import pickle
-from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast
-from zlib import compress, decompress
+from typing import TYPE_CHECKING, Protocol, Unpack, cast
 
 from ragmetrics_core.data import (
     Columns,
@@ -104,35 +101,12 @@ def check_sink(sink: object) -> None:
         )
 
 
-class Folded(Sequence[SampleResult]):
-    """Results in input order, each deflated until it is looked at.
-
-    So thousands of results take a tenth of the memory.
-    """
-
-    def __init__(self, results: Iterable[SampleResult] = ()) -> None:
-        self._rows: list[tuple[int, bytes]] = []
-        for result in results:
-            self.append(result)
-
-    def append(self, result: SampleResult) -> None:
-        """Take one more, wherever it belongs."""
-        insort(self._rows, (result.index, compress(pickle.dumps(result, protocol=5))))
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, place: Any) -> Any:
-        return pickle.loads(decompress(self._rows[place][1]))  # noqa: S301  # what this process put there
-
-
 @dataclass(init=False, repr=False)
 class Report:
     """Everything a run measured. Reports with equal results and facts are equal.
 
     Args:
-        results: One result per row of the input; they are put in input order
-            (``Folded`` ones are and stay so).
+        results: One result per row of the input; they are put in input order.
         run: Facts of the run as a whole.
 
     Examples:
@@ -149,11 +123,7 @@ class Report:
     def __init__(
         self, results: Iterable[SampleResult], run: RunFacts | None = None
     ) -> None:
-        self.results = (
-            results
-            if isinstance(results, Folded)
-            else tuple(sorted(results, key=lambda row: row.index))
-        )
+        self.results = tuple(sorted(results, key=lambda row: row.index))
         self.run = run or RunFacts()
 
     @property
@@ -246,9 +216,6 @@ class Report:
 
     def answering(self, metric: str = "context_sufficiency") -> Answering:
         """Count what the application did where its contexts were enough and where not.
-
-        The answered samples are divided by whether their ``context_recall`` is above
-        0.5, if it was measured.
 
         Args:
             metric: Name of a ``ContextSufficiency`` of the run.

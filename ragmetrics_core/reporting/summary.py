@@ -3,7 +3,6 @@
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress
 from typing import TypeVar
 
 from pydantic import Field
@@ -11,8 +10,6 @@ from pydantic import Field
 from ragmetrics_core.data import (
     Frozen,
     Grade,
-    JudgedChunks,
-    Ledger,
     Sample,
     Usage,
     find_metric,
@@ -23,10 +20,8 @@ from ragmetrics_core.data.results import (
     Failed,
     MetricResult,
     SampleResult,
-    Scored,
     Undefined,
 )
-from ragmetrics_core.reporting.conversation_facts import Conversations, TurnTally
 from ragmetrics_core.reporting.diagnosis import (
     is_declined,
     is_unanswered,
@@ -77,10 +72,6 @@ _WHY_UNDEFINED = {
 }
 
 
-LOW_MEAN = 0.7
-"""Under this score a turn of a conversation is low: a convention, no measurement."""
-
-
 class MetricSummary(Frozen):
     """One metric over all rows.
 
@@ -129,19 +120,6 @@ class MetricSummary(Frozen):
     )
     not_judged: int = Field(
         default=0, description="rows that are samples but have no result of this metric"
-    )
-    useful_share: float | None = Field(
-        default=None, description="share of the scored samples with any useful chunk"
-    )
-    useful_known: int = Field(
-        default=0,
-        description="scored samples of which it is known whether any chunk is useful",
-    )
-    mean_if_useful: float | None = Field(
-        default=None, description="mean score among those"
-    )
-    conversations: Conversations | None = Field(
-        default=None, description="what ledgers say of conversations; None without"
     )
     scores: tuple[float, ...] = Field(
         default=(),
@@ -295,7 +273,7 @@ class Summary(Frozen):
 class Tally:
     """A summary that grows row by row.
 
-    It keeps seventeen bytes per score (of turns 25), not the results.
+    It keeps sixteen bytes per score, not the results.
 
     Args:
         metrics: Names of the metrics, in the order to show them.
@@ -366,10 +344,7 @@ class Tally:
         self.row_counts["judged" if is_judged else "not_judged"] += 1
         cluster_number = self._number_cluster_of(sample)
         for name, metric_tally in self.metrics.items():
-            metric_result = result.results.get(name)
-            # The ledger, the record of a conversation, says which turn the sample is:
-            # scores are also averaged by turn.
-            metric_tally.add(metric_result, cluster_number, sample.ledger)
+            metric_tally.add(result.results.get(name), cluster_number)
         self._add_traits(sample)
         declined = is_declined(result)
         unanswered = is_unanswered(result)
@@ -504,49 +479,39 @@ class MetricTally:
 
     Attributes:
         scores: The scores.
-        has_useful_chunk: For each score, 1 if any chunk of the sample is useful; 0 if
-            none is, or if that is not known.
         clusters_of_scored: For each score, the number of the sample's cluster.
         clusters_of_unknown: The same of rows whose score is not known: they failed,
             were not judged, or are no sample.
         n_undefined_by_code: Rows for which the metric has no meaning.
         n_failed_by_type: Rows on which the judge failed, by type of error.
-        turns: What the scores say of conversations.
         first_failure: Why the first row failed; "" if none did.
         first_undefined_reason: Why the first row is undefined; "" if none is.
         n_not_judged: Samples without a result of this metric.
         n_uncertain: Scores that the judge calls uncertain.
-        n_samples_with_usefulness: Scored samples that tell whether any chunk is useful.
     """
 
     def __init__(self) -> None:
         """Begin to count.
 
-        Each scored row adds an entry to the first three. A row that failed or was not
-        judged adds the number of its cluster to the fourth, so that intervals know how
+        Each scored row adds an entry to the first two. A row that failed or was not
+        judged adds the number of its cluster to the third, so that intervals know how
         many scores are unknown.
         """
         self.scores = array("d")
-        self.has_useful_chunk = bytearray()
         self.clusters_of_scored = array("q")
         self.clusters_of_unknown = array("q")
         self.n_undefined_by_code = Counter[str]()
         self.n_failed_by_type = Counter[str]()
-        self.turns = TurnTally()
         self.first_failure = ""
         self.first_undefined_reason = ""
         self.n_not_judged = 0
         self.n_uncertain = 0  # scores that the judge itself calls uncertain
-        # scored samples of which it is known whether any chunk is useful
-        self.n_samples_with_usefulness = 0
 
     def add_bad_row(self) -> None:
         """Count a row that is no sample, which stands in no cluster."""
         self.clusters_of_unknown.append(-1)
 
-    def add(
-        self, result: MetricResult | None, cluster_number: int, ledger: Ledger | None
-    ) -> None:
+    def add(self, result: MetricResult | None, cluster_number: int) -> None:
         """Count one sample's result of this metric.
 
         A score counts in the mean. An undefined result is only counted. A row that
@@ -557,7 +522,6 @@ class MetricTally:
         Args:
             result: The result; None if the sample was not judged.
             cluster_number: Number of the sample's cluster, negative for one of its own.
-            ledger: What was recorded of the sample's conversation, if anything.
         """
         if result is None:
             self.n_not_judged += 1
@@ -572,22 +536,9 @@ class MetricTally:
             if not self.first_failure:
                 self.first_failure = result.reason
         else:
-            self._add_score(result, cluster_number, ledger)
-
-    def _add_score(
-        self, result: Scored, cluster_number: int, ledger: Ledger | None
-    ) -> None:
-        """Count a score; the ledger says what was recorded of the conversation."""
-        self.scores.append(result.value)
-        self.clusters_of_scored.append(cluster_number)
-        if result.uncertain:
-            self.n_uncertain += 1
-        if ledger is not None:
-            self.turns.add(ledger, result)
-        n_useful_chunks = _n_useful_chunks(result)
-        if n_useful_chunks is not None:
-            self.n_samples_with_usefulness += 1
-        self.has_useful_chunk.append(bool(n_useful_chunks))
+            self.scores.append(result.value)
+            self.clusters_of_scored.append(cluster_number)
+            self.n_uncertain += result.uncertain
 
     def summary(self, name: str) -> MetricSummary:
         """Sum up what was counted of the metric.
@@ -616,21 +567,7 @@ class MetricTally:
             failed=_counts(self.n_failed_by_type),
             failure=self.first_failure,
             not_judged=self.n_not_judged,
-            useful_share=self._share_with_useful_chunk(),
-            useful_known=self.n_samples_with_usefulness,
-            mean_if_useful=mean(self._scores_if_useful()),
-            conversations=self.turns.summary(LOW_MEAN),
         )
-
-    def _scores_if_useful(self) -> "array[float]":
-        """The scores of the samples with a useful chunk."""
-        return array("d", compress(self.scores, self.has_useful_chunk))
-
-    def _share_with_useful_chunk(self) -> float | None:
-        """The share of samples with a useful chunk; None if it is known of none."""
-        if not self.n_samples_with_usefulness:
-            return None
-        return len(self._scores_if_useful()) / self.n_samples_with_usefulness
 
     def _interval_if_unknown_scored(self, score: float) -> Interval | None:
         """The t interval of the mean if each row of unknown score had this one.
@@ -643,13 +580,6 @@ class MetricTally:
         scores = self.scores + array("d", [score]) * n_unknown
         cluster_numbers = self.clusters_of_scored + self.clusters_of_unknown
         return mean_interval(scores, cluster_numbers)
-
-
-def _n_useful_chunks(result: Scored) -> int | None:
-    """How many chunks the judge found useful; None if that is not known."""
-    if isinstance(result.evidence, JudgedChunks):
-        return result.evidence.useful_known
-    return None
 
 
 def _frequent_first(doubt: CaptureDoubt) -> tuple[int, int]:

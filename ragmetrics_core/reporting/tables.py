@@ -87,18 +87,14 @@ def _cells(numbers: MetricSummary) -> tuple[str, ...]:
     )
 
 
-def footnotes(
-    summary: Summary, run: RunFacts, *, has_reasons: bool = True
-) -> tuple[str, ...]:
+def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     """Return what must stand under a table of these numbers.
 
     That is what the intervals mean, rows that were not evaluated, and an early end.
-    Why rows have no score is left out (``has_reasons``) where it stands elsewhere.
     """
     return (
         *_notes_on_intervals(summary),
-        *_notes_on_scores(summary),
-        *(_notes_on_reasons(summary) if has_reasons else ()),
+        *_notes_on_reasons(summary),
         *_notes_on_failures(summary),
         *_notes_on_rows(summary),
         *_notes_on_run(summary, run),
@@ -125,30 +121,6 @@ def _notes_on_intervals(summary: Summary) -> Iterator[str]:
         if interval.design_effect is not None:
             words += f", design effect {interval.design_effect:.2f}"
         yield f"{metric}: {words}."
-
-
-def _notes_on_scores(summary: Summary) -> Iterator[str]:
-    """Notes on useful chunks, and on conversations, for the metrics that know of them."""
-    for numbers in summary.metrics:
-        if numbers.useful_share is not None:
-            yield _note_on_useful_chunks(numbers, numbers.useful_share)
-    for numbers in summary.metrics:
-        if numbers.conversations is not None:
-            sentences = numbers.conversations.sentences
-            if sentences:
-                yield f"{numbers.metric}: {'; '.join(sentences)}."
-
-
-def _note_on_useful_chunks(numbers: MetricSummary, useful_share: float) -> str:
-    """Say in how many rows the judge found any chunk useful, and their mean score."""
-    n_rows_judged = numbers.useful_known
-    n_useful = round(useful_share * n_rows_judged)
-    mean_if_useful = _number(numbers.mean_if_useful, 3)
-    return (
-        f"{numbers.metric}: any useful chunk in {n_useful} of"
-        f" {count_in_words(n_rows_judged, 'scored row')}; mean among those"
-        f" {mean_if_useful}."
-    )
 
 
 def _notes_on_reasons(summary: Summary) -> Iterator[str]:
