@@ -225,7 +225,7 @@ def test_on_the_command_line(
     assert main(arguments) == 0
     assert "--metric m --calibrate" in capsys.readouterr().out
     assert main(arguments) == 2
-    assert "may hold labels" in capsys.readouterr().err
+    assert "may hold what a person edited" in capsys.readouterr().err
     rows = [json.loads(line) for line in Path("drawn.jsonl").read_text().splitlines()]
     # not labelled yet
     assert main(["agreement", "r.jsonl", "drawn.jsonl", "--calibrate"]) == 2

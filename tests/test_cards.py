@@ -798,7 +798,6 @@ def test_few_rows_of_one_metric_and_the_card_made_again(
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "a metric that is not": (("--metric", "nothing"), "nothing"),
     "a metric without labels": (("--metric", "recall"), "nothing is labelled for"),
-    "a file within": (("--out", "data/card.json"), "stands in the data"),
     "an input": (("--out", "data/rows.jsonl"), "would overwrite"),
     "no setting": (("--set", "adherence.poll=3"), "polls"),
     "a setting of none": (("--set", "recall.examples="), "not among the metrics"),

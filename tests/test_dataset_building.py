@@ -443,7 +443,6 @@ BY_A_MODEL = "written by a language model: --model"
     [
         ("discrete corpus", "--out names the file"),
         ("discrete corpus/doc0.txt --out corpus/doc0.txt", "overwrite the input"),
-        ("discrete corpus --out corpus/set.jsonl", "stands in the corpus"),
         ("discrete corpus --out o", BY_A_MODEL),
         ("discrete nothing --out o", "nothing: no such file or folder"),
         ("continuous corpus --out o", BY_A_MODEL),

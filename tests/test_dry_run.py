@@ -376,33 +376,3 @@ def test_a_conversation_takes_as_many_calls_as_one_turn() -> None:
         assert (
             (two.low.calls, two.high.calls) == (one.low.calls, one.high.calls) == calls
         )
-
-
-@pytest.mark.parametrize(
-    ("judge", "cap", "said"),
-    [
-        ("gpt-4o-mini", "--max-calls=1", "--max-calls 1 ends the run early: it takes"),
-        ("gpt-4o-mini", "--max-cost=1e-9", "--max-cost 1e-09 ends the run early"),
-        ("azure/mine", "--max-cost=9", "--max-cost holds nothing where a price is"),
-        ("gpt-4o-mini", "--max-cost=9", ""),
-    ],
-)
-def test_a_cap_that_ends_the_run_or_holds_nothing_is_said(
-    judge: str,
-    cap: str,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "none")
-    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://name.openai.azure.com")
-    rows = tmp_path / "rows.jsonl"
-    row = '{"contexts": ["Anna lit it."], "answer": "Anna did %s."}'
-    rows.write_text(f"{row % 'once'}\n{row % 'twice'}\n")
-    command = ["evaluate", str(rows), "--judge", judge, "--dry-run", cap]
-    assert main(command) == 0
-    told = capsys.readouterr().out
-    assert said in told
-    assert bool(said) == ("--max" in told)

@@ -116,9 +116,6 @@ REFUSED = {
     "dataset score rows.jsonl symlink.jsonl": "symlink.jsonl and rows.jsonl are one",
     f"{EVALUATE} --out docs": "--out docs is a folder; name a file",
     f"{EVALUATE} --report rows.jsonl/page.html": "cannot be written: ",
-    f"{EVALUATE} --out -": "standard output is for the table",
-    f"{DISCRETE} --out docs/set.jsonl": "stands in the corpus",
-    "card --data docs --out docs/card.json": "stands in the data",
     f"{COMPARE} --report docs": "is a folder",
 }
 
@@ -228,34 +225,6 @@ def test_what_earlier_runs_left_is_kept(files: Held) -> None:
     assert before.items() <= files().items()
     assert len(Report.from_jsonl("new.jsonl").results) == 1
     assert run("evaluate new.jsonl.partial.1 --no-store --quiet") == 0
-
-
-@pytest.mark.parametrize(
-    "named",
-    [
-        "rows.jsonl",
-        "symlink",
-        "hardlink",
-        "docs/../rows.jsonl",
-        "out.jsonl",
-        "page.html",
-    ],
-)
-def test_a_summary_of_the_environment_is_added_to_no_input_and_no_other_output(
-    named: str,
-    files: Held,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    before = files()
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", named)
-    command = f"{EVALUATE} --out out.jsonl --report page.html --no-store"
-    assert run(command) == 2
-    assert "GITHUB_STEP_SUMMARY names" in capsys.readouterr().err
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "a.jsonl")
-    assert run(COMPARE) == 2
-    assert files() == before
-    assert run(f"{command} --summary summary.md") == 0
 
 
 # what is run, and where a link to a file outside stands

@@ -14,6 +14,7 @@ from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capture import BackgroundEvaluator, JsonlSink, WatchSettings
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import InputError, SettingError
+from ragmetrics_core.page.render import PAGE_MARK
 from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.run_facts import RunFacts
 
@@ -308,3 +309,15 @@ def test_a_table_is_no_file_of_results() -> None:
     Path("rows.jsonl").write_text(json.dumps({"index": 1, "sample": "x"}) + "\n")
     with pytest.raises(InputError, match="no results of ragmetrics begin here"):
         Report.from_jsonl("rows.jsonl")
+
+
+def test_a_run_that_is_named_by_its_number_keeps_one_page() -> None:
+    row = {"contexts": ["Anna lit it."], "answer": "Anna did."}
+    Path("rows.jsonl").write_text(json.dumps(row) + "\n")
+    assert main(["evaluate", "rows.jsonl", "--no-store", "--quiet"]) == 0
+    folder = Path(".ragmetrics", "runs", "1")
+    before = sorted(folder.iterdir())
+    (folder / "page.html").write_text(PAGE_MARK)
+    assert main(["report", "1"]) == 0
+    assert sorted(folder.iterdir()) == before
+    assert (folder / "page.html").read_text() != PAGE_MARK

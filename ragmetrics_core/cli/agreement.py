@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ragmetrics_core.cli.printing import show
-from ragmetrics_core.data import InputError, SettingError, find_metric
+from ragmetrics_core.data import SettingError, find_metric, write_text
 from ragmetrics_core.labelling.labels import (
     calibrate,
     describe_left_over,
@@ -42,28 +42,16 @@ def draw_samples(options: argparse.Namespace) -> int:
         The exit code, 0.
 
     Raises:
-        InputError: If the file exists or cannot be written.
+        InputError: If the file cannot be written.
     """
     report = Report.from_jsonl(options.results)
     metric = _metric(report, options.metric)
-    rows = draw(
-        report,
-        metric,
-        options.n,
-        seed=options.seed,
+    rows = draw(report, metric, options.n, seed=options.seed)
+    write_text(options.out, "".join(map(json_line, rows)), "the labels")
+    how = (
+        "Put 1 or 0 in the place of each null, then: ragmetrics agreement"
+        f" {options.results} {options.out}"
     )
-    try:
-        # "x": a file that exists may hold labels that people gave, and is not replaced
-        with options.out.open("x", encoding="utf-8", newline="\n") as file:
-            file.writelines(map(json_line, rows))
-    except FileExistsError:
-        raise InputError(
-            f"{options.out} exists, and may hold labels; name another file"
-        ) from None
-    except OSError as error:
-        raise InputError(
-            f"the labels cannot be written to {options.out}: {error.strerror}"
-        ) from error
     if options.report:
         write_page(
             options.report,
@@ -72,18 +60,13 @@ def draw_samples(options: argparse.Namespace) -> int:
             report.run,
             to_label=[str(row["id"]) for row in rows],
         )
-        labels = f"labels.{metric}.jsonl"
-        show(
-            f"{len(rows)} samples drawn: {options.out}. Label them on"
-            f" {options.report}, download the labels, then: ragmetrics agreement"
-            f" {options.results} {labels} --drawn {options.out} --metric {metric}"
-            " --calibrate"
+        labels = f"{options.results} labels.{metric}.jsonl --drawn {options.out}"
+        how = (
+            f"Label them on {options.report}, download the labels, then: ragmetrics"
+            f" agreement {labels}"
         )
-        return 0
     show(
-        f"{len(rows)} samples drawn: {options.out}. Put 1 or 0 in the place of each"
-        f" null, then: ragmetrics agreement {options.results} {options.out} --metric"
-        f" {metric} --calibrate"
+        f"{len(rows)} samples drawn: {options.out}. {how} --metric {metric} --calibrate"
     )
     return 0
 
@@ -97,8 +80,6 @@ def run(options: argparse.Namespace) -> int:
     Returns:
         The exit code, 0.
     """
-    if options.report and not options.calibrate:
-        raise SettingError("--report shows the mean of --calibrate; give both")
     report = Report.from_jsonl(options.results)
     metric = _metric(report, options.metric)
     labels = read_labels(options.labels, column=options.label)

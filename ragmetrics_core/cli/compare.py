@@ -10,7 +10,6 @@ from shlex import quote
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import results_at
-from ragmetrics_core.cli.options import BAD_INPUT
 from ragmetrics_core.cli.printing import show
 from ragmetrics_core.cli.run_folders import FOLDER, last_results, results_named
 from ragmetrics_core.data import InputError
@@ -38,13 +37,8 @@ def run(options: argparse.Namespace) -> int:
     --fail-on-regression`` gives a failing exit code if the second run is worse.
 
     Raises:
-        InputError: If the summary of the CI job cannot be written. It is raised after
-            the comparison is printed.
+        InputError: If the summary of the CI job cannot be written.
     """
-    # Refuses options about gates where there is no gate.
-    shared.set_defaults_of_gate_options(
-        options, "--fail-on-regression", has_gate=options.fail_on_regression
-    )
     options.first, options.second = _two_files(options.runs)
     comparison = _make_comparison(options)
     decisions: Sequence[Decision] = ()
@@ -57,11 +51,7 @@ def run(options: argparse.Namespace) -> int:
     # The summary of a CI job, which others read, holds no texts of samples.
     table = "".join(f"{line}\n" for line in _table_of_moved_rows(comparison))
     summary = f"## ragmetrics compare\n\n{markdown_block(lines)}\n{table}"
-    failure = shared.write_job_summary(options, summary)
-    if failure:
-        # The lines name the exit code, so they are made again.
-        exit_code = BAD_INPUT
-        lines = _lines(comparison, decisions, exit_code)
+    shared.write_job_summary(options, summary)
     # From here on the lines hold questions of samples.
     lines += _lines_on_losses(comparison)
     if options.report:
@@ -70,8 +60,6 @@ def run(options: argparse.Namespace) -> int:
         files = f"{quote(str(options.first))} {quote(str(options.second))}"
         lines.append(f"Next: ragmetrics compare {files} --report comparison.html")
     show(*lines)
-    if failure:
-        raise failure
     return exit_code
 
 

@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +26,14 @@ from ragmetrics_core.cli.run_folders import (
 from ragmetrics_core.cli.source import Source
 from ragmetrics_core.data import (
     PROJECT_FILE,
-    InputError,
     JudgeUnavailable,
     ProjectSettings,
     SampleResult,
     SettingError,
     project_settings,
 )
-from ragmetrics_core.data.display import count_in_words, one_line
-from ragmetrics_core.engine.dry_run import Estimate, estimate
-from ragmetrics_core.engine.evaluation import report_of
+from ragmetrics_core.data.display import one_line
+from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
@@ -46,14 +44,12 @@ from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
 from ragmetrics_core.reporting.glance import Glance, GlanceTally
 from ragmetrics_core.reporting.groups import KeysSought
-from ragmetrics_core.reporting.report import JsonlWriter
+from ragmetrics_core.reporting.report import JsonlWriter, Report
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.screen import screen_lines
 from ragmetrics_core.reporting.summary import Summary, Tally
 from ragmetrics_core.reporting.tables import markdown
 
-# The options that are settings of ``UntilDecided``.
-_UNTIL_SETTINGS = ("alpha", "seed", "max_samples", "margin")
 # Exit codes, as the help explains them.
 _WAITS_FOR_BATCHES = 4
 _INTERRUPTED = 130
@@ -143,9 +139,6 @@ def run(options: argparse.Namespace) -> int:
     Returns:
         The exit code.
     """
-    has_gate = bool(options.fail_under)
-    # Options about gates get their defaults; without a gate they are refused.
-    shared.set_defaults_of_gate_options(options, "--fail-under", has_gate=has_gate)
     if options.progress is False:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     if options.dry_run:
@@ -242,7 +235,6 @@ def _dry_run(plan: _Plan) -> int:
     ]
     show(
         *estimated.text().splitlines(),
-        *_caps_too_low(plan.options, estimated),
         *map(str, undecided),
     )
     if any(failure.is_crash for failure in estimated.failing.values()):
@@ -253,25 +245,6 @@ def _dry_run(plan: _Plan) -> int:
         plan.source.say_why_idle(estimated.left_out)
         return BAD_INPUT
     return shared.exit_code(undecided)
-
-
-def _caps_too_low(options: argparse.Namespace, estimated: Estimate) -> Iterator[str]:
-    """Say which caps would end the run before it is over, and which hold nothing."""
-    low = estimated.low
-    if options.max_calls is not None and low.calls > options.max_calls:
-        yield (
-            f"--max-calls {options.max_calls:,} ends the run early: it takes at least"
-            f" {count_in_words(low.calls, 'call')}"
-        )
-    if options.max_cost is None:
-        return
-    if low.cost is None:
-        yield "--max-cost holds nothing where a price is unknown: cap the run by --max-calls"
-    elif low.cost > options.max_cost:
-        yield (
-            f"--max-cost {options.max_cost:g} ends the run early: it costs at least"
-            f" ${low.cost:.4f}"
-        )
 
 
 def _measure(plan: _Plan, budget: Budget) -> _Measured:
@@ -346,9 +319,7 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
 
 def _judged_one_by_one(plan: _Plan, run: Run) -> Iterator[SampleResult]:
     """Check and count the input files; return an iterator that judges their samples."""
-    # A run that stops once its gates are decided (it has a decider) judges the rows in
-    # a random order. So it must count them first, even in a large file.
-    samples = plan.source.count_samples(always=run.decider is not None)
+    samples = plan.source.count_samples()
     # An input file may hold the results of an earlier run. If that run did not judge
     # all of its samples, this run's facts say why, such as "it was interrupted".
     run.why_part = plan.source.why_part
@@ -379,23 +350,6 @@ def _tell_where_results_are(writer: JsonlWriter, out: Path, run: Run) -> None:
     print(sentence, file=sys.stderr)
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """What a run came to, with all samples counted.
-
-    Attributes:
-        facts: The facts of the run.
-        summary: The numbers of all metrics.
-        decisions: What each gate decided.
-        exit_code: The exit code of the run and its gates.
-    """
-
-    facts: RunFacts
-    summary: Summary
-    decisions: Sequence[Decision]
-    exit_code: int
-
-
 def _finish(plan: _Plan, measured: _Measured) -> int:
     """End a run: decide the gates, write job summary and page, print the first screen.
 
@@ -406,84 +360,30 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         The exit code.
 
     Raises:
-        InputError: If the summary for the CI job cannot be written. It is raised after
-            the screen is printed.
+        InputError: If the summary for the CI job cannot be written.
     """
-    outcome = _outcome(plan, measured)
-    failure = _write_job_summary(plan, measured.run, outcome)
-    if failure is not None:
-        outcome = replace(outcome, exit_code=BAD_INPUT)
-    glance = measured.glance_tally.glance(
-        outcome.summary,
-        outcome.facts,
-        outcome.decisions,
-        notes=[
-            remark.removeprefix("! ")
-            for remark in plan.source.remarks
-            if remark.startswith("! ")
-        ],
-    )
-    _write_page(plan, measured, glance, outcome)
-    _show(plan, measured, glance, outcome)
-    if failure is not None:
-        raise failure
-    _say_why_nothing_was_scored(plan, measured, outcome.summary)
-    return outcome.exit_code
-
-
-def _outcome(plan: _Plan, measured: _Measured) -> _Outcome:
-    """Sum up what was counted, and decide the gates."""
-    facts = _facts(plan, measured.run)
+    run, options = measured.run, plan.options
+    facts = _facts(plan, run)
     summary = measured.score_tally.summary(run=facts)
-    decisions = _decisions(plan, facts, summary)
-    return _Outcome(
-        facts=facts,
-        summary=summary,
-        decisions=decisions,
-        exit_code=_exit_code(measured.run, summary, decisions),
-    )
-
-
-def _write_job_summary(plan: _Plan, run: Run, outcome: _Outcome) -> InputError | None:
-    """Write the summary of a CI job; return the error if that fails.
-
-    After an interrupt nothing is written: the numbers are of a part of the samples.
-    """
-    if run.interrupted:
-        return None
-    text = markdown(
-        outcome.summary,
-        outcome.facts,
-        outcome.decisions,
-        outcome.exit_code,
-    )
-    return shared.write_job_summary(plan.options, text)
-
-
-def _decisions(plan: _Plan, facts: RunFacts, summary: Summary) -> Sequence[Decision]:
-    """Return what each gate decided; with --until-decided the run has decided them."""
-    if facts.decisions:
-        return facts.decisions
-    return [decide(gate, summary, **plan.settings_of_gates) for gate in plan.gates]
-
-
-def _write_page(
-    plan: _Plan, measured: _Measured, glance: Glance, outcome: _Outcome
-) -> None:
-    """Write the HTML page, which begins with the first screen."""
-    if measured.kept_results is None:
-        return
-    options = plan.options
-    report = report_of(measured.run, measured.kept_results)
-    facts_of_files = {"inputs": outcome.facts.inputs, "name": outcome.facts.name}
-    page_facts = report.run.model_copy(update=facts_of_files)
-    write_page_from(
-        glance,
-        options.report,
-        report.results,
-        outcome.summary,
-        page_facts,
-    )
+    # with --until-decided the run itself has decided the gates
+    decisions = facts.decisions or [
+        decide(gate, summary, **plan.settings_of_gates) for gate in plan.gates
+    ]
+    exit_code = _exit_code(run, summary, decisions)
+    if not run.interrupted:  # else the numbers are of a part of the samples
+        text = markdown(summary, facts, decisions, exit_code)
+        shared.write_job_summary(options, text)
+    notes = plan.source.notes
+    glance = measured.glance_tally.glance(summary, facts, decisions, notes)
+    if measured.kept_results is not None:
+        report = Report(measured.kept_results, facts)
+        write_page_from(glance, options.report, report.results, summary, facts)
+    if _was_judged(summary):
+        _show(plan, measured, glance, summary, exit_code)
+    elif options.report:
+        show(f"page   {options.report}")
+    _say_why_nothing_was_scored(plan, measured, summary)
+    return exit_code
 
 
 def _exit_code(run: Run, summary: Summary, decisions: Sequence[Decision]) -> int:
@@ -492,9 +392,7 @@ def _exit_code(run: Run, summary: Summary, decisions: Sequence[Decision]) -> int
         return _INTERRUPTED
     if not _was_judged(summary):
         return BAD_INPUT
-    if decisions or any(metric.count for metric in summary.metrics):
-        return shared.exit_code(decisions)
-    return 1
+    return shared.exit_code_of_run(summary, decisions)
 
 
 def _was_judged(summary: Summary) -> bool:
@@ -520,36 +418,25 @@ def _say_why_nothing_was_scored(
         print("ragmetrics: nothing was scored", file=sys.stderr)
 
 
-def _show(plan: _Plan, measured: _Measured, glance: Glance, outcome: _Outcome) -> None:
-    """Print the first screen, and with ``--explain`` what stands behind it.
-
-    Without numbers only the page is named.
-    """
+def _show(
+    plan: _Plan, measured: _Measured, glance: Glance, summary: Summary, exit_code: int
+) -> None:
+    """Print the first screen, and with ``--explain`` what stands behind it."""
     options = plan.options
-    page = str(options.report) if options.report else ""
-    if not _was_judged(outcome.summary):
-        if page:
-            show(f"page   {page}")
-        return
     results = None if measured.run.interrupted else options.out
     lines = screen_lines(
         glance,
-        page=page,
+        page=str(options.report or ""),
         next_command=next_command(results, failed=glance.outcome == "failed"),
-        exit_code=outcome.exit_code,
+        exit_code=exit_code,
     )
     if options.explain:
-        lines += explain_lines(
-            glance,
-            outcome.summary,
-            outcome.facts,
-            [
-                *plan.source.remarks,
-                *_lines_on_answering(measured, outcome.summary),
-                f"Spent: {shared.spent(outcome.summary.usage)};"
-                f" {outcome.facts.seconds:.1f} s",
-            ],
-        )
+        remarks = [
+            *plan.source.remarks,
+            *_lines_on_answering(measured, summary),
+            f"Spent: {shared.spent(summary.usage)}; {glance.seconds:.1f} s",
+        ]
+        lines += explain_lines(glance, summary, _facts(plan, measured.run), remarks)
     show_screen(lines)
 
 
@@ -562,28 +449,16 @@ def _lines_on_answering(measured: _Measured, summary: Summary) -> list[str]:
 
 
 def _stopping_rule(options: argparse.Namespace) -> UntilDecided | None:
-    """Return how the run stops once its gates are decided (``--until-decided``).
-
-    None if every row is to be judged.
-
-    Raises:
-        SettingError: If an option of ``--until-decided`` is given without it.
-    """
-    settings: dict[str, Any] = {}
-    for name in _UNTIL_SETTINGS:
-        value = getattr(options, name)
-        if value is not None:
-            settings[name] = value
+    """Return how the run stops once its gates are decided; None if it judges every row."""
     if not options.until_decided:
-        if settings:
-            raise SettingError(
-                f"--{next(iter(settings)).replace('_', '-')} belongs to --until-decided"
-            )
         return None
     return UntilDecided(
+        alpha=options.alpha,
+        seed=options.seed,
+        max_samples=options.max_samples,
+        margin=options.margin,
         min_scored=options.min_scored,
         cluster=options.cluster,
-        **settings,
     )
 
 

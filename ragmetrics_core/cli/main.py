@@ -54,7 +54,7 @@ def _run(arguments: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    from ragmetrics_core.cli.parsers import COMMANDS, parse
+    from ragmetrics_core.cli.parsers import COMMANDS, check_needed_options, parse
 
     try:
         options = parse(arguments)
@@ -63,6 +63,7 @@ def _run(arguments: Sequence[str]) -> int:
         command = COMMANDS[options.command]
         if "fill_in" in command:  # takes what was not typed from the settings file
             _function(command["fill_in"])(options)
+        check_needed_options(options)
         check_paths(options)
         exit_code = int(_function(command["run"])(options))
         sys.stdout.flush()  # a pipe that is closed shows only now

@@ -7,10 +7,9 @@ import argparse
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from ragmetrics_core.data import (
-    InputError,
     SettingError,
     Settings,
     Usage,
@@ -25,7 +24,7 @@ from ragmetrics_core.models.reply_store import (
     default_path,
 )
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.statistics.stopping import MIN_ANSWERED, MIN_SCORED
+from ragmetrics_core.reporting.summary import Summary
 
 BAD_INPUT = 2
 """The exit code of a command whose input cannot be used."""
@@ -85,44 +84,6 @@ def spent(usage: Usage) -> str:
     return ", ".join(parts)
 
 
-_DEFAULTS_OF_GATES = {
-    "min_scored": MIN_SCORED,
-    "min_answered": MIN_ANSWERED,
-}
-
-
-def set_defaults_of_gate_options(
-    options: argparse.Namespace, option: str, *, has_gate: bool
-) -> None:
-    """Give the options on how gates are decided their defaults, if they are not typed.
-
-    Args:
-        options: What was typed. It is changed.
-        option: The option that gives the command a gate, for the message.
-        has_gate: Whether the command has a gate to decide.
-
-    Raises:
-        SettingError: If such an option was typed, but there is no gate.
-    """
-    for name, default in _DEFAULTS_OF_GATES.items():
-        if name not in options:
-            continue
-        if getattr(options, name) is None:
-            setattr(options, name, default)
-        elif not has_gate:
-            _refuse_without_gate(name, option)
-    if "strict" in options and options.strict and not has_gate:
-        _refuse_without_gate("strict", option)
-
-
-def _refuse_without_gate(name: str, option: str) -> NoReturn:
-    """Raise ``SettingError`` for an option on gates where there is none."""
-    raise SettingError(
-        f"--{name.replace('_', '-')} belongs to {option}, and no gate is held: give"
-        f" {option}, or leave it out"
-    )
-
-
 def exit_code(decisions: Iterable[Decision]) -> int:
     """Return the exit code for all gates: 1 if one failed, 3 if one is undecided, else 0."""
     outcomes = {decision.outcome for decision in decisions}
@@ -131,11 +92,22 @@ def exit_code(decisions: Iterable[Decision]) -> int:
     return 3 if "undecided" in outcomes else 0
 
 
-def summarise(options: argparse.Namespace, text: str) -> None:
+def exit_code_of_run(summary: Summary, decisions: Iterable[Decision]) -> int:
+    """Return the exit code of a run: that of its gates; without any, 1 if it has no score."""
+    decisions = tuple(decisions)
+    if decisions or any(metric.count for metric in summary.metrics):
+        return exit_code(decisions)
+    return 1
+
+
+def write_job_summary(options: argparse.Namespace, text: str) -> None:
     """Write the summary of a CI job, if there is a file for it.
 
     The file that ``--summary`` names is replaced. To the file that the CI job names,
     ``$GITHUB_STEP_SUMMARY``, the text is added.
+
+    Raises:
+        InputError: If it cannot be written.
     """
     if options.summary:
         write_text(options.summary, text, "the summary")
@@ -147,16 +119,3 @@ def summarise(options: argparse.Namespace, text: str) -> None:
             Path(file_of_job).open("a", encoding="utf-8") as file,
         ):
             file.write(f"{replace_surrogates(text)}\n")
-
-
-def write_job_summary(options: argparse.Namespace, text: str) -> InputError | None:
-    """Write the summary of a CI job; return the error if it cannot be written.
-
-    The error is not raised here, so that the command can print its result before. The
-    result names the exit code, which an error changes to ``BAD_INPUT``.
-    """
-    try:
-        summarise(options, text)
-    except InputError as failure:
-        return failure
-    return None

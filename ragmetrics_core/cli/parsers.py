@@ -16,7 +16,7 @@ from typing import Any, NoReturn, get_args
 
 from pydantic.fields import FieldInfo
 
-from ragmetrics_core.data import Settings, did_you_mean
+from ragmetrics_core.data import SettingError, Settings, did_you_mean
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 
 _INVALID_CHOICE = lazy_pattern(
@@ -59,6 +59,29 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if not arguments:
         _show_help(parser)
     return parser.parse_args(arguments)
+
+
+def check_needed_options(options: argparse.Namespace) -> None:
+    """Refuse an option that does nothing without another, as --strict without a gate.
+
+    Raises:
+        SettingError: If such an option was typed, and the other one was not.
+    """
+    for table in COMMANDS[options.command].get("options", ()):
+        for option, entry in _TABLES["options"].get(table, {}).items():
+            needed = entry.get("needs")
+            if needed is None or _value_of(needed, options):
+                continue
+            value = _value_of(option, options)
+            if value and value != entry.get("default"):
+                raise SettingError(
+                    f"{option} belongs to {needed}: give {needed}, or leave {option} out"
+                )
+
+
+def _value_of(option: str, options: argparse.Namespace) -> Any:
+    """The value of an option by its name as people type it."""
+    return getattr(options, option.removeprefix("--").replace("-", "_"))
 
 
 def parser_of(command: str) -> "CommandParser":
@@ -131,7 +154,7 @@ def add_options(parser: Any, table: str) -> None:
         settings = {
             key: value
             for key, value in entry.items()
-            if key not in ("also", "exclusive")
+            if key not in ("also", "exclusive", "needs")
         }
         if "type" in settings:
             settings["type"] = TYPES[settings["type"]]

@@ -5,7 +5,7 @@ No output may be an input, another output, or a link to one.
 
 import argparse
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,32 +34,34 @@ _REVIEWED = ("set", "sets")
 def check_paths(options: argparse.Namespace) -> None:
     """Refuse files that are read or written by mistake, before anything runs.
 
-    Example: ``--data rows.jsonl --out rows.jsonl`` would overwrite the input.
+    Example: ``--data rows.jsonl --out rows.jsonl`` would overwrite the input. The folders
+    of outputs are made, but for ``--dry-run``.
 
     Args:
         options: What was typed.
 
     Raises:
-        InputError: If an input is named twice; an output, or the summary of the CI job,
-            is also an input or another output; an output cannot be written, or would
-            replace what a person made.
-
-    The folders of outputs are made, but for ``--dry-run``.
+        InputError: If an input is named twice; an output is also an input or another
+            output, cannot be written, or would replace what a person made.
     """
-    files = _UsedFiles()
+    use_by_key: dict[Hashable, str] = {}  # of each file, in words
     for name in options_of_type("input"):
         if name != "runs":  # a run may be compared with itself
             _refuse_named_twice(_paths_of(options, name))
         for file in _files_of_input(options, name):
-            files.add(file, f"the input {file}")
+            use_by_key |= dict.fromkeys(_keys(file), f"the input {file}")
     for name in (*_MADE, *_STORES):
         for path in _outputs_of(options, name):
-            _refuse_if_used(name, path, files)
-            for file in _files_of_output(name, path):
-                files.add(file, _option(name))
-            if name not in _STORES:
-                _refuse_unfit_output(f"{_option(name)} {path}", path, options)
-    _refuse_job_summary_if_used(options, files)
+            files = _files_of_output(name, path)
+            for file in files:
+                _refuse_if_used(f"{_option(name)} {path}", file, use_by_key)
+            for file in files:
+                use_by_key |= dict.fromkeys(_keys(file), _option(name))
+    for name in _MADE:
+        for path in _paths_of(options, name):
+            if path.is_dir():
+                raise InputError(f"{_option(name)} {path} is a folder; name a file")
+            check_leads_nowhere_else(path, f"{_option(name)} {path}")
     _refuse_to_overwrite(options)
     if not getattr(options, "dry_run", False):
         _make_folders(options)
@@ -71,27 +73,6 @@ def _make_folders(options: argparse.Namespace) -> None:
         for path in _paths_of(options, name):
             with as_input_error(f"{_option(name)} {path} cannot be written"):
                 path.parent.mkdir(parents=True, exist_ok=True)
-
-
-class _UsedFiles:
-    """The files that a command reads and writes, each with its use in words.
-
-    A link to a file is the same file.
-    """
-
-    def __init__(self) -> None:
-        self._use_by_key: dict[Hashable, str] = {}
-
-    def add(self, file: Path, use: str) -> None:
-        """Note the use of a file, such as "the input rows.jsonl" or "--out"."""
-        self._use_by_key |= dict.fromkeys(_keys(file), use)
-
-    def use_of(self, file: Path) -> str | None:
-        """The use of a file; None if it is not used."""
-        for key in _keys(file):
-            if key in self._use_by_key:
-                return self._use_by_key[key]
-        return None
 
 
 def _option(name: str) -> str:
@@ -159,22 +140,14 @@ def _files_of_output(name: str, path: Path) -> list[Path]:
     return [Path(real_path + ending) for ending in _ENDINGS_OF_STORE]
 
 
-def _refuse_if_used(name: str, path: Path, files: _UsedFiles) -> None:
-    """Refuse an output if it, or a file beside it, is an input or an earlier output.
-
-    Args:
-        name: The option that names the output.
-        path: The output.
-        files: The files of inputs and earlier outputs.
-
-    Raises:
-        InputError: If a file that it writes is among them.
-    """
-    for file in _files_of_output(name, path):
-        use = files.use_of(file)
-        if use is not None:
+def _refuse_if_used(
+    output: str, file: Path, use_by_key: Mapping[Hashable, str]
+) -> None:
+    """Raise ``InputError`` if a file that an output writes is an input or another output."""
+    for key in _keys(file):
+        if key in use_by_key:
             raise InputError(
-                f"{_option(name)} {path} would overwrite {use}; name another file"
+                f"{output} would overwrite {use_by_key[key]}; name another file"
             )
 
 
@@ -238,26 +211,6 @@ def _refuse_to_replace(path: Path, mark: str) -> None:
         )
 
 
-def _refuse_job_summary_if_used(options: argparse.Namespace, files: _UsedFiles) -> None:
-    """Refuse the CI job's file for summaries if it is an input or an output.
-
-    The environment names that file, and the command adds its summary to it, unless
-    ``--summary`` names another file.
-
-    Raises:
-        InputError: If the file is an input or an output.
-    """
-    file_of_job = os.environ.get("GITHUB_STEP_SUMMARY")
-    if "summary" not in options or options.summary or not file_of_job:
-        return
-    use = files.use_of(Path(file_of_job))
-    if use is not None:
-        raise InputError(
-            f"GITHUB_STEP_SUMMARY names {use}, which would be added to; name another"
-            " file with --summary"
-        )
-
-
 def _paths_of(options: argparse.Namespace, name: str) -> list[Path]:
     """Return the paths that an option names; [] if the command has no such option."""
     value = getattr(options, name, None)
@@ -276,32 +229,3 @@ def _keys(path: Path) -> set[Hashable]:
         status = path.stat()
         keys.add((status.st_dev, status.st_ino))
     return keys
-
-
-def _refuse_unfit_output(
-    argument: str, path: Path, options: argparse.Namespace
-) -> None:
-    """Refuse an output that cannot be written, or that the next run would read.
-
-    Example: ``--data rows --out rows/out.jsonl``: the next run would read the output.
-
-    Args:
-        argument: The option with its path, as messages name it.
-        path: The output.
-        options: What was typed; its folders of inputs must not hold the output.
-
-    Raises:
-        InputError: If the path is "-", a folder, a link or in an input.
-    """
-    if str(path) == "-":
-        raise InputError(f"{argument}: standard output is for the table; name a file")
-    if path.is_dir():
-        raise InputError(f"{argument} is a folder; name a file")
-    check_leads_nowhere_else(path, argument)
-    for name in ("corpus", "data"):  # the options that may name folders
-        for folder in _paths_of(options, name):
-            if folder.is_dir() and folder.resolve() in path.resolve().parents:
-                raise InputError(
-                    f"{argument} stands in the {name}, which would hold it the next"
-                    " time"
-                )

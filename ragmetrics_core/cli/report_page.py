@@ -9,9 +9,8 @@ from pathlib import Path
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import check_folder, results_at
-from ragmetrics_core.cli.options import BAD_INPUT
 from ragmetrics_core.cli.printing import explain_lines, next_command, show_screen
-from ragmetrics_core.cli.run_folders import results_named
+from ragmetrics_core.cli.run_folders import page_of_run, results_named
 from ragmetrics_core.data import InputError, project_settings
 from ragmetrics_core.page.render import PAGE_MARK, write_page_from
 from ragmetrics_core.reporting.answering import answerings_of
@@ -48,7 +47,7 @@ def _page_beside(results: Path) -> Path:
     check_folder(results)
     if results.name in _NAMELESS:
         raise InputError(f"{results} has no name for the page to take; give --report")
-    page = results.with_suffix(".html")
+    page = page_of_run(results) or results.with_suffix(".html")
     if page.is_file():
         with page.open("rb") as file:
             start = file.read(2000)
@@ -70,21 +69,15 @@ def run(options: argparse.Namespace) -> int:
         The exit code, which says what the gates decide.
 
     Raises:
-        InputError: If the summary of a CI job cannot be written. It is raised at the
-            end, so that the page and the numbers are there.
+        InputError: If the summary of a CI job cannot be written.
     """
-    shared.set_defaults_of_gate_options(
-        options, "--fail-under", has_gate=bool(options.fail_under)
-    )
     reports = [results_at(path) for path in options.files]
     report, warnings = _report(reports, options)
     pushed = [_push(report, options.push)] if options.push else []
     summary, decisions = _summary_and_decisions(report, options)
-    exit_code = _exit_code(summary, decisions)
+    exit_code = shared.exit_code_of_run(summary, decisions)
     text = markdown(summary, report.run, decisions, exit_code)
-    error_of_job_summary = shared.write_job_summary(options, text)
-    if error_of_job_summary is not None:
-        exit_code = BAD_INPUT
+    shared.write_job_summary(options, text)
     glance = glance_of(report, summary, report.run, decisions, warnings)
     # A large report shows only some of its rows one by one; its numbers are of all rows.
     shown_report = report.shown()
@@ -107,8 +100,6 @@ def run(options: argparse.Namespace) -> int:
             remarks += str(answering).splitlines()
         lines += explain_lines(glance, summary, report.run, remarks)
     show_screen([*lines, *pushed])
-    if error_of_job_summary is not None:
-        raise error_of_job_summary
     return exit_code
 
 
@@ -137,13 +128,6 @@ def _summary_and_decisions(
         for gate in gates
     ]
     return summary, decisions
-
-
-def _exit_code(summary: Summary, decisions: Sequence[Decision]) -> int:
-    """Return the exit code of the gates; without any, 1 if nothing was scored."""
-    if decisions or any(metric.count for metric in summary.metrics):
-        return shared.exit_code(decisions)
-    return 1
 
 
 def _report(

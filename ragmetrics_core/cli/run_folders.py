@@ -58,17 +58,13 @@ def _make_next() -> Path:
 def keep_results(folder: Path, results: Path) -> None:
     """Keep the results of a run that ended, also where a path was given (``--out``).
 
-    A later run may write to the same path. So the file is linked into the folder, and
-    copied where it cannot be.
+    A later run may write to the same path.
     """
     kept = folder / RESULTS
     if kept.exists() or not results.is_file():  # such as a pipe
         return
     with suppress(OSError):  # what cannot be kept is not compared later
-        try:
-            kept.hardlink_to(results.resolve())
-        except OSError:
-            shutil.copyfile(results, kept)
+        shutil.copyfile(results, kept)
 
 
 def tidy(folder: Path | None) -> None:
@@ -77,8 +73,7 @@ def tidy(folder: Path | None) -> None:
         return
     left = list(folder.iterdir())
     for path in left:
-        if path.stat().st_nlink == 1:  # the mode of a link is that of the file
-            path.chmod(0o600)
+        path.chmod(0o600)
     if not left:
         folder.rmdir()
 
@@ -104,6 +99,11 @@ def results_named(path: Path) -> Path:
     kept = FOLDER / path / RESULTS
     is_number = str(path).isdecimal() and not path.exists()
     return kept if is_number and kept.is_file() else path
+
+
+def page_of_run(results: Path) -> Path | None:
+    """The page of the run that kept these results; None for a file of another folder."""
+    return results.with_name(PAGE) if results.parent.parent == FOLDER else None
 
 
 def last_results(count: int) -> list[Path]:

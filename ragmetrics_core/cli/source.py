@@ -15,7 +15,6 @@ from typing import Self
 # a name of it is loaded at its first use
 from ragmetrics_core import traces as recorded
 from ragmetrics_core.cli.parsers import COLUMNS
-from ragmetrics_core.cli.paths import SET_MARK
 from ragmetrics_core.data import (
     AmbiguousColumns,
     InputError,
@@ -36,7 +35,6 @@ from ragmetrics_core.reporting.groups import KeysSought
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
 _SHOWN_PROBLEMS = 5
-_LARGE = 100_000_000  # bytes that are not read twice
 _SHOWN_COLUMNS = 12
 _TABLE_SUFFIXES = (".csv", ".tsv")
 
@@ -94,11 +92,6 @@ def _what_to_name(file: _File, missing_fields: Sequence[str]) -> str:
     Example: "; its columns are question, chunks_found; name the one that holds it:
     --contexts-column chunks_found".
     """
-    if SET_MARK in file.columns_read.unread:
-        return (
-            "; it is a set by which judges are scored: ragmetrics dataset score"
-            f" {quote(str(file.path))}"
-        )
     columns = [*file.columns_read.columns, *file.columns_read.unread]
     if not columns:
         return ""
@@ -168,16 +161,11 @@ class Source:
                 context_tools=context_tools,
             )
 
-    def count_samples(
-        self, *, always: bool = False
-    ) -> Self | Iterator[Sample | RowError]:
+    def count_samples(self) -> Self:
         """Count the rows of all files, and return the samples.
 
         All files are read to their ends, so that one that cannot be read is found
-        before any call is paid. Files that are large together are not counted, and an
-        iterator without a length is returned, unless ``always`` is true. Example: 3
-        files of 10 MB are read and counted; of a file of 2 GB only the first row is
-        read.
+        before any call is paid.
 
         Raises:
             InputError: If a file cannot be read or holds no rows, or no sample has a
@@ -185,13 +173,6 @@ class Source:
             RowError: If two columns may hold one field; with ``--stop-at-bad-row``, for the
                 first row that is no sample.
         """
-        paths = [file.path for file in self._files if file.path.exists()]
-        n_bytes = sum(path.stat().st_size for path in paths)
-        if n_bytes > _LARGE and not always:
-            for file in self._files:
-                first_row = next(self._checked_rows(file), None)
-                self._refuse_if_empty(file, is_empty=first_row is None)
-            return iter(self)
         self._n_rows = 0
         for file in self._files:
             n_rows_of_file = 0
@@ -202,18 +183,12 @@ class Source:
                 if isinstance(row, AmbiguousColumns):
                     raise row
                 n_rows_of_file += 1
-            self._refuse_if_empty(file, is_empty=n_rows_of_file == 0)
+            # notes say why a file of traces gave no sample
+            if n_rows_of_file == 0 and not file.notes:
+                raise InputError(_no_rows(file.path))
             self._n_rows += n_rows_of_file
         self.keys.check()
         return self
-
-    def _refuse_if_empty(self, file: _File, *, is_empty: bool) -> None:
-        """Raise ``InputError`` for a file without rows: writing it may have failed.
-
-        A file of traces that gave no sample is not empty: notes say why there is none.
-        """
-        if is_empty and not file.notes:
-            raise InputError(_no_rows(file.path))
 
     @cached_property
     def why_part(self) -> str:
@@ -318,18 +293,25 @@ class Source:
                 print(f"ragmetrics: {note}", file=sys.stderr)
 
     @property
-    def remarks(self) -> list[str]:
-        """Lines on what of each file was not used, or not in all rows.
+    def notes(self) -> list[str]:
+        """Sentences on fields that were read from different columns, and on traces.
 
-        These are columns that no field was made of, fields that were read from
-        different columns, and traces that gave no complete sample.
+        They speak of fields whose column differs by row, and of traces that gave no
+        complete sample.
         """
+        sentences = [
+            f"{file.path}: {sentence}"
+            for file in self._files
+            for sentence in file.columns_read.sentences
+        ]
+        return sentences + [note for file in self._files for note in file.notes]
+
+    @property
+    def remarks(self) -> list[str]:
+        """Lines on columns that no field was made of, then the notes."""
         lines = [
             f"{file.path}: {file.unread_columns_in_words}, kept as metadata"
             for file in self._files
             if file.columns_read.unread
         ]
-        for file in self._files:
-            sentences = file.columns_read.sentences
-            lines += [f"! {file.path}: {sentence}" for sentence in sentences]
-        return lines + [f"! {note}" for file in self._files for note in file.notes]
+        return lines + [f"! {note}" for note in self.notes]
