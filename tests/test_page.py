@@ -260,7 +260,6 @@ def test_what_stands_on_the_page(tmp_path: Path) -> None:
         "0.500",  # the mean
         "The run ended early: the key was refused.",
         "a &lt;note&gt;",
-        "Any useful chunk in 2 of 2 scored rows",
         "2.5 s, calls at a time: 1",
         "Buckley, C.",
     ):

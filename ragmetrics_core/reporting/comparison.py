@@ -7,9 +7,9 @@ where the rows cannot tell.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field
 
@@ -39,35 +39,17 @@ from ragmetrics_core.reporting.pairing import (
     Pair,
     count_other_questions,
     differences,
-    judges_elsewhere,
     match,
 )
-from ragmetrics_core.reporting.run_facts import Decision, RunFacts, SequentialDecision
+from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.statistics.stopping import MIN_SCORED, ROUNDING, Outcome
 
 if TYPE_CHECKING:
     from ragmetrics_core.metrics.metric import Metric
+    from ragmetrics_core.reporting.report import Report
 
 MARGIN = 0.0
 """A loss up to this does not matter; any counts unless the user says otherwise."""
-
-
-class MeasuredRun(Protocol):
-    """A finished run, as ``Report`` is one."""
-
-    run: RunFacts
-
-    @property
-    def results(self) -> Sequence[SampleResult]:
-        """One result per row."""
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """Names of the metrics."""
-
-    @property
-    def decisions(self) -> tuple[SequentialDecision, ...]:
-        """What was decided of each gate while the run went on."""
 
 
 class Changed(NamedTuple):
@@ -197,13 +179,6 @@ class Comparison(Frozen):
         moved = [change for change in changes if change is not None]
         moved.sort(key=lambda change: (change.difference > 0, -abs(change.difference)))
         return tuple(moved)
-
-    def regression(self, *, strict: bool = False) -> dict[str, Outcome]:
-        """Per metric and slice: is the second run worse? See ``regressions``."""
-        return {
-            decision.metric: decision.outcome
-            for decision in self.regressions(strict=strict)
-        }
 
     def regressions(self, *, strict: bool = False) -> tuple[Decision, ...]:
         """Per metric and slice: is the second run worse, and why?
@@ -340,8 +315,8 @@ def _largest_change(pair: Pair, metrics: Iterable[str]) -> Changed | None:
 
 
 def compare(
-    before: MeasuredRun,
-    after: MeasuredRun,
+    before: Report,
+    after: Report,
     *,
     metrics: Sequence[str | Metric] | None = None,
     cluster: GroupBy = "auto",
@@ -377,8 +352,11 @@ def compare(
     _check_keys(before, after, slices, cluster)
     matched = match(before.results, after.results)
     differing = _differing(before, after, matched, names)
-    if not anyway:
-        _refuse_differing(differing)
+    if differing and not anyway:
+        raise InputError(
+            f"the runs are not comparable: {'; '.join(differing)}. Measure both in the"
+            " same way, or compare them anyway (anyway=True, --anyway)"
+        )
     parts = list(matched.parts(slices))  # all pairs of rows, then those of each slice
     changes = changes_of(parts, names, cluster, margin)
     judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
@@ -411,22 +389,13 @@ def _check_finished(after: object) -> None:
         )
 
 
-def _refuse_differing(differing: Sequence[str]) -> None:
-    """Refuse runs that were not measured in the same way; ``differing`` says in what."""
-    if differing:
-        raise InputError(
-            f"the runs are not comparable: {'; '.join(differing)}. Measure both in the"
-            " same way, or compare them anyway (anyway=True, --anyway)"
-        )
-
-
-def _lacking(report: MeasuredRun, metrics: Sequence[str]) -> tuple[str, ...]:
+def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:
     """Those of the metrics that a run lacks."""
     return tuple(name for name in metrics if name not in report.metrics)
 
 
 def _names_in_both(
-    before: MeasuredRun, after: MeasuredRun, metrics: Sequence[str | Metric] | None
+    before: Report, after: Report, metrics: Sequence[str | Metric] | None
 ) -> list[str]:
     """Return the full names of the metrics to compare, in the order asked for.
 
@@ -454,7 +423,7 @@ def _names_in_both(
 
 
 def _check_keys(
-    before: MeasuredRun, after: MeasuredRun, slices: GroupBy, cluster: GroupBy
+    before: Report, after: Report, slices: GroupBy, cluster: GroupBy
 ) -> None:
     """Raise ``SettingError`` for a key of slices or clusters that no sample has."""
     keys = KeysSought([slices] if isinstance(slices, str) else (), cluster)
@@ -465,8 +434,8 @@ def _check_keys(
 
 
 def _differing(
-    before: MeasuredRun,
-    after: MeasuredRun,
+    before: Report,
+    after: Report,
     matched: Matched,
     names: Sequence[str],
 ) -> list[str]:
@@ -489,22 +458,24 @@ def _differing(
         )
     for name in names:
         phrases += differences(matched.pairs, name)  # of the metric's settings
-    phrases += _differing_addresses(before, after, matched, names)
+    phrases += _differing_addresses(before, after)
     return phrases
 
 
-def _differing_addresses(
-    before: MeasuredRun, after: MeasuredRun, matched: Matched, names: Sequence[str]
-) -> list[str]:
-    """Say which judges of these metrics the runs asked at different addresses.
+def _differing_addresses(before: Report, after: Report) -> Iterator[str]:
+    """Say which judges the runs asked at different addresses.
 
-    Example: "judge gpt at http://a against http://b". Another model may answer there.
+    Example: "judge gpt at http://a against http://b". Another model may answer there. An
+    address that is not known contradicts nothing.
     """
-    judges: set[str] = set()
-    for first_row, second_row in matched.pairs:
-        judges |= _judges_of(first_row, names) | _judges_of(second_row, names)
-    phrase_by_judge = judges_elsewhere(before.run.addresses, after.run.addresses)
-    return [phrase for judge, phrase in phrase_by_judge.items() if judge in judges]
+    for judge, addresses_before in before.run.addresses.items():
+        addresses_after = after.run.addresses.get(judge, ())
+        are_known = bool(addresses_before) and bool(addresses_after)
+        if are_known and set(addresses_before) != set(addresses_after):
+            yield (
+                f"judge {judge} at {', '.join(addresses_before)} against"
+                f" {', '.join(addresses_after)}"
+            )
 
 
 def _differing_rows(matched: Matched) -> list[str]:
@@ -559,7 +530,7 @@ def _why_rows_are_lost(matched: Matched) -> str:
     )
 
 
-def _why_stopped(before: MeasuredRun, after: MeasuredRun) -> str:
+def _why_stopped(before: Report, after: Report) -> str:
     """Why either run ended before all its rows were read; "" if neither did."""
     reasons = []
     for which, report in (("first", before), ("second", after)):
@@ -571,12 +542,7 @@ def _why_stopped(before: MeasuredRun, after: MeasuredRun) -> str:
     return "; ".join(reasons)
 
 
-def _judges_of(row: SampleResult, metrics: Sequence[str]) -> set[str]:
-    """Who judged a row for any of the metrics."""
-    return {row.results[metric].judge for metric in metrics if metric in row.results}
-
-
-def _addresses(judge: str, *reports: MeasuredRun) -> tuple[str, ...]:
+def _addresses(judge: str, *reports: Report) -> tuple[str, ...]:
     """The addresses that a judge was asked at in any of the runs."""
     addresses = [
         address for report in reports for address in report.run.addresses.get(judge, ())

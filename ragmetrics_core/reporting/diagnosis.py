@@ -104,144 +104,140 @@ class Judged(NamedTuple):
         return True in verdicts and False not in verdicts
 
     @property
+    def is_wrong(self) -> bool:
+        """Whether the answer does not keep to the text, or is not the expected one."""
+        return self.adherent is False or self.expected is False
+
+    @property
+    def is_unfound(self) -> bool:
+        """Whether no text that was found holds what the model was not shown."""
+        return self.found_holds is False or self.all_shown is True
+
+    @property
     def is_unjudged(self) -> bool:
         """Whether nobody judged the answer."""
         return self.adherent is None and self.expected is None
 
 
 class Rule(NamedTuple):
-    """One line of the table: the first rule that holds is the diagnosis."""
+    """One line of the table: the first rule that holds is the diagnosis.
+
+    Attributes:
+        name: What became of the row.
+        holds: Whether it did.
+        advice: What to look at.
+        stage: Where it went wrong.
+        kind: Whether it is a fault.
+        is_stage_known: Whether the verdicts leave no other stage.
+        advice_without_stage: What would tell the stage.
+    """
 
     name: str
-    stage: Stage | None
-    kind: Kind
     holds: Callable[[Judged], bool]
     advice: str
+    stage: Stage | None = None
+    kind: Kind = "fault"
+    is_stage_known: Callable[[Judged], bool] = lambda _: True
+    advice_without_stage: str = ""
+
+    def diagnosis(self, row: Judged) -> Diagnosis:
+        """Say what became of a row for which the rule holds."""
+        if self.is_stage_known(row):
+            return Diagnosis(
+                self.name, self.stage, self.kind, self.advice, row.ranked_low
+            )
+        return Diagnosis(
+            self.name, None, self.kind, self.advice_without_stage, row.ranked_low
+        )
 
 
-_SEARCH = "Look some up in the store by hand: add the document, or mend the search."
-_PROMPT = "Look at what stands between search and prompt: rerankers, filters, limits."
-_DECLINING = "Look at what your instructions say about declining; try another model."
-_ANSWER = "Instruct the model to keep to the text, or try a stronger one."
 _WHICH_STAGE = (
     "A reference, or ContextSufficiency, would tell whether the text holds it."
 )
-_RETRIEVED = "What was retrieved holds it or not: a reference would tell."
+
+
+def _of_answer(name: str, holds: Callable[[Judged], bool]) -> Rule:
+    """A fault of the answer, if the text holds what was wanted; else of unknown stage."""
+    return Rule(
+        name,
+        holds,
+        "Instruct the model to keep to the text, or try a stronger one.",
+        "answer",
+        is_stage_known=lambda row: row.shown_holds is True,
+        advice_without_stage=_WHICH_STAGE,
+    )
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
         "did not search",
-        "search",
-        "fault",
         lambda row: row.searched is False and row.declined is not True,
         "Let the application search before it answers.",
+        "search",
     ),
     Rule(
         "nothing retrieved",
-        "search",
-        "fault",
         lambda row: row.found is False,
         "Look for filters or thresholds that empty the list.",
+        "search",
     ),
     Rule(
         "dropped",
-        "prompt",
-        "fault",
         lambda row: (
             row.lost_facts
             and not row.is_good
             and (row.shown_holds is False or row.adherent is True)
         ),
-        _PROMPT,
+        "Look at what stands between search and prompt: rerankers, filters, limits.",
+        "prompt",
     ),
     Rule(
         "declined wrongly",
-        "answer",
-        "fault",
         lambda row: row.declined is True and row.shown_holds is True,
-        _DECLINING,
+        "Look at what your instructions say about declining; try another model.",
+        "answer",
     ),
     Rule(
         "declined rightly",
-        None,
-        "fine",
         lambda row: row.declined is True and row.shown_holds is False,
         "",
+        kind="fine",
     ),
-    Rule("declined", None, "unjudged", lambda row: row.declined is True, _WHICH_STAGE),
-    Rule(
-        "made up",
-        "answer",
-        "fault",
-        lambda row: row.adherent is False and row.shown_holds is True,
-        _ANSWER,
-    ),
+    Rule("declined", lambda row: row.declined is True, _WHICH_STAGE, kind="unjudged"),
     Rule(
         "not in the text",
+        lambda row: (
+            row.shown_holds is False
+            and (row.is_wrong or (row.is_unjudged and row.is_unfound))
+        ),
+        "Look some up in the store by hand: add the document, or mend the search.",
         "search",
-        "fault",
-        lambda row: (
-            (row.adherent is False or row.expected is False or row.is_unjudged)
-            and row.shown_holds is False
-            and (row.found_holds is False or row.all_shown is True)
+        is_stage_known=lambda row: row.is_unfound,
+        advice_without_stage=(
+            "What was retrieved holds it or not: a reference would tell."
         ),
-        _SEARCH,
     ),
-    Rule(
-        "not in the text",
-        None,
-        "fault",
-        lambda row: (
-            (row.adherent is False or row.expected is False)
-            and row.shown_holds is False
-        ),
-        _RETRIEVED,
-    ),
-    Rule("made up", None, "fault", lambda row: row.adherent is False, _WHICH_STAGE),
-    Rule(
-        "partial",
-        "answer",
-        "fault",
-        lambda row: row.partial and row.shown_holds is True,
-        _ANSWER,
-    ),
-    Rule("partial", None, "fault", lambda row: row.partial, _WHICH_STAGE),
-    Rule(
-        "not as expected",
-        "answer",
-        "fault",
-        lambda row: row.expected is False and row.shown_holds is True,
-        _ANSWER,
-    ),
-    Rule(
-        "not as expected",
-        None,
-        "fault",
-        lambda row: row.expected is False,
-        _WHICH_STAGE,
-    ),
+    _of_answer("made up", lambda row: row.adherent is False),
+    _of_answer("partial", lambda row: row.partial),
+    _of_answer("not as expected", lambda row: row.expected is False),
     Rule(
         "off the question",
-        "answer",
-        "fault",
         lambda row: row.on_question is False,
         "Check how the question reaches the model.",
+        "answer",
     ),
     Rule(
         "unclear",
-        None,
-        "fault",
         lambda row: bool(row.low) and not row.is_good,
         "Open the row; a reference, or ContextAdherence, would tell more.",
     ),
     Rule(
         "unsure",
-        None,
-        "unjudged",
         lambda row: row.unsure and row.adherent is not True,
         "Read the unsure rows, or let a stronger model judge.",
+        kind="unjudged",
     ),
-    Rule("right anyway", None, "fine", lambda row: bool(row.low), ""),
+    Rule("right anyway", lambda row: bool(row.low), "", kind="fine"),
 )
 """The rules, in the order in which they are tried."""
 
@@ -294,9 +290,7 @@ def diagnose(row: SampleResult) -> Diagnosis:
     judged = judged_on(sample, row)
     for rule in RULES:
         if rule.holds(judged):
-            return Diagnosis(
-                rule.name, rule.stage, rule.kind, rule.advice, judged.ranked_low
-            )
+            return rule.diagnosis(judged)
     return _without_fault(row, judged)
 
 

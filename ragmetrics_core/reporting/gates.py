@@ -8,8 +8,8 @@ answers decline.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -36,6 +36,9 @@ from ragmetrics_core.statistics.stopping import (
     SequentialGate,
     check_share,
 )
+
+if TYPE_CHECKING:
+    from ragmetrics_core.reporting.report import Report
 
 ANSWERED = "answered"
 """The name of the gate on the share of answers that do not decline."""
@@ -166,17 +169,6 @@ Until = UntilDecided | Literal["decided"] | None
 """Whether a run stops as soon as its gates are decided, and how; None judges all."""
 
 
-class MeasuredRun(Protocol):
-    """What has a summary, as ``Report`` does."""
-
-    @property
-    def metrics(self) -> Sequence[str]:
-        """Names of the metrics."""
-
-    def summary(self, *, slices: Iterable[str] = ()) -> Summary:
-        """The run in numbers, and by slices."""
-
-
 class _Measure(NamedTuple):
     """What is held against a threshold, with what it may be for samples like these."""
 
@@ -237,7 +229,7 @@ def _number(digits: str, what: str, gate: str) -> float:
 
 def decide(
     gate: Gate | str,
-    measured: MeasuredRun | Summary,
+    measured: Report | Summary,
     *,
     strict: bool = False,
     min_scored: float = MIN_SCORED,
@@ -273,13 +265,19 @@ def decide(
         )
     check_share("min_scored", min_scored)
     check_share("min_answered", min_answered)
-    names = _names_of_metrics(measured)
+    names: Sequence[str]
+    if isinstance(measured, Summary):
+        names = [numbers.metric for numbers in measured.metrics]
+    else:
+        names = measured.metrics
     if isinstance(gate, str):
         gate = parse_gate(gate, names)
     elif gate.metric != ANSWERED:
         name = find_metric(gate.metric, names, place="of this run for a gate")
         gate = gate.model_copy(update={"metric": name})
-    summary = _as_summary(measured, gate)
+    summary = measured
+    if not isinstance(summary, Summary):
+        summary = summary.summary(slices=[gate.by] if gate.by else ())
     rule = _Rule(gate, strict, min_scored, min_answered)
     if gate.by is None:
         outcome, reason = rule.decide(summary)
@@ -289,20 +287,6 @@ def decide(
     return Decision(
         metric=gate.name, outcome=outcome, sentence=sentence, at_least=gate.at_least
     )
-
-
-def _names_of_metrics(measured: MeasuredRun | Summary) -> Sequence[str]:
-    """The names of the metrics that were measured."""
-    if isinstance(measured, Summary):
-        return [numbers.metric for numbers in measured.metrics]
-    return measured.metrics
-
-
-def _as_summary(measured: MeasuredRun | Summary, gate: Gate) -> Summary:
-    """The summary of a run, with the slices for which the gate holds."""
-    if isinstance(measured, Summary):
-        return measured
-    return measured.summary(slices=[gate.by] if gate.by else ())
 
 
 class _Rule(NamedTuple):
@@ -397,22 +381,12 @@ class _Rule(NamedTuple):
         low = high = mean
         if numbers.interval is not None:
             # rows that failed may have scored 0, and they may have scored 1
-            low = min(numbers.interval.low, _low_of(numbers.worst, mean))
-            high = max(numbers.interval.high, _high_of(numbers.best, mean))
+            low = min(numbers.interval.low, (numbers.worst or numbers.interval).low)
+            high = max(numbers.interval.high, (numbers.best or numbers.interval).high)
         rows = count_in_words(numbers.count, "row")
         # bounds hold at whatever row a run stops; a 95 % interval does not
         kind = "bounds" if summary.decisions else "95 % interval"
         return _Measure(mean, low, high, rows, "mean", kind)
-
-
-def _low_of(interval: Any, mean: float) -> float:
-    """The lower end of an interval; the mean without one."""
-    return mean if interval is None else float(interval.low)
-
-
-def _high_of(interval: Any, mean: float) -> float:
-    """The upper end of an interval; the mean without one."""
-    return mean if interval is None else float(interval.high)
 
 
 def _share_of(n_held: int, n_rows: int) -> _Measure:
@@ -502,16 +476,10 @@ def _decide_slices(rule: _Rule, key: str, summary: Summary) -> tuple[Outcome, st
     sentence += "".join(others[:_MOST_SLICES_EXPLAINED])
     if len(others) > _MOST_SLICES_EXPLAINED:
         sentence += f" And {len(others) - _MOST_SLICES_EXPLAINED} more."
-    outcomes = [outcome for _, outcome, _ in decided]
-    return _outcome_of_slices(outcomes), sentence
-
-
-def _outcome_of_slices(outcomes: Sequence[Outcome]) -> Outcome:
-    """Passed if each slice passes; failed if any fails; undecided if there is none."""
+    outcomes = {outcome for _, outcome, _ in decided}
     if "failed" in outcomes:
-        return "failed"
-    is_undecided = "undecided" in outcomes or not outcomes
-    return "undecided" if is_undecided else "passed"
+        return "failed", sentence
+    return ("passed" if outcomes == {"passed"} else "undecided"), sentence
 
 
 def all_in_words(decisions: Sequence[Decision], exit_code: int | None = None) -> str:

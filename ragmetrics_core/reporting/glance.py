@@ -192,27 +192,37 @@ class Glance(Frozen):
         return self.decisions[0].outcome if self.decisions else None
 
 
+class _Group:
+    """The rows of one diagnosis.
+
+    Attributes:
+        diagnosis: What became of them.
+        n_rows: How many they are.
+        lowest: Those with the lowest scores, by which they are sorted.
+    """
+
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        self.diagnosis = diagnosis
+        self.n_rows = 0
+        self.lowest: list[tuple[float, float, int, SampleResult]] = []
+
+
 class GlanceTally:
     """Counts what became of rows that come one by one; keeps the worst of each fault."""
 
     def __init__(self) -> None:
-        self._n_by_group = Counter[tuple[str, Stage | None]]()
-        self._diagnoses: dict[tuple[str, Stage | None], Diagnosis] = {}
+        self._groups: dict[tuple[str, Stage | None], _Group] = {}
         self._has_references = False
         self._problem = ""  # why the first row that is none could not be read
-        # of each group the rows with the lowest scores, by which they are sorted
-        self._worst: dict[
-            tuple[str, Stage | None], list[tuple[float, float, int, SampleResult]]
-        ] = {}
-        # the same of each metric, for its gate
+        # of each metric the rows with the lowest scores, for its gate
         self._lowest: dict[str, list[tuple[float, int, SampleResult]]] = {}
 
     def add(self, row: SampleResult) -> Diagnosis:
         """Count one row, and return what became of it."""
         diagnosis = diagnose(row)
-        group = (diagnosis.name, diagnosis.stage)
-        self._n_by_group[group] += 1
-        self._diagnoses[group] = diagnosis
+        key = (diagnosis.name, diagnosis.stage)
+        group = self._groups.setdefault(key, _Group(diagnosis))
+        group.n_rows += 1
         self._problem = self._problem or row.problem
         if row.sample is None:
             return diagnosis
@@ -224,7 +234,7 @@ class GlanceTally:
         ]
         lowest = min(scores, default=0.0)
         mean = sum(scores) / len(scores) if scores else 0.0
-        _keep_lowest(self._worst.setdefault(group, []), (lowest, mean, row.index, row))
+        _keep_lowest(group.lowest, (lowest, mean, row.index, row))
         for name, result in row.results.items():
             if isinstance(result, Scored):
                 of_metric = self._lowest.setdefault(name, [])
@@ -265,7 +275,7 @@ class GlanceTally:
             headline=self._headline(weakest, summary, by_words=by_words),
             advice=self._advice(weakest, summary),
             stages=stages,
-            groups=self._groups(),
+            groups=dict(_names(self._groups.values()).most_common()),
             metrics=tuple(
                 _metric(numbers, run.questions, by_words=by_words)
                 for numbers in summary.metrics
@@ -280,38 +290,31 @@ class GlanceTally:
             sure=self._how_sure(summary),
         )
 
+    @property
+    def _n_rows(self) -> int:
+        """All rows."""
+        return sum(group.n_rows for group in self._groups.values())
+
+    def _of_kind(self, kind: Kind) -> list[_Group]:
+        """The groups of this kind, in the order in which they were met."""
+        groups = self._groups.values()
+        return [group for group in groups if group.diagnosis.kind == kind]
+
     def _count(self, kind: Kind) -> int:
         """Rows of this kind, of a known stage or not."""
-        return sum(self._names(kind).values())
+        return sum(group.n_rows for group in self._of_kind(kind))
 
     @property
     def _is_mostly_open(self) -> bool:
         """Whether of most rows nobody can say whether they have a fault."""
-        n_half = self._n_by_group.total() // 2
+        n_half = self._n_rows // 2
         return self._count("unjudged") > max(self._count("fault"), n_half)
-
-    def _names(self, kind: Kind) -> Counter[str]:
-        """Rows of this kind by what became of them."""
-        counts = Counter[str]()
-        for group in self._of_kind(kind):
-            counts[group[0]] += self._n_by_group[group]
-        return counts
 
     def _stage(self, stage: Stage) -> StageGlance:
         """A stage with its faults, the most frequent first."""
-        faults = {
-            name: count
-            for (name, of_stage), count in self._n_by_group.most_common()
-            if of_stage == stage
-        }
-        return StageGlance(stage=stage, faults=faults)
-
-    def _groups(self) -> dict[str, int]:
-        """Rows by what became of them, whatever the stage."""
-        counts = Counter[str]()
-        for (name, _), count in self._n_by_group.items():
-            counts[name] += count
-        return dict(counts.most_common())
+        groups = self._groups.values()
+        faults = _names(group for group in groups if group.diagnosis.stage == stage)
+        return StageGlance(stage=stage, faults=dict(faults.most_common()))
 
     def _advice(self, weakest: StageGlance | None, summary: Summary) -> str:
         """How to mend most faults; with few, that they are to be read first.
@@ -328,7 +331,7 @@ class GlanceTally:
             return f"Read the {rows} with a fault before you change anything."
         rows_by_advice = Counter[str]()
         for group in self._at_stage_to_mend(kind, weakest):
-            rows_by_advice[self._diagnoses[group].advice] += self._n_by_group[group]
+            rows_by_advice[group.diagnosis.advice] += group.n_rows
         if not rows_by_advice:
             return ""
         advice, n_covered = rows_by_advice.most_common(1)[0]
@@ -339,7 +342,7 @@ class GlanceTally:
 
     def _at_stage_to_mend(
         self, kind: Kind, weakest: StageGlance | None
-    ) -> list[tuple[str, Stage | None]]:
+    ) -> list[_Group]:
         """The groups of the weakest stage; those of no known stage where these are more.
 
         All groups, where no stage is the weakest.
@@ -347,15 +350,10 @@ class GlanceTally:
         groups = self._of_kind(kind)
         if weakest is None:
             return groups
-        unknown = [group for group in groups if group[1] is None]
-        n_unknown = sum(self._n_by_group[group] for group in unknown)
-        if n_unknown > weakest.n_faults:
+        unknown = [group for group in groups if group.diagnosis.stage is None]
+        if sum(group.n_rows for group in unknown) > weakest.n_faults:
             return unknown
-        return [group for group in groups if group[1] == weakest.stage]
-
-    def _of_kind(self, kind: Kind) -> list[tuple[str, Stage | None]]:
-        """The groups of this kind, in the order in which they were met."""
-        return [group for group, one in self._diagnoses.items() if one.kind == kind]
+        return [group for group in groups if group.diagnosis.stage == weakest.stage]
 
     def _how_sure(self, summary: Summary) -> str:
         """What other rows would show; or what keeps these from saying it."""
@@ -364,7 +362,7 @@ class GlanceTally:
         if summary.bad_rows:
             rows = count_in_words(summary.bad_rows, "row")
             return f"{rows} could not be read: {self._problem}."
-        n_rows = self._n_by_group.total()
+        n_rows = self._n_rows
         n_faults, n_open = self._count("fault"), self._count("unjudged")
         if n_open == n_rows:
             return ""
@@ -389,12 +387,12 @@ class GlanceTally:
 
         A judge of words is said to see how things look, and no more.
         """
-        n_rows = self._n_by_group.total()
+        n_rows = self._n_rows
         n_faults, n_open = self._count("fault"), self._count("unjudged")
         if not n_rows:
             return "There is no row."
         if self._is_mostly_open:
-            name, count = self._names("unjudged").most_common(1)[0]
+            name, count = _names(self._of_kind("unjudged")).most_common(1)[0]
             return f"{count:,} of {count_in_words(n_rows, 'row')}: {name}."
         if 2 * summary.declined > n_rows and n_faults < summary.declined:
             return f"{summary.declined:,} of {n_rows:,} answers decline."
@@ -405,12 +403,12 @@ class GlanceTally:
 
     def _faults_in_words(self, weakest: StageGlance | None, *, by_words: bool) -> str:
         """Say at which stage most rows went wrong, and how many."""
-        n_rows = self._n_by_group.total()
+        n_rows = self._n_rows
         n_faults = self._count("fault")
         n_by_stage = Counter({stage: self._stage(stage).n_faults for stage in STAGES})
         n_unknown = n_faults - sum(n_by_stage.values())
         if n_unknown > max(n_by_stage.values()):
-            n_unclear = self._names("fault")["unclear"]
+            n_unclear = _names(self._of_kind("fault"))["unclear"]
             if 2 * n_unclear > n_unknown:
                 rows = count_in_words(n_rows, "row")
                 return f"{n_unclear:,} of {rows} score low, and nothing tells why."
@@ -436,7 +434,7 @@ class GlanceTally:
 
     def _open_in_words(self) -> str:
         """What became of the rows of which nobody can say, as "37 unsure, 2 declined"."""
-        names = self._names("unjudged").most_common()
+        names = _names(self._of_kind("unjudged")).most_common()
         return ", ".join(f"{count:,} {name}" for name, count in names)
 
     def _no_fault(self, n_rows: int, n_open: int) -> str:
@@ -474,17 +472,25 @@ class GlanceTally:
             if below:
                 return
         candidates = []
-        for group, rows in self._worst.items():
-            kind = self._diagnoses[group].kind
-            if kind == "fine":
-                continue
-            is_elsewhere = weakest is not None and group[1] != weakest.stage
-            for place, (score, mean, index, row) in enumerate(rows):
-                order = (kind == "unjudged", place, is_elsewhere)
+        for group in (*self._of_kind("fault"), *self._of_kind("unjudged")):
+            is_open = group.diagnosis.kind == "unjudged"
+            is_elsewhere = (
+                weakest is not None and group.diagnosis.stage != weakest.stage
+            )
+            for place, (score, mean, index, row) in enumerate(group.lowest):
+                order = (is_open, place, is_elsewhere)
                 candidates.append((*order, score, mean, index, row))
         candidates.sort(key=_sort_key)
         for candidate in candidates:
             yield row_glance(candidate[-1], diagnose(candidate[-1]))
+
+
+def _names(groups: Iterable[_Group]) -> Counter[str]:
+    """Rows by what became of them, whatever the stage."""
+    counts = Counter[str]()
+    for group in groups:
+        counts[group.diagnosis.name] += group.n_rows
+    return counts
 
 
 def _inside(sentence: str) -> str:

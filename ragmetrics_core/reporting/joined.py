@@ -1,12 +1,16 @@
 """One report over the rows of several, e.g. over the files that a sink rotated."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ragmetrics_core.data import SampleResult, SettingError
-from ragmetrics_core.reporting.comparison import MeasuredRun
 from ragmetrics_core.reporting.run_facts import RunFacts
+
+if TYPE_CHECKING:
+    from ragmetrics_core.reporting.report import Report
 
 T = TypeVar("T")
 
@@ -25,7 +29,7 @@ class Joined(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def join_runs(reports: Sequence[MeasuredRun], names: Sequence[str]) -> Joined:
+def join_runs(reports: Sequence[Report], names: Sequence[str]) -> Joined:
     """Join several runs to one over all their rows, in their order.
 
     Example: runs of 2 and 3 rows make one of 5 rows, numbered 0 to 4.
@@ -50,7 +54,7 @@ def join_runs(reports: Sequence[MeasuredRun], names: Sequence[str]) -> Joined:
 
 
 def _repeated_questions(
-    reports: Sequence[MeasuredRun], names: Sequence[str]
+    reports: Sequence[Report], names: Sequence[str]
 ) -> Iterator[str]:
     """Warn of each run that asks what earlier ones asked.
 
@@ -72,7 +76,7 @@ def _repeated_questions(
 
 
 def _refuse_what_cannot_be_joined(
-    reports: Sequence[MeasuredRun], names: Sequence[str]
+    reports: Sequence[Report], names: Sequence[str]
 ) -> None:
     """Raise ``SettingError`` for reports that one page cannot show together.
 

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from ragmetrics_core.data import Frozen, MetricResult
 from ragmetrics_core.data.display import count_in_words
-from ragmetrics_core.reporting.groups import GroupBy
-from ragmetrics_core.reporting.pairing import Pair, Part, group_of_pair
+from ragmetrics_core.reporting.groups import GroupBy, group_of, numbering
+from ragmetrics_core.reporting.pairing import Pair, Part
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
 from ragmetrics_core.statistics.stopping import ROUNDING
@@ -243,12 +243,11 @@ def _status(result: MetricResult | None) -> str:
 
 def _cluster_numbers(pairs: Sequence[Pair], cluster: GroupBy) -> list[int]:
     """The number of each pair's cluster, from 0; −1 for a pair that stands alone."""
-    names = [group_of_pair(pair, cluster) for pair in pairs]
-    number_by_name: dict[str, int] = {}
-    for name in names:
-        if name:
-            number_by_name.setdefault(name, len(number_by_name))
-    return [-1 if name is None else number_by_name[name] for name in names]
+    number_of = numbering(cluster)
+    return [
+        number_of(before.sample if group_of(before.sample, cluster) else after.sample)
+        for before, after in pairs
+    ]
 
 
 def _measured(
@@ -323,7 +322,9 @@ def _with_verdicts(
     p_values: list[float] = []
     for change in changes:
         p_values += [change.p_scores, 1.0 if change.p is None else change.p]
-    adjusted = iter(paired.holm(_tested(p_values)))
+    # where no row moved there is nothing to test, and nothing to correct for
+    tested = [p for p in p_values if p < 1]
+    adjusted = iter(paired.holm(tested))
     corrected = [next(adjusted) if p < 1 else 1.0 for p in p_values]
     judged = []
     for place, change in enumerate(changes):
@@ -334,14 +335,6 @@ def _with_verdicts(
         change = change.model_copy(update=fields)
         judged.append(change.model_copy(update={"verdict": _verdict(change, margin)}))
     return judged
-
-
-def _tested(p_values: Sequence[float]) -> list[float]:
-    """The p-values of tests that could have found anything.
-
-    Where no row moved there is nothing to test, and nothing to correct for.
-    """
-    return [p for p in p_values if p < 1]
 
 
 def _verdict(change: MetricChange, margin: float) -> Verdict:

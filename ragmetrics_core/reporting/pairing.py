@@ -249,34 +249,6 @@ def _have_other_facts(pair: Pair, metric: str) -> bool:
     return len(texts) == 2 and texts[0] != texts[1]
 
 
-def judges_elsewhere(
-    before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]
-) -> dict[str, str]:
-    """Find the judges that two runs asked under one name, but at different addresses.
-
-    Example: {"gpt": "judge gpt at http://a against http://b"}.
-    Another address may serve another model under the same name. An address that is not
-    known contradicts nothing.
-
-    Args:
-        before: By judge, the addresses that the first run asked.
-        after: By judge, the addresses that the second run asked.
-
-    Returns:
-        By judge, a phrase that says how the addresses differ.
-    """
-    phrase_by_judge = {}
-    for judge, addresses_before in before.items():
-        addresses_after = after.get(judge, ())
-        are_known = bool(addresses_before) and bool(addresses_after)
-        if are_known and set(addresses_before) != set(addresses_after):
-            phrase_by_judge[judge] = (
-                f"judge {judge} at {', '.join(addresses_before)} against"
-                f" {', '.join(addresses_after)}"
-            )
-    return phrase_by_judge
-
-
 def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
     """Collect the settings that results were measured with, each with its values.
 

@@ -285,46 +285,29 @@ def columns(
         ``<metric>_status`` and ``<metric>_reason``, then ``calls``, ``cost`` (US
         dollars) and ``problem`` (why a row is no sample).
     """
-    cells_by_column = _columns_of_samples(results)
-    for metric in metrics:
-        cells_by_column |= _columns_of_metric(results, metric)
-    cells_by_column |= _columns_of_costs(results)
-    return {
-        str(replace_surrogates(name)): [replace_surrogates(cell) for cell in cells]
-        for name, cells in cells_by_column.items()
-    }
-
-
-def _columns_of_samples(results: Sequence[SampleResult]) -> dict[str, list[Any]]:
-    """Which row and sample it is, with question and answer."""
     samples = [row.sample for row in results]
-    return {
+    usages = [row.usage for row in results]
+    cells_by_column: dict[str, list[Any]] = {
         "index": [row.index for row in results],
         "id": [sample and sample.id for sample in samples],
         "question": [sample and sample.question for sample in samples],
         "answer": [sample and sample.answer for sample in samples],
     }
-
-
-def _columns_of_metric(
-    results: Sequence[SampleResult], metric: str
-) -> dict[str, list[Any]]:
-    """The score of a metric on each row, its status and its reason."""
-    outcomes = [row.results.get(metric) for row in results]
-    return {
-        metric: [outcome and outcome.value for outcome in outcomes],
-        f"{metric}_status": [outcome and outcome.status for outcome in outcomes],
-        f"{metric}_reason": [outcome and outcome.reason for outcome in outcomes],
-    }
-
-
-def _columns_of_costs(results: Sequence[SampleResult]) -> dict[str, list[Any]]:
-    """What each row cost, and why it is no sample."""
-    usages = [row.usage for row in results]
-    return {
+    for metric in metrics:
+        outcomes = [row.results.get(metric) for row in results]
+        cells_by_column |= {
+            metric: [outcome and outcome.value for outcome in outcomes],
+            f"{metric}_status": [outcome and outcome.status for outcome in outcomes],
+            f"{metric}_reason": [outcome and outcome.reason for outcome in outcomes],
+        }
+    cells_by_column |= {
         "calls": [usage.calls for usage in usages],
         "cost": [usage.cost for usage in usages],
         "problem": [row.problem or None for row in results],
+    }
+    return {
+        str(replace_surrogates(name)): [replace_surrogates(cell) for cell in cells]
+        for name, cells in cells_by_column.items()
     }
 
 
