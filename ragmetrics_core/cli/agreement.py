@@ -58,6 +58,7 @@ def draw_samples(options: argparse.Namespace) -> int:
             report.results,
             report.summary(),
             report.run,
+            report.glance(),
             to_label=[str(row["id"]) for row in rows],
         )
         labels = f"{options.results} labels.{metric}.jsonl --drawn {options.out}"
@@ -113,6 +114,7 @@ def run(options: argparse.Namespace) -> int:
                 report.results,
                 report.summary(cluster=options.cluster),
                 report.run,
+                report.glance(),
                 by_people={metric: calibrated},
             )
             lines.append(f"page   {options.report}")

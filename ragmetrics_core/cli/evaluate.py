@@ -39,7 +39,7 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import full_name, metrics_with_settings
 from ragmetrics_core.models.limits import Budget, Limits
-from ragmetrics_core.page.render import write_page_from
+from ragmetrics_core.page.render import write_page
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
 from ragmetrics_core.reporting.glance import Glance, GlanceTally
@@ -377,7 +377,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     glance = measured.glance_tally.glance(summary, facts, decisions, notes)
     if measured.kept_results is not None:
         report = Report(measured.kept_results, facts)
-        write_page_from(glance, options.report, report.results, summary, facts)
+        write_page(options.report, report.results, summary, facts, glance)
     if _was_judged(summary):
         _show(plan, measured, glance, summary, exit_code)
     elif options.report:

@@ -12,7 +12,7 @@ from ragmetrics_core.cli.kept_results import check_folder, results_at
 from ragmetrics_core.cli.printing import explain_lines, next_command, show_screen
 from ragmetrics_core.cli.run_folders import page_of_run, results_named
 from ragmetrics_core.data import InputError, project_settings
-from ragmetrics_core.page.render import PAGE_MARK, write_page_from
+from ragmetrics_core.page.render import PAGE_MARK, write_page
 from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.glance import glance_of
@@ -81,9 +81,7 @@ def run(options: argparse.Namespace) -> int:
     glance = glance_of(report, summary, report.run, decisions, warnings)
     # A large report shows only some of its rows one by one; its numbers are of all rows.
     shown_report = report.shown()
-    write_page_from(
-        glance, options.report, shown_report.results, summary, shown_report.run
-    )
+    write_page(options.report, shown_report.results, summary, shown_report.run, glance)
     lines = screen_lines(
         glance,
         page=str(options.report),

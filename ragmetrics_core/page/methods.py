@@ -103,7 +103,7 @@ def _sentences_on_metrics(
     # where the probabilities came from, such as the tokens of a verdict; only judges of
     # these kinds give any
     if any(kind in _KINDS_WITH_PROBABILITIES for kind in kinds):
-        yield from _sentences_on_origins(rows, run)
+        yield from _sentences_on_origins(rows)
 
 
 def _has_only_failed(numbers: MetricSummary) -> bool:
@@ -169,7 +169,7 @@ def _table_of_definitions(kind: str, settings: Mapping[str, str]) -> str:
     return kind
 
 
-def _sentences_on_origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterator[str]:
+def _sentences_on_origins(rows: Iterable[SampleResult]) -> Iterator[str]:
     """Yield for each metric and judge how many probabilities come from each origin.
 
     For example "Probabilities of context_recall by gpt: 40 from the token of a
@@ -187,7 +187,8 @@ def _sentences_on_origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterat
                     result.evidence.probabilities_from()
                 )
     for (metric, judge), counts in counts_by_metric_and_judge.items():
-        if metric == "context_adherence" and _is_adherence_polled(counts, run):
+        is_typed = bool(counts["typed questions"])
+        if metric == "context_adherence" and not is_typed:
             continue  # the page's definition of polled adherence has said the origin
         parts = [
             f"{counts[origin]} from {words}"
@@ -196,12 +197,6 @@ def _sentences_on_origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterat
         ]
         if parts:
             yield f"Probabilities of {metric} by {judge}: {', '.join(parts)}."
-
-
-def _is_adherence_polled(counts: Counter[ProbabilityFrom], run: RunFacts) -> bool:
-    """Whether adherence was judged by polls: not with a judge of typed questions."""
-    del run
-    return not counts["typed questions"]
 
 
 def _kinds_of_judges(run: RunFacts) -> tuple[str, ...]:

@@ -30,11 +30,11 @@ from ragmetrics_core.page.sample_rows import (
 )
 from ragmetrics_core.page.wordings import EXPLANATIONS
 from ragmetrics_core.reporting.answering import answerings_of
-from ragmetrics_core.reporting.diagnosis import RULES, Diagnosis, diagnose
+from ragmetrics_core.reporting.diagnosis import RULES, diagnose
 from ragmetrics_core.reporting.gates import all_in_words
-from ragmetrics_core.reporting.glance import Glance, GlanceTally, date_of, question_of
+from ragmetrics_core.reporting.glance import Glance, date_of, question_of
 from ragmetrics_core.reporting.judge_card import figures_of_cards
-from ragmetrics_core.reporting.run_facts import Decision, RunFacts
+from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.what_if import what_if_known
 from ragmetrics_core.statistics.corrected_means import CorrectedMean
@@ -57,7 +57,7 @@ def write_page(
     rows: Sequence[SampleResult],
     summary: Summary,
     run: RunFacts,
-    decisions: Sequence[Decision] = (),
+    glance: Glance,
     *,
     by_people: Mapping[str, CorrectedMean] | None = None,
     to_label: Collection[str] = (),
@@ -71,27 +71,12 @@ def write_page(
         rows: The results.
         summary: Their numbers.
         run: The facts of the run.
-        decisions: What its gates decided.
+        glance: What a person should see first.
         by_people: By metric the mean that people's labels give, beside the judge's.
         to_label: Ids of the samples that were drawn for people to label.
     """
-    tally = GlanceTally()
-    diagnoses = [tally.add(row) for row in rows]
-    glance = tally.glance(summary, run, decisions)
-    data = page_data(rows, diagnoses, summary, run, glance, to_label)
+    data = page_data(rows, summary, run, glance, to_label)
     data["by_people"] = by_people or {}
-    write_html(path, "report.html.j2", _SCRIPTS, data)
-
-
-def write_page_from(
-    glance: Glance,
-    path: str | Path,
-    rows: Sequence[SampleResult],
-    summary: Summary,
-    run: RunFacts,
-) -> None:
-    """Write the page of a report whose first screen is known; see ``write_page``."""
-    data = page_data(rows, list(map(diagnose, rows)), summary, run, glance)
     write_html(path, "report.html.j2", _SCRIPTS, data)
 
 
@@ -124,11 +109,10 @@ def write_html(
 
 def page_data(
     rows: Sequence[SampleResult],
-    diagnoses: Sequence[Diagnosis],
     summary: Summary,
     run: RunFacts,
     glance: Glance,
-    to_label: Collection[str] = (),
+    to_label: Collection[str],
 ) -> dict[str, Any]:
     """Collect all that the template of a report shows, by its name in the template.
 
@@ -136,13 +120,13 @@ def page_data(
 
     Args:
         rows: The results.
-        diagnoses: What became of each.
         summary: Their numbers.
         run: The facts of the run.
         glance: What a person should see first.
         to_label: Ids of the samples that were drawn for people to label.
     """
     metrics = [numbers.metric for numbers in summary.metrics]
+    diagnoses = [diagnose(row) for row in rows]
     table_entries = [
         entry_of(row, metrics, diagnosis)
         for row, diagnosis in zip(rows, diagnoses, strict=True)
@@ -177,7 +161,6 @@ def page_data(
         "screen_rows": len(rows),
         "summary": summary,
         "n_to_label": len(to_label),
-        "by_people": {},  # by metric, the mean that people's labels give
         "run": run,
         "explanations": EXPLANATIONS,
         "answerings": answerings_of(rows, summary),

@@ -368,14 +368,13 @@ class Report:
             decisions: What gates decide of this report; the page begins with it. A run
                 until decided has its own.
         """
+        from ragmetrics_core.reporting.glance import glance_of
+
+        summary = self.summary(cluster=cluster)
+        decisions = decisions or self.decisions
+        glance = glance_of(self.results, summary, self.run, decisions)
         shown = self.shown()
-        import_deferred("write_page")(
-            path,
-            shown.results,
-            self.summary(cluster=cluster),
-            shown.run,
-            decisions=decisions or self.decisions,
-        )
+        import_deferred("write_page")(path, shown.results, summary, shown.run, glance)
 
     def shown(self) -> Report:
         """The report over the rows that a page shows one by one: all of them."""
