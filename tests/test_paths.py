@@ -68,24 +68,20 @@ DISCRETE = "dataset discrete docs --pairs pairs.jsonl"
 COLLISIONS = [
     (
         EVALUATE,
-        "--out --report --store",
+        "--out --report",
         "rows.jsonl ./rows.jsonl docs/../rows.jsonl symlink hardlink",
     ),
     (f"{EVALUATE} a.jsonl", "--out", "a.jsonl"),
     ("evaluate symlink.jsonl", "--out", "rows.jsonl"),
     (f"{EVALUATE} --out x.jsonl", "--report", "x.jsonl"),
     (f"{EVALUATE} --out new.jsonl", "--report", "new-link"),
-    (f"{EVALUATE} --out x", "--store", "x"),
-    (f"{EVALUATE} --store x", "--out", "x-wal"),
-    (f"{EVALUATE} --report x", "--store", "./x"),
     (COMPARE, "--report", "a.jsonl b.jsonl result-link"),
     ("agreement draw a.jsonl --seed 1 --n 1", "--out", "a.jsonl ./a.jsonl"),
-    ("dataset facts rows.jsonl", "--out --store", "rows.jsonl symlink hardlink"),
-    (DISCRETE, "--out --store", "pairs.jsonl docs/one.md doc-link"),
+    ("dataset facts rows.jsonl", "--out", "rows.jsonl symlink hardlink"),
+    (DISCRETE, "--out", "pairs.jsonl docs/one.md doc-link"),
     ("dataset continuous docs", "--out", "doc-link"),
-    ("card --data rows.jsonl", "--out --report --store", "rows.jsonl symlink hardlink"),
+    ("card --data rows.jsonl", "--out --report", "rows.jsonl symlink hardlink"),
     ("card --data docs", "--out", "doc-link"),
-    ("dataset score a.jsonl", "--store", "a.jsonl a.reviews.jsonl"),
 ]
 
 
@@ -130,15 +126,14 @@ def test_files_that_cannot_be_are_refused(
     assert files() == before
 
 
-def test_the_usual_store_is_an_output_too(
+def test_a_store_that_is_an_input_is_left_alone(
     files: Held, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAGMETRICS_STORE", "rows.jsonl")
     before = files()
-    assert run(EVALUATE) == 2
-    refused = "--store rows.jsonl would overwrite the input rows.jsonl"
-    assert refused in capsys.readouterr().err
-    assert run(f"{EVALUATE} --no-store --no-files") == 0
+    assert run("store show") == 2
+    assert "rows.jsonl cannot be used" in capsys.readouterr().err
+    assert run(f"{EVALUATE} --no-files") == 0
     assert files() == before
 
 

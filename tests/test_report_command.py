@@ -170,17 +170,15 @@ def test_what_a_scorer_wrote_becomes_a_page(capsys: pytest.CaptureFixture[str]) 
     assert "2 rows" in capsys.readouterr().out
 
 
-def test_a_folder_that_no_scorer_wrote_is_refused_with_what_to_name(
+def test_a_folder_that_no_scorer_wrote_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("empty").mkdir()
     Path("notes").mkdir()
     Path("notes/a.txt").write_text("a")
-    for arguments in (["."], ["empty"], ["notes"], ["notes", "--report", "page.html"]):
+    for arguments in (["empty"], ["notes"], ["notes", "--report", "page.html"]):
         assert main(["report", *arguments]) == 2, arguments
-        told = capsys.readouterr().err
-        assert "is a folder without Parquet files; name a file of results" in told
-    Path("part.parquet").write_bytes(b"PAR1")
+        assert "is not what a Scorer wrote" in capsys.readouterr().err
     assert main(["report", "."]) == 2
     assert "has no name for the page to take; give --report" in capsys.readouterr().err
 

@@ -9,9 +9,13 @@ from pathlib import Path
 from shlex import quote
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.kept_results import results_at
 from ragmetrics_core.cli.printing import show
-from ragmetrics_core.cli.run_folders import FOLDER, last_results, results_named
+from ragmetrics_core.cli.run_folders import (
+    FOLDER,
+    last_results,
+    results_at,
+    results_named,
+)
 from ragmetrics_core.data import InputError
 from ragmetrics_core.data.display import (
     count_in_words,

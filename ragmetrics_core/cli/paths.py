@@ -15,13 +15,9 @@ from ragmetrics_core.data import (
     as_input_error,
     check_leads_nowhere_else,
 )
-from ragmetrics_core.models.reply_store import default_path
 
-# The options that name outputs. A store is opened in place, with two files beside it;
-# other outputs are written anew.
+# The options that name outputs. A store never touches a file that is not its own.
 _MADE = tuple(options_of_type("output"))
-_STORES = tuple(options_of_type("store"))
-_ENDINGS_OF_STORE = ("", "-wal", "-shm")
 REVIEWS = ".reviews.jsonl"
 # A word within the first bytes of a data set.
 SET_MARK = "ragmetrics_dataset"
@@ -50,15 +46,10 @@ def check_paths(options: argparse.Namespace) -> None:
             _refuse_named_twice(_paths_of(options, name))
         for file in _files_of_input(options, name):
             use_by_key |= dict.fromkeys(_keys(file), f"the input {file}")
-    for name in (*_MADE, *_STORES):
-        for path in _outputs_of(options, name):
-            files = _files_of_output(name, path)
-            for file in files:
-                _refuse_if_used(f"{_option(name)} {path}", file, use_by_key)
-            for file in files:
-                use_by_key |= dict.fromkeys(_keys(file), _option(name))
     for name in _MADE:
         for path in _paths_of(options, name):
+            _refuse_if_used(f"{_option(name)} {path}", path, use_by_key)
+            use_by_key |= dict.fromkeys(_keys(path), _option(name))
             if path.is_dir():
                 raise InputError(f"{_option(name)} {path} is a folder; name a file")
             check_leads_nowhere_else(path, f"{_option(name)} {path}")
@@ -111,33 +102,6 @@ def _files_of_input(options: argparse.Namespace, name: str) -> list[Path]:
         if name in _REVIEWED:
             files.append(path.with_suffix(REVIEWS))
     return files
-
-
-def _outputs_of(options: argparse.Namespace, name: str) -> list[Path]:
-    """Return the paths that an option writes to.
-
-    A command that has ``--store`` writes to the usual store if the option was not
-    typed.
-    """
-    paths = _paths_of(options, name)
-    has_default = name == "store" and name in options
-    if not paths and has_default and not getattr(options, "no_store", False):
-        return [default_path()]
-    return paths
-
-
-def _files_of_output(name: str, path: Path) -> list[Path]:
-    """Return the files that an output writes: itself, and those beside a store.
-
-    Args:
-        name: The option that names the output.
-        path: The output.
-    """
-    if name not in _STORES:
-        return [Path(os.path.realpath(path))]
-    # A store expands "~" when it opens its file; the other outputs do not.
-    real_path = os.path.realpath(path.expanduser())
-    return [Path(real_path + ending) for ending in _ENDINGS_OF_STORE]
 
 
 def _refuse_if_used(

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.kept_results import check_folder, results_at
 from ragmetrics_core.cli.printing import explain_lines, next_command, show_screen
-from ragmetrics_core.cli.run_folders import page_of_run, results_named
+from ragmetrics_core.cli.run_folders import page_of_run, results_at, results_named
 from ragmetrics_core.data import InputError, project_settings
 from ragmetrics_core.page.render import PAGE_MARK, write_page
 from ragmetrics_core.reporting.answering import answerings_of
@@ -44,7 +43,6 @@ def _page_beside(results: Path) -> Path:
         InputError: If a file that is no page of ours stands there, or the results are
             a folder without a name to take.
     """
-    check_folder(results)
     if results.name in _NAMELESS:
         raise InputError(f"{results} has no name for the page to take; give --report")
     page = page_of_run(results) or results.with_suffix(".html")

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from ragmetrics_core.reporting.report import Report
+
 FOLDER = Path(".ragmetrics", "runs")
 """Below the working folder."""
 
@@ -99,6 +101,21 @@ def results_named(path: Path) -> Path:
     kept = FOLDER / path / RESULTS
     is_number = str(path).isdecimal() and not path.exists()
     return kept if is_number and kept.is_file() else path
+
+
+def results_at(path: Path) -> Report:
+    """Read the report that a file or folder holds.
+
+    A folder, or a ``.parquet`` file, is read as what a ``Scorer`` wrote; any other file
+    as JSON lines, with or without a header.
+
+    Raises:
+        InputError: If it holds no results, or cannot be read.
+        MissingDependency: If it is Parquet, and the extra ``parquet`` is missing.
+    """
+    if path.is_dir() or path.suffix.casefold() == ".parquet":
+        return Report.from_parquet(path)
+    return Report.from_jsonl(path)
 
 
 def page_of_run(results: Path) -> Path | None:

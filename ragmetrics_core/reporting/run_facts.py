@@ -193,12 +193,6 @@ class RunFacts(Frozen):
     )
 
     @property
-    def takes_no_polls(self) -> bool:
-        """Whether no judge of the run is asked the same question several times."""
-        kinds = {kind_of_judge(self.details.get(judge, {})) for judge in self.judges}
-        return bool(kinds) and "model" not in kinds
-
-    @property
     def ended_early(self) -> str:
         """Why the run ended before all rows were read; "" if it did not."""
         if self.stopped:

@@ -45,10 +45,6 @@ CAPTION = (
 )
 """What an interval means; it stands beside every interval."""
 
-_WITHOUT_POLLS = (
-    "mean score of this judge, which took no polls, on rows like these; judge bias not"
-    " included"
-)
 _UNTIL_DECIDED = (
     "The mean is that of the scored: stopping early pushes it away from the threshold"
 )
@@ -56,8 +52,7 @@ _UNTIL_DECIDED = (
 
 def _caption(run: RunFacts) -> str:
     """What the intervals of a run mean."""
-    caption = _WITHOUT_POLLS if run.takes_no_polls else CAPTION
-    return f"{caption}. {_UNTIL_DECIDED}" if run.decisions else caption
+    return f"{CAPTION}. {_UNTIL_DECIDED}" if run.decisions else CAPTION
 
 
 # Why a metric has no meaning for rows, by the code of the result; a count comes before.
