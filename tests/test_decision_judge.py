@@ -544,7 +544,6 @@ def test_methods_speak_of_typed_questions_and_of_no_vote() -> None:
                 assert words in methods
             assert "share of polls" not in methods
             assert "ChainPoll" not in methods
-        alone = judged(judge, [ContextAdherence()])
 
 
 def test_a_body_in_another_form_fails_at_once(server: DecisionServer) -> None:

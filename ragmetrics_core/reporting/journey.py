@@ -114,20 +114,6 @@ class Passage:
             return False
         return True if self.shown == "whole" else None
 
-    @property
-    def lost(self) -> Loss | None:
-        """The stage that lost the passage; None if it passed all stages that are known.
-
-        A passage that was cut is not lost.
-        """
-        if self.kept is False:
-            return "not_kept"
-        if self.shown == "not shown":
-            return "not_shown"
-        if self.useful is False:
-            return "not_useful"
-        return "not_cited" if self.cited is False else None
-
 
 @dataclass(frozen=True, slots=True)
 class FactOnItsWay:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ __all__ = ["JsonlWriter", "Report", "RunFacts"]
 class Sink(Protocol):
     """Where results go, one after another."""
 
+    @abstractmethod
     def write(self, result: SampleResult) -> None:
         """Take one result."""
 
@@ -86,18 +88,16 @@ def write_all(results: Sequence[SampleResult], sink: Sink) -> None:
 
 def check_sink(sink: object) -> None:
     """Raise ``SettingError`` for an object to which no result can be written."""
-    kind = type(sink).__name__
-    problem = f"a class, {sink.__name__}" if isinstance(sink, type) else ""
-    for name in ("write", "flush"):
-        method = getattr(sink, name, None)
-        if not callable(method) or getattr(type(sink), name, None) is Sink.write:
-            problem = problem or f"a {kind} without a method {name}"
-        elif inspect.iscoroutinefunction(method):
-            problem = problem or f"a {kind} whose {name} is an 'async def'"
-    if problem:
+    methods = [getattr(sink, name, None) for name in ("write", "flush")]
+    are_plain = all(
+        callable(method) and not inspect.iscoroutinefunction(method)
+        for method in methods
+    )
+    if isinstance(sink, type) or not are_plain:
+        kind = "class" if isinstance(sink, type) else type(sink).__name__
         raise SettingError(
             "a sink is an object with plain methods write(result) and flush(), e.g."
-            f" JsonlSink('scores.jsonl'); got {problem}"
+            f" JsonlSink('scores.jsonl'); got a {kind}"
         )
 
 

@@ -127,7 +127,7 @@ def test_law_what_a_step_does_not_hand_on_was_dropped_by_it(
             assert (passage.kept, passage.shown) == (True, "whole")
             assert passage.rank_kept == picked.index(place) + 1
         else:
-            assert (passage.lost, passage.dropped_by) == ("not_kept", "rerank")
+            assert (passage.kept, passage.dropped_by) == (False, "rerank")
 
 
 async def run_beside(workflow: Workflow) -> None:
