@@ -380,8 +380,7 @@ def test_a_cut_off_last_line_is_left_out_and_named(tmp_path: Path) -> None:
     assert [row.problem for row in report.results] == [""]
     assert report.run.notes == (
         *RUN.notes,
-        f"1 line of {path.name} is broken (line 3): {path}, line 3: not JSON"
-        " (not UTF-8)",
+        f"1 broken line in {path.name}: {path}, line 3: not JSON (not UTF-8)",
     )
     path.write_bytes(whole[:-1])  # only the end of the line is missing
     assert len(Report.from_jsonl(path).results) == 2

@@ -76,7 +76,7 @@ def test_a_line_that_a_crash_cut_off_is_left_out_and_named() -> None:
     report = Report.from_jsonl("scores.jsonl")
     assert [row.problem for row in report.results] == ["", ""]
     (note,) = report.run.notes
-    assert note.startswith("1 line of scores.jsonl is broken (line 3): ")
+    assert note.startswith("1 broken line in scores.jsonl: ")
 
 
 def test_a_metric_that_was_measured_in_two_ways_is_said_to_be() -> None:

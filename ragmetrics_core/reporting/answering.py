@@ -26,7 +26,6 @@ from ragmetrics_core.data.metric_evidence import (
 from ragmetrics_core.reporting.groups import numbering
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.means import (
-    FEWEST_CLUSTERS,
     Interval,
     mean,
     mean_interval,
@@ -63,8 +62,6 @@ class AnsweringShare(Frozen):
         n_clusters = self.interval.clusters
         if n_clusters is not None:
             text += f" over {count_in_words(n_clusters, 'cluster')}"
-            if n_clusters < FEWEST_CLUSTERS:
-                text += ", which are few: a rough guide"
         return text
 
 

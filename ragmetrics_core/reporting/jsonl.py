@@ -48,7 +48,6 @@ _LATER = (
     "unread_texts",
 )
 _DEEPEST = 100
-_MOST_LINES_NAMED = 5
 _UNFINISHED = {
     "interrupted": True,
     "stopped": "the report has no closing line: the run was killed or still goes on",
@@ -160,8 +159,7 @@ class _ReportContent:
         self._rows: list[SampleResult] = []
         self._rows_by_index: defaultdict[int, list[SampleResult]] = defaultdict(list)
         self._n_copies = 0
-        # in words, of the lines that hold no row
-        self._broken_lines: list[str] = []
+        self._n_broken = 0  # lines that hold no row
         self._first_problem = ""
         self._number_of_closing_line = ""  # as text; "" as long as none was read
 
@@ -195,7 +193,7 @@ class _ReportContent:
             else:
                 self._take_row(place, value)
         except _BrokenLine as problem:
-            self._broken_lines.append(line_number)
+            self._n_broken += 1
             self._first_problem = self._first_problem or str(problem)
 
     def _take_row(self, place: str, value: object) -> None:
@@ -237,15 +235,15 @@ class _ReportContent:
             reason = ""
         else:
             run, rows = self._run, tuple(self._rows)
-            reason = _why_not_whole(rows, run, len(self._broken_lines))
+            reason = _why_not_whole(rows, run, self._n_broken)
         notes = [*run.notes]
         if self._n_copies:
             notes.append(
                 f"{count_in_words(self._n_copies, 'row')} of {self._name}"
                 " stood there before, and counted once"
             )
-        if self._broken_lines:
-            broken = self._broken_in_words()
+        if self._n_broken:
+            broken = f"{count_in_words(self._n_broken, 'broken line')} in {self._name}"
             notes.append(f"{broken}: {self._first_problem}")
             reason = reason or broken
         changes: dict[str, object] = {"notes": tuple(notes)}
@@ -256,18 +254,6 @@ class _ReportContent:
                 decision.undecided(reason) for decision in run.decisions
             )
         return run.model_copy(update=changes), rows
-
-    def _broken_in_words(self) -> str:
-        """For example "1 line of scores.jsonl is broken (line 3)"."""
-        numbers = ", ".join(self._broken_lines[:_MOST_LINES_NAMED])
-        if len(self._broken_lines) > _MOST_LINES_NAMED:
-            numbers += ", …"
-        n_lines = len(self._broken_lines)
-        verb = "is" if n_lines == 1 else "are"
-        return (
-            f"{count_in_words(n_lines, 'line')} of {self._name} {verb} broken (line"
-            f" {numbers})"
-        )
 
 
 def _without_unknown_contexts(row: SampleResult) -> SampleResult:
