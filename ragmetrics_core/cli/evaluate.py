@@ -41,7 +41,7 @@ from ragmetrics_core.metrics.registry import full_name, metrics_with_settings
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.page.render import write_page
 from ragmetrics_core.reporting.answering import answerings_of
-from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
+from ragmetrics_core.reporting.gates import Gate, UntilDecided, parse_gate
 from ragmetrics_core.reporting.glance import Glance, GlanceTally
 from ragmetrics_core.reporting.groups import KeysSought
 from ragmetrics_core.reporting.report import JsonlWriter, Report
@@ -82,15 +82,6 @@ class _Plan:
     def slices(self) -> set[str]:
         """Keys of the metadata: the samples with each value are also summed up alone."""
         return {gate.by for gate in self.gates if gate.by}
-
-    @property
-    def settings_of_gates(self) -> dict[str, Any]:
-        """The settings by which a gate is decided."""
-        return {
-            "strict": self.options.strict,
-            "min_scored": self.options.min_scored,
-            "min_answered": self.options.min_answered,
-        }
 
 
 class _Measured:
@@ -366,9 +357,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     facts = _facts(plan, run)
     summary = measured.score_tally.summary(run=facts)
     # with --until-decided the run itself has decided the gates
-    decisions = facts.decisions or [
-        decide(gate, summary, **plan.settings_of_gates) for gate in plan.gates
-    ]
+    decisions = facts.decisions or shared.decide_gates(plan.gates, summary, options)
     exit_code = _exit_code(run, summary, decisions)
     if not run.interrupted:  # else the numbers are of a part of the samples
         text = markdown(summary, facts, decisions, exit_code)

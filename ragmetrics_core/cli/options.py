@@ -23,6 +23,7 @@ from ragmetrics_core.models.reply_store import (
     SqliteStore,
     default_path,
 )
+from ragmetrics_core.reporting.gates import Gate, decide
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import Summary
 
@@ -82,6 +83,22 @@ def spent(usage: Usage) -> str:
         )
     parts.append("price unknown" if usage.cost is None else f"${usage.cost:.4f}")
     return ", ".join(parts)
+
+
+def decide_gates(
+    gates: Iterable[Gate], summary: Summary, options: argparse.Namespace
+) -> list[Decision]:
+    """Decide each gate by the numbers of a run, as the options say."""
+    return [
+        decide(
+            gate,
+            summary,
+            strict=options.strict,
+            min_scored=options.min_scored,
+            min_answered=options.min_answered,
+        )
+        for gate in gates
+    ]
 
 
 def exit_code(decisions: Iterable[Decision]) -> int:

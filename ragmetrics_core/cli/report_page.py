@@ -13,7 +13,7 @@ from ragmetrics_core.cli.run_folders import page_of_run, results_at, results_nam
 from ragmetrics_core.data import InputError, project_settings
 from ragmetrics_core.page.render import PAGE_MARK, write_page
 from ragmetrics_core.reporting.answering import answerings_of
-from ragmetrics_core.reporting.gates import decide, parse_gate
+from ragmetrics_core.reporting.gates import parse_gate
 from ragmetrics_core.reporting.glance import glance_of
 from ragmetrics_core.reporting.joined import join_runs
 from ragmetrics_core.reporting.report import Report
@@ -113,17 +113,7 @@ def _summary_and_decisions(
     summary = report.summary(cluster=options.cluster, slices=keys_of_slices)
     if not gates:
         return summary, report.decisions
-    decisions = [
-        decide(
-            gate,
-            summary,
-            strict=options.strict,
-            min_scored=options.min_scored,
-            min_answered=options.min_answered,
-        )
-        for gate in gates
-    ]
-    return summary, decisions
+    return summary, shared.decide_gates(gates, summary, options)
 
 
 def _report(
