@@ -39,7 +39,6 @@ from ragmetrics_core.labelling.row_files import read_objects
 from ragmetrics_core.labelling.sets import AnySet, ContinuousSet, read_set, write_set
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import metrics_with_settings
-from ragmetrics_core.statistics.rater_agreement import mean_error, spearman
 
 
 def discrete(options: argparse.Namespace) -> int:
@@ -161,17 +160,7 @@ def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -
 
 
 def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
-    """Return lines on the calls that a continuous set took, and how sound its labels are.
-
-    A point is an answer with some of the contexts. Its label is the share of the answer
-    that these contexts cover. There are two labels for each point:
-
-    - from a matrix, which says which context covers which fact of the answer;
-    - from tags: the model that wrote the answer tagged each sentence with the context
-      that it is from.
-
-    The lines say how far both labels agree. Example: labels of .5 and 1 from the
-    matrix, and .4 and 1 from tags, differ by .05 on average.
+    """Return lines on the facts and calls of a continuous set.
 
     Args:
         dataset: The set.
@@ -181,17 +170,9 @@ def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
     n_facts = sum(len(document.facts) for document in documents)
     # calls to label the documents; to write them took one call each
     n_labelling_calls = sum(document.calls for document in documents)
-    label_pairs = [(point.label, point.by_tags) for point in dataset.points]
-    difference = mean_error(label_pairs) or 0.0  # 0 without any point
-    rank_correlation = spearman(label_pairs)
-    correlation_text = "undefined"
-    if rank_correlation is not None:
-        correlation_text = f"{rank_correlation:.3f}"
     lines = [
         f"{n_facts} facts; {n_labelling_calls} questions for the labels,"
-        f" {len(documents)} to write.",
-        "Label from the matrix against the sentences' own tags: mean absolute"
-        f" difference {difference:.3f}, Spearman {correlation_text}.",
+        f" {len(documents)} to write."
     ]
     if len(documents) < n_wanted:
         lines.append(f"Only {len(documents)} of {n_wanted} documents could be used.")
