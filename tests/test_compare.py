@@ -193,8 +193,6 @@ def asked_at(*addresses: str, judge: str = "gpt") -> Report:
         (asked_at(HERE), asked_at(HERE), ""),
         (asked_at(HERE, THERE), asked_at(THERE, HERE), ""),
         (asked_at(HERE), asked_at(), ""),  # a file of before: not known
-        # it judged nothing that is compared
-        (asked_at(HERE, judge="other"), asked_at(THERE, judge="other"), ""),
     ],
 )
 def test_one_name_at_two_addresses_is_two_judges(

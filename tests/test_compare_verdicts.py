@@ -23,7 +23,6 @@ from ragmetrics_core.data.results import (
     Signature,
     Undefined,
 )
-from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 Outcome = float | str
@@ -38,11 +37,6 @@ def result_of(name: str, outcome: Outcome) -> MetricResult:
         error = ErrorInfo(type="RateLimited", message="slow down")
         return Failed(metric=name, reason="", error=error)
     return Undefined.model_validate({"metric": name, "reason": "", "code": outcome})
-
-
-def outcomes_of(comparison: Comparison, *, strict: bool = False) -> dict[str, str]:
-    """What is decided of each metric: whether the second run is worse."""
-    return {one.metric: one.outcome for one in comparison.regressions(strict=strict)}
 
 
 def run(ids: bool = True, **metrics: Sequence[Outcome]) -> Report:
@@ -101,8 +95,8 @@ def test_verdicts(
 ) -> None:
     comparison = run(m=before).compare(run(m=after))
     assert comparison["m"].verdict == verdict
-    assert outcomes_of(comparison) == {"m": outcome}
-    strict = outcomes_of(comparison, strict=True)["m"]
+    assert comparison.regression() == {"m": outcome}
+    strict = comparison.regression(strict=True)["m"]
     assert strict == ("undecided" if verdict == "cannot tell" else outcome)
     assert verdict in comparison.table()
 
@@ -112,7 +106,7 @@ def test_a_loss_up_to_the_margin_is_none() -> None:
     first, second = run(m=BEFORE), run(m=slight)
     assert first.compare(second)["m"].verdict == "worse"
     assert first.compare(second, margin=0.2)["m"].verdict == "same"
-    assert outcomes_of(first.compare(second, margin=0.2)) == {"m": "passed"}
+    assert first.compare(second, margin=0.2).regression() == {"m": "passed"}
 
 
 def test_a_strictly_better_run_passes_beside_identical_metrics() -> None:
@@ -129,7 +123,7 @@ def test_a_strictly_better_run_passes_beside_identical_metrics() -> None:
         "order": "identical",
         "other": "identical",
     }
-    assert set(outcomes_of(comparison, strict=True).values()) == {"passed"}
+    assert set(comparison.regression(strict=True).values()) == {"passed"}
     assert comparison.headline == "The second run is better."
 
 
@@ -140,7 +134,7 @@ def test_many_tests_are_corrected_for() -> None:
         before = {f"m{one}": noisy(0.6, 20, 1000 + one) for one in range(8)}
         after = {f"m{one}": noisy(0.6, 20, 9000 + 8 * seed + one) for one in range(8)}
         comparison = run(**before).compare(run(**after))
-        n_worse += "failed" in outcomes_of(comparison).values()
+        n_worse += "failed" in comparison.regression().values()
     assert n_worse <= 5
 
 
@@ -161,7 +155,7 @@ def test_a_run_against_itself_in_any_order_passes(
         ]
         comparison = report.compare(Report(shuffled, report.run))
         assert comparison["m"].verdict == "identical"
-        assert outcomes_of(comparison, strict=True) == {"m": "passed"}
+        assert comparison.regression(strict=True) == {"m": "passed"}
 
 
 def asked(*answers: str, question: str = "Who?", ids: Sequence[str] = ()) -> Report:
@@ -193,7 +187,7 @@ def test_rows_are_matched_by_id_or_question_and_never_by_place() -> None:
     matched = comparison.matched
     assert [one.sample.question for one, _ in matched.pairs] == ["When?"]  # type: ignore[union-attr]
     assert "several times in a run: 1 question (" in str(matched)
-    assert outcomes_of(comparison, strict=True) == {"m": "undecided"}
+    assert comparison.regression(strict=True) == {"m": "undecided"}
     # a set of questions that grew or shrank
     grown = Report(report.results[1:], report.run)
     one = Report(report.results[2:], report.run)
@@ -216,8 +210,8 @@ def test_a_slice_of_its_own_is_worse() -> None:
 def test_a_run_that_ended_early_and_a_metric_that_is_gone_are_undecided() -> None:
     first = run(m=BEFORE, n=BEFORE)
     stopped = Report(first.results, first.run.model_copy(update={"interrupted": True}))
-    assert set(outcomes_of(first.compare(stopped)).values()) == {"undecided"}
-    assert outcomes_of(first.compare(run(m=BEFORE))) == {
+    assert set(first.compare(stopped).regression().values()) == {"undecided"}
+    assert first.compare(run(m=BEFORE)).regression() == {
         "m": "passed",
         "n": "undecided",
     }
@@ -287,7 +281,7 @@ def test_half_of_the_answers_decline(has_reference: bool) -> None:
 )
 def test_a_run_that_lost_rows_passes_no_gate(n_kept: int, outcome: str) -> None:
     before, after = run(good=[1.0] * 40), run(good=[1.0] * n_kept)
-    assert outcomes_of(before.compare(after)) == {"good": outcome}
+    assert before.compare(after).regression() == {"good": outcome}
 
 
 def test_a_run_whose_retriever_died_is_compared() -> None:
