@@ -160,7 +160,7 @@ def test_models_as_returned() -> None:
 HERE, THERE = "http://here:8000/v1", "http://there:8000/v1"
 
 
-def asked_at(*addresses: str, judge: str = "gpt") -> Report:
+def asked_at(*addresses: str) -> Report:
     """A run whose judge was asked at these addresses."""
     report = run_of(0.1, 0.2)
     results = [
@@ -174,10 +174,10 @@ def asked_at(*addresses: str, judge: str = "gpt") -> Report:
         )
         for row in report.results
     ]
-    addresses = {judge: addresses} if addresses else {}
+    by_judge = {"gpt": addresses} if addresses else {}
     return Report(
         results,
-        report.run.model_copy(update={"judges": (judge,), "addresses": addresses}),
+        report.run.model_copy(update={"judges": ("gpt",), "addresses": by_judge}),
     )
 
 

@@ -491,6 +491,10 @@ class Journey:
         return "\n".join(lines)
 
 
+_Fate = tuple[bool, int]
+"""Whether a stage lost a passage or a fact, and the number of its sample."""
+
+
 def journey(rows: Iterable[SampleResult]) -> Journey:
     """Follow the passages and facts of a run.
 
@@ -498,17 +502,19 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
         rows: The results, in any order; each is looked at once.
     """
     followed = [found for found in map(journey_of, rows) if found is not None]
-    tallies = {stage: _StageTally() for stage in _STAGES}
+    fates: dict[tuple[Unit, Loss], list[_Fate]] = {stage: [] for stage in _STAGES}
+    dropped_by = Counter[str]()
     unknown = Counter[tuple[str, str]]()
     for number, sample in enumerate(followed):
         unknown.update(sample.unknown.items())
         for passage in sample.passages:
             for loss, is_lost in _stages_of_passage(passage):
-                name = passage.dropped_by if loss == "not_kept" else None
-                tallies["passages", loss].add(is_lost, number, name)
+                fates["passages", loss].append((is_lost, number))
+            if passage.kept is False and passage.dropped_by:
+                dropped_by[passage.dropped_by] += 1
         for fact in sample.facts:
             for loss, is_lost in _stages_of_fact(fact):
-                tallies["facts", loss].add(is_lost, number)
+                fates["facts", loss].append((is_lost, number))
     passages = [passage for sample in followed for passage in sample.passages]
     facts = [fact for sample in followed for fact in sample.facts]
     return Journey(
@@ -516,45 +522,29 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
         passages=sum(passage.rank is not None for passage in passages),
         facts=len(facts),
         stages=tuple(
-            tally.stage_loss(unit, loss)
-            for (unit, loss), tally in tallies.items()
-            if tally.lost
+            _stage_loss(unit, loss, fates_there, dropped_by)
+            for (unit, loss), fates_there in fates.items()
+            if fates_there
         ),
         unknown=dict(sorted(unknown.items())),
         facts_unknown=sum(not fact.known for fact in facts),
     )
 
 
-class _StageTally:
-    """One stage over samples: which units reached it, and which of them it lost."""
-
-    def __init__(self) -> None:
-        self.lost: list[bool] = []
-        self._samples: list[int] = []
-        self._lost_by_name = Counter[str]()
-
-    def add(self, is_lost: bool, sample: int, name: str | None = None) -> None:
-        """Count a fact or passage of a sample; ``name`` is the step that lost it."""
-        self.lost.append(is_lost)
-        self._samples.append(sample)
-        if is_lost and name:
-            self._lost_by_name[name] += 1
-
-    def stage_loss(self, unit: Unit, loss: Loss) -> StageLoss:
-        """Say how many reached the stage, and how many it lost; each sample is a cluster."""
-        interval = mean_interval(
-            [float(is_lost) for is_lost in self.lost], self._samples
-        )
-        assert interval is not None  # noqa: S101  # at least one reached the stage
-        names = sorted(self._lost_by_name.items(), key=lambda item: (-item[1], item[0]))
-        return StageLoss(
-            loss=loss,
-            unit=unit,
-            lost=sum(self.lost),
-            of=len(self.lost),
-            interval=interval,
-            by=dict(names),
-        )
+def _stage_loss(
+    unit: Unit, loss: Loss, fates: Sequence[_Fate], dropped_by: Counter[str]
+) -> StageLoss:
+    """Say how many reached a stage, and how many it lost; each sample is a cluster."""
+    lost = [is_lost for is_lost, _ in fates]
+    samples = [number for _, number in fates]
+    interval = mean_interval([float(is_lost) for is_lost in lost], samples)
+    assert interval is not None  # noqa: S101  # at least one reached the stage
+    by: dict[str, int] = {}
+    if loss == "not_kept":
+        by = dict(sorted(dropped_by.items(), key=lambda item: (-item[1], item[0])))
+    return StageLoss(
+        loss=loss, unit=unit, lost=sum(lost), of=len(lost), interval=interval, by=by
+    )
 
 
 def _stages_of_fact(fact: FactOnItsWay) -> Iterator[tuple[Loss, bool]]:

@@ -110,7 +110,11 @@ class Card(Frozen):
         """
         band_by_question = self._bands_over_all_sources(loss)
         if not band_by_question:
-            raise self._error_without_band(loss)
+            raise SettingError(
+                f"the card of {self.judge} has no band for a loss of {loss}: bands are"
+                f" measured for {', '.join(map(str, LOSSES))}, of a judge that gives"
+                " probabilities"
+            )
         known_bands = {}
         for question, band in band_by_question.items():
             if self._n_scored(question) >= fewest_rows(loss):
@@ -124,16 +128,6 @@ class Card(Frozen):
                 f" {too_few_rows(most_scored, loss)}"
             )
         return known_bands
-
-    def _error_without_band(self, loss: float) -> SettingError:
-        """Return the error that no band was measured for a loss; it names the losses."""
-        # A band is measured for each of ``LOSSES``, unless the judge gives no
-        # probabilities: then ``decided`` is empty.
-        losses_with_band = ", ".join(map(str, LOSSES)) if self.decided else "none"
-        return SettingError(
-            f"the card of {self.judge} has no band for a loss of {loss}; it has"
-            f" bands for: {losses_with_band}"
-        )
 
     def _bands_over_all_sources(self, loss: float) -> dict[str, tuple[float, float]]:
         """By question of the card, the band that was chosen on all rows for a loss."""
