@@ -111,7 +111,7 @@ class Card(Frozen):
         band_by_question = self._bands_over_all_sources(loss)
         if not band_by_question:
             raise SettingError(
-                f"the card of {self.judge} has no band for a loss of {loss}: bands are"
+                f"the card of {self.judge} has no band for a loss of {loss}; bands are"
                 f" measured for {', '.join(map(str, LOSSES))}, of a judge that gives"
                 " probabilities"
             )
