@@ -420,7 +420,6 @@ LOADED = (
     *(
         "ragmetrics_core.data.errors",
         "ragmetrics_core.engine.run",
-        "platformdirs",
         "sqlite3",
     ),
 )

@@ -132,7 +132,7 @@ def test_a_store_that_is_an_input_is_left_alone(
     monkeypatch.setenv("RAGMETRICS_STORE", "rows.jsonl")
     before = files()
     assert run("store show") == 2
-    assert "rows.jsonl cannot be used" in capsys.readouterr().err
+    assert "it is left as it is" in capsys.readouterr().err
     assert run(f"{EVALUATE} --no-files") == 0
     assert files() == before
 

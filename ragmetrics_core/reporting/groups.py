@@ -1,7 +1,7 @@
 """Which samples of a run belong together, by a key of the sample or its metadata."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 
 from ragmetrics_core.data import (
@@ -43,7 +43,8 @@ _TEXTS = frozenset(  # fields of a sample that hold texts
         "error",
     )
 )
-_SHOWN_NAMES = 20  # of metadata, where a key was looked for in vain
+# of metadata, kept and listed while a key is looked for
+_MOST_NAMES, _SHOWN_NAMES = 1000, 20
 
 
 def group_of(sample: Sample | None, by: GroupBy) -> str | None:
@@ -187,7 +188,8 @@ class KeysSought:
             return
         for key in [key for key in self._unseen if group_of(sample, key) is not None]:
             del self._unseen[key]
-        self._names.update(dict.fromkeys(sample.metadata))
+        if len(self._names) < _MOST_NAMES:
+            self._names.update(dict.fromkeys(_names_of(sample.metadata)))
 
     def check(self) -> None:
         """Raise ``SettingError`` if there were samples and none has one of the keys."""
@@ -200,6 +202,14 @@ class KeysSought:
                 f"no sample has {key!r}, so it makes no {what}{near}; the metadata"
                 f" holds: {listed}"
             )
+
+
+def _names_of(metadata: Mapping[str, object]) -> Iterator[str]:
+    """The names in metadata, those of an object inside with their path."""
+    for name, value in metadata.items():
+        yield name
+        if isinstance(value, Mapping):
+            yield from (f"{name}.{inner}" for inner in value)
 
 
 def numbering(by: GroupBy) -> Callable[[Sample | None], int]:
