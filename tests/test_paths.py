@@ -131,9 +131,10 @@ def test_a_store_that_is_an_input_is_left_alone(
 ) -> None:
     monkeypatch.setenv("RAGMETRICS_STORE", "rows.jsonl")
     before = files()
-    assert run("store show") == 2
-    assert "it is left as it is" in capsys.readouterr().err
-    assert run(f"{EVALUATE} --no-files") == 0
+    for command in ("store show", f"{EVALUATE} --no-files"):
+        assert run(command) == 2
+        assert "it is left as it is" in capsys.readouterr().err
+    assert run(f"{EVALUATE} --no-store --no-files") == 0
     assert files() == before
 
 
