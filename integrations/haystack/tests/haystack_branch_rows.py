@@ -204,9 +204,7 @@ def questions_that_follow_the_answer() -> Row:
         suggest=PromptBuilder("Suggest what to ask next.\n{{ replies[0].text }}"),
         suggester=MockChatGenerator("Ask who Anna Brod was.", model="b"),
     )
-    expected = Expected(
-        bm25(), "Ask who Anna Brod was.", retrieved=bm25(), doubts=("which_turn",)
-    )
+    expected = Expected(bm25(), "Ask who Anna Brod was.", retrieved=bm25())
     inputs = asked("retriever", "prompt")
     return Row(("suggestions",), app, inputs, [expected])
 
@@ -232,10 +230,7 @@ def questions_beside_the_answer() -> Row:
         app,
         inputs,
         [
-            Expected(bm25(), "The light was lit in 1856.", doubts=("which_turn",)),
-            Expected(
-                bm25(), "Ask who Anna Brod was.", doubts=("further_call", "which_turn")
-            ),
+            Expected(bm25(), "The light was lit in 1856.", doubts=("answer_guessed",)),
         ],
         runs_models_beside_each_other=True,
     )

@@ -89,7 +89,7 @@ def test_the_question_of_a_list_is_the_text_that_a_component_takes_for_the_query
     assert sample.capture is not None
     if before:
         assert sample.capture.grade == "inferred"
-        assert "which_turn" in sample.capture.doubts
+        assert "question_guessed" in sample.capture.doubts
     else:
         assert sample.capture.grade == "exact"
 
@@ -123,7 +123,6 @@ def test_of_several_texts_of_which_none_is_asked_alone_the_question_is_in_doubt(
     with capture() as captured:
         pipeline.run({"each": {"queries": [EARLIER[0], QUESTION]}})
     sample = only(captured.samples)
-    assert sample.question in (EARLIER[0], QUESTION)
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert any("question" in words for words in sample.capture.warnings)

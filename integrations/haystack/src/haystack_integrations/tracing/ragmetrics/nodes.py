@@ -94,7 +94,7 @@ class Copier:
         if isinstance(value, GeneratedAnswer):
             return self._generated(value)
         if isinstance(value, ExtractedAnswer):
-            return self._extracted(value)
+            return Answer(value.data, is_extracted=True, question=value.query)
         if isinstance(value, BaseModel):
             value = vars(value)
         if depth == 0:
@@ -132,15 +132,6 @@ class Copier:
             copy = Document(text, document.id, document.score, dict(metadata))
             self._document_by_id[document.id] = copy
         return copy
-
-    def _extracted(self, answer: ExtractedAnswer) -> Answer:
-        documents = [] if answer.document is None else [answer.document]
-        return Answer(
-            answer.data,
-            is_extracted=True,
-            documents=tuple(self._document(document) for document in documents),
-            question=answer.query,
-        )
 
     def _generated(self, answer: GeneratedAnswer) -> Answer:
         """Copy an answer that an ``AnswerBuilder`` made, with its replies and documents.

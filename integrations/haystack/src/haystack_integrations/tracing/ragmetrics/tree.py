@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from haystack_integrations.tracing.ragmetrics.answers import (
-    answers,
-    documents_in_output,
-)
+from haystack_integrations.tracing.ragmetrics.answers import answers, outputs_by_place
 from haystack_integrations.tracing.ragmetrics.asked import (
-    UserText,
-    find_history,
     find_question,
+    history_handed_in,
+    history_remembered,
 )
 from haystack_integrations.tracing.ragmetrics.components import Calls
 from haystack_integrations.tracing.ragmetrics.nodes import (
@@ -25,15 +21,9 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 )
 
 from ragmetrics_core.capture import Answer, Document, Tree
-from ragmetrics_core.capture import Node as Call
 from ragmetrics_core.capture.hooks import Problems
 from ragmetrics_core.capture.plain_values import Overrides, documents_in
 from ragmetrics_core.data.errors import SettingError
-
-_ONE_OF_SEVERAL = (
-    "the question is one of several texts that were handed in together; nothing tells"
-    " which of them was asked"
-)
 
 
 def as_run(result: object) -> Run:
@@ -81,10 +71,9 @@ def _by_component(output: object) -> object:
 
 
 def trees(run: Run, where: Overrides) -> list[Tree]:
-    """Make a tree for each answer of a run, since each may have a question of its own.
+    """Make the tree of a run, of which the core makes a sample for each answer.
 
-    A run without an answer gives one tree; a run that only fills a document store gives
-    none.
+    A run that only fills a document store gives none.
 
     Args:
         run: The run.
@@ -93,15 +82,11 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     calls = Calls(run)
     if not calls.models and _is_indexing(run):
         return []
-    answer_trees: list[Tree] = []
     # what a run returned before it failed is no answer
-    if not run.error:
-        answer_trees = [_tree(calls, answer) for answer in answers(calls)]
-    if not answer_trees:
-        answer_trees = [_tree(calls, None)]
+    found = () if run.error else answers(run)
     if where.answer_from is not None:
-        return answer_trees[:1]  # the user says what the one answer is
-    return answer_trees
+        found = found[:1]  # the user says what the one answer is
+    return [_tree(calls, found)]
 
 
 def _is_indexing(run: Run) -> bool:
@@ -112,123 +97,24 @@ def _is_indexing(run: Run) -> bool:
     )
 
 
-def _tree(calls: Calls, answer: Answer | None) -> Tree:
-    """Make a tree of a run and one of its answers, of which the core makes a sample.
+def _tree(calls: Calls, found: tuple[Answer, ...]) -> Tree:
+    """Make a tree of a run: its calls, question, earlier turns and answers.
 
-    It holds the calls of the run, the question, the earlier turns of the conversation,
-    the answer and documents. Example: a run with a retriever and two generators has two
-    answers, so that two trees are made of it.
-
-    Args:
-        calls: The calls of the run.
-        answer: The answer; None for a run without any.
-    """
-    writing_call = _writing_call(calls, answer)
-    user_text = find_question(
-        calls,
-        messages_shown=() if writing_call is None else writing_call.prompt,
-        query=None if answer is None else answer.question,
-    )
-    tree = _tree_without_answer(calls)
-    _add_question(tree, user_text, answer)
-    _add_history(tree, calls, writing_call)
-    if answer is None:
-        _add_documents_without_answer(tree, calls)
-    else:
-        tree.answers = (answer,)
-        _add_documents_of_answer(tree, answer, calls)
-    is_asked = user_text is not None
-    # A run that answers, or that asks a model, is a sample even if it retrieved nothing.
-    asks_a_model = is_asked and bool(calls.models)
-    tree.is_always_a_sample = answer is not None or asks_a_model
-    return tree
-
-
-def _writing_call(calls: Calls, answer: Answer | None) -> Call | None:
-    """The model's call that wrote an answer; without an answer the last one."""
-    if answer is not None:
-        return answer.writing_call
-    return calls.call_by_span[calls.models[-1]] if calls.models else None
-
-
-def _add_documents_of_answer(tree: Tree, answer: Answer, calls: Calls) -> None:
-    """Give an answer the documents of the run's output, if nothing else tells its own.
-
-    Example: a component of the user returns "Anna" and documents. Usually the answer,
-    or the model's call that wrote it, names its documents: these stay.
-    """
-    is_without_source = answer.writing_call is None and not answer.documents
-    document_lists = documents_in_output(calls.run)
-    if is_without_source and document_lists:
-        tree.flow_documents = document_lists[-1]
-        # None makes the core take the flow documents; () would mean none
-        tree.answers = (replace(answer, documents=None),)
-
-
-def _add_documents_without_answer(tree: Tree, calls: Calls) -> None:
-    """Write into a tree what its run found last."""
-    document_lists = documents_in_output(calls.run)
-    if document_lists and _ends_with_a_search(calls):
-        tree.gives_only_documents = True
-        tree.flow_documents = document_lists[-1]
-
-
-def _add_question(
-    tree: Tree, user_text: UserText | None, answer: Answer | None
-) -> None:
-    """Write the question into a tree, from the user's text or else from the answer.
-
-    Example: the user asks "And when?", and the answer's query is "When was Rome
-    built?". The first is the question, the second the standalone question.
-
-    Args:
-        tree: The tree.
-        user_text: The question as the user handed it in; None if it is not found.
-        answer: The answer, which may carry the question; None for a run without any.
-    """
-    question_of_answer = None if answer is None else answer.question
-    if user_text is None:
-        # no input is a question, but the answer has ``query="Who?"``
-        tree.question = question_of_answer or None
-        return
-    tree.question = user_text.text
-    if user_text.is_one_of_several:
-        # the user handed in ["Who?", "When?"], and nothing tells which was asked
-        tree.doubts = (_ONE_OF_SEVERAL,)
-    if question_of_answer and question_of_answer != user_text.text:
-        # a component rewrote the user's question before it was answered
-        tree.standalone_question = question_of_answer
-
-
-def _add_history(tree: Tree, calls: Calls, call: Call | None) -> None:
-    """Write into a tree the earlier turns of the conversation, with their doubts.
-
-    Example: messages [user "Hi", assistant "Hello", user "Who?"] for the question
-    "Who?" give the turns "Hi" and "Hello".
-
-    Args:
-        tree: The tree, which has its question.
-        calls: The calls of its run.
-        call: The call that answered; None if there is none.
-    """
-    # what components returned later is no earlier turn
-    answer_began = None if call is None else int(call.began)
-    history = find_history(calls, answer_began, tree.question)
-    tree.history = history.turns
-    tree.is_history_of_prompt = history.may_be_examples
-    tree.doubts = (*tree.doubts, *history.doubts)
-
-
-def _tree_without_answer(calls: Calls) -> Tree:
-    """Make the tree of a run, with all but its question and answer.
-
-    It holds the calls of the run, how the run ended, and where the user's keys are
-    looked up. A run that was paused and a run that resumes it have one key, the input.
+    A run that was paused and a run that resumes it have one key, the input.
     """
     run = calls.run
+    question = find_question(calls, found[0].question if found else None)
+    document_lists = _lists_of_documents(run)
     return Tree(
         calls.root,
-        output=run.output,
+        question=question,
+        history=history_remembered(calls, question) or history_handed_in(run, question),
+        answers=found,
+        output=outputs_by_place(run),
+        flow_documents=document_lists[-1] if document_lists else None,
+        # a run that answers, or that asks a model, is a sample even if it searched nothing
+        is_always_a_sample=bool(found or (question and calls.models)),
+        gives_only_documents=_gives_only_documents(run),
         error=run.error,
         is_complete=run.complete,
         task_or_thread=run.task_or_thread,
@@ -243,19 +129,20 @@ def _tree_without_answer(calls: Calls) -> Tree:
     )
 
 
-def _ends_with_a_search(calls: Calls) -> bool:
-    """Whether a run searched after its last call of a model.
+def _lists_of_documents(run: Run) -> list[tuple[Document, ...]]:
+    """List the documents of each socket of a run's output that holds any."""
+    lists = [tuple(documents_in(value)) for value in outputs_by_place(run).values()]
+    return [documents for documents in lists if documents]
 
-    Its models then only wrote queries. True also for a run that called no model. False
-    for a run that failed.
-    """
-    run = calls.run
-    if run.error is not None:
-        return False
-    if not calls.models:
-        return True
-    closed = calls.models[-1].closed
-    return any(node.opened > closed and calls.retrieves(node) for node in run.nodes)
+
+def _gives_only_documents(run: Run) -> bool:
+    """Whether a run gives documents and nothing else: another run may answer from them."""
+    values = outputs_by_place(run).values()
+    return bool(_lists_of_documents(run)) and all(
+        isinstance(element, Document)
+        for value in values
+        for element in (value if isinstance(value, tuple) else (value,))
+    )
 
 
 def _documents_without_text(run: Run) -> tuple[Document, ...]:
