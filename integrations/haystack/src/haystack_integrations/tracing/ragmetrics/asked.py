@@ -68,8 +68,7 @@ def _question_in_input(value: object) -> str | None:
 
     Of a list of several texts none is surely asked.
     """
-    is_list_of_texts = isinstance(value, tuple) and str in map(type, value)
-    if is_list_of_texts and len(value) > 1:
+    if isinstance(value, tuple) and len(value) > 1 and str in map(type, value):
         return None
     return question_in(value, depth=0)
 
