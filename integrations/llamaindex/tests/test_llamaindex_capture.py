@@ -522,16 +522,3 @@ def test_a_stream_that_is_no_generator_stays_what_it_is(stream: Any) -> None:
     assert [sample.capture.grade for sample in captured.samples if sample.capture] == [
         "incomplete"
     ]
-
-
-def test_what_an_application_sends_reaches_its_generator() -> None:
-    def talk() -> Any:
-        heard = yield "one"
-        yield f"heard {heard}"
-
-    with capture():
-        stream = StreamOf(stream=talk()).query("Where?").response_gen
-        assert next(stream) == "one"
-        assert stream.send("you") == "heard you"
-        with pytest.raises(KeyError, match="k"):
-            stream.throw(KeyError("k"))

@@ -96,9 +96,10 @@ def test_a_search_that_found_nothing_is_a_search(
     assert sample.capture is not None
     assert (sample.capture.evidence_from, sample.capture.warnings) == ("flow", ())
     assert sample.ledger is not None
-    assert [(call.kind, call.query, call.items) for call in sample.ledger.calls] == [
-        ("retrieval", "opening year", ())
-    ]
+    (call,) = sample.ledger.calls
+    assert (call.kind, call.items) == ("retrieval", ())
+    # the framework's tool asks "input is opening year"
+    assert (call.query or "").strip().endswith("opening year")
 
 
 @pytest.mark.parametrize("rows", [[], [{"year": 1874}]])

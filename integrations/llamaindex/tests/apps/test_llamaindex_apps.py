@@ -21,7 +21,6 @@ from llama_index.core import (
     get_response_synthesizer,
 )
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.evaluation import DatasetGenerator
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.llms import ChatMessage
 from llama_index.core.node_parser import SentenceSplitter
@@ -215,27 +214,6 @@ def _(kit: ModuleType) -> None:
         tool_retriever=found.as_retriever(similarity_top_k=2), llm=llm
     )
     asyncio.run(_asked(agent, Q))
-
-
-@app(
-    "questions made in a running loop, as in a notebook, then asked",
-    f"{DOCS}examples/evaluation/QuestionGeneration.ipynb",
-    sample(contexts=[PARIS], retrieved=[PARIS]),
-)
-def _(kit: ModuleType) -> None:
-    llm = kit.Model(script=[("generate only questions", f"1. {Q}")])
-
-    async def run() -> None:
-        made = await DatasetGenerator(
-            kit.pages("paris"), llm=llm
-        ).agenerate_dataset_from_nodes(num=1)
-        await (
-            VectorStoreIndex(kit.pages("paris"))
-            .as_query_engine(llm=llm)
-            .aquery(made.questions[0])
-        )
-
-    asyncio.run(run())
 
 
 class Reranked(Event):

@@ -4,10 +4,11 @@ They are live, and applications change them.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
 from itertools import zip_longest
-from typing import Any, TypeGuard
+from typing import Any
 from uuid import uuid4
 
 from llama_index.core.agent.workflow.multi_agent_workflow import handoff
@@ -25,7 +26,6 @@ from llama_index.core.base.response.schema import (
     Response,
     StreamingResponse,
 )
-from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.chat_engine.types import (
     AgentChatResponse,
     StreamingAgentChatResponse,
@@ -33,11 +33,10 @@ from llama_index.core.chat_engine.types import (
 from llama_index.core.llms import ChatMessage
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
-from llama_index.core.memory import BaseMemory, Memory, SimpleComposableMemory
+from llama_index.core.memory import BaseMemory, Memory
 from llama_index.core.memory.types import BaseChatStoreMemory
 from llama_index.core.schema import (
     BaseNode,
-    IndexNode,
     MetadataMode,
     NodeWithScore,
     QueryBundle,
@@ -51,7 +50,7 @@ from llama_index.evaluation.ragmetrics.recording.run import Run, call_when_gone
 from pydantic import BaseModel
 
 from ragmetrics_core.capture import Document, Message, Node, ToolCall
-from ragmetrics_core.capture.history import names_a_history, spoken
+from ragmetrics_core.capture.history import names_a_history
 from ragmetrics_core.capture.plain_values import (
     ANSWER_KEYS,
     answer_text,
@@ -71,21 +70,11 @@ Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatRespon
 _Response = Response | PydanticResponse | AgentChatResponse | Streamed
 Returned = _Response | AgentOutput  # what engines and agents return
 
-# stands for calls of tools that are told in the form of the provider only
-_CALL_OF_PROVIDER = ToolCall("")
-
 # what a tool returned, in the memory of a ReAct agent
 _OBSERVATION = re.compile(
     r"^Observation: (.*?)\n(?=Thought: )", re.MULTILINE | re.DOTALL
 )
 _conversations: dict[int, str] = {}  # names, by the identity of the memory
-
-
-def is_being_written(response: object) -> TypeGuard[StreamingAgentChatResponse]:
-    """Whether a chat engine still writes an answer, in a thread or task of its own."""
-    if not isinstance(response, StreamingAgentChatResponse):
-        return False
-    return response.is_writing_to_memory
 
 
 def copy_arguments(
@@ -121,7 +110,12 @@ def _copy_request(node: Node, arguments: Mapping[str, Any], llm: BaseLLM) -> Non
     node.prompt = prompt_of(arguments)
     # a PDF or an image: the model was shown it, and its text is not known here
     parameters = _parameters_sent(arguments, llm)
-    blocks = list(_blocks_sent(_prompt_among(arguments)))
+    sent = _prompt_among(arguments)
+    blocks = [
+        plain_data(message.blocks)
+        for message in (sent if isinstance(sent, (list, tuple)) else ())
+        if isinstance(message, ChatMessage) and message.role.value != "assistant"
+    ]
     unread_request(parameters, blocks).add_to(node)
     model_name = llm.metadata.model_name
     # the framework's word for no name
@@ -171,7 +165,7 @@ def copy_start(run: Run, arguments: Mapping[str, Any], instance: object) -> None
     """Copy into a run what its outermost call was given: inputs and conversation.
 
     Example: ``engine.chat("And when?", chat_history=[…])`` gets the history as earlier
-    turns. Without ``chat_history`` the turns are read from the engine's memory.
+    turns. Without ``chat_history`` they are read from the engine's memory.
 
     Args:
         run: The run.
@@ -182,19 +176,18 @@ def copy_start(run: Run, arguments: Mapping[str, Any], instance: object) -> None
     inputs = {**arguments, **start_fields(arguments)}
     inputs.pop("kwargs", None)
     inputs.pop("start_event", None)
+    if run.kind in ("chat", "workflow"):  # a query engine keeps no conversation
+        memory = vars(instance).get("_memory") or inputs.get("memory")
+        if not inputs.get("chat_history"):
+            # a conversation that is handed in has no name
+            run.conversation_id = _name_of_conversation(memory)
+        if inputs.get("chat_history") is None:
+            inputs["chat_history"] = _messages_kept_by(memory)
+        talk = inputs["chat_history"]
+        inputs["chat_history"] = _messages(talk) or talk
     run.lookup_inputs = (plain(inputs),)
-    if run.kind not in ("chat", "workflow"):
-        return  # a query engine keeps no conversation
     if run.kind == "workflow":
         run.root.input_documents = tuple(documents_in(run.lookup_inputs))
-    handed_history = inputs.get("chat_history")
-    memory = vars(instance).get("_memory") or inputs.get("memory")
-    if handed_history == [] and isinstance(instance, CondenseQuestionChatEngine):
-        handed_history = None  # it reads its memory then
-    # a conversation that is handed in has no name
-    run.conversation_id = None if handed_history else _name_of_conversation(memory)
-    handed = messages_kept_by(memory) if handed_history is None else handed_history
-    run.history = spoken(_messages(handed))
 
 
 def copy_talk_of_template(run: Run, arguments: Mapping[str, Any]) -> None:
@@ -232,18 +225,13 @@ def _name_of_conversation(memory: object) -> str | None:
     return _conversations[id(memory)]
 
 
-def messages_kept_by(memory: object) -> list[ChatMessage] | None:
-    """The messages of a memory that keeps them in this process.
-
-    None for other memories: their messages are read from the prompts.
-    """
-    if isinstance(memory, SimpleComposableMemory):
-        memory = memory.primary_memory
+def _messages_kept_by(memory: object) -> list[ChatMessage]:
+    """The messages of a memory that keeps them in this process; of others, prompts tell."""
     if isinstance(memory, BaseChatStoreMemory) and isinstance(
         memory.chat_store, SimpleChatStore
     ):
         return memory.chat_store.get_messages(memory.chat_store_key)
-    return None
+    return []
 
 
 def copy_result(kind: Kind, node: Node, result: object, instance: object) -> None:
@@ -354,23 +342,6 @@ def _parameters_sent(arguments: Mapping[str, Any], model: BaseLLM) -> dict[str, 
     return parameters
 
 
-def _blocks_sent(prompt: object) -> Iterator[dict[str, str]]:
-    """Yield the types of the blocks of messages that the application sends.
-
-    Example: a message with a text and an image yields {"type": "text"} and {"type":
-    "image"}. What a model wrote is left out. A block that may be cited holds further
-    blocks.
-    """
-    for message in prompt if isinstance(prompt, (list, tuple)) else ():
-        if isinstance(message, ChatMessage) and message.role.value != "assistant":
-            for block in message.blocks:
-                yield {"type": block.block_type}
-                # older releases have no class for blocks that may be cited
-                inner_blocks = getattr(block, "content", ())
-                for inner in inner_blocks if block.block_type == "citable" else ():
-                    yield {"type": inner.block_type}
-
-
 def _messages(value: object) -> tuple[Message, ...]:
     """Copy the chat messages of a list."""
     messages: list[Message] = []
@@ -405,25 +376,15 @@ def _messages_of_react(message: Message) -> tuple[Message, ...]:
 def message_of(
     message: ChatMessage, calls: tuple[ToolCall, ...] | None = None
 ) -> Message:
-    """Copy a chat message of the framework.
-
-    Args:
-        message: The message.
-        calls: The tool calls that it makes; None to read them from the message. Calls
-            in the provider's own form, which only the LLM can read, become a
-            placeholder: one call without a name.
-    """
+    """Copy a chat message; its tool calls are read from its blocks if none are given."""
     if calls is None:
         calls = _tool_calls_in_blocks(message)
-        has_calls_of_provider = bool(message.additional_kwargs.get("tool_calls"))
-        if has_calls_of_provider and not calls:
-            calls = (_CALL_OF_PROVIDER,)
     role = ROLES[message.role.value]
     return Message(role, _text_of_blocks(message), calls)
 
 
 def _tool_calls_in_blocks(message: ChatMessage) -> tuple[ToolCall, ...]:
-    """The tool calls that stand in the blocks of a message; empty in older releases."""
+    """The tool calls that stand in the blocks of a message."""
     calls = []
     for block in message.blocks:
         if block.block_type == "tool_call":
@@ -440,7 +401,7 @@ def _text_of_blocks(holder: ChatMessage | ToolOutput) -> str:
     Documents that a provider may cite stand in blocks of their own.
     """
     texts = [holder.content or ""]
-    for block in getattr(holder, "blocks", ()):  # older tools give no blocks
+    for block in holder.blocks:
         if block.block_type == "citable":  # older releases have no class for it
             texts += [getattr(part, "text", None) or "" for part in block.content]
     return "\n".join(text for text in texts if text)
@@ -551,9 +512,13 @@ def reply_of(response: object, llm: object = None) -> Message | None:
     if not isinstance(response, ChatResponse):
         return None
     reply = message_of(response.message)
-    # message_of() puts a placeholder where only the LLM can read the calls
-    has_unread_calls = reply.tool_calls == (_CALL_OF_PROVIDER,)
-    if has_unread_calls and isinstance(llm, FunctionCallingLLM):
+    # calls in the provider's own form
+    has_unread_calls = "tool_calls" in response.message.additional_kwargs
+    if (
+        has_unread_calls
+        and not reply.tool_calls
+        and isinstance(llm, FunctionCallingLLM)
+    ):
         selections = llm.get_tool_calls_from_response(
             response, error_on_no_tool_call=False
         )
@@ -568,11 +533,6 @@ def _calls(selections: Iterable[ToolSelection]) -> tuple[ToolCall, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer(Document):
-    """A node that stands for another index or table, and is evidence only where it is shown."""
-
-
 def document_of(scored_node: NodeWithScore) -> Document:
     """Copy a node as a document, with the text that models see.
 
@@ -583,14 +543,19 @@ def document_of(scored_node: NodeWithScore) -> Document:
     node = scored_node.node
     alone = node.get_content(metadata_mode=MetadataMode.NONE)
     text_for_models = (
-        node.get_content(metadata_mode=MetadataMode.LLM) if alone.strip() else ""
+        _kept_once(node.get_content(metadata_mode=MetadataMode.LLM))
+        if alone.strip()
+        else ""
     )
     score = None if scored_node.score is None else float(scored_node.score)
     forms = () if alone == text_for_models else (alone,)
-    document_class = Pointer if isinstance(node, IndexNode) else Document
-    return document_class(
-        text_for_models, node.node_id, score, dict(node.metadata), forms
-    )
+    return Document(text_for_models, node.node_id, score, dict(node.metadata), forms)
+
+
+@lru_cache(maxsize=1_000)
+def _kept_once(text: str) -> str:
+    """The text; equal ones that a run tells of again and again take memory once."""
+    return text
 
 
 def documents_of(value: object) -> tuple[Document, ...]:

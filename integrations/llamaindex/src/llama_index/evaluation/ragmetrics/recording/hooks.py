@@ -5,26 +5,13 @@ application's place. The handlers only hand on to the recorder, which guards its
 because the framework swallows what a handler raises.
 """
 
-import asyncio
 import functools
-from collections import deque
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-)
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
-from llama_index.core.chat_engine.types import StreamingAgentChatResponse
-from llama_index.core.evaluation.dataset_generation import DatasetGenerator
-from llama_index.core.instrumentation.events.chat_engine import (
-    StreamChatDeltaReceivedEvent,
-)
 from llama_index.core.instrumentation.events.llm import (
     LLMChatEndEvent,
     LLMChatInProgressEvent,
@@ -40,12 +27,11 @@ from llama_index_instrumentation.span.base import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 from pydantic import Field, PrivateAttr
 
-from ragmetrics_core.models.judge_work import as_judge_work
-
 # Called with what was read, and what broke it off; only the first call has an effect.
 OnEnd = Callable[[str, BaseException | None], None]
 # a context around the fetching of each piece: a model may be called only then
 WhileFetching = Callable[[], AbstractContextManager[object]]
+_END = object()  # stands behind the last piece of a stream
 
 
 class Spans(BaseSpanHandler[BaseSpan]):
@@ -88,15 +74,13 @@ class Spans(BaseSpanHandler[BaseSpan]):
 
 
 class Events(BaseEventHandler):
-    """Hands to the recorder what no span shows: pieces, chunks and replies of streams."""
+    """Hands to the recorder what no span shows: chunks and replies of streams."""
 
     recorder: Any = Field(repr=False)
 
     def handle(self, event: BaseEvent, **_: Any) -> None:
-        """Hand on a piece of a streamed answer, or a model's reply or a chunk of it."""
-        if isinstance(event, StreamChatDeltaReceivedEvent):
-            self.recorder.on_piece_written(event.span_id, event.delta)
-        elif isinstance(event, (LLMChatInProgressEvent, LLMCompletionInProgressEvent)):
+        """Hand on a model's reply or a chunk of it."""
+        if isinstance(event, (LLMChatInProgressEvent, LLMCompletionInProgressEvent)):
             self.recorder.on_model_chunk(event.span_id, event.response)
         elif isinstance(event, (LLMChatEndEvent, LLMCompletionEndEvent)):
             self.recorder.on_model_reply(event.span_id, event.response)
@@ -114,99 +98,36 @@ def install(spans: Spans, events: Events) -> None:
 
 
 @contextmanager
-def replaced(
+def searches_told(
     on_search: Callable[[VectorStoreQueryResult], object],
 ) -> Iterator[None]:
-    """Replace two methods of the framework, of which no span tells, until it is left.
+    """Have it told when a vector store was searched, of which no span tells, until it is left.
 
-    All stores make one class of result: its constructor tells of each search. A
-    generator of test data works as a judge does: it is marked so, also in its tasks.
+    All stores make one class of result: its constructor tells of each search.
 
     Args:
         on_search: Called with each result of a vector store.
     """
-    make_result = VectorStoreQueryResult.__init__
-    generate = DatasetGenerator._agenerate_dataset  # noqa: SLF001  # all its public methods lead to it
+    make_result: Any = VectorStoreQueryResult.__init__
 
     @functools.wraps(make_result)
-    def make_and_tell(result: VectorStoreQueryResult, *args: Any, **kw: Any) -> None:
+    def tell(result: VectorStoreQueryResult, *args: Any, **kw: Any) -> None:
         make_result(result, *args, **kw)
         on_search(result)
 
-    @functools.wraps(generate)
-    async def generate_aside(generator: DatasetGenerator, *args: Any, **kw: Any) -> Any:
-        with as_judge_work():
-            return await generate(generator, *args, **kw)
-
-    replacements = (
-        (VectorStoreQueryResult, "__init__", make_result, make_and_tell),
-        (DatasetGenerator, "_agenerate_dataset", generate, generate_aside),
-    )
-    for owner, name, _, replacement in replacements:
-        setattr(owner, name, replacement)
+    make_and_tell: Any = tell
+    VectorStoreQueryResult.__init__ = make_and_tell  # type: ignore[method-assign]
     try:
         yield
     finally:
-        for owner, name, original, replacement in replacements:
-            # others may have replaced it meanwhile
-            if getattr(owner, name) is replacement:
-                setattr(owner, name, original)
+        # others may have replaced it meanwhile
+        if VectorStoreQueryResult.__init__ is make_and_tell:
+            VectorStoreQueryResult.__init__ = make_result  # type: ignore[method-assign]
 
 
-class _Pieces(deque[str]):
-    """The pieces of a streamed chat answer that the application has not taken yet."""
-
-    def __init__(self, pieces: Iterable[str], on_taken: Callable[[], object]) -> None:
-        super().__init__(pieces)
-        self._on_taken = on_taken
-
-    def popleft(self) -> str:
-        """Take a piece out, and tell so."""
-        piece = super().popleft()
-        self._on_taken()
-        return piece
-
-
-class _AsyncPieces(asyncio.Queue[str]):
-    """The same for an answer that is read asynchronously."""
-
-    def __init__(self, on_taken: Callable[[], object]) -> None:
-        super().__init__()
-        self._on_taken = on_taken
-
-    def _get(self) -> str:
-        piece = super()._get()
-        self._on_taken()
-        return piece
-
-
-def follow_pieces(
-    response: StreamingAgentChatResponse, on_taken: Callable[[], object]
-) -> Callable[[], bool]:
-    """Have it told when the application takes a piece of a streamed chat answer.
-
-    The engine writes the pieces to the end, whether the application reads on or not.
-
-    Args:
-        response: The response, before the application has it.
-        on_taken: Called when a piece was taken. The queue may be locked then.
-
-    Returns:
-        A function that says whether all that was written was taken.
-    """
-    if response.achat_stream is None:
-        with response.queue.mutex:
-            pieces = _Pieces(response.queue.queue, on_taken)
-            response.queue.queue = pieces
-        return lambda: not pieces
-    queue = _AsyncPieces(on_taken)
-    while response.aqueue is not None and not response.aqueue.empty():
-        queue.put_nowait(response.aqueue.get_nowait())
-    response.aqueue = queue
-    return queue.empty
-
-
-def observe(response: object, on_end: OnEnd, while_fetching: WhileFetching) -> None:
+def observe(
+    response: object, on_end: OnEnd, while_fetching: WhileFetching = nullcontext
+) -> None:
     """Replace the stream of a response by a stream that reports how its reading ended.
 
     A generator that is dropped before its first piece runs none of its code: ``on_end``
@@ -245,16 +166,14 @@ def _hand_on(
     ``on_end("Rome is", GeneratorExit())``.
     """
     pieces_read: list[str] = []
-    sent = None
     try:
         while True:
-            try:
-                with while_fetching():
-                    piece = pieces.send(sent)
-            except StopIteration:
+            with while_fetching():
+                piece = next(pieces, _END)
+            if piece is _END:
                 break
             pieces_read.append(_text(piece))
-            sent = yield piece
+            yield piece
     except BaseException as error:
         pieces.close()
         on_end("".join(pieces_read), error)
@@ -267,16 +186,14 @@ async def _hand_on_async(
 ) -> AsyncGenerator[Any, Any]:
     """Hand on the pieces of an async stream, as ``_hand_on`` does."""
     pieces_read: list[str] = []
-    sent = None
     try:
         while True:
-            try:
-                with while_fetching():
-                    piece = await pieces.asend(sent)
-            except StopAsyncIteration:
+            with while_fetching():
+                piece = await anext(pieces, _END)
+            if piece is _END:
                 break
             pieces_read.append(_text(piece))
-            sent = yield piece
+            yield piece
     except BaseException as error:
         await pieces.aclose()
         on_end("".join(pieces_read), error)

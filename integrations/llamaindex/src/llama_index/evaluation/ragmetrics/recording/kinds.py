@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.base_selector import BaseSelector
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.chat_engine.types import (
     BaseChatEngine,
@@ -18,14 +17,11 @@ from llama_index.core.chat_engine.types import (
 )
 from llama_index.core.evaluation.base import BaseEvaluator
 from llama_index.core.evaluation.retrieval.base import BaseRetrievalEvaluator
-from llama_index.core.indices.base import BaseIndex
-from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.memory import BaseMemory
 from llama_index.core.memory.memory import BaseMemoryBlock
 from llama_index.core.objects import ObjectRetriever
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers.base import BaseSynthesizer
-from llama_index.core.schema import TransformComponent
 from llama_index.core.tools import BaseTool
 from llama_index.core.types import BasePydanticProgram
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
@@ -43,7 +39,7 @@ Root = Literal[
     "program",
     "predict",
 ]
-Kind = Literal[Root, "tool", "step", "write", "ignored"]
+Kind = Literal[Root, "tool", "step", "write"]
 """What a span of the framework does; a ``step`` is one of a workflow."""
 
 # Kinds that are a run of their own where nothing is around them.
@@ -86,20 +82,12 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
         ),
     ),
     (BasePydanticProgram, "program", "__call__ acall"),
-    (BaseSelector, "ignored", "select aselect"),
-    (TransformComponent, "ignored", "__call__ acall"),
 )
-# What prepares, checks or remembers: judging, writing test data, finding tools,
-# building an index, a memory.
+# what checks or remembers: judging, finding tools, a memory
 _ASIDE: tuple[tuple[type, str], ...] = (
     (BaseEvaluator, "evaluate aevaluate evaluate_response aevaluate_response"),
     (BaseRetrievalEvaluator, "evaluate aevaluate"),
     (ObjectRetriever, "retrieve aretrieve"),
-    (
-        BaseIndex,
-        "build_index_from_nodes insert insert_nodes update_ref_doc refresh_ref_docs",
-    ),
-    (IngestionPipeline, "run arun"),
     (BaseMemory, "get aget put aput"),
     (BaseMemoryBlock, "aget aput atruncate"),
 )

@@ -26,10 +26,9 @@ from llama_index.evaluation.ragmetrics.recording import copies
 from llama_index.evaluation.ragmetrics.recording.hooks import (
     Events,
     Spans,
-    follow_pieces,
     install,
     observe,
-    replaced,
+    searches_told,
 )
 from llama_index.evaluation.ragmetrics.recording.kinds import (
     KINDS_OF_CALLS,
@@ -76,7 +75,6 @@ class OpenRun:
             identity of the streamed response.
         awaited_response: The identity of the streamed chat response whose answer the
             run waits for; None if it waits for none.
-        is_read: Says whether the application took all that was written of it so far.
         n_calls: How many calls it has.
         ended: Whether it was handed over.
     """
@@ -86,7 +84,6 @@ class OpenRun:
     span_ids: list[str] = field(default_factory=list)
     written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
     awaited_response: int | None = None
-    is_read: Callable[[], bool] = bool
     n_calls: int = 1
     ended: bool = False
 
@@ -165,7 +162,7 @@ class Recorder:
         # the hooks by which the framework reports to this object
         self._span_handler = Spans(self)
         self._event_handler = Events(recorder=self)
-        self._replacements = ExitStack()
+        self._telling_of_searches = ExitStack()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -177,20 +174,20 @@ class Recorder:
         # By the span's id. That of a call stays until its run ends, any other until the
         # span ends.
         self._spans: dict[str, OpenSpan] = {}
-        # pieces of a streamed chat answer, by the span that writes it
-        self._pieces_written: dict[str, list[str]] = {}
 
     def _opened(self, listener: Listener) -> None:
         """Put the hooks in for a new listener, and note under which span it listens."""
         listener.under = active_span_id.get()
         if len(self.listeners.open) == 1:
-            self._replacements.enter_context(replaced(self.on_search_of_store))
+            self._telling_of_searches.enter_context(
+                searches_told(self.on_search_of_store)
+            )
         install(self._span_handler, self._event_handler)
 
     def _closed(self, listener: Listener) -> None:
         """Note as a problem of the listener that a streamed answer was not read yet."""
         if not self.listeners.open:
-            self._replacements.close()
+            self._telling_of_searches.close()
         for span in list(self._spans.values()):
             for open_run in span.runs:
                 if listener in open_run.listeners and open_run.run.is_streamed:
@@ -223,8 +220,6 @@ class Recorder:
         method = id_[:-_UUID_SIZE].rpartition(".")[2]
         owner: type = type(instance)
         kind = kind_of(owner, method)
-        if kind == "write":
-            self._pieces_written[id_] = []
         # older releases name the workflow as the object of a step
         may_be_step = instance is None or isinstance(instance, Workflow)
         if kind is None and may_be_step and copies.events_among(arguments):
@@ -293,6 +288,8 @@ class Recorder:
             reported = _call_reported_before(around.node, arguments)
             if reported is not None:
                 return around.inside(reported)
+        if kind == "write":
+            observe(instance, partial(self._note_written, around.runs, id(instance)))
         if kind is None or _is_part_of_call(kind, around):
             for open_run in around.runs:
                 self._copy(copies.copy_talk_of_template, open_run.run, arguments)
@@ -388,9 +385,6 @@ class Recorder:
         # that of a step is not kept, because it holds the step's events
         if span.kind in (None, "step") or not span.runs:
             self._spans.pop(id_, None)
-        # first: this answer may be what the run waits for that ends below
-        if id_ in self._pieces_written:
-            self._note_written_answer(id_, span, instance, error)
         node = span.node
         if span.kind is None or node is None:
             return
@@ -455,50 +449,40 @@ class Recorder:
         run.is_streamed = is_models_stream or isinstance(response, copies.Streamed)
         if is_models_stream:
             call_when_gone(result, self._end, open_run)
-        elif copies.is_being_written(response):
+        elif _is_being_written(response):
             open_run.awaited_response = id(response)
-            open_run.is_read = follow_pieces(
-                response, partial(self._end_if_read, open_run)
-            )
             call_when_gone(response, self._end_stream, open_run, "", GeneratorExit())
-            self._end_if_read(open_run)
+            self._end_if_written(open_run)
         elif isinstance(response, copies.Streamed) and run.root.text is None:
             # calls while it is read belong to this run
             observe(
                 response,
-                on_end=partial(self._end_stream, open_run),
+                partial(self._end_stream, open_run),
                 while_fetching=partial(_marked_as_reading, open_run),
             )
         else:
             self._end(open_run)
 
     @guard_hook
-    def on_piece_written(self, id_: str | None, delta: str) -> None:
-        """Keep a piece of a streamed chat answer that the engine wrote."""
-        if id_ in self._pieces_written:
-            self._pieces_written[id_].append(delta)
-
-    def _note_written_answer(
-        self, id_: str, span: OpenSpan, response: object, error: BaseException | None
+    def _note_written(
+        self,
+        open_runs: tuple[OpenRun, ...],
+        response_id: int,
+        text: str,
+        error: BaseException | None,
     ) -> None:
-        """Keep the answer that a chat's engine has written in a span.
+        """Keep the answer that a chat's engine has written.
 
         The chat itself may return before or after.
         """
-        # ``response.response`` is empty in older releases: the pieces are joined
-        text = "".join(self._pieces_written.pop(id_)).strip()
-        if isinstance(response, StreamingAgentChatResponse):
-            for open_run in span.runs:
-                open_run.written[id(response)] = (text, error)
-                self._end_if_read(open_run)
+        for open_run in open_runs:
+            open_run.written.setdefault(response_id, (text.strip(), error))
+            self._end_if_written(open_run)
 
-    @guard_hook
-    def _end_if_read(self, open_run: OpenRun) -> None:
-        """End a run if the answer that it waits for is written, and read or broken off."""
+    def _end_if_written(self, open_run: OpenRun) -> None:
+        """End a run if the answer that it waits for is written, or broken off."""
         if open_run.awaited_response in open_run.written:
-            text, error = open_run.written[open_run.awaited_response]
-            if error is not None or open_run.is_read():
-                self._end_stream(open_run, text, error)
+            self._end_stream(open_run, *open_run.written[open_run.awaited_response])
 
     @guard_hook
     def on_model_chunk(
@@ -579,10 +563,15 @@ class Recorder:
             listener.record(open_run.run)
 
 
+def _is_being_written(response: object) -> bool:
+    """Whether a chat engine writes an answer in a thread or task of its own."""
+    if not isinstance(response, StreamingAgentChatResponse):
+        return False
+    return response.is_writing_to_memory
+
+
 def _is_ignored(kind: Kind | None, around: OpenSpan) -> bool:
-    """Whether a span answers no user: the work of a judge, an index, a memory."""
-    if kind == "ignored":
-        return True
+    """Whether a span answers no user: the work of a judge or a memory."""
     if kind not in ROOTS:
         return False
     return is_called_aside() or (bool(around.runs) and is_judge_work())

@@ -8,12 +8,11 @@ from llama_index.evaluation.ragmetrics.recording.run import Run
 
 from ragmetrics_core import Turn
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
-from ragmetrics_core.capture.calls import Calls, Writers
 from ragmetrics_core.capture.history import (
     drop_shown_documents,
     history_in,
 )
-from ragmetrics_core.capture.plain_values import Overrides, as_one_line
+from ragmetrics_core.capture.plain_values import Overrides, as_one_line, question_in
 from ragmetrics_core.capture.step_documents import name_empty_searches
 from ragmetrics_core.data.errors import SettingError
 
@@ -21,8 +20,6 @@ _EARLIER_RESULTS = (
     "a prompt shows what a tool returned in an earlier turn, whose calls are not known:"
     " name the conversation by conversation="
 )
-# what stands between the name of an author and what the author said
-_ENDS_OF_NAMES = (":", ">", "]", ")", "*")
 # the fields of a call that hold documents
 _LISTS_OF_DOCUMENTS = (
     "input_documents",
@@ -30,7 +27,6 @@ _LISTS_OF_DOCUMENTS = (
     "documents_passed_on",
     "documents",
 )
-_QUESTION_FIELDS = ("query", "question", "input", "message")
 
 
 def as_run(response: object) -> Run:
@@ -121,15 +117,17 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
         tree: The tree; it is changed.
         models: The calls of models in it.
     """
-    turns = _history_handed_in(tree)
     # For a model that the application called alone, the core looks into earlier runs.
-    is_model_alone = tree.kind in ("model", "program")
-    if not turns and not is_model_alone:
-        turns = _history_of_prompts(models, tree)
-        # The turns of a prompt may be written examples ("Q: 2+2?", "A: 4"). Not those
-        # of ``predict_and_call``: its prompt is the chat history that it was handed.
-        tree.is_history_of_prompt = bool(turns) and tree.kind != "predict"
-    tree.history = _without_the_question(turns, tree.question)
+    if tree.kind not in ("model", "program"):
+        for inputs in tree.lookup_inputs:
+            talk = inputs.get("chat_history") or inputs.get("messages")
+            handed_in = {**inputs, "chat_history": talk}
+            tree.history = tree.history or history_in(handed_in, tree.question)
+        if not tree.history:
+            tree.history = _history_of_prompts(models, tree)
+            # The turns of a prompt may be written examples ("Q: 2+2?", "A: 4"). Not those
+            # of ``predict_and_call``: its prompt is the chat history that it was handed.
+            tree.is_history_of_prompt = bool(tree.history) and tree.kind != "predict"
     if tree.conversation_id is not None and not tree.history:
         tree.turn_number = 1  # also of a memory that was emptied
     if tree.conversation_id is None and _shows_earlier_results(models):
@@ -170,70 +168,53 @@ def _add_answer(tree: Run) -> None:
 def _settle(run: Run) -> None:
     """Take what is no evidence out of a run's calls, and add what they do not say.
 
-    Taken out: documents without a text, pointers to other indices that no prompt shows,
-    and steps of workflows that held no documents. Added: the agent that called each
-    tool, and searches of engines that searched without a
-    retriever. A run is settled once, however often trees are made of it.
+    Taken out: documents without a text, and steps of workflows that held no documents.
+    Added: the agent that called each tool. A run is settled once, however often trees
+    are made of it.
     """
     if run.is_settled:
         return
     run.is_settled = True
     _skip_steps_without_documents(run.root)
     calls = list(run.root.walk())
-    prompts = [message.text for call in calls for message in call.prompt]
     blank_documents: dict[str | None, Document] = {}
 
     def is_evidence(document: Document) -> bool:
         if not document.text.strip():
             blank_documents[document.id] = document
             return False
-        if isinstance(document, copies.Pointer):
-            return any(document.text in prompt for prompt in prompts)
         return True
 
     for call in calls:
         _name_agents_of_tools(call)
-        _unwrap_queries(call)
+        _add_search_of_engine(call, run.root.input_documents)
         for name in _LISTS_OF_DOCUMENTS:
             documents = getattr(call, name)
             if documents:
                 setattr(call, name, tuple(filter(is_evidence, documents)))
     run.documents_without_text += tuple(blank_documents.values())
     name_empty_searches(run.root)
-    writers = Calls(Tree(run.root)).writers
-    for call in calls:
-        _add_search_of_engine(call, run, writers)
 
 
-def _add_search_of_engine(engine: Node, run: Run, writers: Writers) -> None:
-    """Add a search to a query engine that answers from nodes of its own making.
+def _add_search_of_engine(engine: Node, given: Sequence[Document]) -> None:
+    """Take what an engine without a retriever hands its synthesizer for what it searched.
 
-    Example: an engine turns the question into SQL, and hands its synthesizer the rows as
-    a node. No retriever is recorded then: one with this node is added just before the
-    synthesizer.
+    Example: an engine turns the question into SQL, and hands on the rows as a node.
     """
-    is_query_engine = engine.kind == "agent" and (
-        engine is not run.root or run.kind == "query"
-    )
     inner_calls = list(engine.walk())[1:]
-    if not is_query_engine or any(
-        call.kind not in ("step", "model") for call in inner_calls
-    ):
-        return
-    ids_given = {document.id for document in run.root.input_documents}
-    for step in inner_calls:
-        nodes = tuple(
-            document
-            for document in step.input_documents
-            if document.id not in ids_given and writers.of(document, step.began) is None
-        )
-        if step.query is not None and nodes:
-            # calls begin at whole ticks: half a tick earlier is just before this step
-            moment = step.began - 0.5
-            search = Node("retriever", engine.name, moment, moment, query=engine.query)
-            search.documents = nodes
-            engine.children.append(search)
-            return
+    makes_nodes = engine.kind == "agent" and engine.query is not None
+    if makes_nodes and all(call.kind in ("step", "model") for call in inner_calls):
+        ids_given = {document.id for document in given}
+        for step in inner_calls:
+            nodes = step.input_documents if step.query is not None else ()
+            found = tuple(node for node in nodes if node.id not in ids_given)
+            if found:
+                # calls begin at whole ticks: half a tick earlier is just before this step
+                moment = step.began - 0.5
+                search = Node("retriever", engine.name, moment, moment)
+                search.query, search.documents = engine.query, found
+                engine.children.append(search)
+                return
 
 
 def _skip_steps_without_documents(caller: Node) -> None:
@@ -252,26 +233,6 @@ def _skip_steps_without_documents(caller: Node) -> None:
         else:
             children.append(child)
     caller.children = children
-
-
-def _history_handed_in(run: Run) -> tuple[Turn, ...]:
-    """Return the turns of the conversation that the application handed in, or that a memory keeps.
-
-    It may also stand in other fields of a start event than ``chat_history``.
-    """
-    turns = _turns_given_or_remembered(run)
-    if turns:
-        return turns
-    asked = run.question or _first_query(run)
-    # the messages of a model that was called alone may be examples
-    is_model_alone = run.kind in ("model", "program")
-    for inputs in () if is_model_alone else run.lookup_inputs:
-        named = {**inputs, "chat_history": inputs.get("messages")}
-        for fields in (named, inputs):
-            earlier = history_in(fields, asked)
-            if earlier:
-                return earlier
-    return ()
 
 
 def _note_streamed_reply(run: Run, models: Sequence[Node]) -> None:
@@ -307,18 +268,6 @@ def _name_agents_of_tools(parent: Node) -> None:
             child.agent = agent_by_tool_call[child.tool_call_id]
 
 
-def _unwrap_queries(tool: Node) -> None:
-    """Take the name of a tool's argument off the queries inside the tool.
-
-    The framework's retriever tool asks "input is QUERY" where QUERY is meant.
-    """
-    if tool.kind != "tool" or not tool.query:
-        return
-    for child in tool.children:
-        if (child.query or "").strip().endswith(f" is {tool.query}"):
-            child.query = tool.query
-
-
 def question(run: Run) -> str | None:
     """Find the user's question in a run; that of an engine is its argument.
 
@@ -326,100 +275,17 @@ def question(run: Run) -> str | None:
     """
     if run.kind in ("retrieve", "post", "model", "program"):
         return None
-    if run.kind == "workflow":
-        return _question_of_workflow(run)
-    return run.root.query
-
-
-def _question_of_workflow(run: Run) -> str | None:
-    """Find the question of a workflow.
-
-    Example: ``workflow.run(user_msg="Who?")`` asks "Who?". Without a field for it, the
-    question is the last message of a ``chat_history`` that the user ends. None if
-    neither tells: an earlier question is not asked now.
-    """
-    field = _question_field(run)
-    if field is not None:
-        return _texts_given(run)[field]
-    if _ends_with_user(run.history):  # ``run(chat_history=[…])`` alone
-        return run.history[-1].content
-    return None
-
-
-def _first_query(run: Run) -> str | None:
-    """What a retriever or another call inside a run was asked first."""
-    return next((node.query for node in run.root.walk() if node.query), None)
-
-
-def _ends_with_user(history: Sequence[Turn]) -> bool:
-    return bool(history) and history[-1].role == "user"
-
-
-def _question_field(run: Run) -> str | None:
-    """The field of a start event that is likely to hold the question; None without one.
-
-    It is the framework's own, the one that repeats what the workflow asked first, one
-    of a usual name, or the only one, unless the user's words end a history beside it.
-    """
-    texts = _texts_given(run)
-    if "user_msg" in texts:  # the framework's own name for the question
-        return "user_msg"
-    # ``run(topic="Who?")``, and a retriever inside was asked "Who?": the field "topic"
-    first_query = _first_query(run)
-    for name, text in texts.items():
-        if text == first_query:
-            return name
-    for name in _QUESTION_FIELDS:
-        if name in texts:
-            return name
-    if len(texts) == 1 and not _ends_with_user(run.history):
-        return next(iter(texts))
-    return None
-
-
-def _texts_given(run: Run) -> dict[str, str]:
-    """The texts that a workflow was started with, by the names of their fields."""
-    texts: dict[str, str] = {}
-    for inputs in run.lookup_inputs:
-        for name, value in inputs.items():
-            text = value.text if isinstance(value, Message) else value
-            if isinstance(text, str) and text:
-                texts[name] = text
-    return texts
-
-
-def _turns_given_or_remembered(run: Run) -> tuple[Turn, ...]:
-    """The turns before the question that the run was given, or that its memory keeps.
-
-    If a workflow's start event has no field for the question, the last turn of the user
-    is the question. Example: ``run(chat_history=["Hi", "Hello", "Who?"])`` gives "Hi"
-    and "Hello".
-    """
-    is_in_history = run.kind == "workflow" and _question_field(run) is None
-    if is_in_history and _ends_with_user(run.history):
-        return run.history[:-1]
-    return run.history
-
-
-def _without_the_question(
-    history: tuple[Turn, ...], asked_question: str | None
-) -> tuple[Turn, ...]:
-    """A history without the question of now at its end.
-
-    Example: "Hi", "Hello", "Who?" and the question "Who?" give "Hi", "Hello". An
-    application may put the question into the memory before it asks, perhaps behind the
-    author's name, such as "Ann: Where is Porto?".
-    """
-    question_line = as_one_line(asked_question)
-    if not question_line or not history or history[-1].role != "user":
-        return history
-    last_line = as_one_line(history[-1].content)
-    if not last_line.endswith(question_line):
-        return history
-    before = last_line.removesuffix(question_line).rstrip()
-    if not before or before.endswith(_ENDS_OF_NAMES):
-        return history[:-1]
-    return history
+    if run.kind != "workflow":
+        return run.root.query
+    inputs = dict(run.lookup_inputs[0])
+    talks = [inputs.pop(name, None) for name in ("chat_history", "messages")]
+    asked = question_in(inputs.get("user_msg")) or question_in(inputs)
+    last_messages = [talk[-1] for talk in talks if isinstance(talk, list) and talk]
+    for message in () if asked else last_messages:
+        # an earlier question is not asked now
+        if isinstance(message, Message) and message.role == "user":
+            return message.text
+    return asked
 
 
 def _history_of_prompts(models: Sequence[Node], run: Run) -> tuple[Turn, ...]:
@@ -452,35 +318,6 @@ def _asks(messages: Sequence[Message], asked_question: str | None) -> bool:
 
 
 def _documents_of_generator(run: Run) -> tuple[Document, ...] | None:
-    """Find the documents that reached the generator.
-
-    Example: the response names the source nodes A and B, and a postprocessor shortened
-    A: A with the shorter text, as the synthesizer was handed it, and B.
-
-    Returns:
-        The documents; empty if the last synthesizer shows its model none; None if the
-        result names no source that is evidence.
-    """
-    # the steps that were handed nodes to answer a question from
-    synthesizers = [
-        node
-        for node in run.root.walk()
-        if node.kind == "step" and node.query is not None
-    ]
-    if synthesizers and _shows_no_nodes(synthesizers[-1]):
-        return ()
-    handed_by_id: dict[str | None, Document] = {}
-    for synthesizer in synthesizers:
-        for document in synthesizer.input_documents:
-            handed_by_id[document.id] = document
-    documents = []
-    for source in run.sources:
-        document = handed_by_id.get(source.id, source)
-        if document.text.strip():
-            documents.append(document)
-    return tuple(documents) if documents else None
-
-
-def _shows_no_nodes(synthesizer: Node) -> bool:
-    """Whether a synthesizer was handed no nodes, or lets its model answer without any."""
-    return synthesizer.name == "Generation" or not synthesizer.input_documents
+    """The source nodes that the result names; None if it names none that is evidence."""
+    documents = [source for source in run.sources if source.text.strip()]
+    return tuple(documents) or None
