@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from math import inf
+from operator import add, attrgetter
 from typing import Annotated, Any, Generic, Literal, NoReturn, TypeVar, get_args
 from unicodedata import normalize
 
@@ -173,7 +174,8 @@ def _sort_by_labels(
     item_by_label: dict[str, Item] = {}
     for item in in_given_order:
         label = label_byplain_label.get(plain_label(item.label), item.label)
-        labelled = item.model_copy(update={"label": label})
+        is_as_shown = item.label == label
+        labelled = item if is_as_shown else item.model_copy(update={"label": label})
         if item_by_label.setdefault(label, labelled) != labelled:
             raise ValueError(f"it has two verdicts on {label} that differ")
     if sorted(item_by_label) != sorted(expected_labels):
@@ -270,15 +272,12 @@ class Usage:
 
     def __add__(self, other: "Usage") -> "Usage":
         """Sum of both; an unknown cost stays unknown."""
-        counts = {
-            name: getattr(self, name) + getattr(other, name)
-            for name in _NAMES_OF_COUNTS
-        }
+        counts = map(add, _counts_of(self), _counts_of(other))
         cost = None
         if self.cost is not None and other.cost is not None:
             cost = self.cost + other.cost
         return Usage(
-            **counts,
+            **dict(zip(_NAMES_OF_COUNTS, counts, strict=True)),
             cost=cost,
             fallbacks=_merge_names(self.fallbacks, other.fallbacks),
             models=_merge_names(self.models, other.models),
@@ -287,14 +286,14 @@ class Usage:
     @property
     def is_a_count(self) -> bool:
         """Whether all its numbers are finite and at least 0."""
-        numbers = [getattr(self, name) for name in _NAMES_OF_COUNTS]
-        numbers.append(self.cost or 0.0)
+        numbers = (*_counts_of(self), self.cost or 0.0)
         return all(
             isinstance(number, (int, float)) and 0 <= number < inf for number in numbers
         )
 
 
 _NAMES_OF_COUNTS = tuple(field.name for field in fields(Usage) if field.type is int)
+_counts_of = attrgetter(*_NAMES_OF_COUNTS)
 
 
 def _merge_names(

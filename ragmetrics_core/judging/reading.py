@@ -92,8 +92,9 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
             choice,
             "its JSON object stands among words, as a quotation does; give it a line",
         )
-    values = [_validate(choice, found.fields, question) for found in replies]
-    last_value = values[-1]
+    *values, last_value = [
+        _validate(choice, found.fields, question) for found in replies
+    ]
     if any(_verdict_in(value) != _verdict_in(last_value) for value in values):
         raise UnusableReply(
             "it holds several verdicts that contradict each other", raw=choice.text
@@ -283,10 +284,7 @@ def _with_names_of_fields(
 
     The objects of the form's list are changed alike.
     """
-    names = {
-        (info.alias or name).casefold(): info.alias or name
-        for name, info in form.model_fields.items()
-    }
+    names = _names_of_fields(form)
     named = {
         names.get(key.strip().casefold(), key): value for key, value in fields.items()
     }
@@ -301,6 +299,13 @@ def _with_names_of_fields(
             for item in items
         ]
     return named
+
+
+@lru_cache(maxsize=64)
+def _names_of_fields(form: type[BaseModel]) -> Mapping[str, str]:
+    """Return the names of the fields in their own case, by them in lower case."""
+    names = [info.alias or name for name, info in form.model_fields.items()]
+    return {name.casefold(): name for name in names}
 
 
 def _verdict_in(reply: BaseModel) -> object:
