@@ -644,6 +644,17 @@ ROWS: dict[str, Row] = {
         "tool_text",
         calls="tool",
     ),
+    "a value of a tool, and nothing else": Row(
+        says(
+            reads(QUESTION, CALL),
+            tool("72.50 euros", name="search"),
+            reads(after_tool("72.50 euros")),
+        ),
+        [],
+        None,
+        "tool_text",
+        calls="tool",
+    ),
     "text of a tool named as context": Row(
         says(
             reads(QUESTION, CALL), tool(PORTO, name="search"), reads(after_tool(PORTO))

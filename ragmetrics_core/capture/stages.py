@@ -209,9 +209,8 @@ def _doubt_of_tools(
 ) -> Doubt | None:
     """Return a doubt where the user has to say which tools search.
 
-    Such a tool returned a text, which nobody divided. A text of a word or two, such as
-    "4.4 pounds", is a value and no passage. Beside contexts, only a text that the answer
-    was shown counts.
+    Such a tool returned a text, which nobody divided. Beside contexts, only a text that
+    the answer was shown counts, and none of a word or two: "4.4 pounds" is a value.
     """
     if found_evidence.evidence_from == "named":
         return None
@@ -228,10 +227,9 @@ def _doubt_of_tools(
         if call.kind != "tool" or call.turn != table.turn or not call.items:
             continue
         text = call.items[0].text
-        if len(letters_of(text)) < SHORTEST:
-            continue
-        is_beside = found_evidence.contexts is not None
-        if is_beside and (not call.shown or _are_said(text, context_letters)):
+        is_value = len(letters_of(text)) < SHORTEST
+        is_said = is_value or not call.shown or _are_said(text, context_letters)
+        if found_evidence.contexts is not None and is_said:
             continue
         names[call.name or "?"] = None
     return Doubt("tool_text", ", ".join(names)) if names else None
