@@ -151,8 +151,8 @@ def page_data(
             metric: question_of(metric, run.questions, by_words=False)
             for metric in metrics
         },
-        "histograms": {metric.metric: metric.histogram for metric in glance.metrics},
-        "means": {metric.metric: metric.mean for metric in glance.metrics},
+        "histograms": {one.metric: one.histogram for one in summary.metrics},
+        "means": {one.metric: one.mean for one in summary.metrics},
     }
     return {
         "glance": glance,

@@ -15,7 +15,6 @@ from pydantic import Field
 from ragmetrics_core.data import EMBEDDED, Frozen, Sample, SampleResult, Scored, Usage
 from ragmetrics_core.data.display import count_in_words, one_line
 from ragmetrics_core.data.intervals import wilson
-from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.reporting.diagnosis import (
     STAGES,
     Diagnosis,
@@ -31,7 +30,6 @@ FEW_ROWS = 30
 """Fewer rows than this show faults, and decide little."""
 
 _WORST_PER_FAULT = 10
-_BINS = 10
 _FEW_FAULTS = 0.1  # the share of rows up to which faults are called few
 _FEW_TO_READ = 5  # fewer faults than this say little of what to mend
 _SIGN_TEST = 3.84  # the 95 % point of chi-squared with one degree of freedom
@@ -84,19 +82,11 @@ _QUESTIONS_OF_WORDS = {
 class MetricGlance(Frozen):
     """A metric as it is seen first."""
 
-    metric: str = Field(description="its name")
+    numbers: MetricSummary = Field(description="its numbers")
     stage: Stage | None = Field(
         default=None, description="the stage that it measures; None for others"
     )
     asks: str = Field(default="", description="its question, in a few words")
-    mean: float | None = Field(default=None, description="mean score, if any")
-    low: float | None = Field(default=None, description="lower end of its interval")
-    high: float | None = Field(default=None, description="upper end of its interval")
-    n_yes: int = Field(default=0, description="rows that score above one half")
-    n_scored: int = Field(default=0, description="rows scored")
-    histogram: tuple[int, ...] = Field(
-        default=(), description="rows in each tenth of [0, 1]"
-    )
 
 
 class RowGlance(Frozen):
@@ -277,7 +267,11 @@ class GlanceTally:
             stages=stages,
             groups=dict(_names(self._groups.values()).most_common()),
             metrics=tuple(
-                _metric(numbers, run.questions, by_words=by_words)
+                MetricGlance(
+                    numbers=numbers,
+                    stage=_STAGE_BY_METRIC.get(numbers.metric),
+                    asks=question_of(numbers.metric, run.questions, by_words=by_words),
+                )
                 for numbers in summary.metrics
             ),
             answered=summary.answered,
@@ -617,32 +611,6 @@ def question_of(metric: str, questions: Mapping[str, str], *, by_words: bool) ->
     own = questions.get(metric, "")
     asks = _QUESTIONS.get(metric, own if len(own) <= _LONGEST_QUESTION else "")
     return _QUESTIONS_OF_WORDS.get(metric, asks) if by_words else asks
-
-
-def _metric(
-    numbers: MetricSummary, questions: Mapping[str, str], *, by_words: bool
-) -> MetricGlance:
-    """A metric as it is seen first."""
-    interval = numbers.interval
-    return MetricGlance(
-        metric=numbers.metric,
-        stage=_STAGE_BY_METRIC.get(numbers.metric),
-        asks=question_of(numbers.metric, questions, by_words=by_words),
-        mean=numbers.mean,
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
-        n_yes=sum(map(is_yes, numbers.scores)),
-        n_scored=numbers.count,
-        histogram=_histogram(numbers.scores),
-    )
-
-
-def _histogram(scores: Sequence[float]) -> tuple[int, ...]:
-    """How many scores lie in each tenth of [0, 1]; 1 lies in the last."""
-    counts = [0] * _BINS
-    for score in scores:
-        counts[min(_BINS - 1, int(round(score * _BINS, 6)))] += 1
-    return tuple(counts)
 
 
 def _weakest(stages: Iterable[StageGlance]) -> StageGlance | None:

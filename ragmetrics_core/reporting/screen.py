@@ -12,7 +12,8 @@ from ragmetrics_core.data import Usage
 from ragmetrics_core.data.display import as_line, count_in_words, one_line
 from ragmetrics_core.data.lazy_patterns import lazy_pattern
 from ragmetrics_core.reporting.gates import all_in_words
-from ragmetrics_core.reporting.glance import Glance, MetricGlance, RowGlance
+from ragmetrics_core.reporting.glance import Glance, RowGlance
+from ragmetrics_core.reporting.summary import MetricSummary
 
 MOST_LINES, MOST_WORDS = 15, 120
 _WORD = lazy_pattern(r"[^\W\d_]+")
@@ -129,39 +130,42 @@ def _headline(glance: Glance) -> Iterator[_Line]:
 
 def _metrics(glance: Glance) -> Iterator[_Line]:
     """A line for each metric, then how many answers there are."""
-    width = max((len(one.metric) for one in glance.metrics), default=0)
-    width_of_counts = max((len(_counts(one)) for one in glance.metrics), default=0)
+    width = max((len(one.numbers.metric) for one in glance.metrics), default=0)
+    width_of_counts = max(
+        (len(_counts(one.numbers)) for one in glance.metrics), default=0
+    )
     for place, metric in enumerate(glance.metrics):
         rank = 2 if place < _MOST_METRICS else 20 + place
-        if metric.mean is None:
+        if metric.numbers.mean is None:
             rank = 10
         # the sentences on gates take the place of the metrics' questions
         asks = "" if glance.decisions else metric.asks
-        yield _Line(rank, _metric_line(metric, min(width, 28), width_of_counts, asks))
+        line = _metric_line(metric.numbers, min(width, 28), width_of_counts, asks)
+        yield _Line(rank, line)
     if glance.answers is not None:
         yield _Line(3, f"  {glance.answered:,} of {glance.answers:,} answered")
 
 
-def _counts(metric: MetricGlance) -> str:
+def _counts(numbers: MetricSummary) -> str:
     """How many rows of a metric are a yes."""
-    return f"{metric.n_yes:,} of {metric.n_scored:,}"
+    return f"{numbers.n_yes:,} of {numbers.count:,}"
 
 
 def _metric_line(
-    metric: MetricGlance, width: int, width_of_counts: int, asks: str
+    numbers: MetricSummary, width: int, width_of_counts: int, asks: str
 ) -> str:
     """A metric with its bar, mean, interval, how many rows are a yes, and its question."""
-    name = one_line(metric.metric, width or 1)
-    if metric.mean is None:
+    name = one_line(numbers.metric, width or 1)
+    if numbers.mean is None:
         return f"  {name:<{width}}  not scored"
-    n_marks = int(round(metric.mean * _BAR, 6))  # only a mean of 1 fills the bar
+    n_marks = int(round(numbers.mean * _BAR, 6))  # only a mean of 1 fills the bar
     bar = "#" * n_marks + "-" * (_BAR - n_marks)
     interval = ""
-    if metric.low is not None and metric.high is not None:
-        interval = f"{_short(metric.low)}–{_short(metric.high)}"
+    if numbers.interval is not None:
+        interval = f"{_short(numbers.interval.low)}–{_short(numbers.interval.high)}"
     return (
-        f"  {name:<{width}}  {bar}  {_short(metric.mean):>4}  {interval:<8} "
-        f" {_counts(metric):<{width_of_counts}}  {asks}"
+        f"  {name:<{width}}  {bar}  {_short(numbers.mean):>4}  {interval:<8} "
+        f" {_counts(numbers):<{width_of_counts}}  {asks}"
     ).rstrip()
 
 

@@ -16,6 +16,7 @@ from ragmetrics_core.data import (
     has_answer_without_context,
 )
 from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.data.one_half import is_yes
 from ragmetrics_core.data.results import (
     Failed,
     MetricResult,
@@ -39,6 +40,7 @@ from ragmetrics_core.statistics.means import (
 )
 
 Name = TypeVar("Name", bound=str)
+_BINS = 10
 
 CAPTION = (
     "mean score of this judge on rows like these; poll noise included, judge bias not"
@@ -122,6 +124,19 @@ class MetricSummary(Frozen):
         exclude=True,
         description="every score, the lowest first",
     )
+
+    @property
+    def n_yes(self) -> int:
+        """Rows that score above one half."""
+        return sum(map(is_yes, self.scores))
+
+    @property
+    def histogram(self) -> tuple[int, ...]:
+        """How many scores lie in each tenth of [0, 1]; 1 lies in the last."""
+        counts = [0] * _BINS
+        for score in self.scores:
+            counts[min(_BINS - 1, int(round(score * _BINS, 6)))] += 1
+        return tuple(counts)
 
     @property
     def unscored_in_words(self) -> str:
