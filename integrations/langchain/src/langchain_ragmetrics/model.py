@@ -19,8 +19,8 @@ from langchain_core.runnables import (
 from langchain_core.runnables.base import RunnableBindingBase
 from langsmith import tracing_context
 
-from langchain_ragmetrics.recording.recorder import JUDGE_TAG
-from langchain_ragmetrics.values import compact, message_of
+from langchain_ragmetrics.values import message_of, plain
+from ragmetrics_core.capture.plain_values import compact
 from ragmetrics_core.data import errors
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.chat import (
@@ -35,7 +35,7 @@ from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
 
 LangChainJudge = Judge | ChatModel | Runnable[Any, Any] | str | None
 
-_CONFIG: RunnableConfig = {"callbacks": [], "tags": [JUDGE_TAG]}
+_CONFIG: RunnableConfig = {"callbacks": []}
 _MESSAGE_CLASSES: dict[str, type[BaseMessage]] = {
     "system": SystemMessage,
     "user": HumanMessage,
@@ -181,7 +181,7 @@ class LangChainModel(FrameworkModel):
             parsed = output.get("parsed")
         choice = _choice("" if raw is None else raw)
         if parsed is not None:
-            choice = Choice(compact(parsed), choice.finish)
+            choice = Choice(compact(plain(parsed)), choice.finish)
         return self._reply([choice], [raw])
 
     def _reply(
@@ -379,7 +379,7 @@ def _choice(reply: object) -> Choice:
             if isinstance(reply, str)
             else message.text
             if message is not None
-            else compact(reply)
+            else compact(plain(reply))
         )
     facts = reply.response_metadata
     reason = (

@@ -2,23 +2,26 @@
 
 import copy
 import dataclasses
-import json
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeGuard
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
 
 from ragmetrics_core.capture import Document as CapturedDocument
 from ragmetrics_core.capture import Message, ToolCall
-from ragmetrics_core.capture.plain_values import documents_in
 from ragmetrics_core.capture.providers import ProviderEvidence, evidence_in_reply
 from ragmetrics_core.capture.tree import SCORE_KEYS
-from ragmetrics_core.data.messages import ROLES, text_of_content, unwrap_message
+from ragmetrics_core.data.messages import (
+    ROLES,
+    UnwrappedMessage,
+    text_of_content,
+    unwrap_message,
+)
 
 _DEPTH_COPIED = 4
 # deeper than a structured answer: {"output": {"answer": [{"quotes": ["It fell."]}]}}
@@ -29,103 +32,74 @@ _SHORT = 8  # items; a list of more numbers is a vector
 class Copier:
     """Takes snapshots of what passes by in one root; later steps cannot change them.
 
-    What one step returns and the next one takes is one document: it is copied once.
+    What one step returns and the next one takes is one object: it is copied once.
     """
 
     def __init__(self) -> None:
-        # by the identity of a document: the document and its copy
-        self._copies: dict[int, tuple[Document, Document]] = {}
+        # by the identity of an object: the object, what it held, and its copy
+        self._copies: dict[int, tuple[object, list[object], Any]] = {}
 
     def forget(self) -> None:
-        """Let go of the application's documents: its root has ended."""
+        """Let go of the application's objects: their root has ended."""
         self._copies.clear()
 
-    def copied(
-        self, value: object, *, messages: bool = False, depth: int = _DEPTH_COPIED
-    ) -> Any:
-        """Take a snapshot of a run's inputs or outputs.
+    def copied(self, value: object, depth: int = _DEPTH_COPIED) -> Any:
+        """Take a snapshot of what a run was given or returned.
 
-        Containers and documents are copied; what else they hold is shared. Example: of
-        {"docs": [document]} the mapping, the list and the document are copied. A long
-        list of numbers, such as an embedding, is shared as well: no rule reads it, and
-        to copy the embeddings of a step would hold the application up.
+        Containers, documents, messages and other objects with fields are copied; what
+        else they hold is shared. Example: of {"docs": [document]} the mapping, the list
+        and the document are copied. A long list of numbers, such as an embedding, is
+        shared as well: no rule reads it, and to copy the embeddings of a step would
+        hold the application up.
 
         Args:
-            value: Inputs or outputs of a run, or a part of them.
-            messages: Copy messages and other objects with fields as well, which a later
-                step may edit in place.
+            value: What a run was given or returned, or a part of it.
             depth: How many containers inside of each other are copied.
         """
         if value is None or isinstance(value, (str, int, float)):
             return value
-        if isinstance(value, Document):
-            return self._document(value)
         if isinstance(value, dict) and depth > 0:
             return {
-                key: self.copied(element, messages=messages, depth=depth - 1)
-                for key, element in value.items()
+                key: self.copied(element, depth - 1) for key, element in value.items()
             }
         if depth > 0 and (type(value) is list or type(value) is tuple):
             if _looks_like_vector(value):
                 return value
-            elements = [
-                self.copied(element, messages=messages, depth=depth - 1)
-                for element in value
-            ]
+            elements = [self.copied(element, depth - 1) for element in value]
             return elements if type(value) is list else tuple(elements)
-        return _copied_object(value) if messages else value
+        if isinstance(value, BaseModel):
+            return self._object(value)
+        if is_command(value):
+            return dataclasses.replace(value, update=self.copied(value.update))
+        is_dataclass = dataclasses.is_dataclass(value) and not isinstance(value, type)
+        return copy.copy(value) if is_dataclass else value
 
-    def tool_output(self, output: Any) -> Any:
-        """Copy what a tool returned.
+    def _object(self, value: BaseModel) -> Any:
+        """Copy a document, a message or a state, unless its copy holds the same.
 
-        Of a command of LangGraph its update of the state is copied. A message keeps its
-        artifact: the object beside its text, such as documents.
+        A document's metadata are copied with it, and the documents that a tool returned
+        beside its message.
         """
-        if is_command(output):
-            output = output.update
-        if isinstance(output, ToolMessage):
-            artifact = self.copied(output.artifact)
-            return output.model_copy(update={"artifact": artifact})
-        if isinstance(output, dict):
-            return {key: self.tool_output(part) for key, part in output.items()}
-        if isinstance(output, list):
-            return [self.tool_output(part) for part in output]
-        return self.copied(output)
-
-    def _document(self, document: Document) -> Document:
-        """Copy a document, unless it was copied before and is unchanged."""
-        known = self._copies.get(id(document))
-        if known is not None and _is_as_copied(document, known[1]):
-            return known[1]
-        copy = document.model_copy(update={"metadata": dict(document.metadata)})
-        self._copies[id(document)] = document, copy
-        return copy
+        held = list(vars(value).values())
+        if isinstance(value, Document):
+            held += value.metadata.values()
+        known = self._copies.get(id(value))
+        if known is not None and _are_the_same(held, known[1]):
+            return known[2]
+        parts: dict[str, object] = {}
+        if isinstance(value, Document):
+            parts["metadata"] = dict(value.metadata)
+        if isinstance(value, ToolMessage):
+            parts["artifact"] = self.copied(value.artifact)
+        snapshot = value.model_copy(update=parts)
+        self._copies[id(value)] = value, held, snapshot
+        return snapshot
 
 
-def _is_as_copied(document: Document, copy: Document) -> bool:
-    """Whether a document holds the very objects that its copy holds."""
-    if document.page_content is not copy.page_content or document.id != copy.id:
-        return False
-    metadata = document.metadata
-    return len(metadata) == len(copy.metadata) and all(
-        name in copy.metadata and copy.metadata[name] is value
-        for name, value in metadata.items()
-    )
-
-
-def _copied_object(value: object) -> Any:
-    """A shallow copy of a pydantic object or a dataclass; anything else as it is.
-
-    A command of LangGraph, which tells a graph where to go, is not copied.
-    """
-    if isinstance(value, BaseModel):
-        return value.model_copy()
-    is_instance_of_dataclass = dataclasses.is_dataclass(value) and not isinstance(
-        value, type
-    )
-    if is_instance_of_dataclass and not is_command(value):
-        return copy.copy(value)
-    return value
+def _are_the_same(held: Sequence[object], held_before: Sequence[object]) -> bool:
+    """Whether an object holds the very objects that it held before."""
+    is_as_long = len(held) == len(held_before)
+    return is_as_long and all(map(operator.is_, held, held_before))
 
 
 def plain(value: object, containers: tuple[object, ...] = ()) -> Any:
@@ -260,38 +234,46 @@ def _document_of(text: str, name: object, metadata: object) -> CapturedDocument:
     )
 
 
-def message_of(value: object) -> Message | None:
-    """Read a message in any of the forms that LangChain accepts or stores.
+def unwrapped(value: object) -> UnwrappedMessage | None:
+    """The kind and the fields of a message in any form that LangChain accepts or stores.
 
     Example: ``HumanMessage("Who?")``, ("human", "Who?") and {"role": "user", "content":
-    "Who?"} all give the user's message "Who?". None for anything else.
+    "Who?"} all are a message of the user with the content "Who?". None for anything
+    else.
     """
     if isinstance(value, BaseMessage):
-        calls = value.tool_calls if isinstance(value, AIMessage) else ()
-        return _message(_role_of(value), value.content, calls)
+        return UnwrappedMessage(value.type, vars(value))
     if isinstance(value, tuple) and len(value) == 2:
         kind, content = value
         if isinstance(kind, str) and kind in ROLES:
-            return _message(ROLES[kind], content)
+            return UnwrappedMessage(kind, {"content": content})
     if isinstance(value, Mapping):
-        unwrapped = unwrap_message(value)
-        if unwrapped.role is not None and "content" in unwrapped.fields:
-            calls = unwrapped.fields.get("tool_calls") or ()
-            return _message(unwrapped.role, unwrapped.fields["content"], calls)
+        message = unwrap_message(value)
+        if message.role is not None and "content" in message.fields:
+            return message
     return None
 
 
-def _role_of(message: BaseMessage) -> str:
+def message_of(value: object) -> Message | None:
+    """Read a message; None for anything else."""
+    message = unwrapped(value)
+    if message is None:
+        return None
+    calls = message.fields.get("tool_calls") or ()
+    return _message(_role_of(message), message.fields["content"], calls)
+
+
+def _role_of(message: UnwrappedMessage) -> str:
     """The role of who speaks in a message, "summary" or "other".
 
     A summary is a message that LangChain's middleware put in the place of earlier ones.
     """
-    if message.additional_kwargs.get("lc_source") == "summarization":
-        return "summary"
-    return ROLES.get(message.type, "other")
+    arguments = message.fields.get("additional_kwargs") or {}
+    is_summary = arguments.get("lc_source") == "summarization"
+    return "summary" if is_summary else message.role or "other"
 
 
-def _message(role: str, content: object, calls: Iterable[object] = ()) -> Message:
+def _message(role: str, content: object, calls: Iterable[object]) -> Message:
     """Make a message of the core: who speaks, the texts in its content, and its calls.
 
     A model writes one text in many blocks, and a tool a result in each block: those of
@@ -316,12 +298,10 @@ def _is_text_block(block: object) -> bool:
 
 def content_of_sent(message: object) -> object:
     """The content of a message that the application sends: not of a model's reply."""
-    if isinstance(message, BaseMessage):
-        return () if isinstance(message, AIMessage) else message.content
-    if not isinstance(message, Mapping):
+    sent = unwrapped(message)
+    if sent is None or sent.role == "assistant":
         return ()
-    unwrapped = unwrap_message(message)
-    return () if unwrapped.role == "assistant" else unwrapped.fields.get("content")
+    return sent.fields["content"]
 
 
 def provider_evidence_of(message: object) -> ProviderEvidence:
@@ -329,25 +309,15 @@ def provider_evidence_of(message: object) -> ProviderEvidence:
 
     LangChain keeps it in the message's content, in its additional arguments and in its
     metadata. Example: OpenAI searched the web and cites two pages: they are the
-    evidence. The message may be an object or stored as a mapping. The evidence is empty
-    for a message that no model wrote, and for what is no message.
+    evidence. It is empty for a message that no model wrote, and for what is no message.
     """
-    if isinstance(message, AIMessage):
-        return evidence_in_reply(
-            {"content": message.content},
-            message.additional_kwargs,
-            message.response_metadata,
-        )
-    if not isinstance(message, Mapping):
+    reply = unwrapped(message)
+    if reply is None or reply.role != "assistant":
         return ProviderEvidence()
-    plain_message = message_of(message)
-    if plain_message is None or plain_message.role != "assistant":
-        return ProviderEvidence()
-    fields = unwrap_message(message).fields
     return evidence_in_reply(
-        {"content": fields.get("content")},
-        fields.get("additional_kwargs"),
-        fields.get("response_metadata"),
+        {"content": reply.fields["content"]},
+        reply.fields.get("additional_kwargs"),
+        reply.fields.get("response_metadata"),
     )
 
 
@@ -394,12 +364,11 @@ def fields_of(value: object) -> Mapping[str, Any] | None:
     """The fields, by name, of a mapping, pydantic model, dataclass or named tuple.
 
     Example: a dataclass ``State(question="Who?")`` gives {"question": "Who?"}. None for
-    anything else. None also for messages and for commands of LangGraph: their single
-    fields say nothing.
+    anything else, and for commands of LangGraph: their fields say nothing.
     """
     if isinstance(value, Mapping):
         return value
-    if isinstance(value, BaseMessage) or is_command(value):
+    if is_command(value):
         return None
     if isinstance(value, BaseModel):
         return {name: getattr(value, name) for name in type(value).model_fields}
@@ -413,7 +382,7 @@ def fields_of(value: object) -> Mapping[str, Any] | None:
     return None
 
 
-def is_command(value: object) -> bool:
+def is_command(value: object) -> TypeGuard[Any]:
     """True for LangGraph's ``Command``, which resumes or routes a graph.
 
     LangGraph is not imported for it.
@@ -421,11 +390,6 @@ def is_command(value: object) -> bool:
     return type(value).__name__ == "Command" and type(value).__module__.startswith(
         "langgraph"
     )
-
-
-def compact(value: object) -> str:
-    """A structured value as compact JSON."""
-    return json.dumps(to_jsonable_python(value, fallback=str), ensure_ascii=False)
 
 
 def artifacts_of(output: object) -> Iterator[object]:
@@ -436,38 +400,16 @@ def artifacts_of(output: object) -> Iterator[object]:
     a command of LangGraph, whose update of the state holds some. Any other output is
     yielded itself.
     """
-    if isinstance(output, ToolMessage):
-        yield output.artifact
-    elif isinstance(output, Mapping) and message_of(output) is not None:
-        yield unwrap_message(output).fields.get("artifact")
+    message = unwrapped(output)
+    if message is not None:
+        yield message.fields.get("artifact")
     elif is_command(output):
-        # by name, since LangGraph may not be installed, which has the type
-        yield from artifacts_of(getattr(output, "update", None))
-    elif _holds_messages_only(output):
-        for message in output:
-            yield from artifacts_of(message)
+        yield from artifacts_of(output.update)
+    elif isinstance(output, (list, tuple)) and all(map(unwrapped, output)):
+        for part in output:
+            yield from artifacts_of(part)
     elif isinstance(output, Mapping):
         for part in output.values():
             yield from artifacts_of(part)
     else:
         yield output
-
-
-def _holds_messages_only(output: object) -> TypeGuard[Sequence[object]]:
-    """Whether an output is a list or tuple of messages."""
-    if not isinstance(output, (list, tuple)):
-        return False
-    return all(message_of(element) is not None for element in output)
-
-
-def documents_of(result: object) -> list[Document]:
-    """The documents that a search of a store returned, with their scores if it gave them."""
-    documents = []
-    for document in documents_in(plain(result)):
-        metadata = dict(document.metadata)
-        if document.score is not None:
-            metadata["relevance_score"] = document.score
-        documents.append(
-            Document(page_content=document.text, metadata=metadata, id=document.id)
-        )
-    return documents

@@ -1,6 +1,6 @@
 """The hooks: one handler that copies what LangChain reports and hands each finished root on. It assembles nothing."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
@@ -9,26 +9,15 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
-from langchain_core.outputs import (
-    ChatGeneration,
-    Generation,
-    GenerationChunk,
-    LLMResult,
-)
+from langchain_core.outputs import LLMResult
 
 from langchain_ragmetrics.recording.run import STORE_SEARCH, Run
-from langchain_ragmetrics.recording.tree import (
-    CALL,
-    HANDOFF,
-    PARAMETERS,
-    TASK_OR_THREAD,
-)
-from langchain_ragmetrics.values import Copier, documents_of, is_command
+from langchain_ragmetrics.recording.tree import CALL, PARAMETERS, TASK_OR_THREAD
+from langchain_ragmetrics.values import Copier
 from ragmetrics_core.capture import guard_hook
 from ragmetrics_core.capture.hooks import Problems, current_task_or_thread, words_of
 from ragmetrics_core.models.judge_work import is_judge_work
 
-JUDGE_TAG = "ragmetrics-judge"
 Receiver = Callable[[Run], object]
 _MOST_OPEN = 10_000  # roots that never end are forgotten beyond this
 
@@ -84,9 +73,7 @@ class Recorder(BaseCallbackHandler):
         if run := self._run_began(
             details.get("run_type") or "chain", serialized, run_id, details
         ):
-            run.inputs = _named(
-                "input", run.copier.copied(inputs, messages=run_id in self._roots)
-            )
+            run.inputs = _named("input", run.copier.copied(inputs))
 
     @guard_hook
     def on_chain_end(
@@ -94,12 +81,7 @@ class Recorder(BaseCallbackHandler):
     ) -> None:
         """Copy the outputs of a step, and its inputs if they were streamed in."""
         if run := self._run_going(run_id, inputs):
-            self._run_ended(
-                run,
-                _named(
-                    "output", run.copier.copied(outputs, messages=run_id in self._roots)
-                ),
-            )
+            self._run_ended(run, _named("output", run.copier.copied(outputs)))
 
     @guard_hook
     def on_chain_error(
@@ -123,8 +105,8 @@ class Recorder(BaseCallbackHandler):
     ) -> None:
         """Copy the messages that a chat model is shown."""
         if run := self._run_began("chat_model", serialized, run_id, details):
-            run.inputs = {"messages": [list(map(_copied, batch)) for batch in messages]}
-            run.extra[PARAMETERS] = _parameters_sent(serialized, details)
+            run.inputs = {"messages": run.copier.copied(messages)}
+            run.extra[PARAMETERS] = details.get("invocation_params")
 
     @guard_hook
     def on_llm_start(
@@ -138,7 +120,7 @@ class Recorder(BaseCallbackHandler):
         """Keep what the model is shown."""
         if run := self._run_began("llm", serialized, run_id, details):
             run.inputs = {"prompts": list(prompts)}
-            run.extra[PARAMETERS] = _parameters_sent(serialized, details)
+            run.extra[PARAMETERS] = details.get("invocation_params")
 
     @guard_hook
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
@@ -147,7 +129,9 @@ class Recorder(BaseCallbackHandler):
             # of several replies to the first batch, the first one
             first_generation = []
             if response.generations and response.generations[0]:
-                first_generation = [_generation_copied(response.generations[0][0])]
+                generation = response.generations[0][0]
+                message = run.copier.copied(getattr(generation, "message", None))
+                first_generation = [{"text": generation.text, "message": message}]
             self._run_ended(run, {"generations": [first_generation]})
 
     @guard_hook
@@ -171,8 +155,7 @@ class Recorder(BaseCallbackHandler):
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """Copy what a tool returned, the documents of its artifact included."""
         if run := self._run_going(run_id):
-            run.extra[HANDOFF] = is_command(output) and bool(output.goto)
-            self._run_ended(run, {"output": run.copier.tool_output(output)})
+            self._run_ended(run, {"output": run.copier.copied(output)})
 
     @guard_hook
     def on_retriever_start(
@@ -235,12 +218,6 @@ class Recorder(BaseCallbackHandler):
             tags=[STORE_SEARCH] if by_hand else [],
         )
 
-    @guard_hook
-    def search_ended(self, run_id: UUID, result: object) -> None:
-        """Keep the documents that a search returned which LangChain does not report."""
-        if run_id in self.open:
-            self.on_retriever_end(documents_of(result), run_id=run_id)
-
     def _run_began(
         self,
         kind: str,
@@ -266,7 +243,8 @@ class Recorder(BaseCallbackHandler):
         tags = details.get("tags") or []
         # Who gets the run once it has ended, such as a ``capture()`` block: nobody, if it
         # is the work of a judge, which is no part of what is evaluated.
-        receivers = () if parent is not None else self._receivers_of_root(tags)
+        is_of_application = parent is None and not is_judge_work()
+        receivers = self._get_receivers() if is_of_application else ()
         if parent is None and not receivers:
             return None
         run = Run(
@@ -284,11 +262,6 @@ class Recorder(BaseCallbackHandler):
             parent.child_runs.append(run)
         self.open[run_id] = run
         return run
-
-    def _receivers_of_root(self, tags: Collection[str]) -> tuple[Receiver, ...]:
-        """Who gets a root that begins here; nobody gets that of a judge."""
-        is_of_judge = is_judge_work() or JUDGE_TAG in tags
-        return () if is_of_judge else self._get_receivers()
 
     def _add_root(self, root: Run, receivers: tuple[Receiver, ...]) -> None:
         """Note who gets a root when it has ended; forget the oldest of too many."""
@@ -313,9 +286,7 @@ class Recorder(BaseCallbackHandler):
         if run is None or run.end_time is not None:
             return None
         if inputs is not None:
-            run.inputs = _named(
-                "input", run.copier.copied(inputs, messages=run_id in self._roots)
-            )
+            run.inputs = _named("input", run.copier.copied(inputs))
         return run
 
     def _run_ended(self, run: Run, outputs: dict[str, Any]) -> None:
@@ -344,34 +315,6 @@ def _name_of_run(serialized: dict[str, Any], details: dict[str, Any]) -> str:
     return str(name)
 
 
-def _parameters_sent(
-    serialized: Mapping[str, Any] | None, details: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """The parameters of a request, with the setting that goes on from an earlier response.
-
-    A ``ChatOpenAI`` with ``use_previous_response_id`` sends a part of its messages, and
-    the provider adds what it kept.
-    """
-    settings = (serialized or {}).get("kwargs")
-    parameters = dict(details.get("invocation_params") or {})
-    if isinstance(settings, Mapping) and settings.get("use_previous_response_id"):
-        parameters["previous_response_id"] = "the last response"
-    return parameters
-
-
 def _named(name: str, value: Any) -> dict[str, Any]:
     """Inputs or outputs as LangSmith keeps them: anything but a dict is put under a name."""
     return value if isinstance(value, dict) else {name: value}
-
-
-def _copied(message: BaseMessage) -> BaseMessage:
-    """Copy a message, which a later step may edit in place."""
-    return message.model_copy()
-
-
-def _generation_copied(generation: Generation | GenerationChunk) -> dict[str, Any]:
-    message = generation.message if isinstance(generation, ChatGeneration) else None
-    return {
-        "text": generation.text,
-        "message": None if message is None else _copied(message),
-    }

@@ -76,7 +76,7 @@ def search_reported(name: str, query: str, *, by_hand: bool = False) -> Iterator
 
     def found(result: Any) -> None:
         for recorder, run_id in run_ids.items():
-            recorder.search_ended(run_id, result)
+            recorder.on_retriever_end(result, run_id=run_id)
 
     try:
         yield found

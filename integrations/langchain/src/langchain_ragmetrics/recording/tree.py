@@ -9,7 +9,6 @@ from langchain_core.messages import ToolMessage
 from langchain_ragmetrics.recording.run import AnyRun, children, walk
 from langchain_ragmetrics.values import (
     artifacts_of,
-    compact,
     content_of_sent,
     is_command,
     message_of,
@@ -26,6 +25,7 @@ from ragmetrics_core.capture.history import (
 from ragmetrics_core.capture.plain_values import (
     Overrides,
     answer_in,
+    compact,
     documents_in,
     has_written,
     query_of_tool,
@@ -39,10 +39,9 @@ from ragmetrics_core.data import Turn
 
 FALLBACKS = "RunnableWithFallbacks"
 # Keys of ``extra`` that the recorder fills: of a root the task or thread it ran in; of
-# a tool the call that it answers, whether it handed over.
+# a tool the call that it answers.
 TASK_OR_THREAD = "ragmetrics_task_or_thread"
 CALL = "ragmetrics_call"
-HANDOFF = "ragmetrics_handoff"
 # of a call of a model: the parameters of its request, under LangSmith's own name
 PARAMETERS = "invocation_params"
 _ANSWERED_BY_A_PERSON = (
@@ -464,17 +463,18 @@ def _fill_tool(node: Node, run: AnyRun) -> None:
         run: The tool's run, as LangChain recorded it.
     """
     output = (run.outputs or {}).get("output")
-    extra = run.extra or {}
     node.kind = "tool"
     node.query = query_of_tool(plain(run.inputs))
-    node.tool_call_id = extra.get(CALL)
+    node.tool_call_id = (run.extra or {}).get(CALL)
     if not node.tool_call_id and isinstance(output, ToolMessage):
         node.tool_call_id = output.tool_call_id
     # the tool returned a command that sends the graph to another agent
-    hands_over = bool(extra.get(HANDOFF))
+    hands_over = is_command(output) and bool(output.goto)
     node.is_control = hands_over or _ended_by_steering(run)
     if run.error:
         return
+    if is_command(output):
+        output = output.update
     content = output.content if isinstance(output, ToolMessage) else output
     if isinstance(content, (list, dict)):
         node.result = plain(content)
@@ -500,7 +500,8 @@ def _text_of_tool(output: object) -> str | None:
     text = output if message is None else message.text
     if isinstance(text, str) and text:
         return text
-    return compact(output) if isinstance(output, (list, dict)) and output else None
+    is_structure = isinstance(output, (list, dict)) and output
+    return compact(plain(output)) if is_structure else None
 
 
 def _documents_of_tool(output: object) -> tuple[Document, ...] | None:
