@@ -14,7 +14,6 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_fakes import Speaker
 from langchain_ragmetrics import LangChainModel
-from langchain_ragmetrics.model import as_judge
 from langsmith.run_helpers import get_tracing_context
 from pydantic import Field
 
@@ -307,24 +306,3 @@ def test_errors_become_ours(
         complete(LangChainModel(Provider(replies=raised), judge_async=judge_async))
     assert type(caught.value) is expected
     assert "secret" not in str(caught.value)
-
-
-def test_a_decision_model_is_refused_with_the_name_that_asks_it() -> None:
-    decisions = pytest.importorskip(
-        "langchain_core.decisions",
-        reason="decision models came with langchain-core 1.8",
-    )
-
-    class Classifier(decisions.BaseDecisionModel):  # type: ignore[misc]  # found at run time
-        model: str = "tiny"
-
-        @property
-        def _provider(self) -> str:
-            return "none"
-
-        def _classify(self, state: Any, questions: dict[str, Any]) -> Any:
-            raise AssertionError("it must not be asked")
-
-    for model in (Classifier(), Classifier().with_config(tags=["mine"])):
-        with pytest.raises(errors.SettingError, match="systemone/MODEL"):
-            as_judge(model)

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import ANSWER, PARIS, QUESTION, Shelf, Speaker, document
 from langchain_ragmetrics import add_documents, capture, observe
-from langchain_ragmetrics.recording import recorder
+from langchain_ragmetrics.values import Copier
 from langgraph.graph import START, StateGraph
 
 ROME = "Rome is the capital of Italy, and lies on the river Tiber."
@@ -114,14 +114,18 @@ def test_a_search_that_fails_reaches_the_application_as_it_is() -> None:
 def test_what_cannot_be_recorded_of_a_search_is_counted_and_the_search_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken(_: object) -> list[Document]:
-        raise RuntimeError("no copy")
+    def broken(self: Copier, value: object, depth: int = 4) -> object:
+        if isinstance(value, list):
+            raise RuntimeError("no copy")
+        return value
 
-    monkeypatch.setattr(recorder, "documents_of", broken)
+    def search(question: str) -> str:
+        return store().similarity_search(question)[0].page_content
+
+    monkeypatch.setattr(Copier, "copied", broken)
     with capture() as captured:
-        found = RunnableLambda(store().similarity_search).invoke(QUESTION)
-    assert [one.page_content for one in found] == [ROME]
-    assert any("search_ended" in words for words in captured.problems.counts)
+        assert RunnableLambda(search).invoke(QUESTION) == ROME
+    assert any("on_retriever_end" in words for words in captured.problems.counts)
 
 
 class Shelves(InMemoryVectorStore):

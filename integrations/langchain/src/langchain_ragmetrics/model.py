@@ -1,6 +1,5 @@
 """Any chat model or runnable of LangChain as the model behind a judge."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -16,7 +15,6 @@ from langchain_core.runnables import (
     RunnableBinding,
     RunnableConfig,
 )
-from langchain_core.runnables.base import RunnableBindingBase
 from langsmith import tracing_context
 
 from langchain_ragmetrics.values import message_of, plain
@@ -283,30 +281,8 @@ class LangChainModel(FrameworkModel):
 
 
 def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
-    """What the core takes for a judge; a runnable of LangChain is wrapped.
-
-    Raises:
-        SettingError: If it is a decision model, which answers no prompt.
-    """
-    if not isinstance(judge, Runnable):
-        return judge
-    if _is_decision_model(judge):
-        raise errors.SettingError(
-            "a decision model of LangChain is no judge; name its model instead, as"
-            ' judge="systemone/MODEL" or judge="decisions/MODEL"'
-        )
-    return LangChainModel(judge)
-
-
-def _is_decision_model(model: Runnable[Any, Any]) -> bool:
-    """Whether it is one, in whatever is bound to it.
-
-    Where nobody has imported their module, there is none.
-    """
-    while isinstance(model, RunnableBindingBase):
-        model = model.bound
-    module = sys.modules.get("langchain_core.decisions.base")
-    return module is not None and isinstance(model, module.BaseDecisionModel)
+    """What the core takes for a judge; a runnable of LangChain is wrapped."""
+    return LangChainModel(judge) if isinstance(judge, Runnable) else judge
 
 
 def _capabilities(model: Runnable[Any, Any]) -> Capabilities:

@@ -11,8 +11,13 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
-from langchain_ragmetrics.recording.run import STORE_SEARCH, Run
-from langchain_ragmetrics.recording.tree import CALL, PARAMETERS, TASK_OR_THREAD
+from langchain_ragmetrics.recording.run import STORE_SEARCH, TAGS_READ, Run
+from langchain_ragmetrics.recording.tree import (
+    CALL,
+    METADATA_READ,
+    PARAMETERS,
+    TASK_OR_THREAD,
+)
 from langchain_ragmetrics.values import Copier
 from ragmetrics_core.capture import guard_hook
 from ragmetrics_core.capture.hooks import Problems, current_task_or_thread, words_of
@@ -172,7 +177,7 @@ class Recorder(BaseCallbackHandler):
     ) -> None:
         """Copy the documents of a retriever."""
         if run := self._run_going(run_id):
-            self._run_ended(run, {"documents": run.copier.copied(list(documents))})
+            self._run_ended(run, {"documents": run.copier.copied(documents)})
 
     @guard_hook
     def search_begins(
@@ -186,8 +191,8 @@ class Recorder(BaseCallbackHandler):
     ) -> None:
         """Begin to record a search that LangChain does not report.
 
-        Example: ``store.similarity_search("Who?")`` of the application. It is kept with
-        the retriever inside which it is made, else with ``parent``.
+        Example: ``store.similarity_search("Who?")`` of the application. It is left out
+        while a retriever searches, which reports it.
 
         Args:
             run_id: An id for the search.
@@ -196,27 +201,25 @@ class Recorder(BaseCallbackHandler):
             parent: The id of the run in which the search is made; None if it is made in
                 none.
             by_hand: Whether the application did not tell us of the search. It is left
-                out while a retriever searches, which reports it, and outside of all
-                runs.
+                out outside of all runs as well.
         """
-        run_around = self.open.get(parent)
         retriever = self.open.get(_searching.get())
         # the last one to begin may have ended, and another may be open around it
         while retriever is not None and (
             retriever.end_time is not None or retriever.run_type != "retriever"
         ):
             retriever = self.open.get(retriever.parent_run_id)
+        run_around = self.open.get(parent)
         is_inside = run_around is not None and run_around.end_time is None
-        if by_hand and (retriever is not None or not is_inside):
-            return
-        self.on_retriever_start(
-            {},
-            query,
-            run_id=run_id,
-            parent_run_id=parent if retriever is None else retriever.id,
-            name=name,
-            tags=[STORE_SEARCH] if by_hand else [],
-        )
+        if retriever is None and (is_inside or not by_hand):
+            self.on_retriever_start(
+                {},
+                query,
+                run_id=run_id,
+                parent_run_id=parent,
+                name=name,
+                tags=[STORE_SEARCH] if by_hand else [],
+            )
 
     def _run_began(
         self,
@@ -247,13 +250,18 @@ class Recorder(BaseCallbackHandler):
         receivers = self._get_receivers() if is_of_application else ()
         if parent is None and not receivers:
             return None
+        metadata = details.get("metadata") or {}
+        # a graph has many runs: of those inside it only what the rules read is kept
+        if parent is not None:
+            tags = [tag for tag in tags if tag.startswith(TAGS_READ)]
+            metadata = {key: metadata[key] for key in METADATA_READ if key in metadata}
         run = Run(
             run_id,
             _name_of_run(serialized or {}, details),
             kind,
             None if parent is None else parent.id,
             tags,
-            {"metadata": details.get("metadata")},
+            {"metadata": metadata} if metadata else {},
             Copier() if parent is None else parent.copier,
         )
         if parent is None:

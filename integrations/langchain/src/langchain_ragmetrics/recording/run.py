@@ -10,13 +10,13 @@ from uuid import UUID
 from langsmith import schemas
 from langsmith.run_trees import RunTree
 
-from langchain_ragmetrics.values import Copier, plain
-from ragmetrics_core.capture import Document
-from ragmetrics_core.capture.plain_values import documents_in
+from langchain_ragmetrics.values import Copier
 from ragmetrics_core.data.errors import SettingError
 
 # tag of a search of a vector store that the application made without a retriever
 STORE_SEARCH = "ragmetrics_by_hand"
+# the beginnings of the tags that the rules read of a run inside another
+TAGS_READ = (STORE_SEARCH, "map:key:", "seq:step:")
 # the name of a run in which the application reports documents by ``add_documents()``
 ADD_DOCUMENTS = "add_documents"
 
@@ -65,53 +65,15 @@ def as_run(run: object) -> AnyRun:
 def children(run: AnyRun) -> list[AnyRun]:
     """List the runs directly inside a run by their start, each piece of work once.
 
-    Example: ``search("Rome")`` failed, and a second ``search("Rome")`` succeeded: the
-    first is left out. A failed run is left out if a later run has its name; for a tool
-    or a retriever, the inputs must be equal, too. A search that the application made
-    and reported by ``add_documents()`` counts once.
+    Searches of a store that were seen are left out where the application tells by
+    ``add_documents()`` what it found.
     """
     if not isinstance(run, (Run, schemas.Run, RunTree)):
         return []
-    in_order: list[AnyRun] = sorted(
-        run.child_runs or (), key=lambda child: child.start_time
-    )
-    later_attempts: set[tuple[str, str]] = set()
-    runs_last_first: list[AnyRun] = []
-    # from the last to the first, so that later attempts are known
-    for child in reversed(in_order):
-        takes_arguments = child.run_type in ("tool", "retriever")
-        arguments = repr(child.inputs) if takes_arguments else ""
-        attempt = (child.name, arguments)
-        is_repeated = attempt in later_attempts
-        if not (child.error and is_repeated):
-            runs_last_first.append(child)
-        later_attempts.add(attempt)
-    without_failed_attempts = runs_last_first[::-1]
-    return _without_reported_searches(without_failed_attempts)
-
-
-def _without_reported_searches(runs: list[AnyRun]) -> list[AnyRun]:
-    """Leave out the searches of a store whose documents the application reports itself.
-
-    Example: an application calls ``store.similarity_search("Who?")``, and reports the
-    two documents by ``add_documents()``: the report stays.
-    """
-    reported_texts: set[str] = set()
-    for run in runs:
-        if run.name == ADD_DOCUMENTS:
-            reported_texts |= {document.text for document in _documents_of_search(run)}
-    others = []
-    for run in runs:
-        texts = {document.text for document in _documents_of_search(run)}
-        is_by_hand = STORE_SEARCH in (run.tags or ())
-        if not (is_by_hand and reported_texts and texts <= reported_texts):
-            others.append(run)
-    return others
-
-
-def _documents_of_search(search: AnyRun) -> list[Document]:
-    """The documents of a recorded search or of a report, in their order."""
-    return list(documents_in(plain((search.outputs or {}).get("documents"))))
+    inside: list[AnyRun] = sorted(run.child_runs or (), key=lambda one: one.start_time)
+    if any(child.name == ADD_DOCUMENTS for child in inside):
+        return [child for child in inside if STORE_SEARCH not in (child.tags or ())]
+    return inside
 
 
 def walk(run: AnyRun) -> Iterator[AnyRun]:

@@ -20,26 +20,13 @@ from langchain_core.vectorstores import VectorStore
 
 from langchain_ragmetrics.recording.recorder import Recorder
 
-SEARCHES = (
-    "search",
-    "similarity_search",
-    "similarity_search_with_score",
-    "similarity_search_with_relevance_scores",
-    "similarity_search_by_vector",
-    "max_marginal_relevance_search",
-    "max_marginal_relevance_search_by_vector",
+# "similarity_search", "asimilarity_search_with_score" and the like
+SEARCHES = frozenset(
+    name for name in vars(VectorStore) if "search" in name and name[0] != "_"
 )
-_NAMES = frozenset((*SEARCHES, *(f"a{name}" for name in SEARCHES)))
-# Methods of retrievers, which LangChain reports, and of what looks up examples or
-# stored replies, which are no evidence.
-_CALLERS: dict[str, type] = {
-    "_get_relevant_documents": BaseRetriever,
-    "_aget_relevant_documents": BaseRetriever,
-    "select_examples": BaseExampleSelector,
-    "aselect_examples": BaseExampleSelector,
-    "lookup": BaseCache,
-    "alookup": BaseCache,
-}
+# Retrievers, which LangChain reports, and what looks up examples or stored replies,
+# which are no evidence.
+_OTHER_SEARCHERS = (BaseRetriever, BaseExampleSelector, BaseCache)
 
 # what a report is told once the search has returned
 Found = Callable[[Any], None]
@@ -86,28 +73,34 @@ def search_reported(name: str, query: str, *, by_hand: bool = False) -> Iterator
         raise
 
 
-def reported(
-    method: Callable[..., Any],
-    report: Callable[[tuple[Any, ...], dict[str, Any]], AbstractContextManager[Found]],
-) -> Callable[..., Any]:
-    """Wrap a search method so that a report is made of what it returns.
+def reported(method: Callable[..., Any], *, by_hand: bool) -> Callable[..., Any]:
+    """Wrap a search of a class of stores so that each search is recorded.
 
     Args:
         method: The method; the wrapper is async if it is.
-        report: Begins the report of a call, by its arguments.
+        by_hand: Whether the application did not name the store to us.
     """
 
+    def report(
+        store: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> AbstractContextManager[Found]:
+        if by_hand and _is_made_for_another():
+            return nullcontext(lambda _: None)
+        query = args[0] if args else kwargs.get("query")
+        words = query if isinstance(query, str) else ""  # a vector has none
+        return search_reported(type(store).__name__, words, by_hand=by_hand)
+
     @functools.wraps(method)
-    def search(*args: Any, **kwargs: Any) -> Any:
-        with report(args, kwargs) as found:
-            result = method(*args, **kwargs)
+    def search(store: object, /, *args: Any, **kwargs: Any) -> Any:
+        with report(store, args, kwargs) as found:
+            result = method(store, *args, **kwargs)
             found(result)
         return result
 
     @functools.wraps(method)
-    async def asearch(*args: Any, **kwargs: Any) -> Any:
-        with report(args, kwargs) as found:
-            result = await method(*args, **kwargs)
+    async def asearch(store: object, /, *args: Any, **kwargs: Any) -> Any:
+        with report(store, args, kwargs) as found:
+            result = await method(store, *args, **kwargs)
             found(result)
         return result
 
@@ -131,11 +124,11 @@ class StoreSearches:
         search and calls it.
         """
         for store in _classes_below(VectorStore):
-            for name in _NAMES & vars(store).keys():
+            for name in SEARCHES & vars(store).keys():
                 method = vars(store)[name]
                 if (store, name) in self._wrapped or type(method) is not FunctionType:
                     continue
-                wrapper = reported(method, _report_by_hand)
+                wrapper = reported(method, by_hand=True)
                 # a class that cannot be changed is left alone
                 with suppress(AttributeError, TypeError):
                     setattr(store, name, wrapper)
@@ -147,22 +140,6 @@ class StoreSearches:
             if vars(store).get(name) is wrapper:
                 setattr(store, name, method)
         self._wrapped.clear()
-
-
-def _report_by_hand(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> AbstractContextManager[Found]:
-    """Begin the report of a search that a store was asked for; none inside a retriever.
-
-    Args:
-        args: The store, and the arguments of the search.
-        kwargs: Further arguments.
-    """
-    if _is_called_by_a_retriever():
-        return nullcontext(lambda _: None)
-    store, *others = args
-    query = query_of(tuple(others), kwargs)
-    return search_reported(type(store).__name__, query, by_hand=True)
 
 
 def _classes_below(base: type) -> Iterator[type]:
@@ -178,18 +155,11 @@ def _classes_below(base: type) -> Iterator[type]:
                 yield below
 
 
-def _is_called_by_a_retriever() -> bool:
+def _is_made_for_another() -> bool:
     """Whether a retriever, or what looks up examples, calls this or awaits it."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
     while frame is not None:
-        owner = _CALLERS.get(frame.f_code.co_name)
-        if owner is not None and isinstance(frame.f_locals.get("self"), owner):
+        if isinstance(frame.f_locals.get("self"), _OTHER_SEARCHERS):
             return True
         frame = frame.f_back
     return False
-
-
-def query_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """What was searched for; empty for a vector."""
-    query = args[0] if args else kwargs.get("query")
-    return query if isinstance(query, str) else ""

@@ -37,11 +37,12 @@ from ragmetrics_core.capture.step_documents import note_documents_of_step
 from ragmetrics_core.capture.unread_requests import unread_request
 from ragmetrics_core.data import Turn
 
-FALLBACKS = "RunnableWithFallbacks"
 # Keys of ``extra`` that the recorder fills: of a root the task or thread it ran in; of
 # a tool the call that it answers.
 TASK_OR_THREAD = "ragmetrics_task_or_thread"
 CALL = "ragmetrics_call"
+# what the rules read of the metadata of a run inside another
+METADATA_READ = ("lc_agent_name", "lc_source", "ls_model_name")
 # of a call of a model: the parameters of its request, under LangSmith's own name
 PARAMETERS = "invocation_params"
 _ANSWERED_BY_A_PERSON = (
@@ -55,16 +56,14 @@ def trees(run: AnyRun, where: Overrides) -> Iterator[Tree]:
     """Yield the trees of a run: usually one.
 
     Example: ``chain.map().invoke(["Who?", "When?"])`` gives two trees, one for each
-    item. A wrapper of fallbacks without anything inside gives no tree, because its
-    alternatives are roots as well.
+    item.
     """
-    inside = children(run)
     if run.name.startswith("RunnableEach<"):
-        for child in inside:
+        for child in children(run):
             for tree in trees(child, where):
                 tree.task_or_thread = tree.task_or_thread or _task_or_thread(run)
                 yield tree
-    elif run.name != FALLBACKS or inside or run.error:
+    else:
         yield _tree(run)
 
 
@@ -446,9 +445,9 @@ def _fill_retriever(node: Node, run: AnyRun) -> None:
     query = run.inputs.get("query")
     node.kind = "retriever"
     node.query = query if isinstance(query, str) and query.strip() else None
-    if run.error or run.outputs is None:
-        return
-    node.documents = tuple(documents_in(plain(run.outputs.get("documents"))))
+    found = plain((run.outputs or {}).get("documents"))
+    if isinstance(found, tuple) and not run.error:
+        node.documents = tuple(documents_in(found))
 
 
 def _fill_tool(node: Node, run: AnyRun) -> None:
