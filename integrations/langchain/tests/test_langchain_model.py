@@ -47,7 +47,6 @@ class Provider(BaseChatModel):
     replies: Any = YES
     meta: dict[str, Any] = Field(default_factory=dict)
     seen: list[dict[str, Any]] = Field(default_factory=list)
-    honours_n: bool = True
 
     @property
     def _llm_type(self) -> str:
@@ -70,7 +69,6 @@ class Provider(BaseChatModel):
         )
         if isinstance(self.replies, Exception):
             raise self.replies
-        count = self.n if self.honours_n else 1
         usage: Any = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
         message = AIMessage(
             self.replies,
@@ -78,7 +76,7 @@ class Provider(BaseChatModel):
             response_metadata={"model_name": "p-1-0613", **self.meta},
         )
         return ChatResult(
-            generations=[ChatGeneration(message=message) for _ in range(count)]
+            generations=[ChatGeneration(message=message) for _ in range(self.n)]
         )
 
 
@@ -129,13 +127,8 @@ def test_messages_settings_and_usage() -> None:
     assert reply.usage.models == ("p-1-0613",)
 
 
-@pytest.mark.parametrize(("honours", "expected"), [(True, 3), (False, 1)])
-def test_several_replies_in_one_request(honours: bool, expected: int) -> None:
-    """Where `n` is ignored there are fewer; the core then asks one by one."""
-    provider = Provider(honours_n=honours)
-    reply = complete(provider, n=3)
-    assert len(reply.choices) == expected
-    assert len(provider.seen) == 1
+def test_several_replies_are_asked_for_one_by_one() -> None:
+    provider = Provider()
     report = evaluate(
         [Sample(contexts=["a"], answer="b")],
         [ContextAdherence(polls=5)],
@@ -143,6 +136,7 @@ def test_several_replies_in_one_request(honours: bool, expected: int) -> None:
         progress=False,
     )
     assert report.scores("context_adherence") == [1.0]
+    assert [seen["n"] for seen in provider.seen] == [1] * 5
 
 
 def test_structured_output() -> None:
@@ -263,7 +257,6 @@ def test_async_api() -> None:
     )
     assert complete(model).choices[0].text == YES
     assert threads == [threading.get_ident()]
-    assert len(complete(LangChainModel(Provider(), judge_async=True), n=2).choices) == 2
 
 
 class StatusError(Exception):

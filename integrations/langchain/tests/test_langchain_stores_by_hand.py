@@ -116,7 +116,7 @@ def test_what_cannot_be_recorded_of_a_search_is_counted_and_the_search_goes_on(
 ) -> None:
     def broken(self: Copier, value: object, depth: int = 4) -> object:
         if isinstance(value, list):
-            raise RuntimeError("no copy")
+            raise TypeError("no copy")
         return value
 
     def search(question: str) -> str:

@@ -81,48 +81,51 @@ def _tree(run: AnyRun) -> Tree:
     Args:
         run: The run, with all runs inside it.
     """
-    outermost_call = _node(run)
-    calls_models = any(node.kind == "model" for node in outermost_call.walk())
+    root = _node(run)
+    models = [node for node in root.walk() if node.kind == "model"]
     inputs = plain(run.inputs)
     output = plain(run.outputs or {})
-    if outermost_call.kind == "step":
-        # the application retrieved before, and invoked the chain with the documents
-        outermost_call.input_documents = _documents_to_answer_from(inputs)
-    tree = _tree_of_calls(outermost_call, run)
-    tree.output = output
-    tree.continues = _resumes_a_graph(run)  # it is asked nothing new
-    tree.question = _question(run, inputs, output, resumes=tree.continues)
-    _add_history(tree, run, inputs)
-    tree.answers = _answers(outermost_call, output)
-    # A run that only called models is no sample, since it retrieved nothing; it is one
-    # if a tool or web search may have retrieved.
-    tree.is_always_a_sample = calls_models and _has_used_tools_or_web(tree)
-    tree.gives_only_documents = _gives_documents(
-        outermost_call, output, calls_models=calls_models
+    if root.kind == "step" and not has_written(inputs):
+        # the application retrieved before, and invoked the chain with the documents; a
+        # grader, which is given an answer as well, answers nothing from them
+        root.input_documents = tuple(documents_in(inputs))
+    tree = Tree(
+        root,
+        output=output,
+        answers=_answers(root, output),
+        continues=_resumes_a_graph(run),  # it is asked nothing new
+        task_or_thread=_task_or_thread(run),
+        given_fields=_fields_of_the_sample(_given_in_metadata(run)),
+        native_run=run,
+        lookup_inputs=(run.inputs, _talk_filled_in(run)),
+        lookup_outputs=(run.outputs or {},),
+        to_plain_value=plain,
     )
-    _add_error(tree, run, calls_models=calls_models)
+    tree.question = _question(run, inputs, output, resumes=tree.continues)
+    # a model, tool or retriever that was called by itself has no conversation
+    if run.run_type == "chain":
+        tree.history = _history(inputs, output, tree.question)
+    # A run that only called models is no sample, since it retrieved nothing; it is one
+    # if a tool or web search may have retrieved. "gpt-4o-search-preview" searches for
+    # each answer, and its reply may not tell it.
+    answers_from_tools = bool(models and tree.answers) and root.called_a_tool
+    may_have_searched = any(model.may_have_searched for model in models)
+    tree.is_always_a_sample = answers_from_tools or may_have_searched
+    tree.gives_only_documents = root.kind == "retriever" or _are_documents(output)
+    _add_error(tree, run, calls_models=bool(models))
     _add_thread(tree, run)
     return tree
 
 
-def _add_history(tree: Tree, run: AnyRun, inputs: Any) -> None:
-    """Write the earlier conversation into a tree whose question is known.
+def _history(inputs: Any, output: Any, question: str | None) -> tuple[Turn, ...]:
+    """The earlier turns in what a run was given, else those in a graph's state.
 
-    Example: a chain was given {"question": "And when?", "chat_history": […]}: these
-    turns. Texts named like a talk, with which a step filled a prompt, are kept beside
-    the inputs: no turns are read from them, and the sample has a doubt.
-
-    Args:
-        tree: The tree, with the output of the run.
-        run: Its run.
-        inputs: The inputs of the run as plain values.
+    Of the state's messages only those before a known question count.
     """
-    # a model, tool or retriever that was called by itself has no conversation
-    if run.run_type == "chain":
-        tree.history = history_in(inputs, tree.question) or _history_in_state(
-            tree.output, tree.question
-        )
-    tree.lookup_inputs = (*tree.lookup_inputs, _talk_filled_in(run))
+    is_known = question is not None
+    return history_in(inputs, question) or history_in(
+        output, question, only_before_question=is_known
+    )
 
 
 def _talk_filled_in(run: AnyRun) -> dict[str, str]:
@@ -134,39 +137,6 @@ def _talk_filled_in(run: AnyRun) -> dict[str, str]:
         for name, value in (inner.inputs or {}).items()
         if names_a_history(name) and isinstance(value, str)
     }
-
-
-def _documents_to_answer_from(inputs: Any) -> tuple[Document, ...]:
-    """The documents that a run was given, unless it was given an answer as well.
-
-    A grader or a filter is given both, and answers nothing from the documents.
-    """
-    return () if has_written(inputs) else tuple(documents_in(inputs))
-
-
-def _tree_of_calls(root: Node, run: AnyRun) -> Tree:
-    """Make a tree of a run's calls, with what the user says of the sample, and no more."""
-    return Tree(
-        root,
-        task_or_thread=_task_or_thread(run),
-        given_fields=_fields_of_the_sample(_given_in_metadata(run)),
-        native_run=run,
-        lookup_inputs=(run.inputs,),
-        lookup_outputs=(run.outputs or {},),
-        to_plain_value=plain,
-    )
-
-
-def _has_used_tools_or_web(tree: Tree) -> bool:
-    """Whether an answer may rest on what a tool or a search of the provider gave.
-
-    Example: an agent called a calculator and answered. False for a model that only
-    chatted.
-    """
-    answers_from_tools = bool(tree.answers) and tree.root.called_a_tool
-    # "gpt-4o-search-preview" searches for each answer, and its reply may not tell it
-    may_have_searched = any(node.may_have_searched for node in tree.root.walk())
-    return answers_from_tools or may_have_searched
 
 
 def _add_error(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
@@ -239,16 +209,6 @@ def _question(
     return question_in_state(output) if question is None else question
 
 
-def _history_in_state(output: object, question: str | None) -> tuple[Turn, ...]:
-    """Find the earlier turns among the messages of a graph's state, its output.
-
-    If the question is known, only messages before it count. A list of messages without
-    the question need not be the user's conversation.
-    """
-    is_question_known = question is not None
-    return history_in(output, question, only_before_question=is_question_known)
-
-
 def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
     """The answer that the outputs give, or the reply of a model that was called alone.
 
@@ -261,36 +221,19 @@ def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
     text, key = answer_in(output)
     if text is None:
         return ()
-    place = f"outputs[{key!r}]"
-    if key == "messages":
-        place = "the last message in outputs['messages']"
-    return (Answer(text, place),)
+    return (Answer(text, f"outputs[{key!r}]"),)
 
 
-def _gives_documents(
-    root: Node, output: Mapping[str, Any], *, calls_models: bool
-) -> bool:
-    """Whether a root gives documents and nothing else.
+def _are_documents(output: Mapping[str, Any]) -> bool:
+    """Whether a run returned lists of documents and nothing else.
 
     Another run may answer from them.
     """
-    if root.kind == "retriever":
-        return True
-    if root.kind == "tool":
-        return not calls_models
     # a parallel step returns a list of documents under each of its names
-    lists = list(output.values())
-    if len(lists) > 1 and calls_models:
-        return False
-    is_any_found = any(lists)
-    return is_any_found and all(_is_list_of_documents(value) for value in lists)
-
-
-def _is_list_of_documents(value: object) -> bool:
-    """Whether a value is a list of documents, perhaps without any."""
-    if not isinstance(value, tuple):
-        return False
-    return all(isinstance(element, Document) for element in value)
+    lists = [value for value in output.values() if isinstance(value, tuple)]
+    elements = list(chain.from_iterable(lists))
+    are_documents = all(isinstance(element, Document) for element in elements)
+    return bool(elements) and are_documents and len(lists) == len(output)
 
 
 def _is_empty(outputs: Mapping[str, Any] | None) -> bool:
@@ -334,18 +277,12 @@ def _resumes_a_graph(run: AnyRun) -> bool:
 def _fields_of_the_sample(given: Mapping[str, Any]) -> dict[str, Any]:
     """Read fields of the sample from what the user put into the metadata of a call.
 
-    Example: ``{"reference": "Anna", "id": 7, "metadata": {"topic": "founder"}}`` gives
-    the reference ("Anna",), the id "7" and this metadata.
+    Example: ``{"reference": "Anna", "id": 7, "question": "Who?"}`` gives the reference
+    "Anna" and the id "7".
     """
-    fields: dict[str, Any] = {}
-    if isinstance(given.get("metadata"), Mapping):
-        fields["metadata"] = dict(given["metadata"])
+    fields = {name: given[name] for name in ("reference", "metadata") if name in given}
     if given.get("id") is not None:
         fields["id"] = str(given["id"])
-    references = given.get("reference")
-    if references is not None:
-        texts = references if isinstance(references, (list, tuple)) else [references]
-        fields["reference"] = tuple(str(text) for text in texts if text is not None)
     return fields
 
 
