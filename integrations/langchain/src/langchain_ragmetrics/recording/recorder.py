@@ -111,7 +111,7 @@ class Recorder(BaseCallbackHandler):
         """Copy the messages that a chat model is shown."""
         if run := self._run_began("chat_model", serialized, run_id, details):
             run.inputs = {"messages": run.copier.copied(messages)}
-            run.extra[PARAMETERS] = details.get("invocation_params")
+            run.extra[PARAMETERS] = _parameters_sent(serialized, details)
 
     @guard_hook
     def on_llm_start(
@@ -125,7 +125,7 @@ class Recorder(BaseCallbackHandler):
         """Keep what the model is shown."""
         if run := self._run_began("llm", serialized, run_id, details):
             run.inputs = {"prompts": list(prompts)}
-            run.extra[PARAMETERS] = details.get("invocation_params")
+            run.extra[PARAMETERS] = _parameters_sent(serialized, details)
 
     @guard_hook
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
@@ -321,6 +321,21 @@ def _name_of_run(serialized: dict[str, Any], details: dict[str, Any]) -> str:
     path_of_class = serialized.get("id") or ["Unnamed"]
     name = details.get("name") or serialized.get("name") or path_of_class[-1]
     return str(name)
+
+
+def _parameters_sent(
+    serialized: dict[str, Any] | None, details: dict[str, Any]
+) -> dict[str, Any]:
+    """The parameters of a request, with the setting that goes on from an earlier response.
+
+    A ``ChatOpenAI`` with ``use_previous_response_id`` sends a part of its messages, and
+    the provider adds what it kept.
+    """
+    parameters = dict(details.get("invocation_params") or {})
+    settings = (serialized or {}).get("kwargs") or {}
+    if settings.get("use_previous_response_id"):
+        parameters["previous_response_id"] = "the last response"
+    return parameters
 
 
 def _named(name: str, value: Any) -> dict[str, Any]:
