@@ -105,11 +105,11 @@ def test_an_output_that_is_something_else_is_refused(
 
 # a command, and why its files are refused; nothing is written
 REFUSED = {
-    f"{EVALUATE} rows.jsonl": "rows.jsonl is named twice",
-    f"{EVALUATE} ./rows.jsonl": "rows.jsonl is named twice",
-    f"{EVALUATE} symlink.jsonl": "symlink.jsonl and rows.jsonl are one file",
-    f"{EVALUATE} hardlink.jsonl": "hardlink.jsonl and rows.jsonl are one file",
-    "dataset score rows.jsonl symlink.jsonl": "symlink.jsonl and rows.jsonl are one",
+    f"{EVALUATE} rows.jsonl": "rows.jsonl is a file that is named twice",
+    f"{EVALUATE} ./rows.jsonl": "rows.jsonl is a file that is named twice",
+    f"{EVALUATE} symlink.jsonl": "symlink.jsonl is a file that is named twice",
+    f"{EVALUATE} hardlink.jsonl": "hardlink.jsonl is a file that is named twice",
+    "dataset score rows.jsonl symlink.jsonl": "symlink.jsonl is a file that is named",
     f"{EVALUATE} --out docs": "--out docs is a folder; name a file",
     f"{EVALUATE} --report rows.jsonl/page.html": "cannot be written: ",
     f"{COMPARE} --report docs": "is a folder",

@@ -75,18 +75,14 @@ def _refuse_named_twice(paths: Iterable[Path]) -> None:
     """Raise ``InputError`` if two paths lead to one file.
 
     Its rows would count twice, and pass for more evidence. Example: ``a.jsonl`` and a
-    link to it: "link.jsonl and a.jsonl are one file".
+    link to it.
     """
-    path_by_key: dict[Hashable, Path] = {}
+    seen: set[Hashable] = set()
     for path in paths:
         keys = _keys(path)
-        same_file = next((path_by_key[key] for key in keys if key in path_by_key), None)
-        if same_file is not None:
-            problem = "is named twice"
-            if path != same_file:
-                problem = f"and {same_file} are one file"
-            raise InputError(f"{path} {problem}")
-        path_by_key |= dict.fromkeys(keys, path)
+        if not seen.isdisjoint(keys):
+            raise InputError(f"{path} is a file that is named twice")
+        seen |= keys
 
 
 def _files_of_input(options: argparse.Namespace, name: str) -> list[Path]:
